@@ -1,0 +1,32 @@
+"""The errors that whet raises by name; each message says what was got, what was expected and what to do."""
+
+
+class WhetError(Exception):
+    """Root of all errors that whet raises on purpose."""
+
+
+class CannotUnlearnError(WhetError, ValueError):
+    """What should be taken out was never learned: some count would fall below zero."""
+
+
+class CannotMergeError(WhetError, ValueError):
+    """Two models do not share one base, so their statistics do not add up to anything."""
+
+
+class ForgettingError(WhetError, ValueError):
+    """Statistics that decay remember no single sample: nothing can be taken out of them or merged."""
+
+
+class SingularScatterError(WhetError, ValueError):
+    """The scatter matrix is not positive definite in floating point."""
+
+
+class DataNotFoundError(WhetError, FileNotFoundError):
+    """A data set is neither on this machine nor to be had."""
+
+
+class MissingExtraError(WhetError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed; this needs the extra: pip install 'whet[{extra}]'")

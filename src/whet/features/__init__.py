@@ -1,0 +1,1 @@
+"""From raw inputs to weak responses."""

@@ -1,0 +1,26 @@
+"""The one way in which kernels are compiled."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numba
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def kernel(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a loop over arrays on its first call, and keep the machine code on disk.
+
+    No `parallel` (its thread layers are unsafe under a server's threads) and no `fastmath` (the order of
+    the additions is part of the result: equal inputs give equal bits on any number of threads).
+    """
+    return cast(Callable[P, R], numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+
+
+def is_compiled(function: Callable[..., Any]) -> bool:
+    """Tell whether machine code of a kernel lies in the cache on disk."""
+    cache = getattr(function, "_cache", None)
+    folder = Path(cache.cache_path) if cache is not None else Path()
+    return any(folder.glob("*.nbi")) if cache is not None else False

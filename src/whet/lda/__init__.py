@@ -1,0 +1,1 @@
+"""The mathematics of two Gaussian classes: statistics, discriminant, thresholds. Knows no image."""

@@ -1,0 +1,1 @@
+"""Learners on response matrices: greedy sparse LDA, boosting. Never on images."""
