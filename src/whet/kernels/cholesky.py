@@ -1,0 +1,73 @@
+"""Cholesky factor, solve and inverse in a fixed order of operations.
+
+LAPACK's results differ in the last bits with the number of BLAS threads. These do not: equal matrices give
+equal bits, which is what lets a model file hold nothing but integers and derive its coefficients on load.
+All inner loops run along rows and are sums of scaled rows, so that they vectorise without re-ordering.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.kernels.jit import kernel
+
+
+@kernel
+def factorise(A: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+    """Upper factor U with U^T U = A, and the first row whose pivot is not positive (-1 if none)."""
+    T = A.shape[0]
+    U = np.triu(A)
+    for k in range(T):
+        if not U[k, k] > 0.0:
+            return U, k
+        pivot = math.sqrt(U[k, k])
+        for j in range(k, T):
+            U[k, j] /= pivot
+        for i in range(k + 1, T):
+            factor = U[k, i]
+            for j in range(i, T):
+                U[i, j] -= factor * U[k, j]
+    return U, -1
+
+
+@kernel
+def solve(U: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Solve U^T U x = b."""
+    T = U.shape[0]
+    x = b.copy()
+    for k in range(T):
+        x[k] /= U[k, k]
+        for j in range(k + 1, T):
+            x[j] -= U[k, j] * x[k]
+    for k in range(T - 1, -1, -1):
+        rest = 0.0
+        for j in range(k + 1, T):
+            rest += U[k, j] * x[j]
+        x[k] = (x[k] - rest) / U[k, k]
+    return x
+
+
+@kernel
+def invert(U: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Symmetric inverse of U^T U."""
+    T = U.shape[0]
+    W = np.eye(T)
+    for k in range(T):
+        for j in range(k + 1):
+            W[k, j] /= U[k, k]
+        for i in range(k + 1, T):
+            factor = U[k, i]
+            for j in range(k + 1):
+                W[i, j] -= factor * W[k, j]
+    for k in range(T - 1, -1, -1):
+        for i in range(k + 1, T):
+            factor = U[k, i]
+            for j in range(T):
+                W[k, j] -= factor * W[i, j]
+        for j in range(T):
+            W[k, j] /= U[k, k]
+    for i in range(T):
+        for j in range(i):
+            W[i, j] = W[j, i]
+    return W

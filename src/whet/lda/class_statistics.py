@@ -1,0 +1,250 @@
+"""All that is remembered of a class: how many samples, their sum or mean, and how they scatter.
+
+Each kind is an algebra: `insert` and `remove` take a sample in or out, `+` merges disjoint samples, `-` takes
+one part of a union out again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.errors import CannotUnlearnError
+from whet.kernels.rank_one import insert_binary, insert_centred
+
+# The largest whole number up to which float32 and float64 hold every whole number.
+EXACT_IN_FLOAT32 = 2**24
+EXACT_IN_FLOAT64 = 2**53
+
+
+def co_occurrence(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> NDArray[np.int64]:
+    """C = sum of k x x^T over the rows of X, exact.
+
+    All partial sums are whole numbers that the floating type holds, so BLAS may add in any order.
+
+    >>> co_occurrence(np.array([[1, 1], [0, 1]], dtype=np.uint8), np.array([1, 2]))
+    array([[1, 1],
+           [1, 3]])
+    """
+    total = int(weights.sum())
+    if total >= EXACT_IN_FLOAT64:
+        raise OverflowError(f"weights sum to {total}; sums stay exact below 2^53: insert smaller blocks")
+    dtype = np.float32 if total < EXACT_IN_FLOAT32 else np.float64
+    wide = X.astype(dtype)
+    product = (wide * weights.astype(dtype)[:, None]).T @ wide
+    return np.asarray(product.astype(np.int64))
+
+
+class ClassStatistics(ABC):
+    """What the kinds of statistics have in common; responses are rows of P numbers."""
+
+    n: float
+
+    @classmethod
+    @abstractmethod
+    def of(cls, X: NDArray[Any], weights: NDArray[Any] | None = None) -> Self:
+        """Statistics of the rows of X (N, P), each counted `weights` times."""
+
+    @abstractmethod
+    def insert(self, x: NDArray[Any], k: int = 1) -> None:
+        """Count the sample x (P,) k times more."""
+
+    @abstractmethod
+    def __add__(self, other: Self) -> Self: ...
+
+    @abstractmethod
+    def __sub__(self, other: Self) -> Self: ...
+
+    @abstractmethod
+    def is_possible(self, before: Self) -> bool:
+        """Tell whether some samples could have these statistics: a necessary condition, not a proof.
+
+        `before` is what they were subtracted from, whose rounding they carry.
+        """
+
+    @abstractmethod
+    def take(self, indices: NDArray[np.intp]) -> Self:
+        """Statistics of the responses at these indices, in this order."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> NDArray[np.float64]:
+        """Mean response m (P,)."""
+
+    @property
+    @abstractmethod
+    def scatter(self) -> NDArray[np.float64]:
+        """Scatter S (P, P): the sum of (x - m)(x - m)^T."""
+
+    @abstractmethod
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """All that the statistics hold, for hashing."""
+
+    def insert_many(self, X: NDArray[Any], weights: NDArray[Any] | None = None) -> None:
+        """Insert the rows of X (N, P), each `weights` times."""
+        self._become(self + self.of(X, weights))
+
+    def remove(self, x: NDArray[Any], k: int = 1) -> None:
+        """Count the sample x (P,) k times less."""
+        self.remove_many(x[None], np.array([k]))
+
+    def remove_many(self, X: NDArray[Any], weights: NDArray[Any] | None = None) -> None:
+        """Take the rows of X (N, P) out again, each `weights` times; refuses what cannot have gone in."""
+        rest = self - self.of(X, weights)
+        if not rest.is_possible(self):
+            raise CannotUnlearnError("cannot remove samples that were never inserted, or not so often")
+        self._become(rest)
+
+    def copy(self) -> Self:
+        """The same numbers in arrays of their own."""
+        return deepcopy(self)
+
+    def _become(self, other: Self) -> None:
+        vars(self).update(vars(other))
+
+
+@dataclass(eq=False)
+class BinaryStatistics(ClassStatistics):
+    """Exact integer statistics of responses in {0, 1}: count n, sum s (P,), co-occurrence C (P, P).
+
+    Integer sums do not depend on the order of the samples, nor on how they were split and merged.
+
+    >>> a = BinaryStatistics.of(np.array([[1, 0], [1, 1]], dtype=np.uint8))
+    >>> a.insert(np.array([0, 1], dtype=np.uint8), 2)
+    >>> a.n, a.s, a.C.tolist()
+    (4, array([2, 3]), [[2, 1], [1, 3]])
+    >>> a.mean
+    array([0.5 , 0.75])
+    """
+
+    n: int
+    s: NDArray[np.int64]
+    C: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, size: int) -> Self:
+        """Statistics of no sample at all."""
+        return cls(0, np.zeros(size, np.int64), np.zeros((size, size), np.int64))
+
+    @classmethod
+    def of(cls, X: NDArray[np.uint8], weights: NDArray[np.int64] | None = None) -> Self:
+        """Statistics of the rows of X (N, P), each counted `weights` times."""
+        k = np.ones(len(X), np.int64) if weights is None else weights
+        C = co_occurrence(X, k)
+        return cls(int(k.sum()), np.diagonal(C).copy(), C)
+
+    def insert(self, x: NDArray[np.uint8], k: int = 1) -> None:
+        """Count the sample x (P,) k times more: s += k x, C += k x x^T."""
+        insert_binary(x, k, self.s, self.C)
+        self.n += k
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(self.n + other.n, self.s + other.s, self.C + other.C)
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(self.n - other.n, self.s - other.s, self.C - other.C)
+
+    def is_possible(self, before: Self) -> bool:
+        """Tell whether 0 <= C_jk <= min(s_j, s_k) <= n holds; integers carry no rounding."""
+        smaller = np.minimum.outer(self.s, self.s)
+        in_order = (self.C >= 0).all() and (smaller >= self.C).all() and (self.s <= self.n).all()
+        return bool(self.n >= 0 and in_order)
+
+    def take(self, indices: NDArray[np.intp]) -> Self:
+        """Statistics of the responses at these indices, in this order."""
+        return type(self)(self.n, self.s[indices], self.C[np.ix_(indices, indices)])
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean response m = s / n (P,)."""
+        return np.asarray(self.s / self.n)
+
+    @property
+    def scatter(self) -> NDArray[np.float64]:
+        """Scatter S = C - s s^T / n (P, P)."""
+        s = self.s.astype(np.float64)  # the square of an integer sum overflows at 3e9 samples
+        return np.asarray(self.C - np.outer(s, s) / self.n)
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """All that the statistics hold, for hashing."""
+        return np.array([self.n]), self.s, self.C
+
+
+@dataclass(eq=False)
+class CentredStatistics(ClassStatistics):
+    """Statistics of real responses: count n, mean m (P,) and scatter S (P, P) about it, in float64.
+
+    >>> a = CentredStatistics.of(np.array([[1.0], [3.0]]))
+    >>> a.insert(np.array([5.0]))
+    >>> a.n, a.m, a.S
+    (3, array([3.]), array([[8.]]))
+    """
+
+    n: float
+    m: NDArray[np.float64]
+    S: NDArray[np.float64]
+
+    @classmethod
+    def empty(cls, size: int) -> Self:
+        """Statistics of no sample at all."""
+        return cls(0, np.zeros(size), np.zeros((size, size)))
+
+    @classmethod
+    def of(cls, X: NDArray[Any], weights: NDArray[Any] | None = None) -> Self:
+        """Statistics of the rows of X (N, P), each counted `weights` times."""
+        k = np.ones(len(X), np.int64) if weights is None else weights
+        n = k.sum().item()
+        m = k @ X / n
+        D = X - m
+        return cls(n, m, (D * k[:, None]).T @ D)
+
+    def insert(self, x: NDArray[Any], k: int = 1) -> None:
+        """Count the sample x (P,) k times more: d = x - m, m += k d/(n+k), S += nk/(n+k) d d^T."""
+        insert_centred(np.asarray(x, dtype=np.float64), k, self.n, self.m, self.S)
+        self.n += k
+
+    def __add__(self, other: Self) -> Self:
+        n = self.n + other.n
+        if n == 0:
+            return self.copy()
+        d = other.m - self.m
+        return type(self)(
+            n, self.m + other.n / n * d, self.S + other.S + self.n * other.n / n * np.outer(d, d)
+        )
+
+    def __sub__(self, other: Self) -> Self:
+        n = self.n - other.n
+        if n == 0:
+            return self.empty(len(self.m))
+        d = other.m - self.m
+        return type(self)(
+            n, self.m - other.n / n * d, self.S - other.S - self.n * other.n / n * np.outer(d, d)
+        )
+
+    def is_possible(self, before: Self) -> bool:
+        """Tell whether neither the count nor any variance is negative, up to the rounding of `before`."""
+        rounding = 1e-9 * np.diagonal(before.S) + 1e-12 * before.n * before.m**2
+        return self.n >= 0 and bool((np.diagonal(self.S) >= -rounding).all())
+
+    def take(self, indices: NDArray[np.intp]) -> Self:
+        """Statistics of the responses at these indices, in this order."""
+        return type(self)(self.n, self.m[indices], self.S[np.ix_(indices, indices)])
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean response m (P,)."""
+        return self.m
+
+    @property
+    def scatter(self) -> NDArray[np.float64]:
+        """Scatter S (P, P)."""
+        return self.S
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """All that the statistics hold, for hashing."""
+        return np.array([self.n]), self.m, self.S

@@ -1,0 +1,148 @@
+"""Where to cut the line onto which the classes are projected (section OGSLDA_thresh of the paper).
+
+A score above the threshold is positive; `intercept = -threshold`. (The paper adds w0 in [Eq1] and compares
+against it in [w0Crit1] to [w0Crit3]; here a threshold is always compared against.)
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Projection(NamedTuple):
+    """The two classes on the line: means, standard deviations and counts; 1 is positive, 2 negative.
+
+    `sigma_c = sqrt(w^T S_c w / n_c)`: the paper omits both the root and 1/n_c.
+    """
+
+    mu_1: float
+    sigma_1: float
+    mu_2: float
+    sigma_2: float
+    n_1: float
+    n_2: float
+
+
+Rule = Callable[[Projection], float]
+
+
+def bayes_crossing(p: Projection) -> float:
+    """Score between the means where both projected densities are equal [w0Crit1].
+
+    With t the distance from mu_2 and d = mu_1 - mu_2, equal log densities are a t^2 + b t + c = 0. Of the two
+    roots only -2c / (b + sqrt(b^2 - 4ac)) can lie between the means; written so, it is stable when the
+    variances are nearly equal (a near 0: the linear equation). No root there, or a zero variance: the midpoint.
+
+    (The paper adds log sigma_1 in c where it has to be subtracted, and orders the means the wrong way round.)
+
+    >>> bayes_crossing(Projection(2.0, 1.0, 0.0, 1.0, 10, 10))
+    1.0
+    """
+    gap = p.mu_1 - p.mu_2
+    if gap > 0:
+        v1, v2 = (p.sigma_1 / gap) ** 2, (p.sigma_2 / gap) ** 2  # t and variances in units of the gap
+        if v1 > 0 and v2 > 0:
+            a, b, c = v1 - v2, 2 * v2, -v2 + v1 * v2 * math.log(v2 / v1)
+            discriminant = b * b - 4 * a * c
+            if discriminant >= 0:
+                t = -2 * c / (b + math.sqrt(discriminant))
+                if 0 < t < 1:
+                    return p.mu_2 + gap * t
+    return p.mu_2 + gap / 2
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A threshold that follows the positives: mu_1 + z sigma_1, with a frozen z.
+
+    Real scores are not Gaussian: a detector takes z from `calibrate_rate` rather than from the normal quantile.
+
+    >>> Rate(-1.5)(Projection(2.0, 1.0, 0.0, 1.0, 10, 10))
+    0.5
+    """
+
+    z: float
+
+    def __call__(self, p: Projection) -> float:
+        """Threshold of a projection."""
+        return p.mu_1 + self.z * p.sigma_1
+
+
+def detection_rate(miss_rate: float = 0.01) -> Rate:
+    """The quantile that all but `miss_rate` of the projected positives exceed, were they Gaussian [w0Crit2].
+
+    >>> round(detection_rate(0.5)(Projection(2.0, 1.0, 0.0, 1.0, 10, 10)), 6)
+    2.0
+    """
+    from scipy.special import ndtri  # scipy.stats would take a second to import
+
+    return Rate(float(ndtri(miss_rate)))
+
+
+def negative_mean(p: Projection) -> float:
+    """The projected mean of the negatives [w0Crit3]: half of them pass, if they are symmetric."""
+    return p.mu_2
+
+
+@dataclass(frozen=True)
+class Asymmetric:
+    """The paper's node goal: the lower of a detection rate [w0Crit2] and the negatives' mean [w0Crit3].
+
+    >>> Asymmetric(Rate(-1.5))(Projection(2.0, 1.0, 0.0, 1.0, 10, 10))
+    0.0
+    """
+
+    rate: Rate
+
+    def __call__(self, p: Projection) -> float:
+        """Threshold of a projection."""
+        return min(self.rate(p), negative_mean(p))
+
+
+def fisher(p: Projection) -> float:
+    """Midpoint of the means, shifted by the log ratio of the priors [optThresh].
+
+    Right only when w is A^-1 (m_1 - m_2) with A as a *covariance*; the paper has the scatter there.
+
+    >>> fisher(Projection(2.0, 1.0, 0.0, 1.0, 10, 10))
+    1.0
+    """
+    return (p.mu_1 + p.mu_2) / 2 + math.log(p.n_2 / p.n_1)
+
+
+def calibrate_rate(scores: NDArray[np.float64], p: Projection, detection_rate: float) -> float:
+    """Find the largest z whose threshold at least `detection_rate` of the validation positives exceed.
+
+    >>> calibrate_rate(np.array([0.0, 1.0, 2.0, 3.0]), Projection(2.0, 1.0, 0.0, 1.0, 4, 4), 0.75) < -1.0
+    True
+    """
+    n_kept = math.ceil(detection_rate * len(scores) - 1e-9)
+    lowest_kept = np.sort(scores)[len(scores) - max(n_kept, 1)]
+    threshold = np.nextafter(lowest_kept, -np.inf)
+    if p.sigma_1 == 0:
+        raise ValueError("cannot calibrate a rate: all positives have one score; check the training samples")
+    z = (threshold - p.mu_1) / p.sigma_1
+    while p.mu_1 + z * p.sigma_1 >= lowest_kept:  # rounding of z may lift the threshold by an ulp
+        z = np.nextafter(z, -np.inf)
+    return float(z)
+
+
+def rule(name: str, miss_rate: float = 0.01) -> Rule:
+    """The threshold rule of this name.
+
+    >>> rule("negative_mean")(Projection(2.0, 1.0, 0.0, 1.0, 10, 10))
+    0.0
+    """
+    rules: dict[str, Rule] = {"bayes": bayes_crossing, "fisher": fisher, "negative_mean": negative_mean}
+    if name in rules:
+        return rules[name]
+    if name == "asymmetric":
+        return Asymmetric(detection_rate(miss_rate))
+    if name == "detection_rate":
+        return detection_rate(miss_rate)
+    known = ", ".join([*rules, "asymmetric", "detection_rate"])
+    raise ValueError(f"threshold={name!r} is not known; choose one of: {known}")

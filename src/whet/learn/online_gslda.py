@@ -1,0 +1,276 @@
+"""Online greedy sparse LDA: learns, unlearns and merges exactly, and keeps no sample [ALG:OGSLDA]."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from whet.errors import CannotMergeError, CannotUnlearnError, ForgettingError
+from whet.lda.class_statistics import ClassStatistics
+from whet.lda.discriminant import Criterion
+from whet.lda.forgetting import DecayingStatistics
+from whet.learn.cold_start import ColdStart
+from whet.learn.gslda import DEFAULT_RIDGE, GSLDA, Threshold
+from whet.learn.inputs import check_known, check_labels, whole_weights
+from whet.learn.selection import Scatter, Search
+
+
+class OnlineGSLDA(GSLDA):
+    """Greedy sparse LDA that follows every further sample, exactly and without keeping any.
+
+    The first batch trains and selects the weak learners, as `GSLDA` does; they stay. After that only the
+    classes' statistics change, and with them the weights and the threshold: the result is, to the last bit
+    for stumps, that of training the same weak learners on everything at once, in any order.
+
+    Parameters
+    ----------
+    n_reserve : how many weak learners to keep statistics of, at least `n_weak`; with more than `n_weak`,
+        `reselect` can choose anew from statistics alone. None keeps those that are selected.
+    decay : below 1, every new sample first fades its class by this factor, for streams that drift; then
+        `unlearn` and `merge` raise, and each new set of coefficients costs a solve, O(T^3).
+    min_initial : how many samples of each class `partial_fit` gathers before it trains the weak learners.
+
+    The others are those of `GSLDA`. Of the first batch nothing can be unlearned: it chose the weak learners.
+
+    >>> from whet import OnlineGSLDA
+    >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]
+    >>> model = OnlineGSLDA(n_weak=1).fit(X, y)
+    >>> before = model.coef_
+    >>> model = model.partial_fit([[1.2], [1.8]], [1, 0])
+    >>> bool(model.coef_[0] < before[0])
+    True
+    >>> bool(model.unlearn([[1.2], [1.8]], [1, 0]).coef_[0] == before[0])
+    True
+    """
+
+    def __init__(
+        self,
+        n_weak: int = 50,
+        *,
+        n_reserve: int | None = None,
+        weak: Literal["stump", "identity"] = "stump",
+        criterion: Criterion = "fda",
+        threshold: Threshold = "bayes",
+        miss_rate: float = 0.01,
+        ridge: float = DEFAULT_RIDGE,
+        search: Search = "forward",
+        decay: float = 1.0,
+        min_initial: int = 1,
+    ) -> None:
+        super().__init__(
+            n_weak,
+            weak=weak,
+            criterion=criterion,
+            threshold=threshold,
+            miss_rate=miss_rate,
+            ridge=ridge,
+            search=search,
+        )
+        self.n_reserve = n_reserve
+        self.decay = decay
+        self.min_initial = min_initial
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Forget everything and train on a first batch that has both classes."""
+        self._forget()
+        return super().fit(X, y, sample_weight)
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the rows of X (N, features), each counted `sample_weight` times.
+
+        Until `min_initial` samples of both classes have come they are kept, and the prior is predicted.
+        """
+        first = not hasattr(self, "n_features_in_")
+        self._check_parameters()
+        samples, labels = validate_data(self, X, y, dtype=np.float64, reset=first)
+        check_labels(labels)
+        weights = whole_weights(sample_weight, samples)
+        if not hasattr(self, "_discriminant"):
+            self._start(samples, labels, weights, classes)
+        else:
+            is_positive = check_known(labels, self.classes_)
+            self._insert_many(self._pool.respond(samples), is_positive, weights)
+        return self
+
+    def update(self, x: NDArray[np.float64], label: object, weight: int = 1) -> None:
+        """Learn one sample x (features,), `weight` times, in O(T^2); a negative weight takes it out.
+
+        For hot loops: x is not validated, nor is it checked that a sample taken out was learned before.
+        """
+        if not hasattr(self, "_discriminant"):
+            self.partial_fit(np.asarray(x)[None], np.asarray([label]), sample_weight=[weight])
+            return
+        self._discriminant.insert(self._pool.respond(x), self._is_positive[label], weight)
+
+    def unlearn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Take samples out again that came after the first batch, as if they had never been shown."""
+        check_is_fitted(self)
+        if not hasattr(self, "_discriminant"):
+            raise CannotUnlearnError("nothing was learned yet: the first batch is still being gathered")
+        samples, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
+        is_positive = check_known(check_labels(labels), self.classes_)
+        weights = whole_weights(sample_weight, samples)
+        self._refuse_if_forgetting("unlearn")
+        responses = self._pool.respond(samples)
+        after: list[ClassStatistics] = []
+        for total, base, rows in zip(self._totals, self._base, (is_positive, ~is_positive), strict=True):
+            part = total.of(responses[rows], weights[rows]) if rows.any() else total - total
+            if not (total - base - part).is_possible(total):
+                raise CannotUnlearnError(
+                    f"cannot unlearn these {len(samples)} samples: they were not learned after the first batch, "
+                    "or not so often; nothing was changed"
+                )
+            after.append(total - part)
+        self._replace(*after)
+        return self
+
+    def merge(self, other: OnlineGSLDA) -> Self:
+        """Add what another model learned since both were one (copies of one trained model)."""
+        check_is_fitted(self, "_discriminant")
+        check_is_fitted(other, "_discriminant")
+        self._refuse_if_forgetting("merge")
+        if self.base_id_ != other.base_id_:
+            raise CannotMergeError(
+                "these models were trained apart: their weak learners or first batches differ; merge copies of "
+                "one trained model (base_id_ tells)"
+            )
+        # Both hold the same weak learners, but a re-selection may have re-ordered them.
+        theirs = np.argsort(other._candidate)[np.argsort(np.argsort(self._candidate))]
+        deltas = [(total - base).take(theirs) for total, base in zip(other._totals, other._base, strict=True)]
+        self._replace(*(total + delta for total, delta in zip(self._totals, deltas, strict=True)))
+        return self
+
+    def reselect(self) -> Self:
+        """Choose the weak learners anew from the statistics of the reserve, by the function that `fit` calls."""
+        check_is_fitted(self, "_discriminant")
+        by_candidate = np.argsort(self._candidate)  # as in `fit`, so that ties fall alike
+        positive, negative = (total.take(by_candidate) for total in self._totals)
+        chosen = self._select(Scatter.of_statistics(positive, negative, self.criterion, self.ridge))
+        rest = np.setdiff1d(np.arange(len(by_candidate)), chosen)
+        order = by_candidate[np.concatenate([chosen, rest])]
+        self._candidate = self._candidate[order]
+        self._pool = self._pool.take(order)
+        self._base = tuple(base.take(order) for base in self._base)
+        self._discriminant.size = len(chosen)
+        self._replace(*(total.take(order) for total in self._totals))
+        return self
+
+    def refresh(self) -> Self:
+        """Derive the coefficients from the statistics alone: equal statistics give equal bits."""
+        check_is_fitted(self, "_discriminant")
+        self._discriminant.refresh()
+        return self
+
+    @property
+    def class_count_(self) -> NDArray[np.float64]:
+        """How many samples of each class were counted (2,), in the order of `classes_`."""
+        if not hasattr(self, "_discriminant"):
+            return self._cold.class_count(self.classes_)
+        positive, negative = self._totals
+        return np.array([negative.n, positive.n], dtype=np.float64)
+
+    @property
+    def base_id_(self) -> str:
+        """Hash of all that the first batch fixed; models with one base can be merged."""
+        check_is_fitted(self, "_discriminant")
+        by_candidate = np.argsort(self._candidate)
+        settings = (self.criterion, float(self.ridge), self.decay, self.weak, self.classes_.tolist())
+        digest = hashlib.sha256(repr(settings).encode())
+        for part in (self._pool.take(by_candidate), *(base.take(by_candidate) for base in self._base)):
+            for array in part.arrays():
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Margins (N,); before the first batch is complete, the log odds of the prior."""
+        if hasattr(self, "_discriminant"):
+            return super().decision_function(X)
+        check_is_fitted(self)
+        samples = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.full(len(samples), self._cold.log_odds(self.classes_))
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Posteriors (N, 2); before the first batch is complete, the prior (N, 1 or 2)."""
+        if hasattr(self, "_discriminant"):
+            return super().predict_proba(X)
+        check_is_fitted(self)
+        samples = validate_data(self, X, dtype=np.float64, reset=False)
+        count = self.class_count_
+        return np.tile(count / count.sum(), (len(samples), 1))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.n_reserve is not None and self.n_reserve < self.n_weak:
+            raise ValueError(f"n_reserve={self.n_reserve} is less than n_weak={self.n_weak}")
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay={self.decay!r} must be above 0 and at most 1 (1 forgets nothing)")
+        if not self.min_initial >= 1:
+            raise ValueError(f"min_initial={self.min_initial!r} must be at least 1")
+
+    def _forget(self) -> None:
+        for name in ("_discriminant", "_cold", "classes_", "n_features_in_"):
+            vars(self).pop(name, None)
+
+    def _start(
+        self,
+        X: NDArray[np.float64],
+        y: NDArray[Any],
+        weights: NDArray[np.int64],
+        classes: ArrayLike | None,
+    ) -> None:
+        cold = getattr(self, "_cold", None) or ColdStart()
+        grown = cold.with_samples(X, y, weights, classes)
+        self._cold, self.classes_ = grown, grown.classes
+        if grown.is_complete(self.min_initial):
+            samples, labels, counts = grown.batch()
+            self._train(samples, check_known(labels, self.classes_), counts)
+
+    def _train(
+        self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64], n_reserve: int = 0
+    ) -> None:
+        super()._train(X, is_positive, weights, n_reserve or self.n_reserve or 0)
+        self._cold = ColdStart()
+        negative, positive = self.classes_.tolist()
+        self._is_positive = {negative: False, positive: True}
+        d = self._discriminant
+        self._base = (d.positive.copy(), d.negative.copy())
+        if self.decay < 1:
+            d.positive = DecayingStatistics.starting_from(d.positive, self.decay)
+            d.negative = DecayingStatistics.starting_from(d.negative, self.decay)
+
+    @property
+    def _totals(self) -> tuple[ClassStatistics, ClassStatistics]:
+        return self._discriminant.positive, self._discriminant.negative
+
+    def _replace(self, positive: ClassStatistics, negative: ClassStatistics) -> None:
+        self._discriminant.positive, self._discriminant.negative = positive, negative
+        self._discriminant.forget_caches()
+
+    def _insert_many(
+        self, responses: NDArray[Any], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]
+    ) -> None:
+        for total, rows in zip(self._totals, (is_positive, ~is_positive), strict=True):
+            if weights[rows].any():
+                total.insert_many(responses[rows], weights[rows])
+        self._discriminant.forget_caches()
+
+    def _refuse_if_forgetting(self, verb: str) -> None:
+        if self.decay < 1:
+            raise ForgettingError(
+                f"a model with decay={self.decay} cannot {verb}: its sums depend on the order of the samples; "
+                "keep a copy to go back to, or train with decay=1"
+            )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "classes_")

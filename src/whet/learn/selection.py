@@ -1,0 +1,165 @@
+"""Greedy selection of the weak learners that separate two classes best [ALG:GSLDA].
+
+The separation of a set is J = g^T A^-1 g over its members, with the gap g = m_1 - m_2 and the regularised
+scatter A. Selection asks for A one row at a time, so it runs alike on statistics, on response matrices and on
+anything else that can tell how one weak learner scatters with all the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.lda.class_statistics import BinaryStatistics, ClassStatistics
+from whet.lda.discriminant import Criterion, regularised_scatter
+
+Floats = NDArray[np.float64]
+Search = Literal["forward", "forward-backward"]
+
+# A candidate of which less than this share of its own scatter is left after projecting the selected ones out
+# is a linear combination of them, as far as float64 can tell.
+DEPENDENT = 1e-11
+
+
+@dataclass(frozen=True, eq=False)
+class Scatter:
+    """What selection needs to know of M candidates: gap (M,), diagonal of A (M,), and any row of A (M,)."""
+
+    gap: Floats
+    diagonal: Floats
+    row: Callable[[int], Floats]
+
+    @classmethod
+    def of_statistics(
+        cls, positive: ClassStatistics, negative: ClassStatistics, criterion: Criterion, ridge: float
+    ) -> Scatter:
+        """From the statistics of two classes, without any sample."""
+        A = regularised_scatter(positive, negative, criterion, ridge)
+        return cls(positive.mean - negative.mean, np.diagonal(A), A.__getitem__)
+
+    @classmethod
+    def of_responses(
+        cls,
+        responses: NDArray[np.uint8] | Floats,
+        is_positive: NDArray[np.bool_],
+        weights: NDArray[np.int64],
+        criterion: Criterion,
+        ridge: float,
+    ) -> Scatter:
+        """From a response matrix (N, M), in O(N M) memory: rows of A are computed when asked for.
+
+        For binary responses the numbers are those of `of_statistics`, to the last bit.
+        """
+        binary = responses.dtype == np.uint8
+        of_class = _binary_rows if binary else _centred_rows
+        ones = of_class(responses[is_positive], weights[is_positive])
+        zeros = of_class(responses[~is_positive], weights[~is_positive])
+        classes = (ones, zeros) if criterion == "fda" else (ones,)
+
+        def row(j: int) -> Floats:
+            total = sum(c.scatter_row(j) for c in classes)
+            total[j] += ridge
+            return total
+
+        diagonal = sum(c.scatter_diagonal for c in classes) + ridge
+        return cls(ones.mean - zeros.mean, diagonal, row)
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    mean: Floats
+    scatter_diagonal: Floats
+    scatter_row: Callable[[int], Floats]
+
+
+def _binary_rows(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> _Rows:
+    n = int(weights.sum())
+    wide = X.astype(np.float64)  # whole numbers below 2^53: exact in any order
+    weighted = wide * weights[:, None]
+    s = weighted.sum(axis=0)
+
+    def row(j: int) -> Floats:
+        return np.asarray(weighted.T @ wide[:, j] - s[j] * s / n)
+
+    return _Rows(s / n, s - s * s / n, row)
+
+
+def _centred_rows(X: Floats, weights: NDArray[np.int64]) -> _Rows:
+    mean = weights @ X / weights.sum()
+    D = X - mean
+    weighted = D * weights[:, None]
+    return _Rows(mean, np.einsum("ij,ij->j", weighted, D), lambda j: weighted.T @ D[:, j])
+
+
+def forward(scatter: Scatter, n_select: int) -> tuple[NDArray[np.intp], Floats]:
+    """Add, round by round, the candidate that adds most to the separation: indices, and J after each round.
+
+    A candidate j adds r_j^2 / v_j, where r_j is what is left of its gap, and v_j of its scatter, after
+    projecting the selected ones out: a row of a Cholesky factor a round, O(M T^2) in all (the paper has
+    O(M T^3)). Ties go to the lowest index. Stops early when no candidate is left that adds anything.
+
+    >>> gap, A = np.array([1.0, 2.0, 2.0]), np.diag([1.0, 2.0, 2.0])
+    >>> forward(Scatter(gap, np.diagonal(A), A.__getitem__), 2)
+    (array([1, 2]), array([2., 4.]))
+    """
+    M = len(scatter.gap)
+    n_select = min(n_select, M)
+    r, v = scatter.gap.copy(), scatter.diagonal.copy()
+    L = np.empty((n_select, M))
+    selected: list[int] = []
+    separation: list[float] = []
+    for t in range(n_select):
+        usable = v > DEPENDENT * scatter.diagonal
+        usable[selected] = False
+        gain = np.where(usable, r**2, 0.0) / np.where(usable, v, 1.0)
+        j = int(np.argmax(gain))
+        if not gain[j] > 0:
+            break
+        root = np.sqrt(v[j])
+        L[t] = (scatter.row(j) - L[:t, j] @ L[:t]) / root
+        r -= L[t] * (r[j] / root)
+        v -= L[t] ** 2
+        selected.append(j)
+        separation.append((separation[-1] if separation else 0.0) + float(gain[j]))
+    return np.array(selected, dtype=np.intp), np.array(separation)
+
+
+def eliminate(scatter: Scatter, selected: NDArray[np.intp], n_keep: int) -> tuple[NDArray[np.intp], float]:
+    """Take out, round by round, the member that the separation misses least: the kept ones, and their J.
+
+    Without member i, J falls by a_i^2 / (A^-1)_ii, where a = A^-1 g.
+    """
+    kept = list(selected)
+    A = np.array([scatter.row(int(j))[selected] for j in selected])
+    g = scatter.gap[selected]
+    inverse = np.linalg.inv(A)
+    while len(kept) > n_keep:
+        a = inverse @ g
+        i = int(np.argmin(a**2 / np.diagonal(inverse)))
+        rest = np.arange(len(kept)) != i
+        inverse = inverse[np.ix_(rest, rest)] - np.outer(inverse[rest, i], inverse[i, rest]) / inverse[i, i]
+        g = g[rest]
+        del kept[i]
+    return np.array(kept, dtype=np.intp), float(g @ inverse @ g)
+
+
+def select(scatter: Scatter, n_select: int, search: Search = "forward") -> NDArray[np.intp]:
+    """Choose `n_select` of the candidates, in the order in which they were added.
+
+    `forward-backward` goes forward to twice as many, eliminates back, and keeps the better of both sets.
+
+    >>> gap, A = np.array([1.0, 2.0, 3.0]), np.eye(3)
+    >>> select(Scatter(gap, np.diagonal(A), A.__getitem__), 2)
+    array([2, 1])
+    """
+    if search == "forward":
+        return forward(scatter, n_select)[0]
+    longer, separation = forward(scatter, 2 * n_select)
+    if len(longer) <= n_select:
+        return longer
+    kept, separation_of_kept = eliminate(scatter, longer, n_select)
+    return kept if separation_of_kept > separation[n_select - 1] else longer[:n_select]
