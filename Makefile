@@ -20,7 +20,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "whet needs Python 3.11 or newer: make PYTHON=/path/to/python setup"; exit 1; }
 ifdef UV
-	test -x $(BIN)/python || uv venv --python "$(PYTHON)" $(VENV)
+	test -x $(BIN)/python || uv venv --seed --python "$(PYTHON)" $(VENV)
 	uv pip install --quiet --python $(BIN)/python -e '.[dev]'
 else
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)

@@ -25,7 +25,8 @@ _HOME = {
     "RiverClassifier": "whet.learn.river_adapter",
 }
 
-__all__ = [*_HOME, "__version__"]  # noqa: PLE0604
+# RiverClassifier needs an extra: it is there by name, but not for `from whet import *`.
+__all__ = ["GSLDA", "AdaBoost", "AsymBoost", "OnlineBoosting", "OnlineGSLDA", "__version__"]
 
 
 def __getattr__(name: str) -> object:
@@ -35,4 +36,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*_HOME, *__all__})

@@ -1,5 +1,7 @@
 """How probable the positive class is, given a score on the projected line."""
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,26 +15,25 @@ def log_odds(scores: NDArray[np.float64], p: Projection, threshold: float) -> ND
     held constant. Where the threshold itself lies beyond the extreme, or a class has no variance, the
     variances are pooled: a line through the threshold.
     """
-    gap = p.mu_1 - p.mu_2
     v1, v2 = p.sigma_1**2, p.sigma_2**2
-    curvature = 0.5 / v2 - 0.5 / v1 if v1 > 0 and v2 > 0 else np.nan
-    with np.errstate(divide="ignore", invalid="ignore"):
-        # The derivative -(t - mu_1) / v1 + (t - mu_2) / v2 vanishes here; it is positive between the means.
-        extreme = p.mu_2 - np.divide(gap / v1, 2 * curvature) if curvature else -np.inf
-    bounded = scores
-    if curvature > 0:
-        bounded = np.maximum(scores, extreme)
-        usable = threshold > extreme
-    elif curvature < 0:
-        bounded = np.minimum(scores, extreme)
-        usable = threshold < extreme
-    else:
-        usable = curvature == 0
-    if not usable or gap <= 0:
+    low, high = _monotone_range(p.mu_1, v1, p.mu_2, v2)
+    if not low < threshold < high:
         return _pooled(scores, p, threshold)
+    bounded = np.clip(scores, low, high)
     # The difference of the parabola at two places, in a form that does not cancel.
     middle = (bounded + threshold) / 2
     return np.asarray((bounded - threshold) * ((p.mu_1 - middle) / v1 + (middle - p.mu_2) / v2))
+
+
+def _monotone_range(mu_1: float, v1: float, mu_2: float, v2: float) -> tuple[float, float]:
+    """Where the log ratio of the two densities rises: it does between the means, up to its extreme."""
+    gap = mu_1 - mu_2
+    if not (gap > 0 and v1 > 0 and v2 > 0):
+        return 0.0, 0.0
+    if v1 == v2:
+        return -math.inf, math.inf
+    extreme = mu_2 - gap * v2 / (v1 - v2)  # below mu_2 if v1 > v2, else above mu_1
+    return (extreme, math.inf) if v1 > v2 else (-math.inf, extreme)
 
 
 def _pooled(scores: NDArray[np.float64], p: Projection, threshold: float) -> NDArray[np.float64]:

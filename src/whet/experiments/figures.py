@@ -1,0 +1,48 @@
+"""The one door to matplotlib, and the looks that figures share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from whet.errors import MissingExtraError
+from whet.experiments.report import Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#1f5fa8", "#e07b00", "#2a8c4a", "#c0392b", "#7d4fa0", "#777777"
+
+
+def new_figure(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Figure, Any]:  # noqa: ANN401
+    """A figure of width x height inches and its (rows, columns) array of axes."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtraError("matplotlib", "plots") from error
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)  # no window, no global state: safe in servers and tests
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def curve(axes: Axes, rows: Iterable[Row], along: str, label: str, color: str, style: str = "-") -> None:
+    """Mean against one entry of the setting, with the spread of the runs as a band."""
+    points = sorted((row.setting[along], row.mean, row.std) for row in rows)
+    if not points:
+        return
+    x, mean, std = zip(*points, strict=True)
+    axes.plot(x, mean, style, color=color, label=label, linewidth=1.6, markersize=4)
+    low = [m - s for m, s in zip(mean, std, strict=True)]
+    high = [m + s for m, s in zip(mean, std, strict=True)]
+    axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a PNG, whole or not at all."""
+    part = path.with_suffix(".part")
+    figure.savefig(part, format="png", dpi=130)
+    part.replace(path)
+    return path

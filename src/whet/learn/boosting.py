@@ -1,0 +1,184 @@
+"""AdaBoost and AsymBoost on decision stumps: the detectors' baselines."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from whet.features.stumps import SortedFeatures, Stumps
+from whet.learn.inputs import check_known, check_labels, two_classes, whole_weights
+
+# The smallest weighted error that a vote is computed from; a perfect stump would have an infinite one.
+SMALLEST_ERROR = 1e-10
+
+
+class BoostedVote(ClassifierMixin, BaseEstimator):
+    """What boosted classifiers have in common: a weighted vote of weak learners of one feature each."""
+
+    n_weak: int
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Train from scratch on X (N, features) with labels y (N,), each sample counted `sample_weight` times."""
+        self._check_parameters()
+        samples, labels = validate_data(self, X, y, dtype=np.float64)
+        weights = whole_weights(sample_weight, samples)
+        counted = weights > 0
+        if not counted.any():
+            raise ValueError("all sample weights are zero: nothing to learn from")
+        self.classes_ = two_classes(check_labels(labels)[counted])
+        is_positive = check_known(labels[counted], self.classes_)
+        self._boost(samples[counted], is_positive, weights[counted])
+        return self
+
+    def _check_parameters(self) -> None:
+        if not self.n_weak >= 1:
+            raise ValueError(f"n_weak={self.n_weak!r}; at least one weak learner is needed")
+
+    @abstractmethod
+    def _boost(
+        self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]
+    ) -> None: ...
+
+    @abstractmethod
+    def _ballots(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Weighted votes (N, T), positive for `classes_[1]`."""
+
+    def staged_decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Margins (N, T) of the votes of the first 1, 2, ... T weak learners."""
+        check_is_fitted(self)
+        samples = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.cumsum(self._ballots(samples), axis=1)
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Margins (N,) of the vote; positive is `classes_[1]`."""
+        return self.staged_decision_function(X)[:, -1]
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Labels (N,)."""
+        margins = self.decision_function(X)
+        return np.asarray(self.classes_[(margins > 0).astype(np.intp)])
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Posteriors (N, 2) that boosting's exponential loss implies: logistic in the margin."""
+        from scipy.special import expit
+
+        p = expit(self.decision_function(X))
+        return np.column_stack([1 - p, p])
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's Tags changes from version to version
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+class AdaBoost(BoostedVote):
+    """AdaBoost of Viola and Jones (2004): in each round, the stump of least weighted error.
+
+    Both classes start with the same total weight. After a round with error e, samples that were right are
+    weighed down by e / (1 - e), and the stump votes with log((1 - e) / e).
+
+    Parameters
+    ----------
+    n_weak : number of rounds; boosting stops early at a stump without error.
+
+    Attributes
+    ----------
+    classes_, n_features_in_ : as everywhere in scikit-learn.
+    weak_learners_ : the stumps, in the order of selection; `selected_features_` (T,) are their features.
+    coef_ : (T,) the votes; a stump casts its vote for or against.
+
+    >>> from whet import AdaBoost
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> AdaBoost(n_weak=3).fit(X, ["no", "no", "yes", "yes"]).predict([[0.2], [2.2]])
+    array(['no', 'yes'], dtype='<U3')
+    """
+
+    def __init__(self, n_weak: int = 50) -> None:
+        self.n_weak = n_weak
+
+    def _tilt(self, is_positive: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """What each sample's weight is multiplied by before every round."""
+        return np.ones(len(is_positive))
+
+    def _boost(
+        self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]
+    ) -> None:
+        features = SortedFeatures.of(X)
+        tilt = self._tilt(is_positive)
+        D = balanced(is_positive, weights)
+        rows: list[tuple[int, float, int]] = []
+        votes: list[float] = []
+        for _ in range(self.n_weak):
+            D = D * tilt
+            D /= D.sum()
+            stumps, errors = features.best_stumps(is_positive, D)
+            best = int(np.argmin(errors))
+            stump = stumps.take(np.array([best]))
+            right = stump.respond(X)[:, 0] == is_positive
+            error = max(float(D[~right].sum()), SMALLEST_ERROR)
+            rows.append((best, float(stump.threshold[0]), int(stump.polarity[0])))
+            votes.append(np.log((1 - error) / error))
+            if error == SMALLEST_ERROR or error >= 0.5:
+                break
+            D = np.where(right, D * (error / (1 - error)), D)
+        feature, threshold, polarity = zip(*rows, strict=True)
+        self.weak_learners_ = Stumps(
+            np.array(feature, dtype=np.intp), np.array(threshold), np.array(polarity, dtype=np.int8)
+        )
+        self.coef_ = np.array(votes)
+
+    @property
+    def selected_features_(self) -> NDArray[np.intp]:
+        """The feature behind each stump (T,)."""
+        check_is_fitted(self)
+        return self.weak_learners_.feature
+
+    def _ballots(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        # A vote for or against with half its weight is Viola and Jones's threshold at half the sum of votes.
+        return np.asarray((self.weak_learners_.respond(X) - 0.5) * self.coef_)
+
+
+class AsymBoost(AdaBoost):
+    """Asymmetric AdaBoost of Viola and Jones (2002): a missed positive costs `asymmetry` times a false alarm.
+
+    The cost is spread over the rounds: before each, positives are weighed up by asymmetry^(1/2T) and negatives
+    down by as much. Put in at the start, the first stump would absorb all of it.
+
+    Parameters
+    ----------
+    n_weak : number of rounds T.
+    asymmetry : cost of a false negative in units of a false positive.
+
+    >>> from whet import AsymBoost
+    >>> X, y = np.array([[0.0], [1.0], [1.0], [1.0], [2.0]]), [0, 0, 0, 1, 1]
+    >>> int(AsymBoost(n_weak=1, asymmetry=9.0).fit(X, y).predict([[1.0]])[0])
+    1
+    """
+
+    def __init__(self, n_weak: int = 50, *, asymmetry: float = 4.0) -> None:
+        super().__init__(n_weak)
+        self.asymmetry = asymmetry
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not 0 < self.asymmetry < np.inf:
+            raise ValueError(f"asymmetry={self.asymmetry!r} must be a finite number above 0")
+
+    def _tilt(self, is_positive: NDArray[np.bool_]) -> NDArray[np.float64]:
+        up = self.asymmetry ** (0.5 / self.n_weak)
+        return np.where(is_positive, up, 1 / up)
+
+
+def balanced(is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weights that sum to one half over each class (N,).
+
+    >>> balanced(np.array([True, False, False]), np.array([1, 1, 1]))
+    array([0.5 , 0.25, 0.25])
+    """
+    of_class = np.where(is_positive, weights[is_positive].sum(), weights[~is_positive].sum())
+    return np.asarray(weights / (2.0 * of_class))
