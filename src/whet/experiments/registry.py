@@ -38,7 +38,12 @@ class Reproduction:
 
 
 def reproduce(
-    name: str, out: Path, size: Size = "small", runs: int | None = None, seed: int = 0, progress: Progress = silent
+    name: str,
+    out: Path,
+    size: Size = "small",
+    runs: int | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
 ) -> Reproduction:
     """Run an experiment of the paper; writes `out/NAME.json` and `out/NAME-*.png`.
 

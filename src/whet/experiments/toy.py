@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from whet.experiments import figures
 from whet.experiments.registry import Size
 from whet.experiments.report import Progress, Report, Row
+from whet.features.stumps import Stumps
 from whet.lda.class_statistics import CentredStatistics
 from whet.lda.thresholds import Projection, bayes_crossing
 from whet.learn.gslda import GSLDA
@@ -82,6 +83,7 @@ def one_run(setting: str, seed: int) -> dict[str, Any]:
     X = np.concatenate(start) @ SLOPES
     y = np.repeat([1, 0], SEEN[0])
     weak = GSLDA(n_weak=1).fit(X, y).weak_learners_
+    assert isinstance(weak, Stumps)
     # Towards the positives, whichever way the stump was trained.
     line = SLOPES[:, weak.feature[0]] * weak.polarity[0]
     threshold_of_start = float(weak.threshold[0] * weak.polarity[0])
@@ -93,7 +95,13 @@ def one_run(setting: str, seed: int) -> dict[str, Any]:
         for method, t in zip(METHODS, chosen, strict=True):
             thresholds[method, seen] = t
             errors[method, seen] = float(((test_p <= t).mean() + (test_n > t).mean()) / 2)
-    return {"line": line, "positives": positives, "negatives": negatives, "thresholds": thresholds, "errors": errors}
+    return {
+        "line": line,
+        "positives": positives,
+        "negatives": negatives,
+        "thresholds": thresholds,
+        "errors": errors,
+    }
 
 
 def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,12 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
     """All curves of both figures."""
     digits = usps_pair()
     curves: Curves = defaultdict(list)
-    parts = [(curves_by_size, share) for share in SHARES] + [(curves_by_arrival, n_weak) for n_weak in (25, 100)]
+    parts = [partial(curves_by_size, digits, share, size) for share in SHARES]
+    parts += [partial(curves_by_arrival, digits, n_weak, size) for n_weak in (25, 100)]
     batch_by_size(digits, GRID[size], curves)
     for r in range(runs):
-        for number, (part, which) in enumerate(parts):
-            rng = np.random.default_rng([seed + r, number])
-            part(digits, which, size, rng, curves)  # type: ignore[operator]
+        for number, part in enumerate(parts):
+            part(np.random.default_rng([seed + r, number]), curves)
             progress((r + (number + 1) / len(parts)) / runs)
     report = Report("usps", seed, runs, size)
     report.rows = [Row.of(measure, method, values, **dict(key)) for (measure, method, key), values in curves.items()]
@@ -92,9 +93,7 @@ def curves_by_size(digits: DigitPair, share: float, size: Size, rng: np.random.G
         add(curves, "error", "online boosting", error, share=share, n_weak=n_weak)
 
 
-def curves_by_arrival(
-    digits: DigitPair, n_weak: int, size: Size, rng: np.random.Generator, curves: Curves
-) -> None:
+def curves_by_arrival(digits: DigitPair, n_weak: int, size: Size, rng: np.random.Generator, curves: Curves) -> None:
     """Figure USPS2: error and time used so far against the share of the data that has come, from 30 %."""
     X, y = digits.X_train, digits.y_train
     first, stream = split(len(X), SHARES[0], rng)
@@ -108,11 +107,12 @@ def curves_by_arrival(
             start = time.perf_counter()
             online.update(X[order[seen - 1]], y[order[seen - 1]])
             seconds["online"] += time.perf_counter() - start
-        if seen in marks or (seen - len(first)) % RETRAIN_EVERY[size] == 0:
+        on_schedule = (seen - len(first)) % RETRAIN_EVERY[size] == 0
+        if seen in marks or on_schedule:
             start = time.perf_counter()
             batch = GSLDA(n_weak, ridge=PAPER_RIDGE).fit(X[order[:seen]], y[order[:seen]])
-            once = time.perf_counter() - start
-            seconds["batch"] += once * (RETRAIN_EVERY[size] if (seen - len(first)) % RETRAIN_EVERY[size] == 0 else 0)
+            if on_schedule:
+                seconds["batch"] += (time.perf_counter() - start) * RETRAIN_EVERY[size]
         if seen in marks:
             for name, model in (("online", online), ("batch", batch)):
                 setting = {"n_weak": n_weak, "share_seen": marks[seen]}
@@ -128,32 +128,43 @@ def split(n: int, share: float, rng: np.random.Generator) -> tuple[NDArray[np.in
 
 
 def remarks(report: Report) -> list[str]:
-    """What the paper says of these curves, next to what came out."""
-    lines = []
-    batch = {row.setting["n_weak"]: row.mean for row in report.of("error", "batch")}
-    for share in SHARES:
-        named = {
-            name: {row.setting["n_weak"]: row.mean for row in report.of("error", name, share=share)}
-            for name in ("offline", "online", "online, re-selected", "online boosting")
-        }
-        sizes = [n for n in batch if 50 <= n <= 150]
-        gap = max(abs(named["online"][n] - batch[n]) for n in sizes)
-        behind = min(named["online boosting"][n] - named["online"][n] for n in sizes)
-        lines.append(
-            f"from {share:.0%}: online at most {100 * gap:.2f} points from batch over 50 to 150 weak learners; "
-            f"online boosting at least {100 * behind:.2f} points worse than online"
-        )
-        ends = {name: (min(curve.values()), curve[max(curve)]) for name, curve in named.items()}
-        lines.append(
-            f"from {share:.0%}: best error, and error at {max(batch)} weak learners: "
-            + "; ".join(f"{name} {100 * best:.1f} %, {100 * last:.1f} %" for name, (best, last) in ends.items())
-        )
-    return lines
+    """What the paper says of these curves, next to what came out; differences in percentage points."""
+    return [line for share in SHARES for line in (_against_peers(report, share), _best_and_last(report, share))]
+
+
+def _curve(report: Report, method: str, **setting: object) -> dict[int, float]:
+    return {row.setting["n_weak"]: 100 * row.mean for row in report.of("error", method, **setting)}
+
+
+def _against_peers(report: Report, share: float) -> str:
+    batch = _curve(report, "batch")
+    online = _curve(report, "online", share=share)
+    boosting = _curve(report, "online boosting", share=share)
+    sizes = [n for n in batch if 50 <= n <= 150]
+    to_batch = [online[n] - batch[n] for n in sizes]
+    to_boosting = [online[n] - boosting[n] for n in sizes]
+    return (
+        f"from {share:.0%}, 50 to 150 weak learners: online minus batch {min(to_batch):+.2f} to {max(to_batch):+.2f}, "
+        f"mean {np.mean(to_batch):+.2f}; online minus online boosting {min(to_boosting):+.2f} to "
+        f"{max(to_boosting):+.2f}, mean {np.mean(to_boosting):+.2f}"
+    )
+
+
+def _best_and_last(report: Report, share: float) -> str:
+    methods = ("offline", "online", "online, re-selected", "online, default ridge", "online boosting")
+    parts = []
+    for method in methods:
+        curve = _curve(report, method, share=share)
+        parts.append(f"{method} {min(curve.values()):.1f} % / {curve[max(curve)]:.1f} %")
+    return f"from {share:.0%}, least error / error with most weak learners: " + "; ".join(parts)
 
 
 def draw(report: Report, out: Path) -> list[Path]:
     """Figures USPS1 and USPS2."""
-    return [_draw_by_size(report, out / "usps-weak-learners.png"), _draw_by_arrival(report, out / "usps-arrival.png")]
+    return [
+        _draw_by_size(report, out / "usps-weak-learners.png"),
+        _draw_by_arrival(report, out / "usps-arrival.png"),
+    ]
 
 
 def _draw_by_size(report: Report, path: Path) -> Path:
@@ -171,7 +182,10 @@ def _draw_by_size(report: Report, path: Path) -> Path:
             figures.curve(top, report.of("error", method, share=share), "n_weak", label, color, style)
         top.set_ylim(0.03, 0.16)
         top.set_title(f"({'abc'[column]}) {share:.0%} at the start", fontsize=10)
-        for label, method, color in (("online boosting", "online boosting", figures.ORANGE), ("online GSLDA", "online", figures.BLUE)):
+        for label, method, color in (
+            ("online boosting", "online boosting", figures.ORANGE),
+            ("online GSLDA", "online", figures.BLUE),
+        ):
             figures.curve(bottom, report.of("error", method, share=share), "n_weak", label, color, "-o")
         bottom.set_ylim(0.03, 0.2)
         bottom.set_title(f"({'def'[column]}) {share:.0%} at the start", fontsize=10)

@@ -15,11 +15,11 @@ from whet.kernels.jit import kernel
 
 @kernel
 def factorise(A: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
-    """Upper factor U with U^T U = A, and the first row whose pivot is not positive (-1 if none)."""
+    """Upper factor U with U^T U = A, and the first row whose pivot is zero up to rounding (-1 if none)."""
     T = A.shape[0]
     U = np.triu(A)
     for k in range(T):
-        if not U[k, k] > 0.0:
+        if not U[k, k] > 1e-14 * A[k, k]:
             return U, k
         pivot = math.sqrt(U[k, k])
         for j in range(k, T):

@@ -12,7 +12,7 @@ Floats = NDArray[np.float64]
 
 @kernel
 def log_ratio(x: float, n: Floats, m: Floats, S: Floats, smallest_variance: float) -> float:
-    """log N(x; positives) - log N(x; negatives), from counts (2,), means (2,) and scatters (2,); 1 is positive."""
+    """Log N(x; positives) - log N(x; negatives), from counts (2,), means (2,) and scatters (2,); 1 is positive."""
     ratio = 0.0
     for c in range(2):
         variance = max(S[c] / max(n[c], 1e-300), smallest_variance)
@@ -23,7 +23,15 @@ def log_ratio(x: float, n: Floats, m: Floats, S: Floats, smallest_variance: floa
 
 @kernel
 def boost_one(
-    x: Floats, label: int, weight: float, n: Floats, m: Floats, S: Floats, right: Floats, wrong: Floats, smallest: Floats
+    x: Floats,
+    label: int,
+    weight: float,
+    n: Floats,
+    m: Floats,
+    S: Floats,
+    right: Floats,
+    wrong: Floats,
+    smallest: Floats,
 ) -> None:
     """Show one sample x (T,), a value a weak learner, to the T learners in turn.
 

@@ -72,7 +72,7 @@ def follow_direction(v: Floats, u: Floats, d: Floats, gap: Floats, c: float, den
 
 @kernel
 def insert_binary(x: NDArray[np.uint8], k: int, s: Integers, C: Integers) -> None:
-    """s += k x; C += k x x^T, for a response x of zeros and ones."""
+    """S += k x; C += k x x^T, for a response x of zeros and ones."""
     P = x.shape[0]
     kx = x.astype(np.int64) * k
     for i in range(P):
@@ -116,7 +116,7 @@ def project_centred(n: float, m: Floats, S: Floats, v: Floats, product: Floats) 
 
 @kernel
 def insert_centred(x: Floats, k: float, n: float, m: Floats, S: Floats) -> None:
-    """d = x - m; m += k d / (n + k); S += n k / (n + k) d d^T."""
+    """D = x - m; m += k d / (n + k); S += n k / (n + k) d d^T."""
     P = x.shape[0]
     d = x - m
     c = n * k / (n + k)

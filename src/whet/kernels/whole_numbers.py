@@ -1,14 +1,14 @@
 """Counts as floating-point numbers, at the speed of a vector instruction."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
 
-@intrinsic  # type: ignore[untyped-decorator,unused-ignore]
-def as_float(_: Any, number: Any) -> Any:  # noqa: ANN401 - numba's own protocol
+def _as_float(_: Any, number: Any) -> Any:  # noqa: ANN401 - numba's own protocol
     """A count 0 <= n < 2^52 as a float64; a float64 as it is.
 
     AVX2 has no conversion from 64-bit integers. But the bits of n, laid over those of 2^52, are the float
@@ -23,3 +23,6 @@ def as_float(_: Any, number: Any) -> Any:  # noqa: ANN401 - numba's own protocol
         return builder.fsub(builder.bitcast(bits, ir.DoubleType()), ir.DoubleType()(2.0**52))
 
     return types.float64(number), convert
+
+
+as_float: Callable[[Any], float] = cast(Any, intrinsic)(_as_float)

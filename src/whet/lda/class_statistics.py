@@ -34,10 +34,10 @@ def co_occurrence(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> NDArray[n
     total = int(weights.sum())
     if total >= EXACT_IN_FLOAT64:
         raise OverflowError(f"weights sum to {total}; sums stay exact below 2^53: insert smaller blocks")
-    dtype = np.float32 if total < EXACT_IN_FLOAT32 else np.float64
+    dtype: Any = np.float32 if total < EXACT_IN_FLOAT32 else np.float64
     wide = X.astype(dtype)
-    product = (wide * weights.astype(dtype)[:, None]).T @ wide
-    return np.asarray(product.astype(np.int64))
+    product: NDArray[Any] = (wide * weights.astype(dtype)[:, None]).T @ wide
+    return product.astype(np.int64)
 
 
 class ClassStatistics(ABC):
@@ -132,7 +132,7 @@ class BinaryStatistics(ClassStatistics):
         return cls(0, np.zeros(size, np.int64), np.zeros((size, size), np.int64))
 
     @classmethod
-    def of(cls, X: NDArray[np.uint8], weights: NDArray[np.int64] | None = None) -> Self:
+    def of(cls, X: NDArray[Any], weights: NDArray[np.int64] | None = None) -> Self:
         """Statistics of the rows of X (N, P), each counted `weights` times."""
         k = np.ones(len(X), np.int64) if weights is None else weights
         C = co_occurrence(X, k)
@@ -149,7 +149,7 @@ class BinaryStatistics(ClassStatistics):
     def __sub__(self, other: Self) -> Self:
         return type(self)(self.n - other.n, self.s - other.s, self.C - other.C)
 
-    def is_possible(self, before: Self) -> bool:
+    def is_possible(self, before: Self) -> bool:  # noqa: ARG002
         """Tell whether 0 <= C_jk <= min(s_j, s_k) <= n holds; integers carry no rounding."""
         smaller = np.minimum.outer(self.s, self.s)
         in_order = (self.C >= 0).all() and (smaller >= self.C).all() and (self.s <= self.n).all()
@@ -213,18 +213,14 @@ class CentredStatistics(ClassStatistics):
         if n == 0:
             return self.copy()
         d = other.m - self.m
-        return type(self)(
-            n, self.m + other.n / n * d, self.S + other.S + self.n * other.n / n * np.outer(d, d)
-        )
+        return type(self)(n, self.m + other.n / n * d, self.S + other.S + self.n * other.n / n * np.outer(d, d))
 
     def __sub__(self, other: Self) -> Self:
         n = self.n - other.n
         if n == 0:
             return self.empty(len(self.m))
         d = other.m - self.m
-        return type(self)(
-            n, self.m - other.n / n * d, self.S - other.S - self.n * other.n / n * np.outer(d, d)
-        )
+        return type(self)(n, self.m - other.n / n * d, self.S - other.S - self.n * other.n / n * np.outer(d, d))
 
     def is_possible(self, before: Self) -> bool:
         """Tell whether neither the count nor any variance is negative, up to the rounding of `before`."""

@@ -49,6 +49,10 @@ class DecayingStatistics(CentredStatistics):
         self._fade(self.decay ** len(X))
         vars(self).update(vars(CentredStatistics(self.n, self.m, self.S) + block))
 
+    def remove_many(self, X: NDArray[Any], weights: NDArray[Any] | None = None) -> Never:  # noqa: ARG002
+        """Refuse: no single sample can be told apart any more."""
+        raise self._cannot_unlearn()
+
     def _fade(self, factor: float) -> None:
         self.n *= factor
         self.S *= factor
@@ -61,6 +65,8 @@ class DecayingStatistics(CentredStatistics):
         raise ForgettingError("statistics that decay cannot be merged; train with decay=1 to merge exactly")
 
     def __sub__(self, other: object) -> Never:
-        raise ForgettingError(
-            "statistics that decay cannot unlearn; restore a copy made before, or train with decay=1"
-        )
+        raise self._cannot_unlearn()
+
+    @staticmethod
+    def _cannot_unlearn() -> ForgettingError:
+        return ForgettingError("statistics that decay cannot unlearn; restore a copy, or train with decay=1")

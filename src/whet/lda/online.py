@@ -104,8 +104,9 @@ class OnlineDiscriminant:
         self.insert(x, is_positive, -k)
 
     def _step(self, x: NDArray[Any], is_positive: bool, k: int) -> None:
-        a, b = self.positive, self.negative
-        common = (self.ridge, self.criterion == "lac", self._inverse, self._v, SMALLEST_DENOMINATOR)
+        a: Any = self.positive
+        b: Any = self.negative
+        common: Any = (self.ridge, self.criterion == "lac", self._inverse, self._v, SMALLEST_DENOMINATOR)
         if isinstance(a, BinaryStatistics):
             step = binary_step(x, k, is_positive, a.n, a.s, a.C, b.n, b.s, b.C, *common)
         else:
@@ -113,11 +114,7 @@ class OnlineDiscriminant:
         (a if is_positive else b).n += k
         denominator, residual, *self._moments = step
         self._n_steps += 1
-        if (
-            denominator < SMALLEST_DENOMINATOR
-            or not residual <= LARGEST_RESIDUAL
-            or self._n_steps >= REFRESH_EVERY
-        ):
+        if denominator < SMALLEST_DENOMINATOR or not residual <= LARGEST_RESIDUAL or self._n_steps >= REFRESH_EVERY:
             self.refresh()
 
     def _insert_decaying(self, x: NDArray[Any], is_positive: bool, k: int) -> None:
@@ -140,7 +137,12 @@ class OnlineDiscriminant:
         f = self._factor_of_w
         mean_1, variance_1, mean_2, variance_2 = self._moments
         return Projection(
-            f * mean_1, f * math.sqrt(variance_1), f * mean_2, f * math.sqrt(variance_2), self.positive.n, self.negative.n
+            f * mean_1,
+            f * math.sqrt(variance_1),
+            f * mean_2,
+            f * math.sqrt(variance_2),
+            self.positive.n,
+            self.negative.n,
         )
 
     @property

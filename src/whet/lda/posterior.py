@@ -39,7 +39,9 @@ def _monotone_range(mu_1: float, v1: float, mu_2: float, v2: float) -> tuple[flo
 def _pooled(scores: NDArray[np.float64], p: Projection, threshold: float) -> NDArray[np.float64]:
     gap = p.mu_1 - p.mu_2
     variance = (p.n_1 * p.sigma_1**2 + p.n_2 * p.sigma_2**2) / (p.n_1 + p.n_2)
-    slope = abs(gap) / max(variance, 1e-12 * gap**2) if gap else 1.0
+    # Without any variance the posterior is a step; without a gap every score is 0, and the prior is left.
+    steepest = min(1e12 / gap, 1e300) if gap > 0 else 1.0
+    slope = min(gap / variance, steepest) if variance > 0 and gap > 0 else steepest
     return np.asarray((scores - threshold) * slope)
 
 

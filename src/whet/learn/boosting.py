@@ -40,9 +40,7 @@ class BoostedVote(ClassifierMixin, BaseEstimator):
             raise ValueError(f"n_weak={self.n_weak!r}; at least one weak learner is needed")
 
     @abstractmethod
-    def _boost(
-        self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]
-    ) -> None: ...
+    def _boost(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None: ...
 
     @abstractmethod
     def _ballots(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -56,7 +54,7 @@ class BoostedVote(ClassifierMixin, BaseEstimator):
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Margins (N,) of the vote; positive is `classes_[1]`."""
-        return self.staged_decision_function(X)[:, -1]
+        return np.asarray(self.staged_decision_function(X)[:, -1])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Labels (N,)."""
@@ -105,9 +103,7 @@ class AdaBoost(BoostedVote):
         """What each sample's weight is multiplied by before every round."""
         return np.ones(len(is_positive))
 
-    def _boost(
-        self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]
-    ) -> None:
+    def _boost(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
         features = SortedFeatures.of(X)
         tilt = self._tilt(is_positive)
         D = balanced(is_positive, weights)
@@ -171,7 +167,7 @@ class AsymBoost(AdaBoost):
 
     def _tilt(self, is_positive: NDArray[np.bool_]) -> NDArray[np.float64]:
         up = self.asymmetry ** (0.5 / self.n_weak)
-        return np.where(is_positive, up, 1 / up)
+        return np.asarray(np.where(is_positive, up, 1 / up))
 
 
 def balanced(is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> NDArray[np.float64]:

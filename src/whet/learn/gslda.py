@@ -109,12 +109,17 @@ class GSLDA(ClassifierMixin, BaseEstimator):
         thresholds.rule(self.threshold, self.miss_rate)
 
     def _train(
-        self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64], n_reserve: int = 0
+        self,
+        X: NDArray[np.float64],
+        is_positive: NDArray[np.bool_],
+        weights: NDArray[np.int64],
+        n_reserve: int = 0,
     ) -> None:
         n_features = X.shape[1]
         if self.n_weak > n_features:
             warnings.warn(
-                f"n_weak={self.n_weak} is more than the {n_features} features; using {n_features}", stacklevel=3
+                f"n_weak={self.n_weak} is more than the {n_features} features; using {n_features}",
+                stacklevel=3,
             )
         candidates: WeakLearners = (
             train_stumps(X, is_positive, weights) if self.weak == "stump" else Identity(np.arange(n_features))

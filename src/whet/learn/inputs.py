@@ -53,7 +53,7 @@ def check_known(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.bool_]:
     """Which labels are the positive class; raises on any that is neither."""
     unknown = ~np.isin(y, classes)
     if unknown.any():
-        raise ValueError(f"label {y[unknown][0]!r} is not one of the two classes {classes.tolist()}")
+        raise ValueError(f"label {y[unknown].tolist()[0]!r} is not one of the two classes {classes.tolist()}")
     return np.asarray(y == classes[1])
 
 

@@ -97,7 +97,7 @@ class OnlineBoosting(BoostedVote):
         check_is_fitted(self)
         error = self._wrong / (self._right + self._wrong)
         error = np.clip(error, SMALLEST_ERROR, 1 - SMALLEST_ERROR)
-        return np.log((1 - error) / error)
+        return np.asarray(np.log((1 - error) / error))
 
     def _ballots(self, X: Floats) -> Floats:
         values = np.ascontiguousarray(X[:, self.selected_features_])

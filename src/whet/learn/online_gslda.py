@@ -7,7 +7,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whet.errors import CannotMergeError, CannotUnlearnError, ForgettingError
@@ -47,6 +46,8 @@ class OnlineGSLDA(GSLDA):
     >>> bool(model.unlearn([[1.2], [1.8]], [1, 0]).coef_[0] == before[0])
     True
     """
+
+    _base: tuple[ClassStatistics, ...]  # of the first batch, positives and negatives; never changed
 
     def __init__(
         self,
@@ -220,7 +221,7 @@ class OnlineGSLDA(GSLDA):
 
     def _forget(self) -> None:
         for name in ("_discriminant", "_cold", "classes_", "n_features_in_"):
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
 
     def _start(
         self,
@@ -237,7 +238,11 @@ class OnlineGSLDA(GSLDA):
             self._train(samples, check_known(labels, self.classes_), counts)
 
     def _train(
-        self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64], n_reserve: int = 0
+        self,
+        X: NDArray[np.float64],
+        is_positive: NDArray[np.bool_],
+        weights: NDArray[np.int64],
+        n_reserve: int = 0,
     ) -> None:
         super()._train(X, is_positive, weights, n_reserve or self.n_reserve or 0)
         self._cold = ColdStart()
@@ -257,9 +262,7 @@ class OnlineGSLDA(GSLDA):
         self._discriminant.positive, self._discriminant.negative = positive, negative
         self._discriminant.forget_caches()
 
-    def _insert_many(
-        self, responses: NDArray[Any], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]
-    ) -> None:
+    def _insert_many(self, responses: NDArray[Any], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
         for total, rows in zip(self._totals, (is_positive, ~is_positive), strict=True):
             if weights[rows].any():
                 total.insert_many(responses[rows], weights[rows])

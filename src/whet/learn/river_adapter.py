@@ -16,7 +16,7 @@ except ImportError as error:
     raise MissingExtraError("river", "river") from error
 
 
-class RiverClassifier(base.Classifier):  # type: ignore[misc]
+class RiverClassifier(base.Classifier):
     """River's `learn_one` and `predict_proba_one` over `OnlineGSLDA`.
 
     The features are those of the samples that come before the weak learners are trained; a feature that is
@@ -70,7 +70,7 @@ class RiverClassifier(base.Classifier):  # type: ignore[misc]
         if len(count) == 2 and min(count.values()) >= self.min_initial:
             self._train()
 
-    def predict_proba_one(self, x: dict[Any, float]) -> dict[Any, float]:
+    def predict_proba_one(self, x: dict[Any, float], **_: Any) -> dict[Any, float]:  # noqa: ANN401
         """Probability of each class; of the prior, while samples are still being gathered."""
         if self._model is None:
             count = self._count()

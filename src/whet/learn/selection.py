@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.lda.class_statistics import BinaryStatistics, ClassStatistics
+from whet.lda.class_statistics import ClassStatistics
 from whet.lda.discriminant import Criterion, regularised_scatter
 
 Floats = NDArray[np.float64]
@@ -44,7 +44,7 @@ class Scatter:
     @classmethod
     def of_responses(
         cls,
-        responses: NDArray[np.uint8] | Floats,
+        responses: NDArray[Any],
         is_positive: NDArray[np.bool_],
         weights: NDArray[np.int64],
         criterion: Criterion,
@@ -54,19 +54,18 @@ class Scatter:
 
         For binary responses the numbers are those of `of_statistics`, to the last bit.
         """
-        binary = responses.dtype == np.uint8
-        of_class = _binary_rows if binary else _centred_rows
+        of_class = _binary_rows if responses.dtype == np.uint8 else _centred_rows
         ones = of_class(responses[is_positive], weights[is_positive])
         zeros = of_class(responses[~is_positive], weights[~is_positive])
-        classes = (ones, zeros) if criterion == "fda" else (ones,)
+        fda = criterion == "fda"
 
         def row(j: int) -> Floats:
-            total = sum(c.scatter_row(j) for c in classes)
+            total = ones.scatter_row(j) + zeros.scatter_row(j) if fda else ones.scatter_row(j)
             total[j] += ridge
             return total
 
-        diagonal = sum(c.scatter_diagonal for c in classes) + ridge
-        return cls(ones.mean - zeros.mean, diagonal, row)
+        diagonal = ones.scatter_diagonal + zeros.scatter_diagonal if fda else ones.scatter_diagonal
+        return cls(ones.mean - zeros.mean, diagonal + ridge, row)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,5 @@
+"""`python -m whet` is `whet`."""
+
+from whet.cli.main import main
+
+main()

@@ -1,0 +1,11 @@
+"""What the exit codes of `whet` mean."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """0 is success, 2 a wrong call; Ctrl-C gives 130."""
+
+    FAILED = 1
+    DATA_MISSING = 3
+    EXTRA_MISSING = 4

@@ -1,0 +1,57 @@
+"""The command `whet`. Commands import what they need when they run: help answers without numpy."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from whet import __version__
+from whet.cli import demo, reproduce
+from whet.cli.exit_codes import ExitCode
+from whet.errors import DataNotFoundError, MissingExtraError, WhetError
+
+app = typer.Typer(
+    name="whet",
+    help="Train a small, fast detector and sharpen it online, exactly, with every example.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # rich takes longer to import than the rest of the help to print
+)
+app.command("demo")(demo.demo)
+app.command("reproduce")(reproduce.reproduce)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"whet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """Train a small, fast detector and sharpen it online, exactly, with every example."""
+
+
+def main() -> None:
+    """Run the command line; named errors become one line and an exit code."""
+    try:
+        app()
+    except DataNotFoundError as error:
+        _fail(error, ExitCode.DATA_MISSING)
+    except MissingExtraError as error:
+        _fail(error, ExitCode.EXTRA_MISSING)
+    except (WhetError, OSError) as error:
+        _fail(error, ExitCode.FAILED)
+
+
+def _fail(error: Exception, code: ExitCode) -> None:
+    typer.echo(f"whet: {error}", err=True)
+    sys.exit(code)

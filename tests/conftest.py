@@ -1,0 +1,23 @@
+"""What tests share: seeded generators, and data that may not be there."""
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+from whet.io import datasets
+
+# Compilation makes the first example of a kernel slow; time is never asserted.
+settings.register_profile("whet", deadline=None, max_examples=60)
+settings.load_profile("whet")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20_110_101)
+
+
+@pytest.fixture(scope="session")
+def usps() -> datasets.DigitPair:
+    if datasets.find(datasets.USPS_FILE) is None:
+        pytest.skip("the USPS digits are not on this machine: set WHET_DATA, or run `whet reproduce usps` once")
+    return datasets.usps_pair()

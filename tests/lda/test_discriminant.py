@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from tests.samples import two_gaussians
+
+from whet.errors import SingularScatterError
+from whet.lda.class_statistics import BinaryStatistics, CentredStatistics
+from whet.lda.discriminant import direction
+
+
+def classes_of(X, y):
+    return CentredStatistics.of(X[y == 1]), CentredStatistics.of(X[y == 0])
+
+
+def test_fda_is_scikit_learns_lda(rng):
+    X, y = two_gaussians(200, 5, rng)
+    lda = LinearDiscriminantAnalysis(solver="lsqr").fit(X, y)
+    w = direction(*classes_of(X, y))
+    # scikit-learn divides the pooled scatter by n, we by n - 2.
+    np.testing.assert_allclose(w, lda.coef_[0] * 198 / 200)
+
+
+def test_fda_is_the_leading_generalised_eigenvector(rng):
+    from scipy.linalg import eigh
+
+    X, y = two_gaussians(100, 4, rng)
+    positive, negative = classes_of(X, y)
+    gap = positive.mean - negative.mean
+    _, vectors = eigh(np.outer(gap, gap), positive.scatter + negative.scatter)
+    w = direction(positive, negative)
+    cosine = abs(w @ vectors[:, -1]) / np.linalg.norm(w) / np.linalg.norm(vectors[:, -1])
+    assert cosine == pytest.approx(1)
+
+
+def test_lac_looks_at_the_positives_alone(rng):
+    X, y = two_gaussians(100, 3, rng)
+    positive, negative = classes_of(X, y)
+    w = direction(positive, negative, "lac")
+    np.testing.assert_allclose(w, 49 * np.linalg.solve(positive.S, positive.m - negative.m))
+    wider = CentredStatistics(negative.n, negative.m, negative.S * 10)
+    np.testing.assert_array_equal(direction(positive, wider, "lac"), w)
+    assert not np.allclose(direction(positive, wider, "fda"), direction(positive, negative, "fda"))
+
+
+def test_scores_do_not_shrink_as_samples_come(rng):
+    X, y = two_gaussians(200, 5, rng)
+    w = direction(*classes_of(X, y))
+    tenfold = direction(*classes_of(np.tile(X, (10, 1)), np.tile(y, 10)))
+    np.testing.assert_allclose(tenfold, w, rtol=0.01)
+
+
+def test_two_responses_alike_need_a_ridge():
+    ones = BinaryStatistics.of(np.array([[1, 1], [0, 0], [1, 1]], dtype=np.uint8))
+    zeros = BinaryStatistics.of(np.array([[0, 0], [1, 1], [0, 0]], dtype=np.uint8))
+    assert np.linalg.det(ones.scatter) == pytest.approx(0)
+    with pytest.raises(SingularScatterError, match="larger ridge"):
+        direction(ones, zeros)
+    w = direction(ones, zeros, ridge=0.1)
+    assert w[0] == pytest.approx(w[1])

@@ -1,0 +1,36 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from whet.lda.posterior import probability
+from whet.lda.thresholds import Projection, bayes_crossing
+
+scores = np.linspace(-30, 30, 601)
+moments = st.tuples(st.floats(0, 5), st.floats(0, 4), st.floats(-5, 0), st.floats(0, 4))
+
+
+@given(moments, st.floats(-20, 20))
+def test_monotone_and_agrees_with_the_threshold_wherever_that_lies(m, threshold):
+    p = probability(scores, Projection(*m, 10, 20), threshold)
+    assert np.isfinite(p).all()
+    assert (np.diff(p) >= 0).all()
+    assert (p[scores > threshold + 1e-9] >= 0.5).all()
+    assert (p[scores < threshold - 1e-9] <= 0.5).all()
+
+
+def test_equal_variances_give_the_posterior_of_two_gaussians():
+    p = Projection(1.0, 0.8, -1.0, 0.8, 10, 10)
+    ones, zeros = norm.pdf(scores, 1, 0.8), norm.pdf(scores, -1, 0.8)
+    with np.errstate(invalid="ignore"):
+        expected = ones / (ones + zeros)
+    known = np.isfinite(expected)
+    np.testing.assert_allclose(probability(scores, p, bayes_crossing(p))[known], expected[known], atol=1e-12)
+
+
+@pytest.mark.parametrize(("sigma_1", "sigma_2"), [(2.0, 0.5), (0.5, 2.0)])
+def test_beyond_the_extreme_the_posterior_is_held(sigma_1, sigma_2):
+    p = Projection(1.0, sigma_1, -1.0, sigma_2, 10, 10)
+    held = probability(np.array([-30.0, -20.0, 20.0, 30.0]), p, bayes_crossing(p))
+    assert held[0] == held[1] if sigma_1 > sigma_2 else held[2] == held[3]

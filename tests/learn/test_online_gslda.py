@@ -1,0 +1,289 @@
+import copy
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from tests.samples import two_gaussians
+
+from whet import GSLDA, OnlineGSLDA
+from whet.errors import CannotMergeError, CannotUnlearnError, ForgettingError, WhetError
+
+
+@pytest.fixture
+def data(rng):
+    X, y = two_gaussians(400, 30, rng, gap=0.8)
+    return X[:100], y[:100], X[100:], y[100:]
+
+
+def state(model):
+    return [a.copy() for total in model._totals for a in total.arrays()]
+
+
+def assert_same_state(a, b):
+    for x, y in zip(a, b, strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize("weak", ["stump", "identity"])
+@pytest.mark.parametrize("criterion", ["fda", "lac"])
+@pytest.mark.parametrize("threshold", ["bayes", "asymmetric", "fisher", "detection_rate", "negative_mean"])
+def test_update_partial_fit_and_training_at_once_agree(weak, criterion, threshold, data):
+    X, y, X_new, y_new = data
+    options = {"n_weak": 10, "weak": weak, "criterion": criterion, "threshold": threshold}
+    single = OnlineGSLDA(**options).fit(X, y)
+    for x, label in zip(X_new, y_new, strict=True):
+        single.update(x, label)
+    block = OnlineGSLDA(**options).fit(X, y).partial_fit(X_new, y_new)
+    np.testing.assert_allclose(single.coef_, block.coef_, rtol=1e-10)
+    assert single.intercept_ == pytest.approx(block.intercept_, rel=1e-9)
+    # The same weak learners on everything at once, by the textbook.
+    H = block.weak_learners_.respond(np.concatenate([X, X_new])).astype(float)
+    labels = np.concatenate([y, y_new])
+    S1, S2 = (np.cov(H[labels == c].T, bias=True) * (labels == c).sum() for c in (1, 0))
+    A = (S1 + S2 if criterion == "fda" else S1) + 20.0 * np.eye(10)
+    factor = len(H) - 2 if criterion == "fda" else (labels == 1).sum() - 1
+    w = factor * np.linalg.solve(A, H[labels == 1].mean(axis=0) - H[labels == 0].mean(axis=0))
+    np.testing.assert_allclose(block.coef_, w, rtol=1e-9)
+
+
+def test_online_and_batch_start_from_one_training(data):
+    X, y, *_ = data
+    np.testing.assert_array_equal(OnlineGSLDA(8).fit(X, y).coef_, GSLDA(8).fit(X, y).coef_)
+
+
+def test_whole_weights_are_repetitions(data, rng):
+    X, y, X_new, y_new = data
+    weights = rng.integers(0, 4, len(X_new))
+    weighted = OnlineGSLDA(8).fit(X, y).partial_fit(X_new, y_new, sample_weight=weights)
+    repeated = OnlineGSLDA(8).fit(X, y).partial_fit(np.repeat(X_new, weights, axis=0), np.repeat(y_new, weights))
+    assert_same_state(state(weighted), state(repeated))
+    single = OnlineGSLDA(8).fit(X, y)
+    for x, label, k in zip(X_new, y_new, weights, strict=True):
+        if k:
+            single.update(x, label, int(k))
+    assert_same_state(state(single), state(repeated))
+
+
+def test_unlearning_gives_back_the_bits(data):
+    X, y, X_new, y_new = data
+    model = OnlineGSLDA(8).fit(X, y)
+    before, coef, intercept = state(model), model.coef_, model.intercept_
+    model.partial_fit(X_new, y_new).unlearn(X_new[::-1], y_new[::-1])
+    assert_same_state(state(model), before)
+    np.testing.assert_array_equal(model.coef_, coef)
+    assert model.intercept_ == intercept
+
+
+def test_unlearning_real_values_gives_them_back_to_rounding(data):
+    X, y, X_new, y_new = data
+    model = OnlineGSLDA(8, weak="identity").fit(X, y)
+    coef = model.coef_
+    model.partial_fit(X_new, y_new).unlearn(X_new, y_new)
+    np.testing.assert_allclose(model.coef_, coef, rtol=1e-9)
+
+
+@pytest.mark.parametrize("weak", ["stump", "identity"])
+def test_the_first_batch_cannot_be_unlearned(weak, data):
+    X, y, X_new, y_new = data
+    model = OnlineGSLDA(8, weak=weak).fit(X, y)
+    with pytest.raises(CannotUnlearnError, match="first batch"):
+        model.unlearn(X[:1], y[:1])
+    model.partial_fit(X_new[:5], y_new[:5])
+    before = state(model)
+    with pytest.raises(CannotUnlearnError, match="nothing was changed"):
+        model.unlearn(X[:20], y[:20])
+    with pytest.raises(CannotUnlearnError):
+        model.unlearn(X_new[:5], y_new[:5], sample_weight=[2] * 5)
+    assert_same_state(state(model), before)
+
+
+def test_a_wrong_label_unlearns_nothing_of_either_class(data):
+    X, y, X_new, y_new = data
+    model = OnlineGSLDA(8).fit(X, y).partial_fit(X_new[:1], y_new[:1])
+    before = state(model)
+    with pytest.raises(CannotUnlearnError):
+        model.unlearn(X_new[:1], 1 - y_new[:1])
+    assert_same_state(state(model), before)
+
+
+def test_merging_copies_is_learning_both_streams(data):
+    X, y, X_new, y_new = data
+    here = OnlineGSLDA(8, n_reserve=20).fit(X, y)
+    there = copy.deepcopy(here)
+    both = copy.deepcopy(here).partial_fit(X_new, y_new)
+    here.partial_fit(X_new[:120], y_new[:120])
+    there.partial_fit(X_new[120:], y_new[120:])
+    a, b = copy.deepcopy(here).merge(there), copy.deepcopy(there).merge(here)
+    assert_same_state(state(a), state(both))
+    np.testing.assert_array_equal(a.coef_, both.coef_)
+    np.testing.assert_array_equal(b.coef_, both.coef_)
+
+
+def test_merging_finds_its_way_through_a_reselection(data):
+    X, y, X_new, y_new = data
+    here = OnlineGSLDA(8, n_reserve=30).fit(X, y)
+    there = copy.deepcopy(here).partial_fit(X_new[120:], y_new[120:]).reselect()
+    here.partial_fit(X_new[:120], y_new[:120])
+    both = OnlineGSLDA(8, n_reserve=30).fit(X, y).partial_fit(X_new, y_new).reselect()
+    np.testing.assert_array_equal(there.merge(here).reselect().coef_, both.coef_)
+    np.testing.assert_array_equal(here.merge(copy.deepcopy(here).merge(here)).base_id_, both.base_id_)
+
+
+def test_models_trained_apart_do_not_merge(data):
+    X, y, X_new, y_new = data
+    model = OnlineGSLDA(8).fit(X, y)
+    before = state(model)
+    for other in (
+        OnlineGSLDA(8).fit(X_new, y_new),
+        OnlineGSLDA(7).fit(X, y),
+        OnlineGSLDA(8, ridge=1.0).fit(X, y),
+        OnlineGSLDA(8, weak="identity").fit(X, y),
+    ):
+        with pytest.raises(CannotMergeError, match="trained apart"):
+            model.merge(other)
+    assert_same_state(state(model), before)
+
+
+def test_what_was_merged_can_be_unlearned(data):
+    X, y, X_new, y_new = data
+    here = OnlineGSLDA(8).fit(X, y)
+    before = state(here)
+    there = copy.deepcopy(here).partial_fit(X_new, y_new)
+    assert_same_state(state(here.merge(there).unlearn(X_new, y_new)), before)
+
+
+def test_forgetting_forgets_and_cannot_go_back(data):
+    X, y, X_new, y_new = data
+    model = OnlineGSLDA(8, decay=0.9).fit(X, y)
+    assert model.class_count_.sum() == 100
+    model.partial_fit(X_new, y_new)
+    np.testing.assert_allclose(model.class_count_, 10, rtol=0.01)
+    for x, label in zip(X_new, y_new, strict=True):
+        model.update(x, label)
+    for call in (lambda: model.unlearn(X_new, y_new), lambda: model.merge(copy.deepcopy(model))):
+        with pytest.raises(ForgettingError, match=r"decay=0\.9"):
+            call()
+
+
+def test_forgetting_follows_a_drift_that_exact_memory_averages_away(rng):
+    X, y = two_gaussians(400, 10, rng, gap=4)
+    turned = 1 - y  # the classes change places
+    remembering, forgetting = OnlineGSLDA(5).fit(X, y), OnlineGSLDA(5, decay=0.97).fit(X, y)
+    for model in (remembering, forgetting):
+        model.partial_fit(X[:300], turned[:300])
+    assert (forgetting.predict(X[300:]) == turned[300:]).mean() > 0.9
+    assert (remembering.predict(X[300:]) == turned[300:]).mean() < 0.5
+
+
+@pytest.fixture(scope="module")
+def digits():
+    bunch = load_digits()
+    chosen = np.isin(bunch.target, (3, 5))
+    return bunch.data[chosen], bunch.target[chosen]
+
+
+def assert_reselection_is_batch_selection(X, y, n_weak, ridge, share=0.3):
+    n = round(share * len(X))
+    model = OnlineGSLDA(n_weak, n_reserve=X.shape[1], ridge=ridge).fit(X[:n], y[:n])
+    at_start = model.selected_features_
+    stumps = model._pool.take(np.argsort(model._candidate))
+    for x, label in zip(X[n:], y[n:], strict=True):
+        model.update(x, label)
+    model.reselect()
+    # Batch selection over the same stumps: their responses are the features.
+    batch = GSLDA(n_weak, weak="identity", ridge=ridge).fit(stumps.respond(X), y)
+    np.testing.assert_array_equal(model.selected_features_, batch.selected_features_)
+    np.testing.assert_allclose(model.coef_, batch.coef_, rtol=1e-6)
+    return at_start, model.selected_features_
+
+
+@pytest.mark.parametrize("ridge", [1e-6, 20.0])
+def test_reselection_from_statistics_is_batch_selection_on_digits(digits, ridge):
+    at_start, now = assert_reselection_is_batch_selection(*digits, 15, ridge)
+    assert not np.array_equal(at_start, now)
+
+
+@pytest.mark.parametrize("n_weak", [25, 100])
+def test_reselection_from_statistics_is_batch_selection_on_usps(usps, n_weak):
+    assert_reselection_is_batch_selection(usps.X_train, usps.y_train, n_weak, 1e-6)
+
+
+def test_reselection_without_a_reserve_keeps_the_same_weak_learners(data):
+    X, y, X_new, y_new = data
+    model = OnlineGSLDA(8).fit(X, y).partial_fit(X_new, y_new)
+    before = set(model.selected_features_)
+    assert set(model.reselect().selected_features_) == before
+
+
+def test_online_learning_goes_on_after_reselection(data):
+    X, y, X_new, y_new = data
+    single = OnlineGSLDA(8, n_reserve=30).fit(X, y).partial_fit(X_new[:150], y_new[:150]).reselect()
+    block = copy.deepcopy(single).partial_fit(X_new[150:], y_new[150:])
+    for x, label in zip(X_new[150:], y_new[150:], strict=True):
+        single.update(x, label)
+    np.testing.assert_allclose(single.coef_, block.coef_, rtol=1e-10)
+    assert_same_state(state(single), state(block))
+
+
+def test_cold_start_gathers_until_both_classes_have_come(data):
+    X, y, X_new, y_new = data
+    model = OnlineGSLDA(8)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    model.partial_fit(X[y == 0], y[y == 0])
+    assert (model.predict(X) == 0).all()
+    np.testing.assert_array_equal(model.predict_proba(X[:2]), 1.0)
+    with pytest.raises(CannotUnlearnError, match="gathered"):
+        model.unlearn(X[y == 0], y[y == 0])
+    model.partial_fit(X[y == 1], y[y == 1])
+    np.testing.assert_array_equal(model.coef_, OnlineGSLDA(8).fit(X, y).coef_)
+    model.partial_fit(X_new, y_new)
+    assert model.class_count_.sum() == 400
+
+
+def test_cold_start_predicts_the_prior_of_named_classes(data):
+    X, y, *_ = data
+    model = OnlineGSLDA(8, min_initial=60).partial_fit(X, y, classes=[0, 1])
+    assert model.predict_proba(X[:1])[0].tolist() == [0.5, 0.5]
+    model.partial_fit(X[y == 1][:8], y[y == 1][:8])
+    assert (model.predict(X) == 1).all()
+    with pytest.raises(ValueError, match="label 7"):
+        model.partial_fit(X[:1], [7])
+    model.partial_fit(X, y)
+    assert hasattr(model, "_discriminant")
+
+
+def test_single_updates_from_nothing(data):
+    X, y, *_ = data
+    model = OnlineGSLDA(8, min_initial=50)
+    for x, label in zip(X, y, strict=True):
+        model.update(x, label)
+    np.testing.assert_array_equal(model.coef_, OnlineGSLDA(8).fit(X, y).coef_)
+
+
+def test_an_unknown_label_is_refused_even_in_the_hot_loop(data):
+    X, y, *_ = data
+    model = OnlineGSLDA(8).fit(X, y)
+    before = state(model)
+    with pytest.raises(KeyError):
+        model.update(X[0], 7)
+    assert_same_state(state(model), before)
+
+
+def test_fit_forgets_everything(data):
+    X, y, X_new, y_new = data
+    model = OnlineGSLDA(8).fit(X_new[:, :20], y_new).partial_fit(X_new[:, :20], y_new)
+    np.testing.assert_array_equal(model.fit(X, y).coef_, OnlineGSLDA(8).fit(X, y).coef_)
+
+
+def test_more_weak_learners_than_features_are_clipped_and_said(data):
+    X, y, *_ = data
+    with pytest.warns(UserWarning, match="n_weak=99 is more than the 30 features"):
+        model = OnlineGSLDA(99).fit(X, y)
+    assert len(model.coef_) <= 30
+
+
+def test_errors_have_one_root():
+    assert issubclass(CannotUnlearnError, WhetError)
+    assert issubclass(CannotUnlearnError, ValueError)

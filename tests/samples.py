@@ -1,0 +1,29 @@
+"""Samples that tests make for themselves."""
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+
+def correlated_stumps(n, size, rng, shift=0.6, n_causes=8):
+    """Binary responses (n, size) driven by few common causes, and labels: correlated, as stumps on images are."""
+    y = rng.random(n) < 0.5
+    causes = rng.normal(size=(n, n_causes)) + shift * y[:, None]
+    values = causes @ rng.normal(size=(n_causes, size)) + rng.normal(size=(n, size))
+    return (values > rng.normal(size=size)).astype(np.uint8), y
+
+
+def two_gaussians(n, size, rng, gap=1.5):
+    """Real samples (n, size) and labels (n,) of both classes."""
+    y = np.arange(n) % 2
+    return rng.normal(size=(n, size)) + gap * y[:, None] / np.sqrt(1 + np.arange(size)), y
+
+
+@st.composite
+def binary_samples(draw, max_size=8, max_samples=24):
+    """Binary matrix with at least two rows, and whole weights from 1 to 5."""
+    n = draw(st.integers(2, max_samples))
+    size = draw(st.integers(1, max_size))
+    X = draw(hnp.arrays(np.uint8, (n, size), elements=st.integers(0, 1)))
+    weights = draw(hnp.arrays(np.int64, n, elements=st.integers(1, 5)))
+    return X, weights
