@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.kernels.splits import best_splits
+from whet.kernels.splits import best_splits, respond_one
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,10 @@ class Stumps:
         return len(self.feature)
 
     def respond(self, X: NDArray[np.float64]) -> NDArray[np.uint8]:
-        """Responses (samples, stumps) to samples (samples, features)."""
-        above = X[..., self.feature] > self.threshold
+        """Responses (samples, stumps) to samples (samples, features), or (stumps,) to one sample (features,)."""
+        if X.ndim == 1:  # a compiled loop takes 2 microseconds for 200 stumps, NumPy's indexing 8
+            return respond_one(X, self.feature, self.threshold, self.polarity)
+        above = X[:, self.feature] > self.threshold
         return (above ^ (self.polarity < 0)).view(np.uint8)
 
     def take(self, indices: NDArray[np.intp]) -> Stumps:

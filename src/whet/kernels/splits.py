@@ -1,4 +1,4 @@
-"""The best threshold of every feature, by one pass over sorted values."""
+"""Decision stumps on plain feature values: the best threshold of every feature, and responses."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,3 +47,15 @@ def best_splits(
             threshold[f] = values[f, order[f, N - 1]]
             error[f] = total_pos
     return threshold, polarity, error
+
+
+@kernel
+def respond_one(
+    x: Floats, feature: NDArray[np.intp], threshold: Floats, polarity: NDArray[np.int8]
+) -> NDArray[np.uint8]:
+    """Responses (P,) of stumps to one sample x (features,)."""
+    P = feature.shape[0]
+    out = np.empty(P, dtype=np.uint8)
+    for j in range(P):
+        out[j] = (x[feature[j]] > threshold[j]) == (polarity[j] > 0)
+    return out

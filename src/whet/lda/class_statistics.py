@@ -15,29 +15,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import CannotUnlearnError
+from whet.kernels.co_occurrence import add_co_occurrences
 from whet.kernels.rank_one import insert_binary, insert_centred
 
-# The largest whole number up to which float32 and float64 hold every whole number.
-EXACT_IN_FLOAT32 = 2**24
-EXACT_IN_FLOAT64 = 2**53
-
-
 def co_occurrence(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> NDArray[np.int64]:
-    """C = sum of k x x^T over the rows of X, exact.
+    """C = sum of k x x^T over the rows x of X (N, P), exact.
 
-    All partial sums are whole numbers that the floating type holds, so BLAS may add in any order.
+    Counted on bits rather than multiplied: one sample is one bit, and a weight is the sum of its binary digits.
 
     >>> co_occurrence(np.array([[1, 1], [0, 1]], dtype=np.uint8), np.array([1, 2]))
     array([[1, 1],
            [1, 3]])
     """
-    total = int(weights.sum())
-    if total >= EXACT_IN_FLOAT64:
-        raise OverflowError(f"weights sum to {total}; sums stay exact below 2^53: insert smaller blocks")
-    dtype: Any = np.float32 if total < EXACT_IN_FLOAT32 else np.float64
-    wide = X.astype(dtype)
-    product: NDArray[Any] = (wide * weights.astype(dtype)[:, None]).T @ wide
-    return product.astype(np.int64)
+    C = np.zeros((X.shape[1], X.shape[1]), np.int64)
+    for digit in range(int(weights.max(initial=0)).bit_length()):
+        has_digit = (weights >> digit) & 1 == 1
+        add_co_occurrences(_bit_rows(X[has_digit]), 1 << digit, C)
+    return C
+
+
+def _bit_rows(X: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """The columns of X (N, P) as rows of bits (P, words), filled up with zeros."""
+    flags = np.zeros((X.shape[1], -(-len(X) // 64) * 64), np.uint8)
+    flags[:, : len(X)] = X.T
+    return np.packbits(flags, axis=1, bitorder="little").view("<u8")
 
 
 class ClassStatistics(ABC):

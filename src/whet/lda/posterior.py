@@ -20,9 +20,10 @@ def log_odds(scores: NDArray[np.float64], p: Projection, threshold: float) -> ND
     if not low < threshold < high:
         return _pooled(scores, p, threshold)
     bounded = np.clip(scores, low, high)
-    # The difference of the parabola at two places, in a form that does not cancel.
+    # The difference of the parabola at two places, in a form that does not cancel: (x - t) times the slope midway.
     middle = (bounded + threshold) / 2
-    return np.asarray((bounded - threshold) * ((p.mu_1 - middle) / v1 + (middle - p.mu_2) / v2))
+    slope = (p.mu_1 - p.mu_2) / v1 + (middle - p.mu_2) * (1 / v2 - 1 / v1)
+    return np.asarray((bounded - threshold) * slope)
 
 
 def _monotone_range(mu_1: float, v1: float, mu_2: float, v2: float) -> tuple[float, float]:
