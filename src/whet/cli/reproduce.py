@@ -15,6 +15,7 @@ class Name(StrEnum):
     """Experiments; the same as `whet.experiments.registry.EXPERIMENTS`, listed here for help without imports."""
 
     toy = "toy"
+    ridge = "ridge"
     usps = "usps"
 
 

@@ -13,6 +13,7 @@ Size = Literal["small", "paper"]
 
 EXPERIMENTS = {
     "toy": "weak learners with updated thresholds on asymmetric data (Fig. compare_linear)",
+    "ridge": "how the default ridge was chosen, by cross-validation on training digits",
     "usps": "USPS digits 3 against 5, batch and online (Figs. USPS1 and USPS2)",
 }
 

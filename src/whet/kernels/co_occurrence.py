@@ -1,7 +1,5 @@
 """How often each two responses come together, over a block of samples."""
 
-import numpy as np
-
 from whet.kernels.bits import Counts, Words, count_common
 from whet.kernels.jit import kernel
 

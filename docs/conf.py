@@ -1,0 +1,12 @@
+"""Sphinx: Markdown pages, the API from docstrings."""
+
+project = "whet"
+author = "The whet developers"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+html_theme = "furo"
+html_title = "whet"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+exclude_patterns = ["results"]
