@@ -46,6 +46,7 @@ class NumpyShermanMorrison:
         self.inverse = np.linalg.inv(self.S[0] + self.S[1] + ridge * np.eye(X.shape[1]))
 
     def update(self, x: NDArray[np.float64], label: int) -> tuple[NDArray[np.float64], float, float]:
+        """Learn one sample: the new direction and both projected variances."""
         d = x - self.m[label]
         c = self.n[label] / (self.n[label] + 1)
         u = self.inverse @ d
