@@ -15,8 +15,8 @@ Floats = NDArray[np.float64]
 class ClassWeights(NamedTuple):
     """Weights as kernels take them, and their sum.
 
-    Two numbers, what a positive and what a negative weighs, or one for every sample, positives first. An error
-    that a kernel counts, over `total`, is a share of 1.
+    Two numbers, what a positive and what a negative weighs, or one for every sample, positives first. An
+    error that a kernel counts, over `total`, is a share of 1.
     """
 
     weights: Floats
@@ -46,5 +46,7 @@ def class_weights(layout: SampleLayout, weights: Floats | None, balanced: bool) 
 def _checked(weights: Floats, n: int) -> Floats:
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != (n,) or not np.all(np.isfinite(weights) & (weights >= 0)):
-        raise ValueError(f"got weights of shape {weights.shape}; expected {n} finite numbers, none below zero")
+        raise ValueError(
+            f"got weights of shape {weights.shape}; expected {n} finite numbers, none below zero"
+        )
     return weights

@@ -13,7 +13,7 @@ Indices = NDArray[np.intp] | slice
 
 
 class FeatureFamily(Protocol):
-    """A pool of features of one kind on windows of one size: how to enumerate them and how to evaluate them."""
+    """A pool of features on windows of one size: how to enumerate them and how to evaluate them."""
 
     @property
     def window(self) -> tuple[int, int]:
@@ -36,4 +36,6 @@ def check_window(window: tuple[int, int], stack: IntegralStack) -> None:
     """Refuse patches that are not of the size that the features were made for."""
     if stack.window != window:
         got, expected = " x ".join(map(str, stack.window)), " x ".join(map(str, window))
-        raise ValueError(f"got patches of {got} pixels for features of a {expected} window: resize the patches")
+        raise ValueError(
+            f"got patches of {got} pixels for features of a {expected} window: resize the patches"
+        )

@@ -77,12 +77,10 @@ class HaarPool:
     @classmethod
     def of_window(cls, window: tuple[int, int], kinds: Iterable[HaarKind] = HaarKind) -> HaarPool:
         """All features of these kinds that fit into a window (height, width), kinds in ascending order."""
-        tables = []
-        for kind in sorted(kinds):
-            parts = boxes(window, (len(PATTERNS[kind][0]), len(PATTERNS[kind][1])))
-            tables.append((np.full(len(parts[0]), kind, dtype=np.uint8), *parts))
-        kind_of, x, y, width, height = (np.concatenate(column) for column in zip(*tables, strict=True))
-        return cls(window, kind_of, x, y, width, height)
+        kinds = sorted(kinds)
+        tables = [boxes(window, (len(PATTERNS[kind][0]), len(PATTERNS[kind][1]))) for kind in kinds]
+        kind = np.repeat(np.array(kinds, dtype=np.uint8), [len(x) for x, *_ in tables])
+        return cls(window, kind, *(np.concatenate(column) for column in zip(*tables, strict=True)))
 
     @property
     def categories(self) -> None:
@@ -93,8 +91,8 @@ class HaarPool:
 
     def take(self, indices: Indices | NDArray[np.bool_]) -> HaarPool:
         """The features at these indices, or where a mask is true, in this order."""
-        columns = (self.kind, self.x, self.y, self.width, self.height)
-        return HaarPool(self.window, *(column[indices] for column in columns))
+        box = (column[indices] for column in (self.x, self.y, self.width, self.height))
+        return HaarPool(self.window, self.kind[indices], *box)
 
     def sample(self, n: int, rng: np.random.Generator) -> HaarPool:
         """`n` different features drawn at random, in the order of the pool.
@@ -179,9 +177,9 @@ class HaarPool:
 def _edges(start: Int16s, size: Int16s, parts: int) -> Int32s:
     """Where parts begin and end along one side (features, parts + 1)."""
     part = size.astype(np.int32) // parts
-    return start[:, None] + part[:, None] * np.arange(parts + 1, dtype=np.int32)
+    return (start[:, None] + part[:, None] * np.arange(parts + 1)).astype(np.int32)
 
 
 def _edge_weights(parts: tuple[int, ...]) -> Int32s:
     """Weights of the edges of adjacent parts: each part counts its end up and its start down."""
-    return -np.diff(np.array([0, *parts, 0], dtype=np.int32))
+    return np.subtract([0, *parts], [*parts, 0], dtype=np.int32)

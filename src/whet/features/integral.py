@@ -16,8 +16,8 @@ UInt32s = NDArray[np.uint32]
 def patch_integrals(patches: NDArray[np.uint8]) -> tuple[UInt32s, UInt32s]:
     """Sums and sums of squares of patches (samples, height, width), each as (pixels, samples).
 
-    Pixel (y, x) of the (height + 1) x (width + 1) integral image is row y (width + 1) + x. Samples lie side by
-    side in memory, so that one feature is evaluated on many of them at once.
+    Pixel (y, x) of the (height + 1) x (width + 1) integral image is row y (width + 1) + x. Samples lie side
+    by side in memory, so that one feature is evaluated on many of them at once.
 
     >>> sums, squares = patch_integrals(np.full((2, 1, 2), 3, dtype=np.uint8))
     >>> sums[:, 0].reshape(2, 3)
@@ -79,7 +79,7 @@ class IntegralStack:
         return cls((height, width), sums, factors, looked_at)
 
     def __len__(self) -> int:
-        return self.sums.shape[1]
+        return len(self.factors)
 
 
 def _inner_corners(height: int, width: int) -> NDArray[np.int64]:

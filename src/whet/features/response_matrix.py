@@ -27,9 +27,9 @@ WEIGHED_AT_ONCE = 1024
 class BitResponses:
     """Responses of M weak learners to samples of two classes as bit rows (M, words).
 
-    Arrays of two rows have the positives in row 0 and the negatives in row 1. Samples are counted, weighed and
+    Arrays of two rows have the positives in row 0 and the negatives in row 1. Samples are weighed and
     returned in the order of the labels that the layout was made of. 162,336 learners on 20,000 samples take
-    406 MB, a byte each would take 3.2 GB.
+    408 MB; a byte each would take 3.2 GB.
 
     >>> responses = np.array([[1, 0, 1], [1, 1, 0]], dtype=bool)
     >>> bits = BitResponses.of(responses, np.array([True, True, False]))

@@ -33,7 +33,9 @@ class SampleLayout:
         is_positive = np.asarray(is_positive, dtype=np.bool_)
         n_positive = int(is_positive.sum())
         if not 0 < n_positive < len(is_positive):
-            raise ValueError(f"got {n_positive} positives of {len(is_positive)} samples; both classes are needed")
+            raise ValueError(
+                f"got {n_positive} positives of {len(is_positive)} samples; both classes are needed"
+            )
         return cls(np.argsort(~is_positive, kind="stable"), n_positive)
 
     def __len__(self) -> int:
@@ -62,7 +64,7 @@ class SampleLayout:
         return np.where(place < self.n_positive, place, place + BITS * self.split - self.n_positive)
 
     def spread(self, weights: Floats) -> Floats:
-        """Weights of samples (samples,) as weights of bits (64 words,); bits without a sample weigh nothing."""
+        """Weights of samples (samples,) as weights of bits (64 words,); padding weighs nothing."""
         spread = np.zeros(BITS * self.words)
         spread[self.bit_of] = weights
         return spread

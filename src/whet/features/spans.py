@@ -22,7 +22,7 @@ def spans(length: int, parts: int) -> tuple[Ints, Ints]:
 def boxes(window: tuple[int, int], parts: tuple[int, int]) -> tuple[Ints, Ints, Ints, Ints]:
     """x, y, width and height of all boxes in a window (height, width) that divide into parts (down, across).
 
-    Ordered by height, y, width and x, x fastest: neighbours share the rows of their corners, and so the cache.
+    Ordered by height, y, width and x, x fastest: neighbours share rows of corners, and so the cache.
 
     >>> x, y, width, height = boxes((1, 2), (1, 1))
     >>> list(zip(x.tolist(), width.tolist()))

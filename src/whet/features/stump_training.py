@@ -38,8 +38,8 @@ class TrainedStumps:
 
     def take(self, indices: Indices) -> TrainedStumps:
         """The stumps at these indices, in this order."""
-        columns = (self.feature, self.threshold, self.polarity, self.error)
-        return TrainedStumps(*(column[indices] for column in columns))
+        sides = self.threshold[indices], self.polarity[indices]
+        return TrainedStumps(self.feature[indices], *sides, self.error[indices])
 
     def respond(self, values: NDArray[np.float32]) -> NDArray[np.bool_]:
         """Responses (stumps, samples) to the values of each stump's own feature (stumps, samples)."""

@@ -34,8 +34,8 @@ def train_weak_learners(
     """Train one weak learner on each feature, and keep its responses to the patches it was trained on.
 
     `patches` are (samples, height, width), labels and weights (samples,). Features with ordered values get
-    stumps, by `histogram` (256 bins) or by exact `sorting`; categorical ones get sets of codes. If the bits of
-    the responses would take more than `max_memory` bytes, features are drawn with `seed` and a
+    stumps, by `histogram` (256 bins) or by exact `sorting`; categorical ones get sets of codes. If the bits
+    of the responses would take more than `max_memory` bytes, features are drawn with `seed` and a
     `MemoryBudgetWarning` says so. The result does not depend on `threads`.
 
     >>> from whet.features.haar import HaarPool

@@ -30,9 +30,7 @@ def threshold_row(
 
 
 @kernel
-def table_row(
-    codes: NDArray[np.uint8], table: Flags, n_positive: int, flags: Flags, words: Words
-) -> None:
+def table_row(codes: NDArray[np.uint8], table: Flags, n_positive: int, flags: Flags, words: Words) -> None:
     """Set the bits of the samples whose code has a 1 in `table` (256,); `flags` as in `threshold_row`."""
     start = first_negative(n_positive)
     for i in range(n_positive):

@@ -17,7 +17,7 @@ BITS = 64
 GATHER = np.uint64(0x0102040810204080)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def popcount(typing_context: Any, word: Any) -> Any:  # noqa: ANN401, ARG001
     """The number of ones in a word: the processor's own instruction, or vectors of them in a loop."""
 
@@ -47,11 +47,11 @@ def unpack(words: Words, flags: NDArray[np.uint8]) -> None:
 
 
 @kernel
-def count_common(left: Words, right: Words) -> int:
+def count_common(left: Words, right: Words) -> np.int64:
     """The number of ones that two rows share."""
     total = np.uint64(0)
     for w in range(left.size):
-        total += popcount(left[w] & right[w])
+        total += popcount(left[w] & right[w])  # type: ignore[call-arg]  # numba adds the context
     return np.int64(total)
 
 

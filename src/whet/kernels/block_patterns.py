@@ -11,9 +11,7 @@ CLOCKWISE = ((0, 0), (0, 1), (0, 2), (1, 2), (2, 2), (2, 1), (2, 0), (1, 0))
 
 
 @kernel
-def block_codes(
-    sums: NDArray[np.uint32], corners: NDArray[np.int32], codes: NDArray[np.uint8]
-) -> None:
+def block_codes(sums: NDArray[np.uint32], corners: NDArray[np.int32], codes: NDArray[np.uint8]) -> None:
     """Fill `codes` (features, samples): a bit for each outer block that is at least as bright as the centre.
 
     `sums` is (pixels, samples), `corners` (features, 4, 4) the pixels at the corners of the nine blocks.

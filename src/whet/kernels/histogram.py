@@ -17,8 +17,9 @@ NARROW = np.float32(1e-30)
 
 @kernel
 def sortable(pattern: np.int32) -> np.int32:
-    """The bits of a float32 as an integer of the same order. Compilers take minima of integers in vectors;
-    of floats, which may be NaN, one by one.
+    """The bits of a float32 as an integer of the same order, and back.
+
+    Compilers take the minima of integers in vectors, but those of floats, which may be NaN, one by one.
     """
     return np.int32(pattern ^ ((pattern >> np.int32(31)) & np.int32(0x7FFFFFFF)))
 

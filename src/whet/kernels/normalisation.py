@@ -15,8 +15,8 @@ OPENCV_MIN_SIGMA = 10.0
 
 @kernel
 def window_factor(
-    total: int, squares: int, area: int, min_sigma: float = OPENCV_MIN_SIGMA
-) -> tuple[np.float32, bool]:
+    total: np.int64, squares: np.int64, area: int, min_sigma: float = OPENCV_MIN_SIGMA
+) -> tuple[np.float32, np.bool_]:
     """The factor 1 / (area sigma) of a window, and whether the window has enough contrast to be looked at.
 
     `total` and `squares` are the sums of the `area` pixels of the inner rectangle (x = 1, y = 1, width - 2,
@@ -32,7 +32,7 @@ def window_factor(
     wide = np.float64(total)
     spread = np.float64(area) * np.float64(squares) - wide * wide
     if not spread > 0.0:
-        return np.float32(1.0), False
+        return np.float32(1.0), np.False_
     factor = np.float32(1.0 / np.sqrt(spread))
     return factor, np.float64(area) * np.float64(factor) < 1.0 / np.float64(min_sigma)
 
