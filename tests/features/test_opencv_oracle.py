@@ -1,4 +1,4 @@
-"""Values, codes and refusals are those of OpenCV, to the last bit: each is asked of a cascade of one stump."""
+"""Values, codes and refusals are those of OpenCV to the last bit: each is put to a cascade of one stump."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ CASCADE = """<?xml version="1.0"?><opencv_storage><cascade><stageType>BOOST</sta
 <stageParams><maxWeakCount>1</maxWeakCount></stageParams>
 <featureParams><maxCatCount>{categories}</maxCatCount></featureParams><stageNum>1</stageNum>
 <stages><_><maxWeakCount>1</maxWeakCount><stageThreshold>0.5</stageThreshold><weakClassifiers>
-<_><internalNodes>0 -1 0 {test}</internalNodes><leafValues>{yes} {no}</leafValues></_></weakClassifiers></_></stages>
+<_><internalNodes>0 -1 0 {test}</internalNodes><leafValues>1 0</leafValues></_></weakClassifiers></_></stages>
 <features><_>{feature}</_></features></cascade></opencv_storage>"""
 
 
@@ -31,7 +31,7 @@ def is_below(patch, rectangles, threshold):
     rects = "".join(f"<_>{' '.join(map(str, rectangle))}.</_>" for rectangle in rectangles)
     feature = f"<rects>{rects}</rects><tilted>0</tilted>"
     test = np.format_float_scientific(threshold)
-    return accepts(patch, family="HAAR", categories=0, test=test, yes=1, no=0, feature=feature)
+    return accepts(patch, family="HAAR", categories=0, test=test, feature=feature)
 
 
 def opencv_rectangles(pool, i):
@@ -65,9 +65,7 @@ def test_pattern_codes():
         feature = "<rect>{} {} {} {}</rect>".format(*pool.describe(i))
         for chosen, found in ((subset, True), (~subset, False)):
             test = " ".join(map(str, chosen.view(np.int32)))
-            assert (
-                accepts(patch, family="LBP", categories=256, test=test, yes=1, no=0, feature=feature) == found
-            )
+            assert accepts(patch, family="LBP", categories=256, test=test, feature=feature) == found
 
 
 @pytest.mark.parametrize("contrast", [0, 10, 18, 19, 20, 21, 22, 30, 200])

@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from whet.features.class_weights import class_weights
+from whet.features.class_weights import ClassWeights, class_weights
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
 from whet.features.lbp import BlockPatternPool
 from whet.features.memory import MemoryBudgetWarning
 from whet.features.sample_layout import SampleLayout
 from whet.features.stump_training import StumpTrainer
+from whet.features.subset_training import SubsetTrainer
 from whet.features.weak_training import train_weak_learners
 
 WINDOW = (8, 8)
@@ -82,10 +83,26 @@ def test_no_stump_is_better(case):
 
 def test_a_stump_responds_to_the_side_of_the_positives():
     values = np.array([[1.0, 2.0, 3.0, 4.0], [4.0, 3.0, 2.0, 1.0], [5.0, 5.0, 5.0, 5.0]])
-    stumps, _ = train_on(values, np.array([False, False, True, True]), "histogram")
+    stumps, bits = train_on(values, np.array([False, False, True, True]), "histogram")
+    assert bits.tolist() == [[0b11, 0], [0b11, 0], [0, 0]]
     assert stumps.threshold.tolist() == [2.5, 2.5, 5.0]
     assert stumps.polarity.tolist() == [1, -1, 1]
     assert stumps.error.tolist() == [0.0, 0.0, 0.5]
+
+
+def test_codes_without_a_majority_of_positives_stay_out():
+    codes = np.array([[7, 7, 200, 9, 200, 9, 9]], dtype=np.uint8)
+    layout = SampleLayout.of(np.arange(7) < 3)
+    weights = ClassWeights(np.ones(2), 7.0)
+    trainer, bits = SubsetTrainer(1, layout, weights), np.empty((1, 2), dtype=np.uint64)
+    trainer.train_block(codes, slice(None), bits)
+    learner = trainer.learners(np.array([0]))
+    all_codes = np.arange(256, dtype=np.uint8)[None]
+    assert np.flatnonzero(learner.respond(all_codes)).tolist() == [
+        7
+    ]  # 200 is a tie, the others unseen or worse
+    assert bits.tolist() == [[0b011, 0]]
+    assert learner.error == 1 / 7
 
 
 def test_ties_go_to_the_lowest_threshold():

@@ -49,6 +49,7 @@ def test_only_the_inner_rectangle_counts():
     [
         (0, 20, 10.0, False),  # sigma is 10, and OpenCV wants more than 10
         (0, 22, 10.0, True),
+        (0, 32, 16.0, False),  # exactly 16, without rounding
         (0, 20, 9.9, True),
         (0, 2, 0.0, True),  # no lower bound
         (7, 7, 0.0, False),  # but flat windows are never looked at
