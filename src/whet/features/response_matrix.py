@@ -52,9 +52,9 @@ class BitResponses:
         """Pack a matrix of responses (M, samples)."""
         layout = SampleLayout.of(is_positive)
         bits = np.empty((len(responses), layout.words), dtype=np.uint64)
-        flags = np.zeros(BITS * layout.words, dtype=np.uint8)
+        flags, bit_of = np.zeros(BITS * layout.words, dtype=np.uint8), layout.bit_of
         for row, words in zip(responses, bits, strict=True):
-            flags[layout.bit_of] = row
+            flags[bit_of] = row
             pack(flags, words)
         return cls(bits, layout)
 
