@@ -41,6 +41,22 @@ PATTERNS: dict[HaarKind, tuple[tuple[int, ...], tuple[int, ...]]] = {
     HaarKind.Y3: ((-1, 2, -1), (1,)),
     HaarKind.X2_Y2: ((-1, 1), (-1, 1)),
 }
+PARTS = np.array([[len(down), len(across)] for down, across in PATTERNS.values()], dtype=np.int32)
+
+
+def _corner_grid(down: tuple[int, ...], across: tuple[int, ...]) -> Int32s:
+    """Corners of a pattern as (steps down, steps across, weights) (3, 9); a step is the side of a part.
+
+    Every part counts its end up and its start down, and where parts touch, these add up.
+    """
+    edges = [np.subtract([0, *parts], [*parts, 0]) for parts in (down, across)]
+    steps = np.indices((len(edges[0]), len(edges[1]))).reshape(2, -1)
+    grid = np.zeros((3, CORNERS), dtype=np.int32)
+    grid[:, : steps.shape[1]] = *steps, np.outer(*edges).ravel()
+    return grid
+
+
+CORNER_GRIDS = np.array([_corner_grid(*pattern) for pattern in PATTERNS.values()])
 
 
 class HaarFeature(NamedTuple):
@@ -148,18 +164,11 @@ class HaarPool:
 
         Where parts touch, their corners are merged: 6, 8 or 9 look-ups instead of 8, 12 or 16.
         """
-        pixels = np.zeros((len(self), CORNERS), dtype=np.int32)
-        weights = np.zeros((len(self), CORNERS), dtype=np.int32)
-        for kind in np.unique(self.kind):
-            down, across = PATTERNS[HaarKind(kind)]
-            rows = self.kind == kind
-            y = _edges(self.y[rows], self.height[rows], len(down))
-            x = _edges(self.x[rows], self.width[rows], len(across))
-            grid = (y[:, :, None] * (self.window[1] + 1) + x[:, None, :]).reshape(len(x), -1)
-            merged = np.outer(_edge_weights(down), _edge_weights(across)).ravel()
-            pixels[rows, : grid.shape[1]] = grid
-            weights[rows, : grid.shape[1]] = merged
-        return pixels, weights
+        down, across, weights = CORNER_GRIDS[self.kind].transpose(1, 0, 2)
+        parts_down, parts_across = PARTS[self.kind].T
+        y = self.y[:, None] + (self.height // parts_down)[:, None] * down
+        x = self.x[:, None] + (self.width // parts_across)[:, None] * across
+        return y * np.int32(self.window[1] + 1) + x, np.ascontiguousarray(weights)
 
     def evaluate(self, stack: IntegralStack) -> NDArray[np.float32]:
         """Normalised values (features, samples): weighted sums of pixels over (area sigma) of the window.
@@ -172,14 +181,3 @@ class HaarPool:
         values = np.empty((len(self), len(stack)), dtype=np.float32)
         corner_values(stack.sums, stack.factors, *self.corners(), values)
         return values
-
-
-def _edges(start: Int16s, size: Int16s, parts: int) -> Int32s:
-    """Where parts begin and end along one side (features, parts + 1)."""
-    part = size.astype(np.int32) // parts
-    return (start[:, None] + part[:, None] * np.arange(parts + 1)).astype(np.int32)
-
-
-def _edge_weights(parts: tuple[int, ...]) -> Int32s:
-    """Weights of the edges of adjacent parts: each part counts its end up and its start down."""
-    return np.subtract([0, *parts], [*parts, 0], dtype=np.int32)
