@@ -1,0 +1,183 @@
+"""The pool of Haar-like rectangle features of Viola and Jones (2001), as integer arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.features.family import Indices, check_window
+from whet.features.integral import IntegralStack
+from whet.features.spans import boxes
+from whet.kernels.rectangles import corner_values
+
+Int16s = NDArray[np.int16]
+Int32s = NDArray[np.int32]
+
+# Four-rectangle features have 3 x 3 corners, three-rectangle ones 8, two-rectangle ones 6.
+CORNERS = 9
+
+
+class HaarKind(IntEnum):
+    """How a feature divides its box, by OpenCV's names: the number of parts across (x) and down (y)."""
+
+    X2 = 0
+    Y2 = 1
+    X3 = 2
+    Y3 = 3
+    X2_Y2 = 4
+
+
+# Weights of the parts (down, across); a part's weight is their product. The weights of equal parts sum to
+# zero, so that the mean brightness of a window does not matter. Signs are OpenCV's.
+PATTERNS: dict[HaarKind, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    HaarKind.X2: ((1,), (-1, 1)),
+    HaarKind.Y2: ((-1, 1), (1,)),
+    HaarKind.X3: ((1,), (-1, 2, -1)),
+    HaarKind.Y3: ((-1, 2, -1), (1,)),
+    HaarKind.X2_Y2: ((-1, 1), (-1, 1)),
+}
+PARTS = np.array([[len(down), len(across)] for down, across in PATTERNS.values()], dtype=np.int32)
+
+
+def _corner_grid(down: tuple[int, ...], across: tuple[int, ...]) -> Int32s:
+    """Corners of a pattern as (steps down, steps across, weights) (3, 9); a step is the side of a part.
+
+    Every part counts its end up and its start down, and where parts touch, these add up.
+    """
+    edges = [np.subtract([0, *parts], [*parts, 0]) for parts in (down, across)]
+    steps = np.indices((len(edges[0]), len(edges[1]))).reshape(2, -1)
+    grid = np.zeros((3, CORNERS), dtype=np.int32)
+    grid[:, : steps.shape[1]] = *steps, np.outer(*edges).ravel()
+    return grid
+
+
+CORNER_GRIDS = np.array([_corner_grid(*pattern) for pattern in PATTERNS.values()])
+
+
+class HaarFeature(NamedTuple):
+    """One feature in words: its kind and the box it covers, in pixels of the window."""
+
+    kind: str
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, eq=False)
+class HaarPool:
+    """Haar features on a window (height, width): kind and box of each, as arrays (features,).
+
+    The full pool is ordered by kind, then height, y, width and x of the box, x fastest. The order is part of
+    the format: an index means the same feature in every version.
+
+    >>> pool = HaarPool.of_window((24, 24))
+    >>> len(pool), len(pool.of_kinds([HaarKind.X2_Y2]))
+    (162336, 20736)
+    >>> pool.describe(100_000)
+    HaarFeature(kind='x3', x=6, y=0, width=15, height=8)
+    """
+
+    window: tuple[int, int]
+    kind: NDArray[np.uint8]
+    x: Int16s
+    y: Int16s
+    width: Int16s
+    height: Int16s
+
+    @classmethod
+    def of_window(cls, window: tuple[int, int], kinds: Iterable[HaarKind] = HaarKind) -> HaarPool:
+        """All features of these kinds that fit into a window (height, width), kinds in ascending order."""
+        kinds = sorted(kinds)
+        tables = [boxes(window, (len(PATTERNS[kind][0]), len(PATTERNS[kind][1]))) for kind in kinds]
+        kind = np.repeat(np.array(kinds, dtype=np.uint8), [len(x) for x, *_ in tables])
+        return cls(window, kind, *(np.concatenate(column) for column in zip(*tables, strict=True)))
+
+    @property
+    def categories(self) -> None:
+        """Values are numbers: thresholds make sense of them."""
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def take(self, indices: Indices | NDArray[np.bool_]) -> HaarPool:
+        """The features at these indices, or where a mask is true, in this order."""
+        box = (column[indices] for column in (self.x, self.y, self.width, self.height))
+        return HaarPool(self.window, self.kind[indices], *box)
+
+    def sample(self, n: int, rng: np.random.Generator) -> HaarPool:
+        """`n` different features drawn at random, in the order of the pool.
+
+        >>> len(HaarPool.of_window((12, 12)).sample(50, np.random.default_rng(0)))
+        50
+        """
+        return self.take(np.sort(rng.choice(len(self), n, replace=False)))
+
+    def of_kinds(self, kinds: Iterable[HaarKind]) -> HaarPool:
+        """Only the features of these kinds."""
+        return self.take(np.isin(self.kind, list(kinds)))
+
+    def of_size(self, smallest: tuple[int, int], largest: tuple[int, int]) -> HaarPool:
+        """Only the features whose box is (height, width) from `smallest` to `largest`, both included.
+
+        >>> len(HaarPool.of_window((24, 24)).of_size((1, 1), (1, 2)))  # one pixel against its neighbour
+        552
+        """
+        tall = (self.height >= smallest[0]) & (self.height <= largest[0])
+        wide = (self.width >= smallest[1]) & (self.width <= largest[1])
+        return self.take(tall & wide)
+
+    def describe(self, i: int) -> HaarFeature:
+        """Kind and box of feature i."""
+        box = (int(column[i]) for column in (self.x, self.y, self.width, self.height))
+        return HaarFeature(HaarKind(self.kind[i]).name.lower(), *box)
+
+    def draw(self, i: int) -> NDArray[np.uint8]:
+        """Feature i as a picture (height, width): white counts up, black counts down, grey not at all.
+
+        >>> HaarPool.of_window((2, 3)).draw(0)
+        array([[  0, 255, 128],
+               [128, 128, 128]], dtype=uint8)
+        """
+        picture = np.full(self.window, 128, dtype=np.uint8)
+        for x, y, width, height, weight in self.parts(i):
+            picture[y : y + height, x : x + width] = 255 if weight > 0 else 0
+        return picture
+
+    def parts(self, i: int) -> Iterator[tuple[int, int, int, int, int]]:
+        """The rectangles of feature i, which do not overlap: x, y, width, height and weight."""
+        feature = self.describe(i)
+        down, across = PATTERNS[HaarKind(self.kind[i])]
+        height, width = feature.height // len(down), feature.width // len(across)
+        for row, weight_down in enumerate(down):
+            for column, weight_across in enumerate(across):
+                x, y = feature.x + column * width, feature.y + row * height
+                yield x, y, width, height, weight_down * weight_across
+
+    def corners(self) -> tuple[Int32s, Int32s]:
+        """Pixels of the integral image and their weights, both (features, 9); unused ones weigh nothing.
+
+        Where parts touch, their corners are merged: 6, 8 or 9 look-ups instead of 8, 12 or 16.
+        """
+        down, across, weights = CORNER_GRIDS[self.kind].transpose(1, 0, 2)
+        parts_down, parts_across = PARTS[self.kind].T
+        y = self.y[:, None] + (self.height // parts_down)[:, None] * down
+        x = self.x[:, None] + (self.width // parts_across)[:, None] * across
+        return y * np.int32(self.window[1] + 1) + x, np.ascontiguousarray(weights)
+
+    def evaluate(self, stack: IntegralStack) -> NDArray[np.float32]:
+        """Normalised values (features, samples): weighted sums of pixels over (area sigma) of the window.
+
+        >>> stripes = np.tile(np.array([0, 100, 0], dtype=np.uint8), (1, 3, 1))
+        >>> HaarPool.of_window((3, 3), [HaarKind.X3]).evaluate(IntegralStack.of(stripes))[:, 0]
+        array([200., 200., 200., 400., 400., 600.], dtype=float32)
+        """
+        check_window(self.window, stack)
+        values = np.empty((len(self), len(stack)), dtype=np.float32)
+        corner_values(stack.sums, stack.factors, *self.corners(), values)
+        return values

@@ -1,0 +1,89 @@
+"""Integral images of training patches and of whole pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.kernels.integral import integrate_picture, integrate_stack
+from whet.kernels.normalisation import OPENCV_MIN_SIGMA, stack_factors
+
+UInt32s = NDArray[np.uint32]
+
+
+def patch_integrals(patches: NDArray[np.uint8]) -> tuple[UInt32s, UInt32s]:
+    """Sums and sums of squares of patches (samples, height, width), each as (pixels, samples).
+
+    Pixel (y, x) of the (height + 1) x (width + 1) integral image is row y (width + 1) + x. Samples lie side
+    by side in memory, so that one feature is evaluated on many of them at once.
+
+    >>> sums, squares = patch_integrals(np.full((2, 1, 2), 3, dtype=np.uint8))
+    >>> sums[:, 0].reshape(2, 3)
+    array([[0, 0, 0],
+           [0, 3, 6]], dtype=uint32)
+    """
+    patches = np.ascontiguousarray(patches, dtype=np.uint8)
+    n, height, width = patches.shape
+    sums = np.zeros(((height + 1) * (width + 1), n), dtype=np.uint32)
+    squares = np.zeros_like(sums)
+    integrate_stack(patches, sums, squares)
+    return sums, squares
+
+
+def picture_integrals(picture: NDArray[np.uint8]) -> tuple[UInt32s, UInt32s]:
+    """Sums and sums of squares of one picture (height, width), each (height + 1, width + 1), modulo 2^32.
+
+    >>> picture_integrals(np.array([[1, 2], [3, 4]], dtype=np.uint8))[0]
+    array([[ 0,  0,  0],
+           [ 0,  1,  3],
+           [ 0,  4, 10]], dtype=uint32)
+    """
+    height, width = picture.shape
+    sums = np.zeros((height + 1, width + 1), dtype=np.uint32)
+    squares = np.zeros_like(sums)
+    integrate_picture(np.ascontiguousarray(picture, dtype=np.uint8), sums, squares)
+    return sums, squares
+
+
+@dataclass(frozen=True, eq=False)
+class IntegralStack:
+    """Patches as features see them.
+
+    `window` is the (height, width) of a patch, `sums` (pixels, samples) the integral images, `factors`
+    (samples,) their normalisation and `looked_at` (samples,) whether a detector would look at such a window.
+
+    >>> stack = IntegralStack.of(np.eye(4, dtype=np.uint8)[None] * 200)
+    >>> stack.sums.shape, stack.factors, stack.looked_at
+    ((25, 1), array([0.0025], dtype=float32), array([ True]))
+    """
+
+    window: tuple[int, int]
+    sums: UInt32s
+    factors: NDArray[np.float32]
+    looked_at: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, patches: NDArray[np.uint8], min_sigma: float = OPENCV_MIN_SIGMA) -> IntegralStack:
+        """Integrate and normalise patches (samples, height, width) of at least 3 x 3 pixels."""
+        if patches.ndim != 3 or min(patches.shape[1:]) < 3:
+            raise ValueError(
+                f"got patches of shape {patches.shape}; expected (samples, height, width), 3 x 3 or larger"
+            )
+        n, height, width = patches.shape
+        sums, squares = patch_integrals(patches)
+        factors, looked_at = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.bool_)
+        area = (height - 2) * (width - 2)
+        stack_factors(sums, squares, _inner_corners(height, width), area, min_sigma, factors, looked_at)
+        return cls((height, width), sums, factors, looked_at)
+
+    def __len__(self) -> int:
+        return len(self.factors)
+
+
+def _inner_corners(height: int, width: int) -> NDArray[np.int64]:
+    """Rows of `sums` at the corners of the inner rectangle (x = 1, y = 1, width - 2, height - 2)."""
+    line = width + 1
+    top, bottom = line, line * (height - 1)
+    return np.array([top + 1, top + width - 1, bottom + 1, bottom + width - 1])

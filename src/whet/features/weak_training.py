@@ -1,0 +1,68 @@
+"""Training of a weak learner on every feature of a pool, at full scale."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.features.class_weights import class_weights
+from whet.features.family import FeatureFamily
+from whet.features.integral import IntegralStack
+from whet.features.memory import DEFAULT_MAX_MEMORY, within_budget
+from whet.features.parallel import for_each_block
+from whet.features.response_matrix import BitResponses
+from whet.features.sample_layout import SampleLayout
+from whet.features.stump_training import Method, StumpTrainer, TrainedStumps
+from whet.features.subset_training import SubsetTrainer, TrainedSubsets
+
+# Features a task: their values on 20,000 samples are 5 MB, which stay in the cache until they are binned.
+TRAINED_AT_ONCE = 64
+
+
+def train_weak_learners(
+    family: FeatureFamily,
+    patches: NDArray[np.uint8],
+    is_positive: NDArray[np.bool_],
+    *,
+    weights: NDArray[np.float64] | None = None,
+    balanced: bool = True,
+    method: Method = "histogram",
+    max_memory: int = DEFAULT_MAX_MEMORY,
+    threads: int | None = None,
+    seed: int = 0,
+) -> tuple[TrainedStumps | TrainedSubsets, BitResponses]:
+    """Train one weak learner on each feature, and keep its responses to the patches it was trained on.
+
+    `patches` are (samples, height, width), labels and weights (samples,). Features with ordered values get
+    stumps, by `histogram` (256 bins) or by exact `sorting`; categorical ones get sets of codes. If the bits
+    of the responses would take more than `max_memory` bytes, features are drawn with `seed` and a
+    `MemoryBudgetWarning` says so. The result does not depend on `threads`.
+
+    >>> from whet.features.haar import HaarPool
+    >>> rng = np.random.default_rng(0)
+    >>> patches = rng.integers(0, 200, (40, 6, 6), dtype=np.uint8)
+    >>> patches[:20, :, 3:] += 50  # positives are brighter on the right
+    >>> is_positive = np.arange(40) < 20
+    >>> pool = HaarPool.of_window((6, 6))
+    >>> stumps, responses = train_weak_learners(pool, patches, is_positive)
+    >>> best = int(np.argmin(stumps.error))
+    >>> pool.describe(stumps.feature[best])
+    HaarFeature(kind='x2', x=0, y=0, width=6, height=5)
+    """
+    layout = SampleLayout.of(is_positive)
+    chosen = within_budget(len(family), layout.words, max_memory, np.random.default_rng(seed))
+    pool = family.take(chosen)
+    stack = IntegralStack.of(patches[layout.order])
+    shares = class_weights(layout, weights, balanced)
+    trainer = (
+        StumpTrainer(len(pool), layout, shares, method)
+        if pool.categories is None
+        else SubsetTrainer(len(pool), layout, shares)
+    )
+    bits = np.empty((len(pool), layout.words), dtype=np.uint64)
+
+    def train(rows: slice) -> None:
+        trainer.train_block(pool.take(rows).evaluate(stack), rows, bits)
+
+    for_each_block(train, len(pool), TRAINED_AT_ONCE, threads)
+    return trainer.learners(np.arange(len(family))[chosen]), BitResponses(bits, layout, threads)

@@ -1,0 +1,63 @@
+"""Rectangle features as weighted sums of a few corners of integral images."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.kernels.jit import kernel
+
+# Samples in a run: nine corner rows of one feature are 147 KB and stay in a second-level cache of 512 KB for
+# its neighbours in the pool, which share most of them. Runs of 2,048 or 8,192 take 10 % longer.
+RUN = 4096
+
+
+@kernel
+def corner_values(
+    sums: NDArray[np.uint32],
+    factors: NDArray[np.float32],
+    corners: NDArray[np.int32],
+    weights: NDArray[np.int32],
+    values: NDArray[np.float32],
+) -> None:
+    """Fill `values` (features, samples) with weighted corner sums times the normalisation of each sample.
+
+    `sums` is (pixels, samples), `factors` (samples,), `corners` and `weights` (features, a multiple of 3).
+    Three corners whose weights are all zero are not looked up.
+    """
+    n = factors.size
+    total = np.empty(min(RUN, n), dtype=np.int32)
+    for start in range(0, n, RUN):
+        stop = min(start + RUN, n)
+        for f in range(corners.shape[0]):
+            _weighted_sum(sums, start, stop, corners[f], weights[f], total)
+            _scale(total, factors[start:stop], values[f][start:stop])
+
+
+@kernel
+def _weighted_sum(
+    sums: NDArray[np.uint32],
+    start: int,
+    stop: int,
+    corners: NDArray[np.int32],
+    weights: NDArray[np.int32],
+    total: NDArray[np.int32],
+) -> None:
+    for k in range(0, corners.size, 3):
+        u, v, w = weights[k], weights[k + 1], weights[k + 2]
+        if k > 0 and u == 0 and v == 0 and w == 0:
+            continue
+        a = sums[corners[k]][start:stop]
+        b = sums[corners[k + 1]][start:stop]
+        c = sums[corners[k + 2]][start:stop]
+        # numba widens to 64 bits; the cast back lets the compiler do eight 32-bit lanes at once.
+        if k == 0:
+            for s in range(stop - start):
+                total[s] = np.int32(u * a[s] + v * b[s] + w * c[s])
+        else:
+            for s in range(stop - start):
+                total[s] = np.int32(total[s] + u * a[s] + v * b[s] + w * c[s])
+
+
+@kernel
+def _scale(total: NDArray[np.int32], factors: NDArray[np.float32], values: NDArray[np.float32]) -> None:
+    for s in range(values.size):
+        values[s] = np.float32(total[s]) * factors[s]
