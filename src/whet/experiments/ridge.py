@@ -26,6 +26,7 @@ METHODS = ("offline", "online", "online, re-selected")
 
 def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
     """Errors on the held-out folds, one value a run."""
+    report = Report("ridge", seed, runs, size)
     digits = usps_pair()
     X, y = digits.X_train, digits.y_train
     errors: dict[tuple[str, float, int], list[float]] = {}
@@ -47,7 +48,6 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
                         values = errors.setdefault((method, ridge, n_weak), [0.0] * runs)
                         values[r] += float(wrong) / len(X)
             progress((r + (number + 1) / FOLDS) / runs)
-    report = Report("ridge", seed, runs, size)
     report.rows = [
         Row.of("error", method, values, ridge=ridge, n_weak=n_weak)
         for (method, ridge, n_weak), values in errors.items()

@@ -37,6 +37,7 @@ Curves = dict[tuple[str, str, tuple[tuple[str, Any], ...]], list[float]]
 
 def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
     """All curves of both figures."""
+    report = Report("usps", seed, runs, size)
     digits = usps_pair()
     curves: Curves = defaultdict(list)
     parts = [partial(curves_by_size, digits, share, size) for share in SHARES]
@@ -46,7 +47,6 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
         for number, part in enumerate(parts):
             part(np.random.default_rng([seed + r, number]), curves)
             progress((r + (number + 1) / len(parts)) / runs)
-    report = Report("usps", seed, runs, size)
     report.rows = [Row.of(measure, method, values, **dict(key)) for (measure, method, key), values in curves.items()]
     report.remarks = remarks(report)
     return report
