@@ -21,6 +21,10 @@ class SingularScatterError(WhetError, ValueError):
     """The scatter matrix is not positive definite in floating point."""
 
 
+class UnreadableImageError(WhetError, ValueError):
+    """A file is not an image, is cut short, or is too large to be opened."""
+
+
 class DataNotFoundError(WhetError, FileNotFoundError):
     """A data set is neither on this machine nor to be had."""
 

@@ -115,5 +115,6 @@ def test_insert_centred(k, rng):
 
 
 def test_largest_residual():
-    assert rank_one.largest_residual(np.array([1.0, 2.5]), np.array([1.0, 2.0])) == 0.25
-    assert rank_one.largest_residual(np.array([0.5]), np.array([0.0])) == 0.5
+    assert rank_one.largest_residual(np.array([1.0, 2.5]), np.array([1.0, 2.0]), 0.0) == 0.25
+    assert rank_one.largest_residual(np.array([1.0, 2.5]), np.array([1.0, 2.0]), 0.5) == 0.0
+    assert rank_one.largest_residual(np.array([0.5]), np.array([0.0]), 0.0) == 0.5

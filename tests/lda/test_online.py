@@ -1,5 +1,7 @@
 """The online discriminant follows what a fresh solve of the same statistics gives."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from tests.samples import correlated_stumps, two_gaussians
@@ -16,6 +18,12 @@ from whet.lda.thresholds import bayes_crossing
 def discriminant(kind, X, y, size=None, **options):
     size = X.shape[1] if size is None else size
     return OnlineDiscriminant(kind.of(X[y]), kind.of(X[~y]), size, rule=bayes_crossing, **options)
+
+
+def memory_of_process():
+    """Resident bytes; tracemalloc does not see what kernels allocate."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
 
 
 def relative_error(a, b):
@@ -150,21 +158,27 @@ def test_an_inverse_that_is_never_refreshed_drifts_where_ours_holds(rng, monkeyp
     assert ours < 1e-8
 
 
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads Linux's /proc")
 def test_a_million_updates_of_200_correlated_stumps(rng):
     import tracemalloc
 
+    resident = []
     X, y = correlated_stumps(20_000, 200, rng)
     online = discriminant(BinaryStatistics, X[:5000], y[:5000], ridge=1e-6)
     rows = [(X[i], bool(y[i])) for i in range(len(X))]
     online.insert(*rows[0])
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    for turn in range(50):
-        for x, label in rows:
-            online.insert(x, label)
-        if turn % 10 == 9:
-            fresh = direction(online.positive, online.negative, "fda", 1e-6)
+    for count in range(1_000_000):
+        online.insert(*rows[count % len(rows)])
+        if count % 99_991 == 99_990:  # at ever other distances from the last refresh
+            A = online.positive.scatter + online.negative.scatter + 1e-6 * np.eye(200)
+            fresh = (online.positive.n + online.negative.n - 2) * np.linalg.solve(
+                A, online.positive.mean - online.negative.mean
+            )
             assert relative_error(online.coef, fresh) < 1e-8
+            resident.append(memory_of_process())
+    assert max(resident[1:]) - resident[1] < 20e6
     after, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert online.positive.n + online.negative.n == 5001 + 1_000_000

@@ -15,6 +15,8 @@ def test_one_round_by_hand():
     model = AdaBoost(n_weak=1).fit(X, y)
     assert model.weak_learners_.threshold[0] == 0.25
     assert model.coef_[0] == pytest.approx(np.log(3))
+    # A stump that is right three times in four is believed three to one.
+    np.testing.assert_allclose(model.predict_proba([[0.0], [2.0]])[:, 1], [0.25, 0.75])
 
 
 def test_a_round_makes_the_last_stump_useless(rng):

@@ -98,6 +98,27 @@ def test_the_first_batch_cannot_be_unlearned(weak, data):
     assert_same_state(state(model), before)
 
 
+@pytest.mark.parametrize("weak", ["stump", "identity"])
+def test_another_sample_in_place_of_the_one_that_was_learned_is_refused(weak, data):
+    X, y, *_ = data
+    model = OnlineGSLDA(8, weak=weak).fit(X, y).partial_fit(np.full((1, 30), 9.0), [1])
+    before = state(model)
+    with pytest.raises(CannotUnlearnError):
+        model.unlearn(np.full((1, 30), -9.0), [1])
+    assert_same_state(state(model), before)
+
+
+@pytest.mark.parametrize("weak", ["stump", "identity"])
+def test_samples_that_count_zero_times_are_not_there(weak, data):
+    X, y, X_new, y_new = data
+    model = OnlineGSLDA(8, weak=weak).fit(X, y).partial_fit(X_new[:4], y_new[:4])
+    twin = copy.deepcopy(model).unlearn(X_new[:1], y_new[:1])
+    model.unlearn(X_new[:4], y_new[:4], sample_weight=[1, 0, 0, 0])
+    assert_same_state(state(model), state(twin))
+    model.update(X_new[0], y_new[0], 0)
+    assert_same_state(state(model), state(twin))
+
+
 def test_a_wrong_label_unlearns_nothing_of_either_class(data):
     X, y, X_new, y_new = data
     model = OnlineGSLDA(8).fit(X, y).partial_fit(X_new[:1], y_new[:1])
@@ -127,7 +148,7 @@ def test_merging_finds_its_way_through_a_reselection(data):
     here.partial_fit(X_new[:120], y_new[:120])
     both = OnlineGSLDA(8, n_reserve=30).fit(X, y).partial_fit(X_new, y_new).reselect()
     np.testing.assert_array_equal(there.merge(here).reselect().coef_, both.coef_)
-    np.testing.assert_array_equal(here.merge(copy.deepcopy(here).merge(here)).base_id_, both.base_id_)
+    assert there.base_id_ == both.base_id_
 
 
 def test_models_trained_apart_do_not_merge(data):
@@ -139,10 +160,28 @@ def test_models_trained_apart_do_not_merge(data):
         OnlineGSLDA(7).fit(X, y),
         OnlineGSLDA(8, ridge=1.0).fit(X, y),
         OnlineGSLDA(8, weak="identity").fit(X, y),
+        OnlineGSLDA(8).fit(X, y, sample_weight=np.full(len(X), 2)),  # the same stumps, another first batch
+        GSLDA(8).fit(X, y),
+        OnlineGSLDA(8),
     ):
-        with pytest.raises(CannotMergeError, match="trained apart"):
+        with pytest.raises(CannotMergeError, match="base"):
             model.merge(other)
     assert_same_state(state(model), before)
+
+
+def test_what_was_learned_before_a_rebase_is_not_merged_twice(data):
+    X, y, X_new, y_new = data
+    common = OnlineGSLDA(8).fit(X, y).partial_fit(X_new[:100], y_new[:100])
+    twice = copy.deepcopy(common).merge(copy.deepcopy(common))
+    assert twice.class_count_.sum() == 300  # the merge adds all since the base
+    common.rebase()
+    here, there = copy.deepcopy(common), copy.deepcopy(common)
+    here.partial_fit(X_new[100:200], y_new[100:200])
+    there.partial_fit(X_new[200:], y_new[200:])
+    both = OnlineGSLDA(8).fit(X, y).partial_fit(X_new, y_new)
+    assert_same_state(state(here.merge(there)), state(both))
+    with pytest.raises(CannotUnlearnError):
+        here.unlearn(X_new[:100], y_new[:100])
 
 
 def test_what_was_merged_can_be_unlearned(data):
@@ -161,6 +200,15 @@ def test_forgetting_forgets_and_cannot_go_back(data):
     np.testing.assert_allclose(model.class_count_, 10, rtol=0.01)
     for x, label in zip(X_new, y_new, strict=True):
         model.update(x, label)
+    before = model.class_count_
+    model.update(X[0], y[0], 0)
+    np.testing.assert_array_equal(model.class_count_, before)
+    with_zeros = copy.deepcopy(model).partial_fit(X[:4], y[:4], sample_weight=[1, 1, 0, 0])
+    np.testing.assert_array_equal(with_zeros.class_count_, copy.deepcopy(model).partial_fit(X[:2], y[:2]).class_count_)
+    with pytest.raises(ForgettingError):
+        model.update(X[0], y[0], -1)
+    np.testing.assert_array_equal(model.class_count_, before)
+    model.set_params(decay=1.0)  # what was fitted counts
     for call in (lambda: model.unlearn(X_new, y_new), lambda: model.merge(copy.deepcopy(model))):
         with pytest.raises(ForgettingError, match=r"decay=0\.9"):
             call()
@@ -254,6 +302,47 @@ def test_cold_start_predicts_the_prior_of_named_classes(data):
     assert hasattr(model, "_discriminant")
 
 
+def test_refused_calls_leave_a_cold_start_as_it_was(data):
+    X, y, *_ = data
+    model = OnlineGSLDA(8)
+    with pytest.raises(ValueError, match="multiclass"):
+        model.partial_fit(X[:3, :5], [0, 1, 2])
+    model.partial_fit(X[:2], [0, 0])  # with another number of features: the refused call left nothing
+    with pytest.raises(ValueError, match="label 0"):
+        model.partial_fit(X[:2], [1, 2], classes=[1, 2])
+    assert model.class_count_.tolist() == [2]
+    model.partial_fit(X, y)
+    assert model.class_count_.sum() == 102
+    with pytest.raises(ValueError, match="first call"):
+        model.partial_fit(X, y, classes=[5, 6])
+
+
+def test_weights_count_towards_a_complete_start(data):
+    X, y, *_ = data
+    model = OnlineGSLDA(8, min_initial=3).partial_fit(X[:2], y[:2], sample_weight=[3, 2])
+    assert not hasattr(model, "_discriminant")
+    model.partial_fit(X[:2], y[:2])
+    assert hasattr(model, "_discriminant")
+
+
+def test_a_refused_fit_leaves_the_trained_model(data):
+    X, y, *_ = data
+    for model in (OnlineGSLDA(8).fit(X, y), GSLDA(8).fit(X, y)):
+        before = model.decision_function(X)
+        for bad, labels in ((X[:, :5], np.zeros(len(X))), (np.full_like(X, np.nan), y)):
+            with pytest.raises(ValueError, match=r".+"):
+                model.fit(bad, labels)
+        np.testing.assert_array_equal(model.decision_function(X), before)
+
+
+def test_parameters_set_after_training_do_not_change_what_was_trained(data):
+    X, y, X_new, y_new = data
+    model = OnlineGSLDA(8, n_reserve=20).fit(X, y).partial_fit(X_new, y_new)
+    twin = copy.deepcopy(model).set_params(ridge=1e-6, criterion="lac")
+    assert twin.base_id_ == model.base_id_
+    np.testing.assert_array_equal(twin.reselect().coef_, model.reselect().coef_)
+
+
 def test_single_updates_from_nothing(data):
     X, y, *_ = data
     model = OnlineGSLDA(8, min_initial=50)
@@ -266,8 +355,10 @@ def test_an_unknown_label_is_refused_even_in_the_hot_loop(data):
     X, y, *_ = data
     model = OnlineGSLDA(8).fit(X, y)
     before = state(model)
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match="label 7"):
         model.update(X[0], 7)
+    with pytest.raises(ValueError, match="3 values"):
+        model.update(X[0, :3], y[0])
     assert_same_state(state(model), before)
 
 

@@ -15,6 +15,8 @@ class Name(StrEnum):
     """Experiments; the same as `whet.experiments.registry.EXPERIMENTS`, listed here for help without imports."""
 
     toy = "toy"
+    node = "node"
+    node_time = "node-time"
     ridge = "ridge"
     usps = "usps"
 

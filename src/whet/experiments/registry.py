@@ -13,6 +13,8 @@ Size = Literal["small", "paper"]
 
 EXPERIMENTS = {
     "toy": "weak learners with updated thresholds on asymmetric data (Fig. compare_linear)",
+    "node": "single nodes on faces, batch and online as samples arrive (Fig. single_face)",
+    "node-time": "training time against the number of weak learners (Fig. gslda_cpu)",
     "ridge": "how the default ridge was chosen, by cross-validation on training digits",
     "usps": "USPS digits 3 against 5, batch and online (Figs. USPS1 and USPS2)",
 }

@@ -21,7 +21,8 @@ from whet.experiments import figures
 from whet.experiments.registry import Size
 from whet.experiments.report import Progress, Report, Row
 from whet.io.datasets import DigitPair, usps_pair
-from whet.learn.gslda import DEFAULT_RIDGE, GSLDA
+from whet.lda.discriminant import DEFAULT_RIDGE
+from whet.learn.gslda import GSLDA
 from whet.learn.online_boosting import OnlineBoosting
 from whet.learn.online_gslda import OnlineGSLDA
 

@@ -83,8 +83,18 @@ class BitResponses:
 
     def co_occurrence(self, j: int) -> Int64s:
         """How many samples of each class learner j and every learner both respond to (2, M)."""
+        return self._count_common(self.bits[j].copy())
+
+    def count_among(self, chosen: NDArray[np.bool_]) -> Int64s:
+        """How many of the chosen samples (samples,) of each class every learner responds to (2, M)."""
+        flags = np.zeros(BITS * self.layout.words, dtype=np.uint8)
+        flags[self.layout.bit_of] = chosen
+        words = np.empty(self.layout.words, dtype=np.uint64)
+        pack(flags, words)
+        return self._count_common(words)
+
+    def _count_common(self, chosen: NDArray[np.uint64]) -> Int64s:
         counts = np.empty((2, len(self)), dtype=np.int64)
-        chosen = self.bits[j].copy()
 
         def count(rows: slice) -> None:
             count_common_rows(self.bits[rows], chosen, self.layout.split, counts[0, rows], counts[1, rows])

@@ -45,6 +45,13 @@ class SampleLayout:
         return len(self.order) - self.n_positive
 
     @property
+    def is_positive(self) -> NDArray[np.bool_]:
+        """Which samples are positive (samples,), in the order in which they came."""
+        flags = np.zeros(len(self), dtype=np.bool_)
+        flags[self.order[: self.n_positive]] = True
+        return flags
+
+    @property
     def split(self) -> int:
         """The word at which the negatives start."""
         return int(first_negative(self.n_positive)) // BITS

@@ -126,5 +126,5 @@ def train_stumps(
     counts = np.ones(len(X), dtype=np.int64) if weights is None else weights
     n_pos, n_neg = int(counts[is_positive].sum()), int(counts[~is_positive].sum())
     # n_pos * n_neg times the balanced error: whole numbers, so a weight of 3 is three copies to the last bit.
-    scaled = np.where(is_positive, counts * n_neg, counts * n_pos).astype(np.float64)
+    scaled = np.where(is_positive, float(n_neg), float(n_pos)) * counts.astype(np.float64)
     return SortedFeatures.of(X).best_stumps(is_positive, scaled)[0]

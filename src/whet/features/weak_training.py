@@ -18,6 +18,8 @@ from whet.features.subset_training import SubsetTrainer, TrainedSubsets
 # Features a task: their values on 20,000 samples are 5 MB, which stay in the cache until they are binned.
 TRAINED_AT_ONCE = 64
 
+TrainedWeak = TrainedStumps | TrainedSubsets
+
 
 def train_weak_learners(
     family: FeatureFamily,
@@ -30,7 +32,7 @@ def train_weak_learners(
     max_memory: int = DEFAULT_MAX_MEMORY,
     threads: int | None = None,
     seed: int = 0,
-) -> tuple[TrainedStumps | TrainedSubsets, BitResponses]:
+) -> tuple[TrainedWeak, BitResponses]:
     """Train one weak learner on each feature, and keep its responses to the patches it was trained on.
 
     `patches` are (samples, height, width), labels and weights (samples,). Features with ordered values get

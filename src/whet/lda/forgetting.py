@@ -29,7 +29,7 @@ class DecayingStatistics(CentredStatistics):
     (2.0, array([2.5]))
     """
 
-    decay: float
+    decay: float = 1.0
 
     @classmethod
     def starting_from(cls, statistics: ClassStatistics, decay: float) -> Self:

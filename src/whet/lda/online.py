@@ -39,7 +39,7 @@ class OnlineDiscriminant:
     >>> online = OnlineDiscriminant(ones, zeros, 2, rule=bayes_crossing, ridge=1.0)
     >>> online.insert(np.array([1, 0], dtype=np.uint8), is_positive=True)
     >>> online.coef.round(3), round(online.threshold, 3)
-    (array([1.667, 0.417]), 1.245)
+    (array([2.115, 0.577]), 1.869)
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class OnlineDiscriminant:
 
     def refresh(self) -> None:
         """Derive inverse, direction and moments from the statistics alone: equal statistics, equal bits."""
+        self._is_stale = True  # until the end: a scatter that cannot be factorised leaves nothing to read
         voting = np.arange(self.size)
         positive, negative = self.positive.take(voting), self.negative.take(voting)
         U = factorise(regularised_scatter(positive, negative, self.criterion, self.ridge))
@@ -91,6 +92,8 @@ class OnlineDiscriminant:
         if isinstance(self.positive, DecayingStatistics):
             self._insert_decaying(x, is_positive, k)
             return
+        if k == 0:
+            return
         if self._is_stale:
             self.refresh()
         if self._inverse is None:
@@ -99,8 +102,6 @@ class OnlineDiscriminant:
 
     def remove(self, x: NDArray[Any], is_positive: bool, k: int = 1) -> None:
         """Take one response x (P,) out again, k times."""
-        if isinstance(self.positive, DecayingStatistics):
-            raise ForgettingError("statistics that decay cannot unlearn; restore a copy made before")
         self.insert(x, is_positive, -k)
 
     def _step(self, x: NDArray[Any], is_positive: bool, k: int) -> None:
@@ -118,6 +119,10 @@ class OnlineDiscriminant:
             self.refresh()
 
     def _insert_decaying(self, x: NDArray[Any], is_positive: bool, k: int) -> None:
+        if k < 0:
+            raise ForgettingError("statistics that decay cannot unlearn; restore a copy made before")
+        if k == 0:
+            return
         # Fading one class changes the scatter by a matrix of full rank, which no rank-one step can follow.
         (self.positive if is_positive else self.negative).insert(x, k)
         self.forget_caches()

@@ -120,15 +120,24 @@ def calibrate_rate(scores: NDArray[np.float64], p: Projection, detection_rate: f
     >>> calibrate_rate(np.array([0.0, 1.0, 2.0, 3.0]), Projection(2.0, 1.0, 0.0, 1.0, 4, 4), 0.75) < -1.0
     True
     """
-    n_kept = math.ceil(detection_rate * len(scores) - 1e-9)
-    lowest_kept = np.sort(scores)[len(scores) - max(n_kept, 1)]
-    threshold = np.nextafter(lowest_kept, -np.inf)
     if p.sigma_1 == 0:
         raise ValueError("cannot calibrate a rate: all positives have one score; check the training samples")
+    threshold = quantile_threshold(scores, detection_rate)
     z = (threshold - p.mu_1) / p.sigma_1
-    while p.mu_1 + z * p.sigma_1 >= lowest_kept:  # rounding of z may lift the threshold by an ulp
+    while p.mu_1 + z * p.sigma_1 > threshold:  # rounding of z may lift the threshold by an ulp
         z = np.nextafter(z, -np.inf)
     return float(z)
+
+
+def quantile_threshold(scores: NDArray[np.float64], detection_rate: float) -> float:
+    """The largest threshold that at least `detection_rate` of the scores exceed.
+
+    >>> bool(0.9 < quantile_threshold(np.array([0.0, 1.0, 2.0, 3.0]), 0.75) < 1.0)
+    True
+    """
+    n_kept = max(math.ceil(detection_rate * len(scores) - 1e-9), 1)
+    lowest_kept = np.partition(scores, len(scores) - n_kept)[len(scores) - n_kept]
+    return float(np.nextafter(lowest_kept, -np.inf))
 
 
 def rule(name: str, miss_rate: float = 0.01) -> Rule:

@@ -11,10 +11,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whet.features.stumps import SortedFeatures, Stumps
-from whet.learn.inputs import check_known, check_labels, two_classes, whole_weights
-
-# The smallest weighted error that a vote is computed from; a perfect stump would have an infinite one.
-SMALLEST_ERROR = 1e-10
+from whet.learn.boosting_weights import SMALLEST_ERROR, balanced, reweighted
+from whet.learn.inputs import (
+    check_known,
+    check_labels,
+    check_number_of_weak_learners,
+    counted,
+    two_classes,
+    unchanged_on_error,
+)
 
 
 class BoostedVote(ClassifierMixin, BaseEstimator):
@@ -24,20 +29,16 @@ class BoostedVote(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train from scratch on X (N, features) with labels y (N,), each sample counted `sample_weight` times."""
-        self._check_parameters()
-        samples, labels = validate_data(self, X, y, dtype=np.float64)
-        weights = whole_weights(sample_weight, samples)
-        counted = weights > 0
-        if not counted.any():
-            raise ValueError("all sample weights are zero: nothing to learn from")
-        self.classes_ = two_classes(check_labels(labels)[counted])
-        is_positive = check_known(labels[counted], self.classes_)
-        self._boost(samples[counted], is_positive, weights[counted])
+        with unchanged_on_error(self):
+            self._check_parameters()
+            samples, labels = validate_data(self, X, y, dtype=np.float64)
+            samples, labels, weights = counted(samples, check_labels(labels), sample_weight)
+            self.classes_ = two_classes(labels)
+            self._boost(samples, check_known(labels, self.classes_), weights)
         return self
 
     def _check_parameters(self) -> None:
-        if not self.n_weak >= 1:
-            raise ValueError(f"n_weak={self.n_weak!r}; at least one weak learner is needed")
+        check_number_of_weak_learners(self.n_weak)
 
     @abstractmethod
     def _boost(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None: ...
@@ -62,10 +63,10 @@ class BoostedVote(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes_[(margins > 0).astype(np.intp)])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Posteriors (N, 2) that boosting's exponential loss implies: logistic in the margin."""
+        """Posteriors (N, 2) that boosting's exponential loss implies: the margin is half the log odds."""
         from scipy.special import expit
 
-        p = expit(self.decision_function(X))
+        p = expit(2 * self.decision_function(X))
         return np.column_stack([1 - p, p])
 
     def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's Tags changes from version to version
@@ -113,7 +114,7 @@ class AdaBoost(BoostedVote):
             D = D * tilt
             D /= D.sum()
             stumps, errors = features.best_stumps(is_positive, D)
-            best = int(np.argmin(errors))
+            best = int(np.flatnonzero(errors <= errors.min() + 1e-12)[0])  # the first of equals, up to rounding
             stump = stumps.take(np.array([best]))
             right = stump.respond(X)[:, 0] == is_positive
             error = max(float(D[~right].sum()), SMALLEST_ERROR)
@@ -121,7 +122,7 @@ class AdaBoost(BoostedVote):
             votes.append(np.log((1 - error) / error))
             if error == SMALLEST_ERROR or error >= 0.5:
                 break
-            D = np.where(right, D * (error / (1 - error)), D)
+            D = reweighted(D, right, error)
         feature, threshold, polarity = zip(*rows, strict=True)
         self.weak_learners_ = Stumps(
             np.array(feature, dtype=np.intp), np.array(threshold), np.array(polarity, dtype=np.int8)
@@ -168,13 +169,3 @@ class AsymBoost(AdaBoost):
     def _tilt(self, is_positive: NDArray[np.bool_]) -> NDArray[np.float64]:
         up = self.asymmetry ** (0.5 / self.n_weak)
         return np.asarray(np.where(is_positive, up, 1 / up))
-
-
-def balanced(is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Weights that sum to one half over each class (N,).
-
-    >>> balanced(np.array([True, False, False]), np.array([1, 1, 1]))
-    array([0.5 , 0.25, 0.25])
-    """
-    of_class = np.where(is_positive, weights[is_positive].sum(), weights[~is_positive].sum())
-    return np.asarray(weights / (2.0 * of_class))

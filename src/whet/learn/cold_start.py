@@ -18,49 +18,45 @@ Block = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.int64]]
 class ColdStart:
     """Blocks of samples (X, y, weights) that came before there was anything to train on.
 
+    `classes` are those named or seen so far, `counts` how often each came.
+
     >>> cold = ColdStart().with_samples(np.zeros((1, 2)), np.array([7]), np.array([1]), None)
-    >>> cold.classes, cold.is_complete(1)
-    (array([7]), False)
+    >>> cold.classes, cold.counts, cold.is_complete(1)
+    (array([7]), array([1]), False)
     """
 
     blocks: tuple[Block, ...] = ()
     classes: NDArray[Any] = field(default_factory=lambda: np.array([]))
+    counts: NDArray[np.int64] = field(default_factory=lambda: np.array([], dtype=np.int64))
 
     def with_samples(
         self, X: NDArray[np.float64], y: NDArray[Any], weights: NDArray[np.int64], classes: ArrayLike | None
     ) -> ColdStart:
         """Gather one more block; `classes` names both classes before both have come."""
-        known = self.classes if len(self.classes) == 2 else None
-        if known is None and classes is not None:
-            known = two_classes(np.asarray(classes))
-        if known is None:
-            seen = np.unique(np.concatenate([y, *(labels for _, labels, _ in self.blocks)]))
-            known = seen if len(seen) == 1 else two_classes(seen)
-        if len(known) == 2:
-            check_known(y, known)
-        counted = weights > 0
-        return ColdStart((*self.blocks, (X[counted], y[counted], weights[counted])), known)
+        seen = np.unique(np.concatenate([y, self.classes[self.counts > 0]])) if self.blocks else np.unique(y)
+        named = self.classes if len(self.classes) == 2 else seen
+        if classes is not None:
+            named = two_classes(np.asarray(classes))
+        if len(named) != 1:
+            check_known(seen, two_classes(named))
+        counts = np.array([weights[y == c].sum() + self.counts[self.classes == c].sum() for c in named])
+        return ColdStart((*self.blocks, (X, y, weights)), named, counts)
 
     def batch(self) -> Block:
         """All that was gathered."""
         X, y, weights = (np.concatenate(parts) for parts in zip(*self.blocks, strict=True))
         return X, y, weights
 
-    def class_count(self, classes: NDArray[Any]) -> NDArray[np.float64]:
-        """How often each class came, with one pseudo-count each so that no prior is 0."""
-        _, y, weights = self.batch()
-        return np.array([1 + weights[y == c].sum() for c in classes], dtype=np.float64)
-
     def is_complete(self, min_initial: int) -> bool:
         """Tell whether both classes came at least `min_initial` times."""
-        if len(self.classes) < 2:
-            return False
-        _, y, _ = self.batch()
-        return all((y == c).sum() >= min_initial for c in self.classes)
+        return len(self.classes) == 2 and bool((self.counts >= min_initial).all())
 
-    def log_odds(self, classes: NDArray[Any]) -> float:
-        """Log odds of the prior; with one class known, certainly not the other."""
-        if len(classes) < 2:
-            return -math.inf
-        negative, positive = self.class_count(classes)
-        return math.log(positive / negative)
+    @property
+    def prior(self) -> NDArray[np.float64]:
+        """Probability of each class, with one pseudo-count each so that none is 0."""
+        return np.asarray((self.counts + 1) / (self.counts + 1).sum())
+
+    @property
+    def log_odds(self) -> float:
+        """Log odds of the prior; with one class known, certainly not another."""
+        return -math.inf if len(self.classes) < 2 else float(np.log(self.prior[1] / self.prior[0]))

@@ -13,17 +13,21 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from whet.features.stumps import Identity, Stumps, WeakLearners, train_stumps
 from whet.lda import thresholds
 from whet.lda.class_statistics import BinaryStatistics, CentredStatistics
-from whet.lda.discriminant import Criterion
+from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
 from whet.lda.online import OnlineDiscriminant
 from whet.lda.posterior import probability
-from whet.learn.inputs import check_choices, check_known, check_labels, two_classes, whole_weights
+from whet.learn.inputs import (
+    check_choices,
+    check_known,
+    check_labels,
+    check_number_of_weak_learners,
+    counted,
+    two_classes,
+    unchanged_on_error,
+)
 from whet.learn.selection import Scatter, Search, select
 
 Threshold = Literal["bayes", "asymmetric", "fisher", "detection_rate", "negative_mean"]
-
-# In units of scatter, so a prior worth 80 samples of independent fair coins (each scatters 1/4): it steadies few
-# samples and fades as more come. docs/decisions.md tells how it was chosen.
-DEFAULT_RIDGE = 20.0
 
 
 class GSLDA(ClassifierMixin, BaseEstimator):
@@ -81,15 +85,12 @@ class GSLDA(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train from scratch on X (N, features) with labels y (N,), each sample counted `sample_weight` times."""
-        self._check_parameters()
-        samples, labels = validate_data(self, X, y, dtype=np.float64)
-        weights = whole_weights(sample_weight, samples)
-        counted = weights > 0
-        if not counted.any():
-            raise ValueError("all sample weights are zero: nothing to learn from")
-        self.classes_ = two_classes(check_labels(labels)[counted])
-        is_positive = check_known(labels[counted], self.classes_)
-        self._train(samples[counted], is_positive, weights[counted])
+        with unchanged_on_error(self):
+            self._check_parameters()
+            samples, labels = validate_data(self, X, y, dtype=np.float64)
+            samples, labels, weights = counted(samples, check_labels(labels), sample_weight)
+            self.classes_ = two_classes(labels)
+            self._train(samples, check_known(labels, self.classes_), weights)
         return self
 
     def _check_parameters(self) -> None:
@@ -100,21 +101,14 @@ class GSLDA(ClassifierMixin, BaseEstimator):
                 "search": (self.search, ("forward", "forward-backward")),
             }
         )
-        if not self.n_weak >= 1:
-            raise ValueError(f"n_weak={self.n_weak!r}; at least one weak learner is needed")
+        check_number_of_weak_learners(self.n_weak)
         if not 0 < self.miss_rate < 1:
             raise ValueError(f"miss_rate={self.miss_rate!r} must lie between 0 and 1, both excluded")
-        if not 0 <= self.ridge < np.inf:
-            raise ValueError(f"ridge={self.ridge!r} must be a finite number, not negative")
+        if not 0 < self.ridge < np.inf:
+            raise ValueError(f"ridge={self.ridge!r} must be a finite number above 0 (1e-6 is all but none)")
         thresholds.rule(self.threshold, self.miss_rate)
 
-    def _train(
-        self,
-        X: NDArray[np.float64],
-        is_positive: NDArray[np.bool_],
-        weights: NDArray[np.int64],
-        n_reserve: int = 0,
-    ) -> None:
+    def _train(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
         n_features = X.shape[1]
         if self.n_weak > n_features:
             warnings.warn(
@@ -128,7 +122,7 @@ class GSLDA(ClassifierMixin, BaseEstimator):
         scatter = Scatter.of_responses(responses, is_positive, weights, self.criterion, self.ridge)
         chosen = self._select(scatter)
         # Statistics are kept of a reserve too: the selected ones first, then the next best.
-        order = _with_reserve(scatter, chosen, n_reserve)
+        order = _with_reserve(scatter, chosen, self._reserve_size())
         self._candidate = order
         self._pool = candidates.take(order)
         kind = BinaryStatistics if isinstance(candidates, Stumps) else CentredStatistics
@@ -141,6 +135,10 @@ class GSLDA(ClassifierMixin, BaseEstimator):
             criterion=self.criterion,
             ridge=self.ridge,
         )
+
+    def _reserve_size(self) -> int:
+        """How many weak learners to keep statistics of; at least those that are selected."""
+        return 0
 
     def _select(self, scatter: Scatter) -> NDArray[np.intp]:
         """Selected candidates; the first one if none separates the classes (its weight will be 0)."""

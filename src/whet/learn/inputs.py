@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight
+
+# Kernels turn counts into float64 by their bits, which is exact below 2^52.
+MOST_SAMPLES = 2**52
 
 
 def whole_weights(sample_weight: ArrayLike | None, X: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -25,7 +30,30 @@ def whole_weights(sample_weight: ArrayLike | None, X: NDArray[np.float64]) -> ND
         raise ValueError(
             f"sample_weight has {worst:g}; only whole numbers keep the statistics exact: scale and round them"
         )
+    if weights.sum() >= MOST_SAMPLES:
+        raise ValueError(f"sample_weight sums to {weights.sum():g}; counts stay exact below 2^52: use smaller weights")
     return np.asarray(weights.astype(np.int64))
+
+
+def counted(
+    X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None
+) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.int64]]:
+    """Samples, labels and whole weights without the samples that count zero times: those are not there at all."""
+    weights = whole_weights(sample_weight, X)
+    there = weights > 0
+    return (X, y, weights) if there.all() else (X[there], y[there], weights[there])
+
+
+@contextmanager
+def unchanged_on_error(estimator: object) -> Iterator[None]:
+    """Give an estimator its attributes back when the block raises."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
 
 
 def check_labels(y: NDArray[Any]) -> NDArray[Any]:
@@ -39,6 +67,8 @@ def check_labels(y: NDArray[Any]) -> NDArray[Any]:
 def two_classes(labels: NDArray[Any]) -> NDArray[Any]:
     """The sorted classes; the second is the positive one. Raises unless there are two."""
     classes = np.unique(labels)
+    if not len(classes):
+        raise ValueError("all sample weights are zero: nothing to learn from")
     if len(classes) > 2:
         raise ValueError(
             "Only binary classification is supported. The type of the target is multiclass: "
@@ -55,6 +85,12 @@ def check_known(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.bool_]:
     if unknown.any():
         raise ValueError(f"label {y[unknown].tolist()[0]!r} is not one of the two classes {classes.tolist()}")
     return np.asarray(y == classes[1])
+
+
+def check_number_of_weak_learners(n_weak: object) -> None:
+    """Raise unless it is a whole number of at least one."""
+    if not isinstance(n_weak, Integral) or n_weak < 1:
+        raise ValueError(f"n_weak={n_weak!r}; it has to be a whole number of at least 1")
 
 
 def check_choices(chosen: Mapping[str, tuple[object, tuple[object, ...]]]) -> None:

@@ -9,8 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whet.kernels.oza_russell import boost_one, log_ratios
-from whet.learn.boosting import SMALLEST_ERROR, BoostedVote, balanced
-from whet.learn.inputs import check_known, check_labels, whole_weights
+from whet.learn.boosting import BoostedVote
+from whet.learn.boosting_weights import SMALLEST_ERROR, balanced
+from whet.learn.inputs import check_known, check_labels, counted
 
 Floats = NDArray[np.float64]
 
@@ -76,17 +77,18 @@ class OnlineBoosting(BoostedVote):
         if not hasattr(self, "selected_features_"):
             return self.fit(X, y, sample_weight)
         samples, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
-        is_positive = check_known(check_labels(labels), self.classes_)
-        weights = whole_weights(sample_weight, samples)
+        samples, labels, weights = counted(samples, check_labels(labels), sample_weight)
+        is_positive = check_known(labels, self.classes_)
         values = np.ascontiguousarray(samples[:, self.selected_features_])
         for x, label, weight in zip(values, is_positive.astype(np.int64), weights.astype(float), strict=True):
-            if weight:
-                self._show(x, int(label), float(weight))
+            self._show(x, int(label), float(weight))
         return self
 
     def update(self, x: Floats, label: object) -> None:
-        """Learn one sample x (features,), unchecked, for hot loops."""
-        self._show(x[self.selected_features_], int(label == self.classes_[1]), 1.0)
+        """Learn one sample x (features,) after `fit`; for hot loops, its values are not checked."""
+        check_is_fitted(self)
+        (is_positive,) = check_known(np.array([label]), self.classes_)
+        self._show(x[self.selected_features_], int(is_positive), 1.0)
 
     def _show(self, x: Floats, label: int, weight: float) -> None:
         boost_one(x, label, weight, self._n, self._m, self._S, self._right, self._wrong, self._smallest)

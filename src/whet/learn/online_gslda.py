@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whet.errors import CannotMergeError, CannotUnlearnError, ForgettingError
 from whet.lda.class_statistics import ClassStatistics
-from whet.lda.discriminant import Criterion
+from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
 from whet.lda.forgetting import DecayingStatistics
 from whet.learn.cold_start import ColdStart
-from whet.learn.gslda import DEFAULT_RIDGE, GSLDA, Threshold
-from whet.learn.inputs import check_known, check_labels, whole_weights
+from whet.learn.gslda import GSLDA, Threshold
+from whet.learn.inputs import check_known, check_labels, counted, unchanged_on_error
 from whet.learn.selection import Scatter, Search
 
 
@@ -32,7 +33,8 @@ class OnlineGSLDA(GSLDA):
         `reselect` can choose anew from statistics alone. None keeps those that are selected.
     decay : below 1, every new sample first fades its class by this factor, for streams that drift; then
         `unlearn` and `merge` raise, and each new set of coefficients costs a solve, O(T^3).
-    min_initial : how many samples of each class `partial_fit` gathers before it trains the weak learners.
+    min_initial : how many samples of each class `partial_fit` gathers before it trains the weak learners; with
+        single samples or small blocks choose some tens, as the weak learners then stay.
 
     The others are those of `GSLDA`. Of the first batch nothing can be unlearned: it chose the weak learners.
 
@@ -78,8 +80,9 @@ class OnlineGSLDA(GSLDA):
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and train on a first batch that has both classes."""
-        self._forget()
-        return super().fit(X, y, sample_weight)
+        super().fit(X, y, sample_weight)
+        self._cold = ColdStart()
+        return self
 
     def partial_fit(
         self,
@@ -92,41 +95,47 @@ class OnlineGSLDA(GSLDA):
 
         Until `min_initial` samples of both classes have come they are kept, and the prior is predicted.
         """
-        first = not hasattr(self, "n_features_in_")
-        self._check_parameters()
-        samples, labels = validate_data(self, X, y, dtype=np.float64, reset=first)
-        check_labels(labels)
-        weights = whole_weights(sample_weight, samples)
-        if not hasattr(self, "_discriminant"):
-            self._start(samples, labels, weights, classes)
-        else:
-            is_positive = check_known(labels, self.classes_)
-            self._insert_many(self._pool.respond(samples), is_positive, weights)
+        with unchanged_on_error(self):
+            self._check_parameters()
+            first = not hasattr(self, "n_features_in_")
+            samples, labels = validate_data(self, X, y, dtype=np.float64, reset=first)
+            samples, labels, weights = counted(samples, check_labels(labels), sample_weight)
+            if not self._is_trained:
+                self._gather(samples, labels, weights, classes)
+            else:
+                if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
+                    raise ValueError(f"classes={classes!r} are not those of the first call: {self.classes_.tolist()}")
+                is_positive = check_known(labels, self.classes_)
+                self._insert_many(self._pool.respond(samples), is_positive, weights)
         return self
 
     def update(self, x: NDArray[np.float64], label: object, weight: int = 1) -> None:
         """Learn one sample x (features,), `weight` times, in O(T^2); a negative weight takes it out.
 
-        For hot loops: x is not validated, nor is it checked that a sample taken out was learned before.
+        For hot loops: the values of x are not checked, nor that a sample taken out was learned before.
         """
-        if not hasattr(self, "_discriminant"):
+        if not self._is_trained:
             self.partial_fit(np.asarray(x)[None], np.asarray([label]), sample_weight=[weight])
             return
-        self._discriminant.insert(self._pool.respond(x), self._is_positive[label], weight)
+        if len(x) != self.n_features_in_:
+            raise ValueError(f"got a sample of {len(x)} values; the model has {self.n_features_in_} features")
+        if label not in self._is_positive:
+            raise ValueError(f"label {label!r} is not one of the two classes {self.classes_.tolist()}")
+        self._discriminant.insert(self._pool.respond(np.asarray(x)), self._is_positive[label], weight)
 
     def unlearn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take samples out again that came after the first batch, as if they had never been shown."""
         check_is_fitted(self)
-        if not hasattr(self, "_discriminant"):
+        if not self._is_trained:
             raise CannotUnlearnError("nothing was learned yet: the first batch is still being gathered")
-        samples, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
-        is_positive = check_known(check_labels(labels), self.classes_)
-        weights = whole_weights(sample_weight, samples)
         self._refuse_if_forgetting("unlearn")
+        samples, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
+        samples, labels, weights = counted(samples, check_labels(labels), sample_weight)
+        is_positive = check_known(labels, self.classes_)
         responses = self._pool.respond(samples)
         after: list[ClassStatistics] = []
         for total, base, rows in zip(self._totals, self._base, (is_positive, ~is_positive), strict=True):
-            part = total.of(responses[rows], weights[rows]) if rows.any() else total - total
+            part = total.of(responses[rows], weights[rows])
             if not (total - base - part).is_possible(total):
                 raise CannotUnlearnError(
                     f"cannot unlearn these {len(samples)} samples: they were not learned after the first batch, "
@@ -137,13 +146,17 @@ class OnlineGSLDA(GSLDA):
         return self
 
     def merge(self, other: OnlineGSLDA) -> Self:
-        """Add what another model learned since both were one (copies of one trained model)."""
+        """Add all that another model with the same base has learned since that base.
+
+        What both learned before they were copied apart would count twice: call `rebase` before copying.
+        """
         check_is_fitted(self, "_discriminant")
-        check_is_fitted(other, "_discriminant")
+        if not isinstance(other, OnlineGSLDA) or not other._is_trained:
+            raise CannotMergeError(f"got {other!r}; expected a trained OnlineGSLDA with the same base")
         self._refuse_if_forgetting("merge")
         if self.base_id_ != other.base_id_:
             raise CannotMergeError(
-                "these models were trained apart: their weak learners or first batches differ; merge copies of "
+                "these models do not share one base: their weak learners or first batches differ; merge copies of "
                 "one trained model (base_id_ tells)"
             )
         # Both hold the same weak learners, but a re-selection may have re-ordered them.
@@ -152,18 +165,32 @@ class OnlineGSLDA(GSLDA):
         self._replace(*(total + delta for total, delta in zip(self._totals, deltas, strict=True)))
         return self
 
+    def rebase(self) -> Self:
+        """Make what was learned so far part of the base: it can no longer be unlearned, nor be merged twice.
+
+        Copies that are made from now on share this base.
+        """
+        check_is_fitted(self, "_discriminant")
+        self._base = tuple(total.copy() for total in self._totals)
+        return self
+
     def reselect(self) -> Self:
         """Choose the weak learners anew from the statistics of the reserve, by the function that `fit` calls."""
         check_is_fitted(self, "_discriminant")
+        d = self._discriminant
+        if self.n_weak > len(self._pool):
+            warnings.warn(
+                f"n_weak={self.n_weak} is more than the {len(self._pool)} weak learners in reserve", stacklevel=2
+            )
         by_candidate = np.argsort(self._candidate)  # as in `fit`, so that ties fall alike
         positive, negative = (total.take(by_candidate) for total in self._totals)
-        chosen = self._select(Scatter.of_statistics(positive, negative, self.criterion, self.ridge))
+        chosen = self._select(Scatter.of_statistics(positive, negative, d.criterion, d.ridge))
         rest = np.setdiff1d(np.arange(len(by_candidate)), chosen)
         order = by_candidate[np.concatenate([chosen, rest])]
         self._candidate = self._candidate[order]
         self._pool = self._pool.take(order)
         self._base = tuple(base.take(order) for base in self._base)
-        self._discriminant.size = len(chosen)
+        d.size = len(chosen)
         self._replace(*(total.take(order) for total in self._totals))
         return self
 
@@ -175,18 +202,20 @@ class OnlineGSLDA(GSLDA):
 
     @property
     def class_count_(self) -> NDArray[np.float64]:
-        """How many samples of each class were counted (2,), in the order of `classes_`."""
-        if not hasattr(self, "_discriminant"):
-            return self._cold.class_count(self.classes_)
+        """How many samples of each class were counted, in the order of `classes_`."""
+        check_is_fitted(self)
+        if not self._is_trained:
+            return self._cold.counts.astype(np.float64)
         positive, negative = self._totals
         return np.array([negative.n, positive.n], dtype=np.float64)
 
     @property
     def base_id_(self) -> str:
-        """Hash of all that the first batch fixed; models with one base can be merged."""
+        """Hash of the base: weak learners, first batch, criterion and ridge; models with one base can be merged."""
         check_is_fitted(self, "_discriminant")
         by_candidate = np.argsort(self._candidate)
-        settings = (self.criterion, float(self.ridge), self.decay, self.weak, self.classes_.tolist())
+        d = self._discriminant
+        settings = (d.criterion, float(d.ridge), type(self._pool).__name__, self.classes_.tolist())
         digest = hashlib.sha256(repr(settings).encode())
         for part in (self._pool.take(by_candidate), *(base.take(by_candidate) for base in self._base)):
             for array in part.arrays():
@@ -195,20 +224,19 @@ class OnlineGSLDA(GSLDA):
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Margins (N,); before the first batch is complete, the log odds of the prior."""
-        if hasattr(self, "_discriminant"):
+        if self._is_trained:
             return super().decision_function(X)
         check_is_fitted(self)
         samples = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.full(len(samples), self._cold.log_odds(self.classes_))
+        return np.full(len(samples), self._cold.log_odds)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Posteriors (N, 2); before the first batch is complete, the prior (N, 1 or 2)."""
-        if hasattr(self, "_discriminant"):
+        if self._is_trained:
             return super().predict_proba(X)
         check_is_fitted(self)
         samples = validate_data(self, X, dtype=np.float64, reset=False)
-        count = self.class_count_
-        return np.tile(count / count.sum(), (len(samples), 1))
+        return np.tile(self._cold.prior, (len(samples), 1))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -219,33 +247,21 @@ class OnlineGSLDA(GSLDA):
         if not self.min_initial >= 1:
             raise ValueError(f"min_initial={self.min_initial!r} must be at least 1")
 
-    def _forget(self) -> None:
-        for name in ("_discriminant", "_cold", "classes_", "n_features_in_"):
-            self.__dict__.pop(name, None)
+    def _reserve_size(self) -> int:
+        return self.n_reserve or 0
 
-    def _start(
-        self,
-        X: NDArray[np.float64],
-        y: NDArray[Any],
-        weights: NDArray[np.int64],
-        classes: ArrayLike | None,
+    def _gather(
+        self, X: NDArray[np.float64], y: NDArray[Any], weights: NDArray[np.int64], classes: ArrayLike | None
     ) -> None:
-        cold = getattr(self, "_cold", None) or ColdStart()
-        grown = cold.with_samples(X, y, weights, classes)
-        self._cold, self.classes_ = grown, grown.classes
-        if grown.is_complete(self.min_initial):
-            samples, labels, counts = grown.batch()
+        cold = getattr(self, "_cold", ColdStart()).with_samples(X, y, weights, classes)
+        self._cold, self.classes_ = cold, cold.classes
+        if cold.is_complete(self.min_initial):
+            samples, labels, counts = cold.batch()
             self._train(samples, check_known(labels, self.classes_), counts)
+            self._cold = ColdStart()
 
-    def _train(
-        self,
-        X: NDArray[np.float64],
-        is_positive: NDArray[np.bool_],
-        weights: NDArray[np.int64],
-        n_reserve: int = 0,
-    ) -> None:
-        super()._train(X, is_positive, weights, n_reserve or self.n_reserve or 0)
-        self._cold = ColdStart()
+    def _train(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
+        super()._train(X, is_positive, weights)
         negative, positive = self.classes_.tolist()
         self._is_positive = {negative: False, positive: True}
         d = self._discriminant
@@ -253,6 +269,10 @@ class OnlineGSLDA(GSLDA):
         if self.decay < 1:
             d.positive = DecayingStatistics.starting_from(d.positive, self.decay)
             d.negative = DecayingStatistics.starting_from(d.negative, self.decay)
+
+    @property
+    def _is_trained(self) -> bool:
+        return "_discriminant" in self.__dict__
 
     @property
     def _totals(self) -> tuple[ClassStatistics, ClassStatistics]:
@@ -264,14 +284,15 @@ class OnlineGSLDA(GSLDA):
 
     def _insert_many(self, responses: NDArray[Any], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
         for total, rows in zip(self._totals, (is_positive, ~is_positive), strict=True):
-            if weights[rows].any():
+            if rows.any():
                 total.insert_many(responses[rows], weights[rows])
         self._discriminant.forget_caches()
 
     def _refuse_if_forgetting(self, verb: str) -> None:
-        if self.decay < 1:
+        total = self._totals[0]
+        if isinstance(total, DecayingStatistics):
             raise ForgettingError(
-                f"a model with decay={self.decay} cannot {verb}: its sums depend on the order of the samples; "
+                f"a model with decay={total.decay} cannot {verb}: its sums depend on the order of the samples; "
                 "keep a copy to go back to, or train with decay=1"
             )
 

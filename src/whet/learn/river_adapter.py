@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import MissingExtraError
+from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.learn.online_gslda import OnlineGSLDA
 
 try:
@@ -40,7 +42,7 @@ class RiverClassifier(base.Classifier):
         n_weak: int = 50,
         *,
         n_reserve: int | None = None,
-        ridge: float = 20.0,
+        ridge: float = DEFAULT_RIDGE,
         decay: float = 1.0,
         min_initial: int = 50,
     ) -> None:
@@ -82,8 +84,7 @@ class RiverClassifier(base.Classifier):
         return dict(zip(self._model.classes_.tolist(), p.tolist(), strict=True))
 
     def _count(self) -> dict[Any, int]:
-        labels = [y for _, y in self._gathered]
-        return {label: labels.count(label) for label in dict.fromkeys(labels)}
+        return dict(Counter(y for _, y in self._gathered))
 
     def _train(self) -> None:
         self._names = list(dict.fromkeys(name for x, _ in self._gathered for name in x))

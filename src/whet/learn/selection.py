@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from whet.features.parallel import for_each_block
 from whet.features.response_matrix import BitResponses
+from whet.kernels.cholesky import invert
 from whet.kernels.greedy import best_gain, project_out
 from whet.lda.class_statistics import ClassStatistics
-from whet.lda.discriminant import Criterion, regularised_scatter
+from whet.lda.discriminant import Criterion, factorise, regularised_scatter
 
 Floats = NDArray[np.float64]
 Search = Literal["forward", "forward-backward"]
@@ -71,7 +72,6 @@ class Scatter:
 
         diagonal = ones.scatter_diagonal + zeros.scatter_diagonal if fda else ones.scatter_diagonal
         return cls(ones.mean - zeros.mean, diagonal + ridge, row)
-
 
     @classmethod
     def of_bits(cls, responses: BitResponses, criterion: Criterion, ridge: float) -> Scatter:
@@ -168,7 +168,7 @@ def eliminate(scatter: Scatter, selected: NDArray[np.intp], n_keep: int) -> tupl
     kept = list(selected)
     A = np.array([scatter.row(int(j))[selected] for j in selected])
     g = scatter.gap[selected]
-    inverse = np.linalg.inv(A)
+    inverse = invert(factorise(A))
     while len(kept) > n_keep:
         a = inverse @ g
         i = int(np.argmin(a**2 / np.diagonal(inverse)))

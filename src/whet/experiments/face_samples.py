@@ -1,0 +1,50 @@
+"""Faces and non-faces for the experiments on nodes: mirrored, and never in two sets at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.io.datasets import faces24, negative_pictures
+from whet.training.windows import windows_of_pictures
+
+WINDOW = (24, 24)
+Patches = NDArray[np.uint8]
+
+
+def mirrored(faces: Patches) -> Patches:
+    """Faces (n, 24, 24) and their mirror images, one after the other (2n, 24, 24).
+
+    >>> mirrored(np.array([[[1, 2]]], dtype=np.uint8)).tolist()
+    [[[1, 2]], [[2, 1]]]
+    """
+    return np.stack([faces, faces[:, :, ::-1]], axis=1).reshape(-1, *faces.shape[1:])
+
+
+def face_sets(n_sets: int, size: int, rng: np.random.Generator) -> list[Patches]:
+    """Sets of `size` mirrored faces; a face and its mirror image are in one set.
+
+    A set is a run of neighbours in the file, where near-duplicates are, and sets are as far apart as they can be.
+    """
+    faces = faces24()
+    starts = np.linspace(0, len(faces), n_sets, endpoint=False).astype(int)
+    room = len(faces) // n_sets - size // 2
+    if room < 0:
+        raise ValueError(f"{n_sets} sets of {size} mirrored faces need {n_sets * size // 2}; there are {len(faces)}")
+    offsets = starts + rng.integers(0, room + 1)
+    return [mirrored(faces[start : start + size // 2]) for start in offsets]
+
+
+def non_face_sets(
+    n_sets: int, size: int, rng: np.random.Generator, progress: Callable[[float], None] = lambda _: None
+) -> list[Patches]:
+    """Sets of `size` random windows; no picture gives windows to two sets."""
+    paths = negative_pictures()
+    order = rng.permutation(len(paths))
+    sets = []
+    for number, part in enumerate(np.array_split(order, n_sets)):
+        sets.append(windows_of_pictures([paths[i] for i in part], size, WINDOW, rng))
+        progress((number + 1) / n_sets)
+    return sets

@@ -1,0 +1,1 @@
+"""Trainers: from patches and pictures to classifiers."""

@@ -1,0 +1,94 @@
+"""Random windows of pictures: negatives before there is a detector to mine them with."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.errors import UnreadableImageError
+from whet.io.images import read_grey
+
+FACTOR = 1.2
+
+Pictures = NDArray[np.uint8]
+
+
+class SkippedPicturesWarning(UserWarning):
+    """Some pictures could not be used; the message says which and why."""
+
+
+def random_windows(
+    picture: Pictures, n: int, window: tuple[int, int], rng: np.random.Generator, factor: float = FACTOR
+) -> Pictures:
+    """`n` windows (n, height, width) of a picture, at random places and at random steps of scale.
+
+    All scales are as likely, where most windows of a scan are small ones. A picture smaller than the window
+    has none.
+
+    >>> windows = random_windows(np.zeros((48, 60), dtype=np.uint8), 5, (24, 24), np.random.default_rng(0))
+    >>> windows.shape
+    (5, 24, 24)
+    """
+    height, width = window
+    largest = min(picture.shape[0] / height, picture.shape[1] / width)
+    if largest < 1:
+        return np.empty((0, height, width), dtype=np.uint8)
+    n_scales = int(np.log(largest) / np.log(factor) + 1e-9) + 1
+    steps = rng.integers(0, n_scales, n)
+    windows = np.empty((n, height, width), dtype=np.uint8)
+    for step in np.unique(steps):
+        level = resized(picture, factor ** float(step))
+        rows = np.flatnonzero(steps == step)
+        views = np.lib.stride_tricks.sliding_window_view(level, window)
+        y, x = (rng.integers(0, side, len(rows)) for side in views.shape[:2])
+        windows[rows] = views[y, x]
+    return windows
+
+
+def resized(picture: Pictures, scale: float) -> Pictures:
+    """A picture made smaller by `scale`, at least 1."""
+    if scale == 1:
+        return picture
+    from PIL import Image
+
+    size = round(picture.shape[1] / scale), round(picture.shape[0] / scale)
+    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BILINEAR))
+
+
+def windows_of_pictures(
+    paths: Sequence[Path],
+    n: int,
+    window: tuple[int, int],
+    rng: np.random.Generator,
+    progress: Callable[[float], None] = lambda _: None,
+) -> Pictures:
+    """`n` random windows (n, height, width), as evenly from the pictures as can be, in a random order.
+
+    Pictures that cannot be read or are too small are skipped, and a `SkippedPicturesWarning` says so.
+    """
+    found: list[Pictures] = []
+    missing, skipped = n, []
+    order = rng.permutation(len(paths))
+    for number, i in enumerate(order):
+        share = -(-missing // (len(order) - number))
+        try:
+            windows = random_windows(read_grey(paths[i]), share, window, rng)
+            if share and not len(windows):
+                skipped.append(f"{paths[i].name}: smaller than the window")
+            found.append(windows)
+            missing -= len(windows)
+        except UnreadableImageError as error:
+            skipped.append(str(error))
+        progress((number + 1) / len(order))
+    if skipped:
+        warnings.warn(
+            f"skipped {len(skipped)} pictures: " + "; ".join(skipped[:3]), SkippedPicturesWarning, stacklevel=2
+        )
+    if missing or not found:
+        raise UnreadableImageError(f"none of the {len(paths)} pictures could be used: " + "; ".join(skipped[:3]))
+    windows = np.concatenate(found)
+    return np.asarray(windows[rng.permutation(len(windows))])
