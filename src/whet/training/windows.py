@@ -72,18 +72,23 @@ def windows_of_pictures(
     """
     found: list[Pictures] = []
     missing, skipped = n, []
-    order = rng.permutation(len(paths))
-    for number, i in enumerate(order):
-        share = -(-missing // (len(order) - number))
-        try:
-            windows = random_windows(read_grey(paths[i]), share, window, rng)
+    usable = rng.permutation(len(paths)).tolist()
+    while missing and usable:  # a second time only to make up for pictures that were skipped at the end
+        turn, usable = usable, []
+        for number, i in enumerate(turn):
+            share = -(-missing // (len(turn) - number))
+            try:
+                windows = random_windows(read_grey(paths[i]), share, window, rng)
+            except UnreadableImageError as error:
+                skipped.append(str(error))
+                continue
             if share and not len(windows):
                 skipped.append(f"{paths[i].name}: smaller than the window")
+                continue
             found.append(windows)
             missing -= len(windows)
-        except UnreadableImageError as error:
-            skipped.append(str(error))
-        progress((number + 1) / len(order))
+            usable.append(i)
+            progress(1 - missing / n)
     if skipped:
         warnings.warn(
             f"skipped {len(skipped)} pictures: " + "; ".join(skipped[:3]), SkippedPicturesWarning, stacklevel=2
