@@ -97,16 +97,16 @@ def test_threads_do_not_change_a_bit(learner, data, pool):
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 def test_a_node_stops_as_soon_as_its_goal_holds(learner, data, pool):
     train, (X_val, y_val) = data
-    goal = NodeGoal(detection_rate=0.85, false_positive_rate=0.2)
+    goal = NodeGoal(detection_rate=0.8, false_positive_rate=0.25)
     node = train_node(pool, *train, n_weak=60, learner=learner, goal=goal, validation=(X_val, y_val))
     assert len(node) < 60
     accepted = node.predict(X_val)
-    assert accepted[y_val].mean() >= 0.85
-    assert accepted[~y_val].mean() <= 0.2
+    assert accepted[y_val].mean() >= 0.8
+    assert accepted[~y_val].mean() <= 0.25
     # One weak learner fewer would not have done. (AsymBoost's rounds depend on how many there may be.)
-    if len(node) > 1 and learner != Boosting(asymmetry=4.0):
+    if len(node) > 1 and getattr(learner, "asymmetry", 1.0) == 1.0:
         shorter = train_node(pool, *train, n_weak=len(node) - 1, learner=learner, goal=goal, validation=(X_val, y_val))
-        assert shorter.predict(X_val)[~y_val].mean() > 0.2
+        assert shorter.predict(X_val)[~y_val].mean() > 0.25
 
 
 def test_a_goal_that_is_not_reached_keeps_its_detection_rate(data, pool):
