@@ -1,0 +1,26 @@
+"""Patches for benchmarks: OpenCV's faces and windows of pictures without a face, or noise where they are not."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.errors import DataNotFoundError
+from whet.io.datasets import faces24, negative_pictures
+from whet.training.windows import windows_of_pictures
+
+WINDOW = (24, 24)
+
+
+def face_patches(n: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.bool_], str]:
+    """Half faces and half non-faces (n, 24, 24), which are faces, and what the data are."""
+    rng = np.random.default_rng(seed)
+    is_positive = np.arange(n) < n // 2
+    try:
+        faces = faces24()
+        positives = faces[rng.choice(len(faces), n // 2, replace=n // 2 > len(faces))]
+        paths = [negative_pictures()[i] for i in rng.permutation(3000)[:200]]
+        negatives = windows_of_pictures(paths, n - n // 2, WINDOW, rng)
+        return np.concatenate([positives, negatives]), is_positive, "faces_opencv24 and negatives"
+    except DataNotFoundError:
+        return rng.integers(0, 256, (n, *WINDOW), dtype=np.uint8), is_positive, "noise"
