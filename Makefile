@@ -15,17 +15,20 @@ ifneq ($(wildcard ../shared/data),)
 export WHET_DATA ?= $(abspath ../shared/data)
 endif
 
+ifdef UV
+INSTALL = uv pip install --quiet --python $(BIN)/python
+MAKE_VENV = uv venv --seed --python "$(PYTHON)" $(VENV)
+else
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+MAKE_VENV = "$(PYTHON)" -m venv $(VENV)
+endif
+
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "whet needs Python 3.11 or newer: make PYTHON=/path/to/python setup"; exit 1; }
-ifdef UV
-	test -x $(BIN)/python || uv venv --seed --python "$(PYTHON)" $(VENV)
-	uv pip install --quiet --python $(BIN)/python -e '.[dev]'
-else
-	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-endif
+	test -x $(BIN)/python || $(MAKE_VENV)
+	$(INSTALL) -e '.[dev]'
 	@touch $@
 
 demo: $(STAMP)
@@ -44,11 +47,14 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Each prints JSON; `.venv/bin/python -m benchmarks.NAME` runs one.
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.online_update
+	$(BIN)/python -m benchmarks.adaboost
+	$(BIN)/python -m benchmarks.node
 
 docs: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]' 2>/dev/null || uv pip install --quiet --python $(BIN)/python -e '.[docs]'
+	$(INSTALL) -e '.[docs]'
 	$(BIN)/python -m sphinx -q -W -b html docs build/docs
 	@echo "Open build/docs/index.html"
 

@@ -2,7 +2,9 @@
 
 project = "whet"
 author = "The whet developers"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+default_role = "code"  # single backticks in docstrings
+napoleon_google_docstring = False
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 html_theme = "furo"

@@ -91,6 +91,8 @@ class AdaBoost(BoostedVote):
     weak_learners_ : the stumps, in the order of selection; `selected_features_` (T,) are their features.
     coef_ : (T,) the votes; a stump casts its vote for or against.
 
+    Examples
+    --------
     >>> from whet import AdaBoost
     >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> AdaBoost(n_weak=3).fit(X, ["no", "no", "yes", "yes"]).predict([[0.2], [2.2]])
@@ -151,6 +153,8 @@ class AsymBoost(AdaBoost):
     n_weak : number of rounds T.
     asymmetry : cost of a false negative in units of a false positive.
 
+    Examples
+    --------
     >>> from whet import AsymBoost
     >>> X, y = np.array([[0.0], [1.0], [1.0], [1.0], [2.0]]), [0, 0, 0, 1, 1]
     >>> int(AsymBoost(n_weak=1, asymmetry=9.0).fit(X, y).predict([[1.0]])[0])

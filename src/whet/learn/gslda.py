@@ -55,8 +55,12 @@ class GSLDA(ClassifierMixin, BaseEstimator):
     coef_, intercept_ : (T,) weights of the weak responses, and minus the threshold of their sum.
     weak_learners_ : the selected weak learners.
 
+    Notes
+    -----
     Of the paper's offline algorithm nothing was left out; the cost is O(M T^2) where it has O(M T^3).
 
+    Examples
+    --------
     >>> from whet import GSLDA
     >>> X = np.array([[0.0, 5.0], [1.0, 3.0], [2.0, 4.0], [3.0, 4.0]])
     >>> model = GSLDA(n_weak=1).fit(X, [0, 0, 1, 1])

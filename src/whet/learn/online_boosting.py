@@ -33,6 +33,8 @@ class OnlineBoosting(BoostedVote):
     classes_, n_features_in_ : as everywhere in scikit-learn.
     selected_features_ : (T,) the feature of each weak learner.
 
+    Examples
+    --------
     >>> from whet import OnlineBoosting
     >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]
     >>> model = OnlineBoosting(n_weak=1).fit(X, y)

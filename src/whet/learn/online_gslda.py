@@ -36,8 +36,13 @@ class OnlineGSLDA(GSLDA):
     min_initial : how many samples of each class `partial_fit` gathers before it trains the weak learners; with
         single samples or small blocks choose some tens, as the weak learners then stay.
 
-    The others are those of `GSLDA`. Of the first batch nothing can be unlearned: it chose the weak learners.
+    Notes
+    -----
+    The other parameters, and the attributes, are those of `GSLDA`. Of the first batch nothing can be unlearned: it
+    chose the weak learners.
 
+    Examples
+    --------
     >>> from whet import OnlineGSLDA
     >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]
     >>> model = OnlineGSLDA(n_weak=1).fit(X, y)

@@ -29,6 +29,8 @@ class RiverClassifier(base.Classifier):
     n_weak, ridge, decay, n_reserve : those of `OnlineGSLDA`.
     min_initial : how many samples of each class to gather before the weak learners are trained on them.
 
+    Examples
+    --------
     >>> from whet import RiverClassifier
     >>> model = RiverClassifier(n_weak=1, min_initial=2)
     >>> for x, y in [(0.0, False), (1.0, False), (2.0, True), (3.0, True)]:
