@@ -11,4 +11,5 @@ html_theme = "furo"
 html_title = "whet"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_type_aliases = {"ArrayLike": "ArrayLike"}
 exclude_patterns = ["results"]

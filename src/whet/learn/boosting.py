@@ -83,13 +83,17 @@ class AdaBoost(BoostedVote):
 
     Parameters
     ----------
-    n_weak : number of rounds; boosting stops early at a stump without error.
+    n_weak
+        Number of rounds; boosting stops early at a stump without error.
 
     Attributes
     ----------
-    classes_, n_features_in_ : as everywhere in scikit-learn.
-    weak_learners_ : the stumps, in the order of selection; `selected_features_` (T,) are their features.
-    coef_ : (T,) the votes; a stump casts its vote for or against.
+    classes_, n_features_in_
+        As everywhere in scikit-learn.
+    weak_learners_
+        The stumps, in the order of selection; `selected_features_` (T,) are their features.
+    coef_
+        (T,) the votes; a stump casts its vote for or against.
 
     Examples
     --------
@@ -150,8 +154,10 @@ class AsymBoost(AdaBoost):
 
     Parameters
     ----------
-    n_weak : number of rounds T.
-    asymmetry : cost of a false negative in units of a false positive.
+    n_weak
+        Number of rounds T.
+    asymmetry
+        Cost of a false negative in units of a false positive.
 
     Examples
     --------

@@ -38,22 +38,33 @@ class GSLDA(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_weak : number of weak learners to select; clipped, with a warning, to the number of features.
-    weak : "stump" (one threshold a feature, responses in {0, 1}) or "identity" (the value itself; scale the
+    n_weak
+        Number of weak learners to select; clipped, with a warning, to the number of features.
+    weak
+        "stump" (one threshold a feature, responses in {0, 1}) or "identity" (the value itself; scale the
         features to about unit variance, or choose `ridge` for their units).
-    criterion : "fda" [FDA], or "lac" [LAC], which looks at the scatter of the positives only.
-    threshold : "bayes" (least error), "asymmetric" (the paper's node goal), "fisher" (with priors),
-        "detection_rate" or "negative_mean".
-    miss_rate : the share of positives that "asymmetric" and "detection_rate" may lose.
-    ridge : added to the diagonal of the scatter matrix, in units of scatter; the paper's figures have 1e-6.
-    search : "forward", or "forward-backward" (slower, separates the training set at least as well).
+    criterion
+        "fda" [FDA], or "lac" [LAC], which looks at the scatter of the positives only.
+    threshold
+        "bayes" (least error), "asymmetric" (the paper's node goal), "fisher" (with priors), "detection_rate"
+        or "negative_mean".
+    miss_rate
+        The share of positives that "asymmetric" and "detection_rate" may lose.
+    ridge
+        Added to the diagonal of the scatter matrix, in units of scatter; the paper's figures have 1e-6.
+    search
+        "forward", or "forward-backward" (slower, separates the training set at least as well).
 
     Attributes
     ----------
-    classes_, n_features_in_ : as everywhere in scikit-learn.
-    selected_features_ : (T,) the feature behind each weak learner, in the order of selection.
-    coef_, intercept_ : (T,) weights of the weak responses, and minus the threshold of their sum.
-    weak_learners_ : the selected weak learners.
+    classes_, n_features_in_
+        As everywhere in scikit-learn.
+    selected_features_
+        (T,) the feature behind each weak learner, in the order of selection.
+    coef_, intercept_
+        (T,) weights of the weak responses, and minus the threshold of their sum.
+    weak_learners_
+        The selected weak learners.
 
     Notes
     -----

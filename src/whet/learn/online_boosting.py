@@ -26,12 +26,15 @@ class OnlineBoosting(BoostedVote):
 
     Parameters
     ----------
-    n_weak : number of weak learners.
+    n_weak
+        Number of weak learners.
 
     Attributes
     ----------
-    classes_, n_features_in_ : as everywhere in scikit-learn.
-    selected_features_ : (T,) the feature of each weak learner.
+    classes_, n_features_in_
+        As everywhere in scikit-learn.
+    selected_features_
+        (T,) the feature of each weak learner.
 
     Examples
     --------

@@ -29,12 +29,15 @@ class OnlineGSLDA(GSLDA):
 
     Parameters
     ----------
-    n_reserve : how many weak learners to keep statistics of, at least `n_weak`; with more than `n_weak`,
-        `reselect` can choose anew from statistics alone. None keeps those that are selected.
-    decay : below 1, every new sample first fades its class by this factor, for streams that drift; then
-        `unlearn` and `merge` raise, and each new set of coefficients costs a solve, O(T^3).
-    min_initial : how many samples of each class `partial_fit` gathers before it trains the weak learners; with
-        single samples or small blocks choose some tens, as the weak learners then stay.
+    n_reserve
+        How many weak learners to keep statistics of, at least `n_weak`; with more than `n_weak`, `reselect`
+        can choose anew from statistics alone. None keeps those that are selected.
+    decay
+        Below 1, every new sample first fades its class by this factor, for streams that drift; then `unlearn`
+        and `merge` raise, and each new set of coefficients costs a solve, O(T^3).
+    min_initial
+        How many samples of each class `partial_fit` gathers before it trains the weak learners; with single
+        samples or small blocks choose some tens, as the weak learners then stay.
 
     Notes
     -----

@@ -26,8 +26,10 @@ class RiverClassifier(base.Classifier):
 
     Parameters
     ----------
-    n_weak, ridge, decay, n_reserve : those of `OnlineGSLDA`.
-    min_initial : how many samples of each class to gather before the weak learners are trained on them.
+    n_weak, ridge, decay, n_reserve
+        Those of `OnlineGSLDA`.
+    min_initial
+        How many samples of each class to gather before the weak learners are trained on them.
 
     Examples
     --------
