@@ -132,7 +132,7 @@ def _gaps(report: Report, n_weak: int) -> str:
         rows = report.of("error", method, n_weak=n_weak)
         first, final = rows[0], rows[-1]
         gap = 100 * (final.mean - batch.mean)
-        parts.append(f"{method} falls from {first.mean:.2%} to {final.mean:.2%}, {gap:+.2f} points from batch")
+        parts.append(f"{method} goes from {first.mean:.2%} to {final.mean:.2%}, {gap:+.2f} points from batch")
     return f"{n_weak} weak learners, {last} samples: batch {batch.mean:.2%}; " + "; ".join(parts)
 
 

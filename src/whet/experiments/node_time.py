@@ -104,13 +104,15 @@ def timed_stream(
 
     The oracle counts the largest node's responses with NumPy's own integers, all chunks together.
     """
-    paths = negative_pictures()
+    paths = [negative_pictures()[i] for i in rng.permutation(len(negative_pictures()))]
+    n_chunks = -(-n // CHUNK)
     largest = nodes[max(nodes)]
     C = np.array(largest.vote.negative.C)  # type: ignore[union-attr]
     spent = dict.fromkeys(nodes, 0.0)
     done = 0
     while done < n:
-        X = windows_of_pictures(paths, min(CHUNK, n - done), WINDOW, rng)
+        pictures = paths[done // CHUNK :: n_chunks]  # a chunk has pictures of its own
+        X = windows_of_pictures(pictures, min(CHUNK, n - done), WINDOW, rng)
         negatives = np.zeros(len(X), dtype=np.bool_)
         H = largest.respond(X).astype(np.float32)  # whole numbers below 2^24: exact in any order
         C += (H.T @ H).astype(np.int64)
