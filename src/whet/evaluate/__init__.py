@@ -1,0 +1,1 @@
+"""How good detections are: overlap, matching, curves. Numbers only, no drawing."""
