@@ -50,8 +50,8 @@ def probability(scores: NDArray[np.float64], p: Projection, threshold: float) ->
     """Posterior of the positive class: 0.5 at the threshold and above 0.5 just where the score is above it.
 
     >>> p = Projection(1.0, 0.5, -1.0, 0.5, 10, 10)
-    >>> probability(np.array([-1.0, 0.0, 1.0]), p, 0.0).round(4)
-    array([0.0003, 0.5   , 0.9997])
+    >>> probability(np.array([-0.2, 0.0, 0.2]), p, 0.0).round(3)
+    array([0.168, 0.5  , 0.832])
     """
     from scipy.special import expit
 
