@@ -48,13 +48,28 @@ def _weighted_sum(
         a = sums[corners[k]][start:stop]
         b = sums[corners[k + 1]][start:stop]
         c = sums[corners[k + 2]][start:stop]
-        # numba widens to 64 bits; the cast back lets the compiler do eight 32-bit lanes at once.
-        if k == 0:
-            for s in range(stop - start):
-                total[s] = np.int32(u * a[s] + v * b[s] + w * c[s])
-        else:
-            for s in range(stop - start):
-                total[s] = np.int32(total[s] + u * a[s] + v * b[s] + w * c[s])
+        add_three(a, b, c, u, v, w, k == 0, total)
+
+
+@kernel
+def add_three(
+    a: NDArray[np.uint32],
+    b: NDArray[np.uint32],
+    c: NDArray[np.uint32],
+    u: np.int32,
+    v: np.int32,
+    w: np.int32,
+    first: bool,
+    total: NDArray[np.int32],
+) -> None:
+    """Add three weighted rows of corners to `total`, or, if they are the `first`, write it. Exact modulo 2^32."""
+    # numba widens to 64 bits; the cast back lets the compiler do eight 32-bit lanes at once.
+    if first:
+        for s in range(a.size):
+            total[s] = np.int32(u * a[s] + v * b[s] + w * c[s])
+    else:
+        for s in range(a.size):
+            total[s] = np.int32(total[s] + u * a[s] + v * b[s] + w * c[s])
 
 
 @kernel

@@ -1,0 +1,119 @@
+"""A cascade as flat arrays, for integral images of one layout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.features.haar import HaarPool
+from whet.features.lbp import BlockPatternPool
+from whet.features.stump_training import TrainedStumps
+from whet.features.subset_training import TrainedSubsets
+from whet.kernels.scan import FlatLearners
+from whet.model.cascade import Cascade
+from whet.model.stage import Stage
+
+Int32s = NDArray[np.int32]
+
+# A pattern has 4 x 4 corners, a Haar feature up to 9.
+CORNERS = 16
+WEIGHTS = 9
+
+
+class Layout(NamedTuple):
+    """How integral images lie in memory: `line` integrals a row, and columns apart by their remainder modulo `step`.
+
+    Windows at every `step`-th column then read integrals that are neighbours, whatever the step.
+
+    >>> Layout(line=8, step=2).offset(np.array([0, 0, 0, 1]), np.array([0, 1, 2, 0]))
+    array([0, 4, 1, 8])
+    """
+
+    line: int
+    step: int
+
+    @classmethod
+    def of_width(cls, width: int, step: int) -> Layout:
+        """The layout for pictures of at most this width."""
+        return cls((width + step) // step * step, step)
+
+    def offset(self, y: NDArray[np.integer], x: NDArray[np.integer]) -> NDArray[np.integer]:
+        """Places of the integrals at these rows and columns, seen from the window's own."""
+        return y * self.line + x % self.step * (self.line // self.step) + x // self.step
+
+    def arrange(self, integral: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """An integral image (height + 1, line) in this layout, flat."""
+        if self.step == 1:
+            return integral.ravel()
+        apart = integral.reshape(len(integral), -1, self.step)
+        return np.ascontiguousarray(apart.transpose(0, 2, 1)).ravel()
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledCascade:
+    """What the scan needs of a cascade, in one layout of the integral images."""
+
+    window: tuple[int, int]
+    min_sigma: float
+    layout: Layout
+    learners: FlatLearners
+    inner: Int32s
+
+    @property
+    def area(self) -> int:
+        """Pixels of the inner rectangle, by which a window is normalised."""
+        return (self.window[0] - 2) * (self.window[1] - 2)
+
+
+@lru_cache(maxsize=8)  # frames of a video have one size: 1,400 weak learners take a millisecond to compile
+def compiled(cascade: Cascade, layout: Layout) -> CompiledCascade:
+    """Flatten a cascade for integral images of a layout."""
+    height, width = cascade.window
+    y, x = np.array([1, 1, height - 1, height - 1]), np.array([1, width - 1, 1, width - 1])
+    inner = layout.offset(y, x).astype(np.int32)
+    columns = zip(*(_stage_columns(stage, layout) for stage in cascade.stages), strict=True)
+    last = np.array([cascade.stages[-1].threshold])
+    learners = FlatLearners(*(np.concatenate(column) for column in columns), last)
+    return CompiledCascade(cascade.window, float(cascade.min_sigma), layout, learners, inner)
+
+
+def _stage_columns(stage: Stage, layout: Layout) -> tuple[NDArray[np.generic], ...]:
+    """The fields of `FlatLearners`, but for the last one, of a single stage."""
+    n = len(stage)
+    exits = np.full(n, -np.inf) if stage.exits is None else stage.exits.astype(np.float64)
+    exits[-1] = max(exits[-1], stage.threshold)
+    threshold, above, below, subset = _responses(stage)
+    corners, weights = _corners(stage, layout)
+    opens = (np.arange(n) == 0).astype(np.uint8)
+    categorical = np.full(n, isinstance(stage.weak, TrainedSubsets), dtype=np.uint8)
+    return corners, weights, threshold, above, below, exits, opens, categorical, subset
+
+
+def _responses(stage: Stage) -> tuple[NDArray[np.generic], ...]:
+    """Thresholds, what the two responses add to the sum, and subsets."""
+    nothing, coef = np.zeros(len(stage)), stage.coef.astype(np.float64)
+    if isinstance(stage.weak, TrainedSubsets):
+        return nothing.astype(np.float32), coef, nothing, stage.weak.subset
+    flipped = stage.weak.polarity < 0
+    empty = np.zeros((len(stage), 4), dtype=np.uint64)
+    return stage.weak.threshold, np.where(flipped, 0.0, coef), np.where(flipped, coef, 0.0), empty
+
+
+def _corners(stage: Stage, layout: Layout) -> tuple[Int32s, Int32s]:
+    """Corners (T, 16) in the layout and weights (T, 9), unused ones zero."""
+    corners = np.zeros((len(stage), CORNERS), dtype=np.int32)
+    weights = np.zeros((len(stage), WEIGHTS), dtype=np.int32)
+    match stage.features, stage.weak:
+        case HaarPool() as pool, TrainedStumps():
+            pixels, weights = pool.corners()
+        case BlockPatternPool() as pool, TrainedSubsets():
+            pixels = pool.corners().reshape(len(stage), CORNERS)
+        case family, weak:
+            raise TypeError(f"no scan for {type(weak).__name__} on {type(family).__name__}")
+    y, x = np.divmod(pixels, stage.features.window[1] + 1)
+    corners[:, : pixels.shape[1]] = layout.offset(y, x)
+    return corners, weights

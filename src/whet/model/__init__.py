@@ -1,0 +1,1 @@
+"""Stages and cascades: what is saved and what is run."""
