@@ -83,10 +83,11 @@ def _scan_band(cascade: CompiledCascade, picture: Picture, rows: slice) -> Scan:
     sums, squares = (cascade.layout.arrange(integral) for integral in integrals)
     n, columns = rows.stop - rows.start, (picture.shape[1] - width) // step + 1
     windows = Windows(n, columns, step * cascade.layout.line, cascade.inner, cascade.area, cascade.min_sigma)
-    places, scores = np.empty((n * columns, 2), dtype=np.int32), np.empty(n * columns)
+    places, scores = np.empty(n * columns, dtype=np.uint32), np.empty(n * columns)
     found, *counts = scan_windows(sums, squares, windows, cascade.learners, places, scores)
-    y, x = (places[:found].T.astype(np.intp) + [[rows.start], [0]]) * step
-    return Scan(y, x, scores[:found].copy(), n * columns, *counts)
+    order = np.argsort(places[:found])
+    row, column = np.divmod(places[order].astype(np.intp), windows.row_step)
+    return Scan((rows.start + row) * step, column * step, scores[order], n * columns, *counts)
 
 
 def _joined(bands: Sequence[Scan]) -> Scan:

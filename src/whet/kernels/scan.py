@@ -1,7 +1,6 @@
-"""A cascade over all windows of a picture: rows of windows at once, then what is left of them one by one.
+"""A cascade over all windows of a picture, a row of windows at a time.
 
-For a given feature, neighbouring windows read neighbouring integrals, so a weak learner is evaluated on a whole row
-of windows by vector instructions. Once few windows of the row are left, each goes on alone.
+The first weak learners are evaluated on all windows of a row, the later ones on those that are left.
 """
 
 from typing import NamedTuple
@@ -9,19 +8,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.kernels.block_patterns import CLOCKWISE
 from whet.kernels.jit import kernel
 from whet.kernels.normalisation import window_factor
-from whet.kernels.rectangles import add_three
+from whet.kernels.window_rows import corner_sums, corner_sums_at, pattern_codes, pattern_codes_at
 
 Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]
+UInt64s = NDArray[np.uint64]
 Float32s = NDArray[np.float32]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.uint8]
 
-# A learner takes this many times longer on a single window than on one of a row.
-ROW_ADVANTAGE = 6
+# A window takes this many times longer by itself than in a row.
+ROW_ADVANTAGE = 5
 
 
 class FlatLearners(NamedTuple):
@@ -39,7 +38,7 @@ class FlatLearners(NamedTuple):
     exit: Floats
     opens: Flags  # 1 for the first learner of a stage, where a new sum begins
     categorical: Flags  # 1 for patterns
-    subset: NDArray[np.uint64]  # (n, 4): 256 bits
+    subset: UInt64s  # (n, 4): 256 bits
     last_threshold: Floats  # (1,): of the last stage
 
 
@@ -54,45 +53,48 @@ class Windows(NamedTuple):
     min_sigma: float
 
 
+class Some(NamedTuple):
+    """Windows that are left, in any order: place in the integral image, factor, partial sum and next learner."""
+
+    places: UInt32s
+    factors: Float32s
+    partial: Floats
+    learner: UInt32s
+
+
 @kernel
 def scan_windows(
-    sums: UInt32s, squares: UInt32s, windows: Windows, learners: FlatLearners, places: Int32s, scores: Floats
+    sums: UInt32s, squares: UInt32s, windows: Windows, learners: FlatLearners, places: UInt32s, scores: Floats
 ) -> tuple[int, int, int]:
-    """Write row and column of accepted windows to `places` (windows, 2), row by row, and their margins to `scores`.
+    """Write the places of accepted windows in the integral image to `places`, in any order, and margins to `scores`.
 
-    `sums` and `squares` are flat. Returns how many windows were accepted and looked at, and how many weak
-    learners they needed in all.
+    `sums` and `squares` are flat; `places` and `scores` have room for all windows. Returns how many windows were
+    accepted and looked at, and how many weak learners they needed in all.
     """
-    found = looked_at = needed = 0
     n = windows.columns
-    factors, partial = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.float64)
-    alive, totals = np.empty(n, dtype=np.uint8), np.empty((2, n), dtype=np.int32)
-    codes = np.empty(n, dtype=np.uint8)
-    for row in range(windows.rows):
-        start = row * windows.row_step
-        left = _normalise_row(sums, squares, start, windows, factors, alive)
+    room = windows.rows * n
+    some = Some(np.empty(room, np.uint32), np.empty(room, np.float32), np.empty(room), np.empty(room, np.uint32))
+    factors, partial, alive = np.empty(n, np.float32), np.empty(n), np.empty(n, np.uint8)
+    totals, codes = np.empty((2, n), np.int32), np.empty(n, np.uint8)
+    kept = looked_at = needed = 0
+    for y in range(windows.rows):
+        start = y * windows.row_step
+        left = _normalise(sums, squares, start, windows, factors, alive)
         looked_at += left
-        t, left, more = _scan_row(sums, start, left, learners, factors, partial, alive, totals, codes)
+        t, more = _scan_row(sums, start, left, learners, factors, partial, alive, totals, codes)
         needed += more
-        if left == 0:
-            continue
-        for k in range(n):
-            if alive[k]:
-                total, used, passed = _scan_window(sums, start + k, t, partial[k], factors[k], learners)
-                needed += used
-                if passed:
-                    places[found, 0], places[found, 1] = row, k
-                    scores[found] = total - learners.last_threshold[0]
-                    found += 1
-    return found, looked_at, needed
+        kept = _keep_row(start, t, factors, partial, alive, kept, some)
+    found, more = _scan_some(sums, learners, kept, some, places, scores)
+    for i in range(found):
+        scores[i] -= learners.last_threshold[0]
+    return found, looked_at, needed + more
 
 
 @kernel
-def _normalise_row(
-    sums: UInt32s, squares: UInt32s, start: int, windows: Windows, factors: Float32s, alive: Flags
-) -> int:
+def _normalise(sums: UInt32s, squares: UInt32s, start: int, windows: Windows, factors: Float32s, alive: Flags) -> int:
     """Factors and verdicts of a row of windows; returns how many of them are looked at."""
     n, inner = factors.size, windows.inner
+    area, min_sigma = windows.area, windows.min_sigma
     a, b, c, d = start + inner[0], start + inner[1], start + inner[2], start + inner[3]
     sum_a, sum_b, sum_c, sum_d = sums[a : a + n], sums[b : b + n], sums[c : c + n], sums[d : d + n]
     square_a, square_b = squares[a : a + n], squares[b : b + n]
@@ -100,9 +102,9 @@ def _normalise_row(
     for k in range(n):
         total = np.uint32(sum_a[k] + sum_d[k] - sum_b[k] - sum_c[k])
         square = np.uint32(square_a[k] + square_d[k] - square_b[k] - square_c[k])
-        factors[k], verdict = window_factor(np.int64(total), np.int64(square), windows.area, windows.min_sigma)
+        factors[k], verdict = window_factor(np.int64(total), np.int64(square), area, min_sigma)
         alive[k] = np.uint8(verdict)
-    return count_flags(alive)
+    return _count(alive)
 
 
 @kernel
@@ -116,135 +118,112 @@ def _scan_row(
     alive: Flags,
     totals: Int32s,
     codes: Flags,
-) -> tuple[int, int, int]:
-    """Evaluate learners on a row of windows while enough are left: the next learner, windows left, learners needed."""
-    n_learners, needed, t = learners.exit.size, 0, 0
-    while t < n_learners and left * ROW_ADVANTAGE >= factors.size and left > 0:
+) -> tuple[int, int]:
+    """Evaluate learners on all windows of a row while enough are left: the next learner, and how many were needed."""
+    needed, t = 0, 0
+    while t < learners.exit.size and left * ROW_ADVANTAGE > alive.size:
         if learners.opens[t]:
             partial[:] = 0.0
-        above, below = learners.above[t], learners.below[t]
         if learners.categorical[t]:
-            _codes_of_row(sums, start, learners.corners[t], totals, codes)
-            _add_by_code(codes, learners.subset[t], above, below, partial)
+            pattern_codes(sums, start, learners.corners[t], totals, codes)
+            _add_by_code(codes, learners, t, partial)
         else:
-            _sums_of_row(sums, start, learners.corners[t], learners.weights[t], totals[0])
-            _add_by_value(totals[0], factors, learners.threshold[t], above, below, partial)
+            corner_sums(sums, start, learners.corners[t], learners.weights[t], totals[0])
+            _add_by_value(totals[0], factors, learners, t, partial)
         needed += left
         if learners.exit[t] > -np.inf:
             left = _leave(partial, learners.exit[t], alive)
         t += 1
-    return t, left, needed
+    return t, needed
 
 
 @kernel
-def _sums_of_row(sums: UInt32s, start: int, corners: Int32s, weights: Int32s, total: Int32s) -> None:
-    n = total.size
-    for k in range(0, weights.size, 3):
-        u, v, w = weights[k], weights[k + 1], weights[k + 2]
-        if k == 0 or u != 0 or v != 0 or w != 0:
-            a, b, c = start + corners[k], start + corners[k + 1], start + corners[k + 2]
-            add_three(sums[a : a + n], sums[b : b + n], sums[c : c + n], u, v, w, k == 0, total)
+def _scan_some(
+    sums: UInt32s, learners: FlatLearners, n: int, some: Some, places: UInt32s, partial: Floats
+) -> tuple[int, int]:
+    """Take the first n of some windows on to the end, each from its own next learner.
+
+    Returns how many pass all, which then come first in `places` and `partial`, and how many learners were needed.
+    """
+    order = np.argsort(some.learner[:n], kind="mergesort")
+    factors, codes = np.empty(n, np.float32), np.empty(n, np.uint8)
+    totals = np.empty((2, n), np.int32)
+    needed = left = entered = 0
+    for t in range(learners.exit.size):
+        while entered < n and some.learner[order[entered]] == t:
+            i = order[entered]
+            places[left], factors[left], partial[left] = some.places[i], some.factors[i], some.partial[i]
+            left, entered = left + 1, entered + 1
+        if left == 0:
+            continue
+        here, sums_here = places[:left], partial[:left]
+        if learners.opens[t]:
+            sums_here[:] = 0.0
+        if learners.categorical[t]:
+            pattern_codes_at(sums, learners.corners[t], here, totals, codes[:left])
+            _add_by_code(codes[:left], learners, t, sums_here)
+        else:
+            corner_sums_at(sums, learners.corners[t], learners.weights[t], here, totals[0][:left])
+            _add_by_value(totals[0][:left], factors, learners, t, sums_here)
+        needed += left
+        if learners.exit[t] > -np.inf:
+            left = _keep(places, factors, partial, left, learners.exit[t])
+    for i in order[entered:]:  # windows that passed all learners with their row
+        places[left], partial[left] = some.places[i], some.partial[i]
+        left += 1
+    return left, needed
 
 
 @kernel
-def _add_by_value(
-    total: Int32s, factors: Float32s, threshold: np.float32, above: float, below: float, partial: Floats
-) -> None:
+def _add_by_value(total: Int32s, factors: Float32s, learners: FlatLearners, t: int, partial: Floats) -> None:
+    threshold, above, below = learners.threshold[t], learners.above[t], learners.below[t]
     for k in range(total.size):
         partial[k] += above if np.float32(total[k]) * factors[k] > threshold else below
 
 
 @kernel
-def _codes_of_row(sums: UInt32s, start: int, corners: Int32s, totals: Int32s, codes: Flags) -> None:
-    centre, outer = totals[0], totals[1]
-    _block_of_row(sums, start, corners, 1, 1, centre)
-    codes[:] = np.uint8(0)
-    for y, x in CLOCKWISE:
-        _block_of_row(sums, start, corners, y, x, outer)
-        for k in range(codes.size):
-            codes[k] = np.uint8((codes[k] << np.uint8(1)) | np.uint8(outer[k] >= centre[k]))
-
-
-@kernel
-def _block_of_row(sums: UInt32s, start: int, corners: Int32s, y: int, x: int, total: Int32s) -> None:
-    n, first = total.size, 4 * y + x
-    a, b = start + corners[first], start + corners[first + 1]
-    c, d = start + corners[first + 4], start + corners[first + 5]
-    top_left, top_right = sums[a : a + n], sums[b : b + n]
-    bottom_left, bottom_right = sums[c : c + n], sums[d : d + n]
-    for k in range(n):
-        total[k] = np.int32(top_left[k] - top_right[k] - bottom_left[k] + bottom_right[k])
-
-
-@kernel
-def _add_by_code(codes: Flags, subset: NDArray[np.uint64], above: float, below: float, partial: Floats) -> None:
+def _add_by_code(codes: Flags, learners: FlatLearners, t: int, partial: Floats) -> None:
+    subset, above, below = learners.subset[t], learners.above[t], learners.below[t]
     for k in range(codes.size):
-        partial[k] += above if _holds(subset, codes[k]) else below
-
-
-@kernel
-def _holds(subset: NDArray[np.uint64], code: np.uint8) -> bool:
-    return (subset[code >> np.uint8(6)] >> np.uint64(code & np.uint8(63))) & np.uint64(1) != np.uint64(0)
+        word, bit = subset[codes[k] >> np.uint8(6)], np.uint64(codes[k] & np.uint8(63))
+        partial[k] += above if (word >> bit) & np.uint64(1) != np.uint64(0) else below
 
 
 @kernel
 def _leave(partial: Floats, threshold: float, alive: Flags) -> int:
+    """Mark windows that do not go on; returns how many do."""
     for k in range(alive.size):
         alive[k] &= np.uint8(partial[k] > threshold)
-    return count_flags(alive)
+    return _count(alive)
 
 
 @kernel
-def count_flags(flags: Flags) -> int:
-    """The number of ones."""
+def _keep_row(
+    start: int, t: int, factors: Float32s, partial: Floats, alive: Flags, kept: int, some: Some
+) -> int:
+    """Add the windows of a row that are left to those kept already; returns how many there are now."""
+    for k in range(alive.size):
+        if alive[k]:
+            some.places[kept], some.learner[kept] = start + k, t
+            some.factors[kept], some.partial[kept] = factors[k], partial[k]
+            kept += 1
+    return kept
+
+
+@kernel
+def _keep(places: UInt32s, factors: Float32s, partial: Floats, left: int, threshold: float) -> int:
+    """Move those of the first `left` windows that go on to the front; returns how many do."""
+    kept = 0
+    for i in range(left):
+        goes_on = partial[i] > threshold
+        places[kept], factors[kept], partial[kept] = places[i], factors[i], partial[i]
+        kept += 1 if goes_on else 0
+    return kept
+
+
+@kernel
+def _count(flags: Flags) -> int:
     total = np.int32(0)
     for k in range(flags.size):
         total += np.int32(flags[k])
     return int(total)
-
-
-@kernel
-def _scan_window(
-    sums: UInt32s, place: int, t: int, partial: float, factor: np.float32, learners: FlatLearners
-) -> tuple[float, int, bool]:
-    """Take one window on from learner t: its last sum, the learners it needed, and whether it passed them all."""
-    first = t
-    while t < learners.exit.size:
-        if learners.opens[t]:
-            partial = 0.0
-        if learners.categorical[t]:
-            is_above = _holds(learners.subset[t], _code(sums, place, learners.corners[t]))
-        else:
-            is_above = _value(sums, place, learners.corners[t], learners.weights[t], factor) > learners.threshold[t]
-        partial += learners.above[t] if is_above else learners.below[t]
-        t += 1
-        if not partial > learners.exit[t - 1]:
-            return partial, t - first, False
-    return partial, t - first, True
-
-
-@kernel
-def _value(sums: UInt32s, place: int, corners: Int32s, weights: Int32s, factor: np.float32) -> np.float32:
-    total = np.uint32(0)
-    for k in range(6):
-        total += np.uint32(weights[k]) * sums[place + corners[k]]
-    if weights[7] != 0:  # two-rectangle features have 6 corners, others 8 or 9
-        for k in range(6, 9):
-            total += np.uint32(weights[k]) * sums[place + corners[k]]
-    return np.float32(np.int32(total)) * factor
-
-
-@kernel
-def _code(sums: UInt32s, place: int, corners: Int32s) -> np.uint8:
-    centre = _block(sums, place, corners, 1, 1)
-    code = np.uint8(0)
-    for y, x in CLOCKWISE:
-        code = np.uint8((code << np.uint8(1)) | np.uint8(_block(sums, place, corners, y, x) >= centre))
-    return code
-
-
-@kernel
-def _block(sums: UInt32s, place: int, corners: Int32s, y: int, x: int) -> np.int32:
-    a = 4 * y + x
-    gained = sums[place + corners[a]] + sums[place + corners[a + 5]]
-    return np.int32(np.uint32(gained - sums[place + corners[a + 1]] - sums[place + corners[a + 4]]))

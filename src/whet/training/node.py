@@ -16,6 +16,7 @@ from whet.features.stump_training import Method
 from whet.features.weak_training import TrainedWeak, train_weak_learners
 from whet.lda.class_statistics import BinaryStatistics
 from whet.lda.online import OnlineDiscriminant
+from whet.model.stage import Stage
 from whet.training.learners import GreedyLDA, NodeLearner, Vote
 from whet.training.node_goal import Judge, NodeGoal
 
@@ -53,6 +54,10 @@ class Node:
 
         for_each_block(work, len(patches), AT_ONCE, threads)
         return scores
+
+    def stage(self) -> Stage:
+        """The node as it is now, as a stage of a cascade: the same scores, and nothing more to learn."""
+        return Stage(self.features, self.weak, self.vote.coef.copy(), float(self.vote.threshold))
 
     def predict(self, patches: Patches, threads: int | None = None) -> Labels:
         """Which patches (samples,) the node takes for positive."""

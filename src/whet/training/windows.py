@@ -9,10 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.detect.pyramid import FACTOR, level_at
 from whet.errors import UnreadableImageError
 from whet.io.images import read_grey
-
-FACTOR = 1.2
 
 Pictures = NDArray[np.uint8]
 
@@ -41,22 +40,12 @@ def random_windows(
     steps = rng.integers(0, n_scales, n)
     windows = np.empty((n, height, width), dtype=np.uint8)
     for step in np.unique(steps):
-        level = resized(picture, factor ** float(step))
+        level = level_at(picture, factor ** float(step)).picture
         rows = np.flatnonzero(steps == step)
         views = np.lib.stride_tricks.sliding_window_view(level, window)
         y, x = (rng.integers(0, side, len(rows)) for side in views.shape[:2])
         windows[rows] = views[y, x]
     return windows
-
-
-def resized(picture: Pictures, scale: float) -> Pictures:
-    """A picture made smaller by `scale`, at least 1."""
-    if scale == 1:
-        return picture
-    from PIL import Image
-
-    size = round(picture.shape[1] / scale), round(picture.shape[0] / scale)
-    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BILINEAR))
 
 
 def windows_of_pictures(

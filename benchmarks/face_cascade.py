@@ -1,0 +1,58 @@
+"""A small face cascade, trained in half a minute for benchmarks, or a random one where the data are not there."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.face_patches import WINDOW, face_patches
+from whet.detect.pyramid import pyramid
+from whet.detect.scan import scan_pictures
+from whet.errors import DataNotFoundError
+from whet.features.haar import HaarPool
+from whet.features.lbp import BlockPatternPool
+from whet.io.datasets import negative_pictures
+from whet.io.images import read_grey
+from whet.model.cascade import Cascade
+from whet.model.stage import Stage
+from whet.training.node import train_node
+from whet.training.node_goal import NodeGoal
+
+GOAL = NodeGoal(detection_rate=0.99, false_positive_rate=0.5)
+NEGATIVES = 3000
+MOST_A_PICTURE = 60
+
+
+def face_cascade(family: str = "haar", n_stages: int = 8, seed: int = 0) -> tuple[Cascade, str]:
+    """Stages on faces and on the false positives of the stages before, and what it was trained on."""
+    rng = np.random.default_rng(seed)
+    patches, is_positive, data = face_patches(2 * NEGATIVES, seed)
+    faces, negatives = patches[is_positive], patches[~is_positive]
+    pool = HaarPool.of_window(WINDOW).sample(12_000, rng) if family == "haar" else BlockPatternPool.of_window(WINDOW)
+    stages: list[Stage] = []
+    while len(stages) < n_stages and len(negatives) > 200:
+        everything = np.concatenate([faces, negatives])
+        labels = np.arange(len(everything)) < len(faces)
+        half = np.arange(len(everything)) % 2 == 0
+        train, validation = (everything[half], labels[half]), (everything[~half], labels[~half])
+        stages.append(train_node(pool, *train, 100, goal=GOAL, validation=validation).stage())
+        negatives = false_positives(Cascade(WINDOW, tuple(stages)), rng)
+    return Cascade(WINDOW, tuple(stages)), data
+
+
+def false_positives(cascade: Cascade, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Windows (n, 24, 24) of pictures without a face that the cascade accepts, a few from each picture."""
+    try:
+        paths = negative_pictures()
+    except DataNotFoundError:
+        return np.empty((0, *WINDOW), dtype=np.uint8)
+    found: list[NDArray[np.uint8]] = []
+    for i in rng.permutation(len(paths))[:200]:
+        pictures = [level.picture for level in pyramid(read_grey(paths[i]), WINDOW)]
+        scans = scan_pictures(cascade, pictures, step=2)
+        places = [(n, y, x) for n, scan in enumerate(scans) for y, x in zip(scan.y, scan.x, strict=True)]
+        chosen = rng.permutation(len(places))[:MOST_A_PICTURE]
+        found += [pictures[n][y : y + 24, x : x + 24] for n, y, x in (places[k] for k in chosen)]
+        if len(found) >= NEGATIVES:
+            break
+    return np.array(found[:NEGATIVES]).reshape(-1, *WINDOW)
