@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +43,7 @@ class Layout(NamedTuple):
 
     def offset(self, y: NDArray[np.integer], x: NDArray[np.integer]) -> NDArray[np.integer]:
         """Places of the integrals at these rows and columns, seen from the window's own."""
-        return y * self.line + x % self.step * (self.line // self.step) + x // self.step
+        return np.asarray(y * self.line + x % self.step * (self.line // self.step) + x // self.step)
 
     def arrange(self, integral: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """An integral image (height + 1, line) in this layout, flat."""
@@ -75,9 +75,9 @@ def compiled(cascade: Cascade, layout: Layout) -> CompiledCascade:
     height, width = cascade.window
     y, x = np.array([1, 1, height - 1, height - 1]), np.array([1, width - 1, 1, width - 1])
     inner = layout.offset(y, x).astype(np.int32)
-    columns = zip(*(_stage_columns(stage, layout) for stage in cascade.stages), strict=True)
-    last = np.array([cascade.stages[-1].threshold])
-    learners = FlatLearners(*(np.concatenate(column) for column in columns), last)
+    stages = [_stage_columns(stage, layout) for stage in cascade.stages]
+    columns: list[Any] = [np.concatenate(column) for column in zip(*stages, strict=True)]
+    learners = FlatLearners(*columns, last_threshold=np.array([cascade.stages[-1].threshold]))
     return CompiledCascade(cascade.window, float(cascade.min_sigma), layout, learners, inner)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor, log
 
@@ -23,9 +24,7 @@ class Level:
     scale_y: float
     scale_x: float
 
-    def boxes(
-        self, y: NDArray[np.intp], x: NDArray[np.intp], window: tuple[int, int]
-    ) -> NDArray[np.float64]:
+    def boxes(self, y: NDArray[np.intp], x: NDArray[np.intp], window: tuple[int, int]) -> NDArray[np.float64]:
         """Boxes (n, 4) in the original, x1, y1, x2, y2, of windows (height, width) at these places of the level.
 
         >>> level = Level(np.zeros((50, 100), dtype=np.uint8), scale_y=2.0, scale_x=1.5)
@@ -55,7 +54,11 @@ def pyramid(
     >>> [level.picture.shape for level in levels]
     [(60, 80), (40, 53), (27, 36)]
     """
-    scales = level_scales(picture.shape, window, factor, min_size, max_size)
+    return levels_at(picture, level_scales(picture.shape, window, factor, min_size, max_size), threads)
+
+
+def levels_at(picture: Picture, scales: Sequence[float], threads: int | None = None) -> list[Level]:
+    """The levels of these scales."""
     levels: list[Level | None] = [None] * len(scales)
 
     def work(rows: slice) -> None:

@@ -53,7 +53,9 @@ def scan_pictures(
         raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
     widest = max((picture.shape[1] for picture in pictures), default=0)
     runnable = compiled(cascade, Layout.of_width(widest, step))
-    tasks = [(i, rows) for i, picture in enumerate(pictures) for rows in blocks(_places(picture, cascade, step)[0], BAND)]
+    tasks = [
+        (i, rows) for i, picture in enumerate(pictures) for rows in blocks(_places(picture, cascade, step)[0], BAND)
+    ]
     bands: list[Scan | None] = [None] * len(tasks)
 
     def work(task: slice) -> None:

@@ -198,9 +198,7 @@ def _leave(partial: Floats, threshold: float, alive: Flags) -> int:
 
 
 @kernel
-def _keep_row(
-    start: int, t: int, factors: Float32s, partial: Floats, alive: Flags, kept: int, some: Some
-) -> int:
+def _keep_row(start: int, t: int, factors: Float32s, partial: Floats, alive: Flags, kept: int, some: Some) -> int:
     """Add the windows of a row that are left to those kept already; returns how many there are now."""
     for k in range(alive.size):
         if alive[k]:

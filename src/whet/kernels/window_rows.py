@@ -29,9 +29,7 @@ def corner_sums(sums: UInt32s, start: int, corners: Int32s, weights: Int32s, tot
 
 
 @kernel
-def corner_sums_at(
-    sums: UInt32s, corners: Int32s, weights: Int32s, places: UInt32s, total: Int32s
-) -> None:
+def corner_sums_at(sums: UInt32s, corners: Int32s, weights: Int32s, places: UInt32s, total: Int32s) -> None:
     """Weighted corners of the windows at `places`."""
     for k in range(0, weights.size, 3):
         u, v, w = weights[k], weights[k + 1], weights[k + 2]
@@ -56,9 +54,7 @@ def pattern_codes(sums: UInt32s, start: int, corners: Int32s, scratch: Int32s, c
 
 
 @kernel
-def pattern_codes_at(
-    sums: UInt32s, corners: Int32s, places: UInt32s, scratch: Int32s, codes: Codes
-) -> None:
+def pattern_codes_at(sums: UInt32s, corners: Int32s, places: UInt32s, scratch: Int32s, codes: Codes) -> None:
     """Codes of 3 x 3 blocks for the windows at `places`."""
     centre, outer = scratch[0], scratch[1]
     _block_at(sums, corners, 1, 1, places, centre)

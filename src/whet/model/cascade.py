@@ -44,7 +44,9 @@ class Cascade:
             raise ValueError(f"got a window of {height} x {width}; expected at least 3 x 3, and {MOST_PIXELS:,} pixels")
         for number, stage in enumerate(self.stages):
             if stage.features.window != self.window:
-                raise ValueError(f"stage {number} is for windows {stage.features.window}, the cascade for {self.window}")
+                raise ValueError(
+                    f"stage {number} is for windows {stage.features.window}, the cascade for {self.window}"
+                )
 
     @property
     def n_weak(self) -> int:

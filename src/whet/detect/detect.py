@@ -1,0 +1,82 @@
+"""Find the objects in a picture."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.detect.detections import Detections, FiredWindows
+from whet.detect.grouping import OVERLAP, Groups, group_means, keep_all, suppress_non_maxima
+from whet.detect.pyramid import FACTOR, level_scales, levels_at
+from whet.detect.scan import scan_pictures
+from whet.model.cascade import Cascade
+
+Merge = Literal["mean", "weighted", "nms"]
+
+
+def detect(
+    cascade: Cascade,
+    image: NDArray[np.uint8],
+    *,
+    factor: float = FACTOR,
+    step: int = 1,
+    min_size: float | None = None,
+    max_size: float | None = None,
+    merge: Merge | None = "mean",
+    overlap: float = OVERLAP,
+    best: bool = False,
+    threshold: float | None = None,
+    threads: int | None = None,
+) -> Detections:
+    """Find objects in a grey image (height, width).
+
+    Windows of all sizes from `min_size` to `max_size` (the longer side, in pixels), each `factor` times the one
+    before, are moved by `step` pixels of their level. Those that overlap are merged to a `mean` box, one `weighted`
+    by their margins, or the best of them (`nms`); None keeps every window. Of the result only scores above
+    `threshold` are kept, or only the `best`. Nothing depends on the number of `threads`.
+    """
+    windows = fired_windows(
+        cascade, image, factor=factor, step=step, min_size=min_size, max_size=max_size, threads=threads
+    )
+    groups = merged(windows, merge, overlap)
+    found = Detections(groups.boxes, groups.scores, windows, groups.group)
+    found = found if threshold is None else found.above(threshold)
+    return found.first(1) if best else found
+
+
+def fired_windows(
+    cascade: Cascade,
+    image: NDArray[np.uint8],
+    *,
+    factor: float = FACTOR,
+    step: int = 1,
+    min_size: float | None = None,
+    max_size: float | None = None,
+    threads: int | None = None,
+) -> FiredWindows:
+    """All windows of a grey image that the cascade accepts, by level (largest first), y and x."""
+    if image.ndim != 2 or image.dtype != np.uint8:
+        raise ValueError(f"got an image {image.shape} of {image.dtype}; expected grey (height, width) of uint8")
+    scales = level_scales(image.shape, cascade.window, factor, min_size, max_size)
+    if not scales:
+        return FiredWindows()
+    levels = levels_at(image, scales, threads)
+    scans = scan_pictures(cascade, [level.picture for level in levels], step=step, threads=threads)
+    boxes = [level.boxes(scan.y, scan.x, cascade.window) for level, scan in zip(levels, scans, strict=True)]
+    scale = np.repeat(np.array(scales), [len(scan) for scan in scans])
+    y, x = (np.concatenate(places) for places in ([scan.y for scan in scans], [scan.x for scan in scans]))
+    return FiredWindows(scale, y, x, np.concatenate(boxes), np.concatenate([scan.scores for scan in scans]))
+
+
+def merged(windows: FiredWindows, merge: Merge | None = "mean", overlap: float = OVERLAP) -> Groups:
+    """One box for all windows that fired around one object."""
+    match merge:
+        case None:
+            return keep_all(windows.boxes, windows.scores)
+        case "mean" | "weighted":
+            return group_means(windows.boxes, windows.scores, overlap=overlap, weighted=merge == "weighted")
+        case "nms":
+            return suppress_non_maxima(windows.boxes, windows.scores, overlap=overlap)
+    raise ValueError(f"got merge={merge!r}; expected one of {', '.join(get_args(Merge))}, or None")

@@ -1,0 +1,95 @@
+"""Many windows fire around one object: one box for them all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.kernels.overlap import connect, suppress
+
+Boxes = NDArray[np.float64]
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+OVERLAP = 0.3
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Merged boxes (groups, 4), their scores (groups,), best first, and the group of every window (windows,)."""
+
+    boxes: Boxes
+    scores: Floats
+    group: Indices
+
+
+def group_means(boxes: Boxes, scores: Floats, *, overlap: float = OVERLAP, weighted: bool = False) -> Groups:
+    """Merge windows as Viola and Jones (2001) do: disjoint sets of overlapping windows, a mean box for each.
+
+    Windows (n, 4) are in one set if their intersection over union is at least `overlap`, or if a chain of such
+    windows leads from one to the other. Corners are means, `weighted` by the margins `scores` (n,) > 0 or not.
+
+    A group's score is the sum of its margins: the margins of discriminant analysis are log odds up to scale, and an
+    object fires at several places and scales where noise fires at one. Windows lie equally dense around small and
+    large objects, in pixels of their own level, so that scores compare across sizes and pictures.
+
+    >>> boxes = np.array([[0, 0, 10, 10], [2, 0, 12, 10], [50, 0, 60, 10]], dtype=np.float64)
+    >>> groups = group_means(boxes, np.array([1.0, 3.0, 2.0]))
+    >>> groups.boxes
+    array([[ 1.,  0., 11., 10.],
+           [50.,  0., 60., 10.]])
+    >>> groups.scores, groups.group
+    (array([4., 2.]), array([0, 0, 1]))
+    """
+    _check(boxes, scores, overlap)
+    order = np.argsort(boxes[:, 0], kind="stable")
+    parent = np.empty(len(boxes), dtype=np.intp)
+    connect(boxes[order], overlap, parent)
+    group = np.empty(len(boxes), dtype=np.intp)
+    group[order] = np.unique(parent, return_inverse=True)[1]
+    weights = scores if weighted else np.ones(len(scores))
+    columns = [np.bincount(group, weights * column) for column in boxes.T]
+    means = np.stack(columns, axis=-1) / np.bincount(group, weights)[:, None]
+    return _best_first(means, np.bincount(group, scores).astype(np.float64), group)
+
+
+def suppress_non_maxima(boxes: Boxes, scores: Floats, *, overlap: float = OVERLAP) -> Groups:
+    """Keep the best window, drop all that overlap it, and so on with the next best that is left.
+
+    The window that stays keeps its box and its score; those that it suppressed are its group.
+
+    >>> boxes = np.array([[0, 0, 10, 10], [2, 0, 12, 10], [50, 0, 60, 10]], dtype=np.float64)
+    >>> groups = suppress_non_maxima(boxes, np.array([1.0, 3.0, 2.0]))
+    >>> groups.boxes[:, 0], groups.scores, groups.group
+    (array([ 2., 50.]), array([3., 2.]), array([0, 0, 1]))
+    """
+    _check(boxes, scores, overlap)
+    order = np.argsort(boxes[:, 0], kind="stable")
+    winner = np.empty(len(boxes), dtype=np.intp)
+    suppress(boxes[order], np.argsort(-scores[order], kind="stable"), overlap, winner)
+    kept, inverse = np.unique(winner, return_inverse=True)
+    group = np.empty(len(boxes), dtype=np.intp)
+    group[order] = inverse
+    return _best_first(boxes[order][kept], scores[order][kept], group)
+
+
+def keep_all(boxes: Boxes, scores: Floats) -> Groups:
+    """Every window by itself, best first."""
+    return _best_first(boxes, scores, np.arange(len(boxes)))
+
+
+def _best_first(boxes: Boxes, scores: Floats, group: Indices) -> Groups:
+    """Sort groups by falling score; equal ones from left to right and top to bottom."""
+    order = np.lexsort((boxes[:, 1], boxes[:, 0], -scores))
+    rank = np.empty(len(order), dtype=np.intp)
+    rank[order] = np.arange(len(order))
+    return Groups(boxes[order], scores[order], rank[group])
+
+
+def _check(boxes: Boxes, scores: Floats, overlap: float) -> None:
+    if boxes.shape != (len(scores), 4):
+        raise ValueError(f"got boxes {boxes.shape} and scores {scores.shape}; expected (n, 4) and (n,)")
+    if not 0 < overlap <= 1:
+        raise ValueError(f"got overlap={overlap}; an intersection over union is above 0 and at most 1")
