@@ -2,13 +2,15 @@
 
 import numpy as np
 
-from whet.features.haar import HaarPool
+from whet.detect.pyramid import resized
+from whet.features.haar import HaarKind, HaarPool
 from whet.features.integral import IntegralStack
 from whet.features.lbp import BlockPatternPool
 from whet.features.stump_training import TrainedStumps
 from whet.features.subset_training import TrainedSubsets
 from whet.model.cascade import Cascade
 from whet.model.stage import Stage
+from whet.training.node import train_node
 
 
 def windows_of(picture, window, step=1):
@@ -50,3 +52,79 @@ def textured(shape, rng):
     picture = np.clip(128 + 45 * picture, 0, 255).astype(np.uint8)
     picture[: shape[0] // 3, shape[1] // 2 :] = 90
     return picture
+
+
+def needed_learners(cascade, patches):
+    """How many weak learners all patches together need until they are rejected or accepted, from the definition."""
+    needed = 0
+    stack = IntegralStack.of(patches, cascade.min_sigma)
+    alive = stack.looked_at.copy()
+    for stage in cascade.stages:
+        sums = stage.partial_sums(stack)
+        exits = np.full(len(stage), -np.inf) if stage.exits is None else stage.exits
+        for t in range(len(stage)):
+            needed += int(alive.sum())
+            alive = alive & (sums[t] > exits[t])
+        alive &= sums[-1] > stage.threshold
+    return needed
+
+
+def flipped(cascade):
+    """The cascade that sees every window in a mirror."""
+    return Cascade(cascade.window, tuple(_flipped_stage(stage) for stage in cascade.stages), cascade.min_sigma)
+
+
+def _flipped_stage(stage):
+    pool, weak = stage.features, stage.weak
+    x = (pool.window[1] - pool.x - pool.width).astype(np.int16)
+    mirrored = HaarPool(pool.window, pool.kind, x, pool.y, pool.width, pool.height)
+    # A feature that compares left and right changes its sign: v > t becomes -v > t, that is not v >= -t.
+    odd = np.isin(pool.kind, [HaarKind.X2, HaarKind.X2_Y2])
+    threshold = np.where(odd, np.nextafter(-weak.threshold, np.float32(-np.inf)), weak.threshold)
+    polarity = np.where(odd, -weak.polarity, weak.polarity).astype(np.int8)
+    learners = TrainedStumps(weak.feature, threshold, polarity, weak.error)
+    return Stage(mirrored, learners, stage.coef, stage.threshold, stage.exits)
+
+
+def bull(side):
+    """A dark disc in a bright ring, with a nose to the left that its mirror image has to the right."""
+    y, x = (np.indices((side, side)) + 0.5) / side - 0.5
+    picture = np.where(np.hypot(x, y) < 0.22, 30.0, np.where(np.hypot(x, y) < 0.45, 220.0, 110.0))
+    picture[(abs(y) < 0.1) & (x < -0.1)] = 30
+    return picture
+
+
+def bull_detector(rng):
+    """Three stages that find the bull at 12 x 12."""
+    stages = []
+    positives = np.array([_loose_crop(rng) for _ in range(300)])
+    pool = HaarPool.of_window((12, 12)).sample(1500, rng)
+    background = scene((200, 200), [], rng)
+    negatives = windows_of(background, (12, 12), 2)[0]
+    for n_weak in (4, 12, 25):
+        chosen = negatives[rng.permutation(len(negatives))[:600]]
+        patches = np.concatenate([positives, chosen])
+        node = train_node(pool, patches, np.arange(len(patches)) < 300, n_weak)
+        stages.append(node.stage())
+        hard = negatives[Cascade((12, 12), tuple(stages)).accepts(negatives)]
+        negatives = np.concatenate([hard, negatives[:300]])
+    return Cascade((12, 12), tuple(stages))
+
+
+def _loose_crop(rng):
+    """A bull (12, 12), out of place and size by up to a tenth."""
+    canvas = scene((80, 80), [(16, 16, 48)], rng)
+    side = int(rng.integers(45, 54))
+    x, y = (40 - side // 2 + rng.integers(-4, 5, 2)).tolist()
+    return resized(canvas[y : y + side, x : x + side], (12, 12))
+
+
+def scene(shape, objects, rng):
+    """Texture, and a bull of each (x, y, side) on it."""
+    picture = 110 + rng.normal(0, 12, shape)
+    for size in (4, 9, 20):
+        coarse = rng.normal(0, 14, (shape[0] // size + 1, shape[1] // size + 1))
+        picture += np.kron(coarse, np.ones((size, size)))[: shape[0], : shape[1]]
+    for x, y, side in objects:
+        picture[y : y + side, x : x + side] = bull(side) + rng.normal(0, 6, (side, side))
+    return np.clip(picture, 0, 255).astype(np.uint8)

@@ -77,7 +77,8 @@ def compiled(cascade: Cascade, layout: Layout) -> CompiledCascade:
     inner = layout.offset(y, x).astype(np.int32)
     stages = [_stage_columns(stage, layout) for stage in cascade.stages]
     columns: list[Any] = [np.concatenate(column) for column in zip(*stages, strict=True)]
-    learners = FlatLearners(*columns, last_threshold=np.array([cascade.stages[-1].threshold]))
+    columns.append(np.array([cascade.stages[-1].threshold]))
+    learners = FlatLearners(*columns)
     return CompiledCascade(cascade.window, float(cascade.min_sigma), layout, learners, inner)
 
 
