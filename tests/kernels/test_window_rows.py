@@ -47,12 +47,11 @@ def test_block_patterns(sums, rng):
     flat, n, row = integral.ravel(), views.shape[1], 4
     expected = pool.evaluate(IntegralStack.of(views[row]))
     places = rng.choice(n, 5, replace=False).astype(np.uint32)
-    scratch = np.empty((2, n), dtype=np.int32)
     for f in range(len(pool)):
         moved = offsets(pool.corners()[f].ravel(), integral.shape[1])
         codes, some = np.empty(n, dtype=np.uint8), np.empty(5, dtype=np.uint8)
-        pattern_codes(flat, row * integral.shape[1], moved, scratch, codes)
-        pattern_codes_at(flat, moved, places + np.uint32(row * integral.shape[1]), scratch, some)
+        pattern_codes(flat, row * integral.shape[1], moved, codes)
+        pattern_codes_at(flat, moved, places + np.uint32(row * integral.shape[1]), some)
         assert np.array_equal(codes, expected[f])
         assert np.array_equal(some, expected[f][places])
     assert len(np.unique(expected)) > 10

@@ -36,10 +36,13 @@ def connect(boxes: Boxes, least: float, parent: Indices) -> None:
     for i in range(n):
         parent[i] = i
     for i in range(n):
-        end = boxes[i, 2] - least * (boxes[i, 2] - boxes[i, 0])
+        x_end = boxes[i, 2] - least * (boxes[i, 2] - boxes[i, 0])
+        y_end = boxes[i, 3] - least * (boxes[i, 3] - boxes[i, 1])
+        y_start = boxes[i, 1] + least * (boxes[i, 3] - boxes[i, 1])
         j = i + 1
-        while j < n and boxes[j, 0] <= end:
-            if intersection_over_union(boxes[i], boxes[j]) >= least:
+        while j < n and boxes[j, 0] <= x_end:
+            near = boxes[j, 1] <= y_end and boxes[j, 3] >= y_start
+            if near and intersection_over_union(boxes[i], boxes[j]) >= least:
                 _unite(parent, i, j)
             j += 1
     for i in range(n):

@@ -75,13 +75,13 @@ def scan_windows(
     room = windows.rows * n
     some = Some(np.empty(room, np.uint32), np.empty(room, np.float32), np.empty(room), np.empty(room, np.uint32))
     factors, partial, alive = np.empty(n, np.float32), np.empty(n), np.empty(n, np.uint8)
-    totals, codes = np.empty((2, n), np.int32), np.empty(n, np.uint8)
+    total, codes = np.empty(n, np.int32), np.empty(n, np.uint8)
     kept = looked_at = needed = 0
     for y in range(windows.rows):
         start = y * windows.row_step
         left = _normalise(sums, squares, start, windows, factors, alive)
         looked_at += left
-        t, more = _scan_row(sums, start, left, learners, factors, partial, alive, totals, codes)
+        t, more = _scan_row(sums, start, left, learners, factors, partial, alive, total, codes)
         needed += more
         kept = _keep_row(start, t, factors, partial, alive, kept, some)
     found, more = _scan_some(sums, learners, kept, some, places, scores)
@@ -116,7 +116,7 @@ def _scan_row(
     factors: Float32s,
     partial: Floats,
     alive: Flags,
-    totals: Int32s,
+    total: Int32s,
     codes: Flags,
 ) -> tuple[int, int]:
     """Evaluate learners on all windows of a row while enough are left: the next learner, and how many were needed."""
@@ -125,11 +125,11 @@ def _scan_row(
         if learners.opens[t]:
             partial[:] = 0.0
         if learners.categorical[t]:
-            pattern_codes(sums, start, learners.corners[t], totals, codes)
+            pattern_codes(sums, start, learners.corners[t], codes)
             _add_by_code(codes, learners, t, partial)
         else:
-            corner_sums(sums, start, learners.corners[t], learners.weights[t], totals[0])
-            _add_by_value(totals[0], factors, learners, t, partial)
+            corner_sums(sums, start, learners.corners[t], learners.weights[t], total)
+            _add_by_value(total, factors, learners, t, partial)
         needed += left
         if learners.exit[t] > -np.inf:
             left = _leave(partial, learners.exit[t], alive)
@@ -146,8 +146,7 @@ def _scan_some(
     Returns how many pass all, which then come first in `places` and `partial`, and how many learners were needed.
     """
     order = np.argsort(some.learner[:n], kind="mergesort")
-    factors, codes = np.empty(n, np.float32), np.empty(n, np.uint8)
-    totals = np.empty((2, n), np.int32)
+    factors, total, codes = np.empty(n, np.float32), np.empty(n, np.int32), np.empty(n, np.uint8)
     needed = left = entered = 0
     for t in range(learners.exit.size):
         while entered < n and some.learner[order[entered]] == t:
@@ -160,11 +159,11 @@ def _scan_some(
         if learners.opens[t]:
             sums_here[:] = 0.0
         if learners.categorical[t]:
-            pattern_codes_at(sums, learners.corners[t], here, totals, codes[:left])
+            pattern_codes_at(sums, learners.corners[t], here, codes[:left])
             _add_by_code(codes[:left], learners, t, sums_here)
         else:
-            corner_sums_at(sums, learners.corners[t], learners.weights[t], here, totals[0][:left])
-            _add_by_value(totals[0][:left], factors, learners, t, sums_here)
+            corner_sums_at(sums, learners.corners[t], learners.weights[t], here, total[:left])
+            _add_by_value(total[:left], factors, learners, t, sums_here)
         needed += left
         if learners.exit[t] > -np.inf:
             left = _keep(places, factors, partial, left, learners.exit[t])

@@ -8,13 +8,13 @@ times as long each, most of it for single loads.
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.kernels.block_patterns import CLOCKWISE
 from whet.kernels.jit import kernel
 from whet.kernels.rectangles import add_three
 
 Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]
 Codes = NDArray[np.uint8]
+Corners = tuple[np.uint32, np.uint32, np.uint32, np.uint32]
 
 
 @kernel
@@ -42,50 +42,54 @@ def corner_sums_at(sums: UInt32s, corners: Int32s, weights: Int32s, places: UInt
 
 
 @kernel
-def pattern_codes(sums: UInt32s, start: int, corners: Int32s, scratch: Int32s, codes: Codes) -> None:
-    """Codes of 3 x 3 blocks for a row of windows; `corners` (16,), `scratch` (2, windows)."""
+def pattern_codes(sums: UInt32s, start: int, corners: Int32s, codes: Codes) -> None:
+    """Codes of 3 x 3 blocks for windows `start`, `start` + 1 and so on; `corners` (16,) row by row."""
     n = codes.size
-    centre, outer = scratch[0], scratch[1]
-    _block(sums, start, corners, 1, 1, centre[:n])
-    codes[:] = np.uint8(0)
-    for y, x in CLOCKWISE:
-        _block(sums, start, corners, y, x, outer[:n])
-        _append_bit(outer, centre, codes)
-
-
-@kernel
-def pattern_codes_at(sums: UInt32s, corners: Int32s, places: UInt32s, scratch: Int32s, codes: Codes) -> None:
-    """Codes of 3 x 3 blocks for the windows at `places`."""
-    centre, outer = scratch[0], scratch[1]
-    _block_at(sums, corners, 1, 1, places, centre)
-    codes[:] = np.uint8(0)
-    for y, x in CLOCKWISE:
-        _block_at(sums, corners, y, x, places, outer)
-        _append_bit(outer, centre, codes)
-
-
-@kernel
-def _append_bit(outer: Int32s, centre: Int32s, codes: Codes) -> None:
-    for k in range(codes.size):
-        codes[k] = np.uint8((codes[k] << np.uint8(1)) | np.uint8(outer[k] >= centre[k]))
-
-
-@kernel
-def _block(sums: UInt32s, start: int, corners: Int32s, y: int, x: int, total: Int32s) -> None:
-    n, first = total.size, 4 * y + x
-    a, b = start + corners[first], start + corners[first + 1]
-    c, d = start + corners[first + 4], start + corners[first + 5]
-    top_left, top_right = sums[a : a + n], sums[b : b + n]
-    bottom_left, bottom_right = sums[c : c + n], sums[d : d + n]
+    a0, a1, a2, a3 = _corner_row(sums, start, corners[0:4], n)
+    b0, b1, b2, b3 = _corner_row(sums, start, corners[4:8], n)
+    c0, c1, c2, c3 = _corner_row(sums, start, corners[8:12], n)
+    d0, d1, d2, d3 = _corner_row(sums, start, corners[12:16], n)
     for k in range(n):
-        total[k] = np.int32(top_left[k] - top_right[k] - bottom_left[k] + bottom_right[k])
+        a, b = (a0[k], a1[k], a2[k], a3[k]), (b0[k], b1[k], b2[k], b3[k])
+        c, d = (c0[k], c1[k], c2[k], c3[k]), (d0[k], d1[k], d2[k], d3[k])
+        codes[k] = _code(a, b, c, d)
 
 
 @kernel
-def _block_at(sums: UInt32s, corners: Int32s, y: int, x: int, places: UInt32s, total: Int32s) -> None:
-    first = 4 * y + x
-    top_left, top_right = sums[corners[first] :], sums[corners[first + 1] :]
-    bottom_left, bottom_right = sums[corners[first + 4] :], sums[corners[first + 5] :]
+def pattern_codes_at(sums: UInt32s, corners: Int32s, places: UInt32s, codes: Codes) -> None:
+    """Codes of 3 x 3 blocks for the windows at `places`."""
+    n = sums.size
+    a0, a1, a2, a3 = _corner_row(sums, 0, corners[0:4], n)
+    b0, b1, b2, b3 = _corner_row(sums, 0, corners[4:8], n)
+    c0, c1, c2, c3 = _corner_row(sums, 0, corners[8:12], n)
+    d0, d1, d2, d3 = _corner_row(sums, 0, corners[12:16], n)
     for i in range(places.size):
-        p = places[i]
-        total[i] = np.int32(top_left[p] - top_right[p] - bottom_left[p] + bottom_right[p])
+        k = places[i]
+        a, b = (a0[k], a1[k], a2[k], a3[k]), (b0[k], b1[k], b2[k], b3[k])
+        c, d = (c0[k], c1[k], c2[k], c3[k]), (d0[k], d1[k], d2[k], d3[k])
+        codes[i] = _code(a, b, c, d)
+
+
+@kernel
+def _corner_row(sums: UInt32s, start: int, corners: Int32s, n: int) -> tuple[UInt32s, UInt32s, UInt32s, UInt32s]:
+    a, b, c, d = start + corners[0], start + corners[1], start + corners[2], start + corners[3]
+    return sums[a : a + n], sums[b : b + n], sums[c : c + n], sums[d : d + n]
+
+
+@kernel
+def _code(a: Corners, b: Corners, c: Corners, d: Corners) -> np.uint8:
+    """The code of one window from its 4 x 4 corners, rows a to d; bits as `CLOCKWISE` in `block_patterns`."""
+    top, middle, bottom = _blocks(a, b), _blocks(b, c), _blocks(c, d)
+    centre = middle[1]
+    code = np.int32(top[0] >= centre) << 7 | np.int32(top[1] >= centre) << 6 | np.int32(top[2] >= centre) << 5
+    code |= np.int32(middle[2] >= centre) << 4 | np.int32(bottom[2] >= centre) << 3
+    code |= np.int32(bottom[1] >= centre) << 2 | np.int32(bottom[0] >= centre) << 1
+    return np.uint8(code | np.int32(middle[0] >= centre))
+
+
+@kernel
+def _blocks(above: Corners, below: Corners) -> tuple[np.int32, np.int32, np.int32]:
+    """Sums of the three blocks between two rows of corners."""
+    first = np.int32(above[0] - above[1] - below[0] + below[1])
+    second = np.int32(above[1] - above[2] - below[1] + below[2])
+    return first, second, np.int32(above[2] - above[3] - below[2] + below[3])
