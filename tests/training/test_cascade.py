@@ -1,0 +1,183 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from whet.detect.pyramid import pyramid
+from whet.features.haar import HaarPool
+from whet.model.cascade import Cascade
+from whet.training.cascade import Plan, rate_interval, split_in_runs, split_pictures, stage_of, train_cascade
+from whet.training.learners import Boosting
+from whet.training.mining import Miner
+from whet.training.node import train_node
+from whet.training.node_goal import NodeGoal
+from whet.training.windows import SkippedPicturesWarning
+
+WINDOW = (12, 12)
+
+
+def objects(n, rng):
+    """A bright cross on noise, faint enough to need more than one weak learner."""
+    X = rng.integers(30, 150, (n, *WINDOW)).astype(np.int64)
+    X[:, 5:7] += 45
+    X[:, :, 5:7] += 45
+    return X.clip(0, 255).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("negatives")
+    rng = np.random.default_rng(3)
+    for i in range(8):
+        noise = rng.integers(0, 256, (40, 50), dtype=np.uint8)
+        smooth = Image.fromarray(noise).resize((100, 80), Image.Resampling.BICUBIC)
+        smooth.save(folder / f"{i}.png")
+    return sorted(folder.glob("*.png"))
+
+
+@pytest.fixture(scope="module")
+def pool():
+    return HaarPool.of_window(WINDOW).sample(1500, np.random.default_rng(0))
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return Plan(NodeGoal(0.97, 0.4), n_stages=4, n_weak=(4, 10, 20), n_negatives=300, seed=5)
+
+
+@pytest.fixture(scope="module")
+def trained(pool, pictures, plan):
+    told = []
+    positives = objects(500, np.random.default_rng(1))
+    return *train_cascade(pool, positives, pictures, plan, told.append), told
+
+
+def test_each_stage_lets_fewer_negatives_through(trained):
+    cascade, nodes, ending, told = trained
+    rates = [progress.mined.acceptance_rate for progress in told[1:]] + [ending.false_positive_rate]
+    assert len(cascade.stages) == len(nodes) == len(told)
+    assert all(later < earlier for earlier, later in pairwise(rates))
+    assert ending.interval[0] <= ending.false_positive_rate <= ending.interval[1]
+
+
+def test_the_goal_holds_on_what_was_kept_apart(trained, plan):
+    _, _, _, told = trained
+    for progress in told:
+        assert progress.detection_rate >= 0.97
+        assert progress.false_positive_rate <= 0.4 or len(progress.node) == plan.most_weak(
+            len(progress.cascade.stages) - 1
+        )
+
+
+def test_new_objects_are_found_and_noise_is_not(trained):
+    cascade = trained[0]
+    rng = np.random.default_rng(99)
+    assert cascade.accepts(objects(300, rng)).mean() > 0.8
+    assert cascade.accepts(rng.integers(0, 256, (2000, *WINDOW), dtype=np.uint8)).mean() < 0.05
+
+
+def test_mined_negatives_are_accepted_by_all_stages_before(trained):
+    *_, told = trained
+    for before, after in pairwise(told):
+        assert before.cascade.accepts(after.mined.patches).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_same_plan_gives_the_same_cascade(trained, pool, pictures, plan, threads):
+    from dataclasses import replace
+
+    again, _, _ = train_cascade(
+        pool, objects(500, np.random.default_rng(1)), pictures, replace(plan, n_stages=2, threads=threads)
+    )
+    for ours, theirs in zip(again.stages, trained[0].stages, strict=False):
+        np.testing.assert_array_equal(ours.weak.feature, theirs.weak.feature)
+        np.testing.assert_array_equal(ours.coef, theirs.coef)
+        assert ours.threshold == theirs.threshold
+
+
+def test_boosted_stages_train_alike(pool, pictures, plan):
+    from dataclasses import replace
+
+    boosted = replace(plan, n_stages=2, learner=Boosting(asymmetry=2.0))
+    cascade, _, ending = train_cascade(pool, objects(500, np.random.default_rng(1)), pictures, boosted)
+    assert len(cascade.stages) == 2
+    assert "all stages" in ending.reason
+
+
+def test_it_says_when_the_rate_is_reached_and_when_the_pictures_run_out(pool, pictures, plan):
+    from dataclasses import replace
+
+    positives = objects(500, np.random.default_rng(1))
+    _, _, reached = train_cascade(pool, positives, pictures, replace(plan, false_positive_rate=0.9))
+    assert "rate of the plan is reached" in reached.reason
+    _, _, ran_out = train_cascade(
+        pool, positives, pictures, replace(plan, n_stages=30, false_positive_rate=0.0, n_negatives=700)
+    )
+    assert "add pictures" in ran_out.reason
+
+
+def first_stage(pool):
+    rng = np.random.default_rng(1)
+    patches = np.concatenate([objects(200, rng), rng.integers(0, 256, (200, *WINDOW), dtype=np.uint8)])
+    return Cascade(WINDOW, (stage_of(train_node(pool, patches, np.arange(400) < 200, 2)),))
+
+
+def windows_of(path):
+    picture = np.asarray(Image.open(path))
+    return {
+        window.tobytes()
+        for level in pyramid(picture, WINDOW)
+        for window in np.lib.stride_tricks.sliding_window_view(level.picture, WINDOW).reshape(-1, *WINDOW)
+    }
+
+
+def test_a_miner_gives_accepted_windows_and_each_only_once(pool, pictures):
+    cascade = first_stage(pool)
+    miner = Miner(pictures[:2], WINDOW, most_of_a_picture=10**6)
+    first, second = miner.mine(cascade, 200, 1), miner.mine(cascade, 10**9, 2)
+    assert len(first.patches) == 200
+    assert second.is_exhausted
+    assert cascade.accepts(np.concatenate([first.patches, second.patches])).all()
+    assert len(first.patches) + len(second.patches) == second.n_accepted
+    everywhere = windows_of(pictures[0]) | windows_of(pictures[1])
+    assert {patch.tobytes() for patch in second.patches} <= everywhere
+    assert not len(miner.mine(cascade, 10, 3).patches)
+
+
+def test_one_picture_does_not_become_the_training_set(pool, pictures):
+    mined = Miner(pictures, WINDOW, most_of_a_picture=7).mine(first_stage(pool), 50, 1)
+    assert len(mined.patches) == 50
+    assert mined.n_pictures == 8
+
+
+def test_a_picture_that_cannot_be_read_is_skipped_once(pool, pictures, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    miner = Miner([*pictures[:2], tmp_path / "broken.png"], WINDOW)
+    with pytest.warns(SkippedPicturesWarning, match=r"broken\.png"):
+        miner.mine(first_stage(pool), 10**6, 1)
+    assert miner.mine(first_stage(pool), 10**6, 2).n_pictures == 2
+
+
+def test_runs_of_neighbours_stay_on_one_side():
+    train, check = split_in_runs(1234, 0.25, 7)
+    assert sorted([*train, *check]) == list(range(1234))
+    changes = np.count_nonzero(np.diff(np.isin(np.arange(1234), check)))
+    assert changes <= 2 * 4
+
+
+def test_pictures_are_on_one_side_only(tmp_path):
+    paths = [tmp_path / str(i) for i in range(10)]
+    train, check = split_pictures(paths, 0.2, 0)
+    assert (len(train), len(check)) == (8, 2)
+    assert not set(train) & set(check)
+    with pytest.raises(ValueError, match="at least two"):
+        split_pictures(paths[:1], 0.2, 0)
+
+
+@pytest.mark.parametrize(("accepted", "n"), [(0, 50), (3, 50), (50, 50)])
+def test_the_interval_is_clopper_and_pearsons(accepted, n):
+    from scipy.stats import binomtest
+
+    exact = binomtest(accepted, n).proportion_ci(0.95, "exact")
+    np.testing.assert_allclose(rate_interval(accepted, n), (exact.low, exact.high), atol=1e-12)
