@@ -36,6 +36,17 @@ def detect(
     before, are moved by `step` pixels of their level. Those that overlap are merged to a `mean` box, one `weighted`
     by their margins, or the best of them (`nms`); None keeps every window. Of the result only scores above
     `threshold` are kept, or only the `best`. Nothing depends on the number of `threads`.
+
+    >>> from whet.features.haar import HaarKind, HaarPool
+    >>> from whet.features.stump_training import TrainedStumps
+    >>> from whet.model.stage import Stage
+    >>> pool = HaarPool.of_window((4, 4), [HaarKind.X2])  # the last one: dark on the left, bright on the right
+    >>> edge = TrainedStumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
+    >>> cascade = Cascade((4, 4), (Stage(pool.take(edge.feature), edge, np.array([2.0]), threshold=0.5),))
+    >>> picture = np.repeat(np.uint8([[0, 0, 0, 99, 99, 99]]), 5, axis=0)
+    >>> found = detect(cascade, picture)  # windows at (1, 0) and (1, 1)
+    >>> found.boxes, found.scores
+    (array([[1. , 0.5, 5. , 4.5]]), array([3.]))
     """
     windows = fired_windows(
         cascade, image, factor=factor, step=step, min_size=min_size, max_size=max_size, threads=threads

@@ -41,6 +41,17 @@ def scan(cascade: Cascade, picture: Picture, *, step: int = 1, threads: int | No
 
     Accepts the same windows as `cascade.accepts` does, with the same scores. Windows of too little contrast are
     not looked at; `n_evaluated` counts the weak learners that the others needed until they were rejected.
+
+    >>> from whet.features.haar import HaarKind, HaarPool
+    >>> from whet.features.stump_training import TrainedStumps
+    >>> from whet.model.stage import Stage
+    >>> pool = HaarPool.of_window((4, 4), [HaarKind.X2])  # the last one: dark on the left, bright on the right
+    >>> edge = TrainedStumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
+    >>> cascade = Cascade((4, 4), (Stage(pool.take(edge.feature), edge, np.array([2.0]), threshold=0.5),))
+    >>> picture = np.repeat(np.uint8([[0, 0, 0, 99, 99, 99]]), 5, axis=0)
+    >>> found = scan(cascade, picture)
+    >>> found.y, found.x, found.scores
+    (array([0, 1]), array([1, 1]), array([1.5, 1.5]))
     """
     return scan_pictures(cascade, [picture], step=step, threads=threads)[0]
 
