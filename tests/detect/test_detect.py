@@ -50,6 +50,14 @@ def test_a_detection_knows_the_windows_behind_it(detector, image):
         np.testing.assert_allclose(found.windows.scores[indices].sum(), found.scores[i])
 
 
+def test_windows_can_weigh_by_their_margins(detector, image):
+    found = detect(detector, image, merge="weighted")
+    windows, inside = found.windows, found.windows_of(0)
+    expected = np.average(windows.boxes[inside], axis=0, weights=windows.scores[inside])
+    np.testing.assert_allclose(found.boxes[0], expected)
+    assert abs(expected - windows.boxes[inside].mean(axis=0)).max() > 0.01
+
+
 @pytest.mark.parametrize("merge", ["mean", "weighted", "nms", None])
 def test_a_flipped_image_has_flipped_detections_from_a_flipped_model(merge, detector, image):
     found = detect(detector, image, merge=merge)

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from tests.cascades import needed_learners, random_cascade, textured, windows_of
+from tests.cascades import needed_learners, random_cascade, random_stage, textured, windows_of
 
 from whet.detect import scan as scan_module
 from whet.detect.compiled_cascade import Layout, compiled
 from whet.detect.scan import scan, scan_pictures
 from whet.model.cascade import Cascade
+from whet.model.stage import Stage
 
 
 def check(cascade, picture, step=1):
@@ -40,6 +41,17 @@ def test_rows_with_few_windows_left_go_on_together(rng):
         easy = random_cascade(("haar",), (8, 8), (3,), rng, passing=0.9, like=like).stages
         assert check(Cascade((8, 8), (stages[0], *easy, *easy)), textured((70, 90), rng)) > 0
         check(Cascade((8, 8), tuple(stages)), textured((70, 90), rng))
+
+
+def test_the_last_exit_counts_beside_the_threshold(rng):
+    like = windows_of(textured((60, 60), rng), (8, 8), 2)[0]
+    easy, hard = (random_stage("haar", (8, 8), 5, rng, like=like, passing=share) for share in (0.8, 0.4))
+    strict = Stage(hard.features, hard.weak, hard.coef, hard.threshold - 1, np.append([-np.inf] * 4, hard.threshold))
+    loose = Stage(hard.features, hard.weak, hard.coef, hard.threshold - 1)
+    picture = textured((40, 50), rng)
+    found = [check(Cascade((8, 8), stages), picture) for stages in ((strict, easy), (loose, easy), (easy, strict))]
+    assert 0 < found[0] < found[1]
+    assert found[2] > 0
 
 
 @pytest.mark.parametrize("shape", [(10, 12), (10, 13), (11, 12), (11, 13), (10, 40), (40, 12), (13, 17)])

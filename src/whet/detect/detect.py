@@ -44,7 +44,7 @@ def detect(
     >>> edge = TrainedStumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
     >>> cascade = Cascade((4, 4), (Stage(pool.take(edge.feature), edge, np.array([2.0]), threshold=0.5),))
     >>> picture = np.repeat(np.uint8([[0, 0, 0, 99, 99, 99]]), 5, axis=0)
-    >>> found = detect(cascade, picture)  # windows at (1, 0) and (1, 1)
+    >>> found = detect(cascade, picture, max_size=4)  # windows at (1, 0) and (1, 1)
     >>> found.boxes, found.scores
     (array([[1. , 0.5, 5. , 4.5]]), array([3.]))
     """
