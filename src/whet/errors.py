@@ -33,4 +33,6 @@ class MissingExtraError(WhetError, ImportError):
     """An optional dependency is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed; this needs the extra: pip install 'whet[{extra}]'")
+        super().__init__(
+            f"{package} is not installed, and this needs it: pip install {package} (whet's extra '{extra}')"
+        )

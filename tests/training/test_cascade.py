@@ -7,7 +7,7 @@ from PIL import Image
 from whet.detect.pyramid import pyramid
 from whet.features.haar import HaarPool
 from whet.model.cascade import Cascade
-from whet.training.cascade import Plan, rate_interval, split_in_runs, split_pictures, stage_of, train_cascade
+from whet.training.cascade import Plan, rate_interval, split_in_runs, split_pictures, train_cascade
 from whet.training.learners import Boosting
 from whet.training.mining import Miner
 from whet.training.node import train_node
@@ -120,7 +120,7 @@ def test_it_says_when_the_rate_is_reached_and_when_the_pictures_run_out(pool, pi
 def first_stage(pool):
     rng = np.random.default_rng(1)
     patches = np.concatenate([objects(200, rng), rng.integers(0, 256, (200, *WINDOW), dtype=np.uint8)])
-    return Cascade(WINDOW, (stage_of(train_node(pool, patches, np.arange(400) < 200, 2)),))
+    return Cascade(WINDOW, (train_node(pool, patches, np.arange(400) < 200, 2).stage(),))
 
 
 def windows_of(path):

@@ -20,8 +20,10 @@ def demo(
     whet demo
     whet demo --out pictures --seed 1
     """
-    from whet.experiments import digits
+    from whet.experiments import digits, figures
 
+    figures.check_installed()
+    figures.prepared_folder(out)
     tell_if_compiling()
     with progress_bar("one digit at a time") as progress:
         story = digits.run(seed, progress)

@@ -14,7 +14,7 @@ from whet.errors import DataNotFoundError, MissingExtraError, WhetError
 
 app = typer.Typer(
     name="whet",
-    help="Train a small, fast detector and sharpen it online, exactly, with every example.",
+    help="Classifiers of pictures and of other samples that learn online, exactly. The demo, and the experiments.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -37,11 +37,18 @@ def options(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Train a small, fast detector and sharpen it online, exactly, with every example."""
+    """Classifiers of pictures and of other samples that learn online, exactly. The demo, and the experiments.
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 wrong call, 3 data missing, 4 a package missing, 130 Ctrl-C.
+    """
 
 
 def main() -> None:
     """Run the command line; named errors become one line and an exit code."""
+    import logging
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         app()
     except DataNotFoundError as error:

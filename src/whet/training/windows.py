@@ -83,6 +83,7 @@ def windows_of_pictures(
             f"skipped {len(skipped)} pictures: " + "; ".join(skipped[:3]), SkippedPicturesWarning, stacklevel=2
         )
     if missing or not found:
-        raise UnreadableImageError(f"none of the {len(paths)} pictures could be used: " + "; ".join(skipped[:3]))
+        reasons = "; ".join(skipped[:3]) or "there are none"
+        raise UnreadableImageError(f"none of the {len(paths)} pictures could be used: {reasons}")
     windows = np.concatenate(found)
     return np.asarray(windows[rng.permutation(len(windows))])
