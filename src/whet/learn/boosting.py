@@ -3,45 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whet.features.stumps import SortedFeatures, Stumps
 from whet.learn.boosting_weights import SMALLEST_ERROR, balanced, reweighted
-from whet.learn.inputs import (
-    check_known,
-    check_labels,
-    check_number_of_weak_learners,
-    counted,
-    two_classes,
-    unchanged_on_error,
-)
+from whet.learn.two_class import TwoClassClassifier
 
 
-class BoostedVote(ClassifierMixin, BaseEstimator):
+class BoostedVote(TwoClassClassifier):
     """What boosted classifiers have in common: a weighted vote of weak learners of one feature each."""
-
-    n_weak: int
-
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train from scratch on X (N, features) with labels y (N,), each sample counted `sample_weight` times."""
-        with unchanged_on_error(self):
-            self._check_parameters()
-            samples, labels = validate_data(self, X, y, dtype=np.float64)
-            samples, labels, weights = counted(samples, check_labels(labels), sample_weight)
-            self.classes_ = two_classes(labels)
-            self._boost(samples, check_known(labels, self.classes_), weights)
-        return self
-
-    def _check_parameters(self) -> None:
-        check_number_of_weak_learners(self.n_weak)
-
-    @abstractmethod
-    def _boost(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None: ...
 
     @abstractmethod
     def _ballots(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -57,22 +30,12 @@ class BoostedVote(ClassifierMixin, BaseEstimator):
         """Margins (N,) of the vote; positive is `classes_[1]`."""
         return np.asarray(self.staged_decision_function(X)[:, -1])
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Labels (N,)."""
-        margins = self.decision_function(X)
-        return np.asarray(self.classes_[(margins > 0).astype(np.intp)])
-
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Posteriors (N, 2) that boosting's exponential loss implies: the margin is half the log odds."""
         from scipy.special import expit
 
         p = expit(2 * self.decision_function(X))
         return np.column_stack([1 - p, p])
-
-    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's Tags changes from version to version
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
 
 
 class AdaBoost(BoostedVote):
@@ -110,7 +73,7 @@ class AdaBoost(BoostedVote):
         """What each sample's weight is multiplied by before every round."""
         return np.ones(len(is_positive))
 
-    def _boost(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
+    def _train(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
         features = SortedFeatures.of(X)
         tilt = self._tilt(is_positive)
         D = balanced(is_positive, weights)

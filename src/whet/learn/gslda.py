@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal, Self
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whet.features.stumps import Identity, Stumps, WeakLearners, train_stumps
@@ -16,21 +15,14 @@ from whet.lda.class_statistics import BinaryStatistics, CentredStatistics
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
 from whet.lda.online import OnlineDiscriminant
 from whet.lda.posterior import probability
-from whet.learn.inputs import (
-    check_choices,
-    check_known,
-    check_labels,
-    check_number_of_weak_learners,
-    counted,
-    two_classes,
-    unchanged_on_error,
-)
+from whet.learn.inputs import check_choices
 from whet.learn.selection import Scatter, Search, select
+from whet.learn.two_class import TwoClassClassifier
 
 Threshold = Literal["bayes", "asymmetric", "fisher", "detection_rate", "negative_mean"]
 
 
-class GSLDA(ClassifierMixin, BaseEstimator):
+class GSLDA(TwoClassClassifier):
     """Greedy sparse linear discriminant analysis over weak learners, for two classes.
 
     Trains one weak learner a feature, adds greedily those that together separate the classes best, and weighs
@@ -98,17 +90,8 @@ class GSLDA(ClassifierMixin, BaseEstimator):
         self.ridge = ridge
         self.search = search
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train from scratch on X (N, features) with labels y (N,), each sample counted `sample_weight` times."""
-        with unchanged_on_error(self):
-            self._check_parameters()
-            samples, labels = validate_data(self, X, y, dtype=np.float64)
-            samples, labels, weights = counted(samples, check_labels(labels), sample_weight)
-            self.classes_ = two_classes(labels)
-            self._train(samples, check_known(labels, self.classes_), weights)
-        return self
-
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_choices(
             {
                 "weak": (self.weak, ("stump", "identity")),
@@ -116,7 +99,6 @@ class GSLDA(ClassifierMixin, BaseEstimator):
                 "search": (self.search, ("forward", "forward-backward")),
             }
         )
-        check_number_of_weak_learners(self.n_weak)
         if not 0 < self.miss_rate < 1:
             raise ValueError(f"miss_rate={self.miss_rate!r} must lie between 0 and 1, both excluded")
         if not 0 < self.ridge < np.inf:
@@ -194,22 +176,12 @@ class GSLDA(ClassifierMixin, BaseEstimator):
         samples = validate_data(self, X, dtype=np.float64, reset=False)
         return np.asarray(self.weak_learners_.respond(samples) @ self.coef_ + self.intercept_)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Labels (N,)."""
-        margins = self.decision_function(X)
-        return np.asarray(self.classes_[(margins > 0).astype(np.intp)])
-
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Posteriors (N, 2) of the two projected Gaussians, monotone in the margin and 0.5 at the threshold."""
         margins = self.decision_function(X)
         threshold = self._discriminant.threshold
         p = probability(margins + threshold, self._discriminant.projection, threshold)
         return np.column_stack([1 - p, p])
-
-    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's Tags changes from version to version
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_discriminant")

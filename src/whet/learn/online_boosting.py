@@ -50,7 +50,7 @@ class OnlineBoosting(BoostedVote):
     def __init__(self, n_weak: int = 50) -> None:
         self.n_weak = n_weak
 
-    def _boost(self, X: Floats, is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
+    def _train(self, X: Floats, is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
         total = weights.sum()
         # A variance no smaller than this share of the feature's own: a constant pixel must not divide by zero.
         smallest = np.maximum(1e-6 * X.var(axis=0), 1e-12)
