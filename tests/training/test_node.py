@@ -155,3 +155,50 @@ def test_a_memory_budget_trains_on_a_seeded_sample_and_says_so(data, pool):
     np.testing.assert_array_equal(nodes[0].weak.feature, nodes[1].weak.feature)
     _, responses = train_weak_learners(pool, X, y)
     assert responses.layout.words == words
+
+
+@pytest.fixture(scope="module")
+def soft(data, pool):
+    train, validation = data
+    return train_node(pool, *train, n_weak=20, goal=NodeGoal(0.9, 0.01), validation=validation, soft=True)
+
+
+def test_exits_lose_none_of_the_validation_positives(soft, data):
+    _, (X_val, y_val) = data
+    by_threshold = soft.predict(X_val[y_val])
+    assert by_threshold.mean() >= 0.9
+    np.testing.assert_array_equal(soft.stage().accepts(X_val[y_val]), by_threshold)
+
+
+def test_exits_reject_negatives_early(soft, data):
+    _, (X_val, y_val) = data
+    stage = soft.stage()
+    from whet.features.integral import IntegralStack
+
+    sums = stage.partial_sums(IntegralStack.of(X_val[~y_val]))
+    left = (sums <= stage.exits[:, None]).any(axis=0)
+    assert left.mean() > 0.3
+    assert np.isneginf(stage.exits[-1])
+
+
+def test_exits_follow_what_is_learned(soft, data):
+    from copy import deepcopy
+    from dataclasses import replace
+
+    from whet.lda.prefix import prefix_moments
+
+    _, (X_new, y_new) = data
+    taught = replace(soft, vote=deepcopy(soft.vote))
+    before = taught.stage().exits
+    taught.learn(X_new, y_new)
+    mean, deviation = prefix_moments(taught.vote.positive, taught.vote.coef)
+    after = taught.stage().exits
+    finite = np.isfinite(after)
+    np.testing.assert_allclose(after[finite], (mean + soft.exits.z * deviation)[finite])
+    assert not np.array_equal(before, after)
+    np.testing.assert_array_equal(soft.stage().exits, before)
+
+
+def test_exits_need_validation_patches(data, pool):
+    with pytest.raises(ValueError, match="soft=True needs"):
+        train_node(pool, *data[0], soft=True)

@@ -40,6 +40,7 @@ class Plan:
     n_negatives: int = 5000
     validation: float = 0.2
     false_positive_rate: float = 1e-6
+    soft: bool = False
     learner: NodeLearner | None = None
     max_memory: int = DEFAULT_MAX_MEMORY
     threads: int | None = None
@@ -130,6 +131,7 @@ def _train_stage(
         learner=plan.learner,
         goal=plan.goal,
         validation=_labelled(check, unseen),
+        soft=plan.soft,
         max_memory=plan.max_memory,
         threads=plan.threads,
         seed=plan.seed,

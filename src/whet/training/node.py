@@ -17,6 +17,7 @@ from whet.features.weak_training import TrainedWeak, train_weak_learners
 from whet.lda.class_statistics import BinaryStatistics
 from whet.lda.online import OnlineDiscriminant
 from whet.model.stage import Stage
+from whet.training.exits import Exits
 from whet.training.learners import GreedyLDA, NodeLearner, Vote
 from whet.training.node_goal import Judge, NodeGoal
 
@@ -34,6 +35,7 @@ class Node:
     features: FeatureFamily
     weak: TrainedWeak
     vote: Vote
+    exits: Exits | None = None
 
     def __len__(self) -> int:
         return len(self.features)
@@ -45,22 +47,24 @@ class Node:
 
     def score(self, patches: Patches, threads: int | None = None) -> NDArray[np.float64]:
         """Margins (samples,): weighted sums of the responses above the threshold."""
-        coef, threshold = self.vote.coef, self.vote.threshold
+        stage = self.stage()
         scores = np.empty(len(patches))
 
         def work(rows: slice) -> None:
-            # einsum adds in a fixed order; BLAS's depends on the size of the block.
-            scores[rows] = np.einsum("ij,j->i", self.respond(patches[rows]), coef) - threshold
+            scores[rows] = stage.score(patches[rows])
 
         for_each_block(work, len(patches), AT_ONCE, threads)
         return scores
 
     def stage(self) -> Stage:
         """The node as it is now, as a stage of a cascade: the same scores, and nothing more to learn."""
-        return Stage(self.features, self.weak, self.vote.coef.copy(), float(self.vote.threshold))
+        vote = self.vote
+        soft = self.exits is not None and isinstance(vote, OnlineDiscriminant)
+        exits = self.exits.thresholds(vote) if soft else None  # type: ignore[union-attr,arg-type]
+        return Stage(self.features, self.weak, vote.coef.copy(), float(vote.threshold), exits)
 
     def predict(self, patches: Patches, threads: int | None = None) -> Labels:
-        """Which patches (samples,) the node takes for positive."""
+        """Which patches (samples,) the node takes for positive by its threshold; exits do not count here."""
         return self.score(patches, threads) > 0
 
     def learn(self, patches: Patches, is_positive: Labels, threads: int | None = None) -> None:
@@ -89,6 +93,7 @@ def train_node(
     learner: NodeLearner | None = None,
     goal: NodeGoal | None = None,
     validation: tuple[Patches, Labels] | None = None,
+    soft: bool = False,
     method: Method = "histogram",
     max_memory: int = DEFAULT_MAX_MEMORY,
     threads: int | None = None,
@@ -99,8 +104,9 @@ def train_node(
     `patches` are (samples, height, width), `is_positive` (samples,). The `learner` is `GreedyLDA()`, which then
     learns online, or `Boosting()` or `ForwardFeatureSelection()` on the same responses. It stops at `n_weak`, or
     as soon as a `goal` holds on the `validation` patches; the threshold is then the one that keeps the goal's
-    detection rate there, and follows the positives online. The same seed gives the same node on any number of
-    threads.
+    detection rate there, and follows the positives online. A `soft` node also has early exits, one after each weak
+    learner, that follow in the same way and lose none of the validation positives. The same seed gives the same
+    node on any number of threads.
 
     >>> from whet.features.haar import HaarPool
     >>> rng = np.random.default_rng(0)
@@ -112,6 +118,8 @@ def train_node(
     """
     if (goal is None) != (validation is None):
         raise ValueError("a goal is judged on validation=(patches, is_positive): give both or neither")
+    if soft and goal is None:
+        raise ValueError("early exits are calibrated on validation patches: soft=True needs a goal and validation")
     learner = GreedyLDA() if learner is None else learner
     weak, responses = train_weak_learners(
         family, patches, is_positive, method=method, max_memory=max_memory, threads=threads, seed=seed
@@ -128,6 +136,8 @@ def train_node(
     if not chosen:
         raise ValueError("no feature tells the two classes apart: look at the patches and their labels")
     vote = learner.vote(responses, np.array(chosen))
+    exits = None
     if judge is not None:
         judge.set_threshold(vote)
-    return Node(candidates.take(np.array(chosen)), weak.take(np.array(chosen)), vote)
+        exits = judge.exits(vote) if soft and isinstance(vote, OnlineDiscriminant) else None
+    return Node(candidates.take(np.array(chosen)), weak.take(np.array(chosen)), vote, exits)

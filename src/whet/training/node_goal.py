@@ -12,6 +12,7 @@ from whet.features.integral import IntegralStack
 from whet.features.weak_training import TrainedWeak
 from whet.lda.online import OnlineDiscriminant
 from whet.lda.thresholds import Rate, calibrate_rate, quantile_threshold
+from whet.training.exits import Exits
 from whet.training.learners import Vote
 
 
@@ -57,9 +58,17 @@ class Judge:
         values = self._features.take(at).evaluate(self._stack)
         self._responses.append(self._weak.take(at).respond(values)[0].view(np.uint8))
 
+    def partial_sums(self, vote: Vote) -> NDArray[np.float64]:
+        """Weighted sums (T, samples) after each weak learner, added in their order, as a scan adds them."""
+        return np.cumsum(np.array(self._responses) * vote.coef[:, None], axis=0)
+
+    def exits(self, vote: OnlineDiscriminant) -> Exits:
+        """Early exits that all validation positives pass which the vote accepts."""
+        return Exits.calibrated(self.partial_sums(vote)[:, self._is_positive], vote)
+
     def set_threshold(self, vote: Vote) -> bool:
         """Lower or raise the vote's threshold to the goal's detection rate; tell whether the goal holds with it."""
-        scores = np.einsum("ji,j->i", np.array(self._responses), vote.coef)
+        scores = self.partial_sums(vote)[-1]
         positives = scores[self._is_positive]
         if isinstance(vote, OnlineDiscriminant):
             vote.rule = Rate(calibrate_rate(positives, vote.projection, self.goal.detection_rate))
