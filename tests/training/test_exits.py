@@ -1,0 +1,55 @@
+import numpy as np
+import pytest
+from tests.samples import correlated_stumps
+
+from whet.lda.class_statistics import BinaryStatistics
+from whet.lda.online import OnlineDiscriminant
+from whet.lda.thresholds import Rate
+from whet.training.exits import Exits
+
+
+@pytest.fixture
+def vote_and_sums(rng):
+    """A vote over 60 weak learners, and partial sums of positives: for calibration, and new ones."""
+    X, y = correlated_stumps(8000, 60, rng)
+    train, check, new = X[:1000], X[1000:2500], X[2500:]
+    labels = y[:1000]
+    positive, negative = BinaryStatistics.of(train[labels]), BinaryStatistics.of(train[~labels])
+    vote = OnlineDiscriminant(positive, negative, 60, rule=Rate(-2.0), ridge=20.0)
+    sums = [np.cumsum(part[side] * vote.coef, axis=1).T for part, side in ((check, y[1000:2500]), (new, y[2500:]))]
+    return vote, *sums
+
+
+def lost(exits, vote, sums):
+    """Share of the positives above the threshold that some exit rejects."""
+    accepted = sums[:, sums[-1] > vote.threshold]
+    return float((accepted <= exits.thresholds(vote)[:, None]).any(axis=0).mean())
+
+
+def test_new_positives_pass_where_the_lowest_sums_alone_would_lose_many(vote_and_sums):
+    vote, check, new = vote_and_sums
+    accepted = check[:, check[-1] > vote.threshold]
+    lowest = np.nextafter(accepted.min(axis=1), -np.inf)
+    kept_new = new[:, new[-1] > vote.threshold]
+    tight_loss = (kept_new <= lowest[:, None])[:-1].any(axis=0).mean()
+    assert tight_loss > 0.01
+    exits = Exits.calibrated(check, vote)
+    assert lost(exits, vote, check) == 0.0
+    assert lost(exits, vote, new) < tight_loss / 3
+
+
+def test_a_larger_loss_gives_tighter_exits(vote_and_sums):
+    vote, check, _ = vote_and_sums
+    strict, loose = (Exits.calibrated(check, vote, loss).z[:-1] for loss in (0.001, 0.2))
+    assert (strict <= loose).all()
+    assert (strict < loose).any()
+
+
+def test_without_enough_positives_there_are_no_exits(vote_and_sums):
+    vote, check, _ = vote_and_sums
+    assert np.isneginf(Exits.calibrated(check[:, :3], vote).z).all()
+
+
+def test_the_last_exit_is_left_to_the_threshold(vote_and_sums):
+    vote, check, _ = vote_and_sums
+    assert np.isneginf(Exits.calibrated(check, vote).thresholds(vote)[-1])
