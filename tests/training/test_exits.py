@@ -53,3 +53,12 @@ def test_without_enough_positives_there_are_no_exits(vote_and_sums):
 def test_the_last_exit_is_left_to_the_threshold(vote_and_sums):
     vote, check, _ = vote_and_sums
     assert np.isneginf(Exits.calibrated(check, vote).thresholds(vote)[-1])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_rounding_does_not_reject_the_many_that_lie_on_the_lowest_sum(seed):
+    rng = np.random.default_rng(seed)
+    X, y = correlated_stumps(400, 6, rng)
+    vote = OnlineDiscriminant(BinaryStatistics.of(X[y]), BinaryStatistics.of(X[~y]), 6, rule=Rate(-9.0), ridge=20.0)
+    sums = np.cumsum(X[y] * vote.coef, axis=1).T
+    assert lost(Exits.calibrated(sums, vote), vote, sums) == 0.0

@@ -15,6 +15,9 @@ Floats = NDArray[np.float64]
 FOLDS = 5
 # The share of the positives that the exits of a stage may lose beyond what its threshold loses.
 LOSS = 0.001
+# In standard deviations. The first partial sums have few values, and a tenth of all positives may lie on the lowest of
+# them: an exit that rounding lifts by one bit would reject them all.
+LEAST_SLACK = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +49,7 @@ class Exits:
         binding[-1] = False  # there the stage's own threshold decides
         slack = _slack(heights[binding], loss)
         z = np.full(len(sums), -np.inf)
-        z[binding] = np.nextafter(heights[binding].min(axis=1) - slack, -np.inf)
+        z[binding] = heights[binding].min(axis=1) - slack
         return cls(z)
 
     def thresholds(self, vote: OnlineDiscriminant) -> Floats:
@@ -59,10 +62,10 @@ class Exits:
 def _slack(heights: Floats, loss: float) -> float:
     """How far new positives fall below the lowest heights (exits, samples) of others, but for the share `loss`."""
     if not len(heights):
-        return 0.0
+        return LEAST_SLACK
     folds = np.array_split(np.arange(heights.shape[1]), FOLDS)  # neighbours may be near-duplicates
     depths = []
     for fold in folds:
         lowest = np.delete(heights, fold, axis=1).min(axis=1, keepdims=True)
         depths.append((lowest - heights[:, fold]).max(axis=0))
-    return max(float(np.quantile(np.concatenate(depths), 1 - loss)), 0.0)
+    return max(float(np.quantile(np.concatenate(depths), 1 - loss)), LEAST_SLACK)
