@@ -16,6 +16,7 @@ from whet.features.stump_training import Method
 from whet.features.weak_training import TrainedWeak, train_weak_learners
 from whet.lda.class_statistics import BinaryStatistics
 from whet.lda.online import OnlineDiscriminant
+from whet.model.detector_base import StageBase
 from whet.model.stage import Stage
 from whet.training.learners import GreedyLDA, NodeLearner, Vote
 from whet.training.node_goal import Judge, NodeGoal
@@ -58,6 +59,12 @@ class Node:
     def stage(self) -> Stage:
         """The node as it is now, as a stage of a cascade: the same scores, and nothing more to learn."""
         return Stage(self.features, self.weak, self.vote.coef.copy(), float(self.vote.threshold))
+
+    def base(self) -> StageBase | Stage:
+        """The node as the base of a stage that goes on learning; a boosted node is a stage that does not."""
+        if isinstance(self.vote, OnlineDiscriminant):
+            return StageBase.of_vote(self.features, self.weak, self.vote)
+        return self.stage()
 
     def predict(self, patches: Patches, threads: int | None = None) -> Labels:
         """Which patches (samples,) the node takes for positive."""
