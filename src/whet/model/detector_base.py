@@ -129,7 +129,7 @@ class DetectorBase:
 
         Detectors with the same id count the same responses, so that what they learned can be added.
         """
-        digest = hashlib.sha256(json.dumps([*self.window, self.min_sigma, len(self.stages)]).encode())
+        digest = hashlib.sha256(json.dumps([*map(int, self.window), float(self.min_sigma), len(self.stages)]).encode())
         for stage in self.stages:
             digest.update(json.dumps(_settings(stage)).encode())
             for array in _arrays(stage):
@@ -162,8 +162,8 @@ def check_count(n: int, name: str) -> None:
 def _settings(stage: StageBase | Stage) -> list[Any]:
     if isinstance(stage, Stage):
         return [family_name(stage.features), "fixed", float(stage.threshold), stage.exits is not None]
-    rule = [type(stage.rule).__name__, z_of(stage.rule)]
-    return [family_name(stage.features), stage.criterion, stage.ridge, *rule]
+    rule = [type(stage.rule).__name__, float(z_of(stage.rule))]
+    return [family_name(stage.features), stage.criterion, float(stage.ridge), *rule]
 
 
 def _arrays(stage: StageBase | Stage) -> Iterator[NDArray[Any]]:
