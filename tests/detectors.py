@@ -24,13 +24,13 @@ def patches(n, rng):
     X = rng.integers(40, 200, (n, *WINDOW), dtype=np.uint8)
     y = np.arange(n) % 2 == 0
     bar, corner = y & (rng.random(n) < 0.8), y & (rng.random(n) < 0.7)
-    X[bar, :, 3:5] = np.minimum(X[bar, :, 3:5] + 30, 255)
-    X[corner, :3, :3] -= 25
+    X[bar, :, 3:5] = np.minimum(X[bar, :, 3:5] + 35, 255)
+    X[corner, :3, :3] -= 30
     return X, y
 
 
 @cache
-def base(sizes=(3, 6, 9), kinds=("haar", "haar", "lbp"), criterion="fda", seed=7):
+def base(sizes=(5, 8, 6), kinds=("haar", "haar", "lbp"), criterion="fda", seed=7):
     """Stages that learn, each on the negatives that pass those before; cached, as a base never changes."""
     rng = np.random.default_rng(seed)
     X, y = patches(1200, rng)
@@ -38,7 +38,7 @@ def base(sizes=(3, 6, 9), kinds=("haar", "haar", "lbp"), criterion="fda", seed=7
     for size, kind in zip(sizes, kinds, strict=True):
         pool = (HaarPool if kind == "haar" else BlockPatternPool).of_window(WINDOW)
         few = pool.take(np.sort(rng.choice(len(pool), min(200, len(pool)), replace=False)))
-        goal, learner = NodeGoal(0.95, 0.01), GreedyLDA(criterion=criterion)
+        goal, learner = NodeGoal(0.9, 0.001), GreedyLDA(criterion=criterion)
         nodes.append(train_node(few, X, y, size, learner=learner, goal=goal, validation=(X, y)))
         keep = y | Cascade(WINDOW, tuple(node.stage() for node in nodes)).accepts(X)
         X, y = X[keep], y[keep]

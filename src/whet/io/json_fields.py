@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Collection
 from typing import Any
 
@@ -49,7 +49,9 @@ def whole(value: object, least: int, most: int, name: str) -> int:
 
 def finite(value: object, name: str) -> float:
     """A finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    # Compared, not converted: math.isfinite fails on a whole number of 400 digits.
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= sys.float_info.max:
         raise ModelFileError(f"{name} is {_brief(value)}; expected a finite number")
     return float(value)
 

@@ -66,13 +66,13 @@ def to_bytes(detector: TaughtDetector) -> bytes:
 def from_bytes(data: bytes) -> TaughtDetector:
     """A detector from the bytes of its file; raises ModelFileError on anything that is not a sound one."""
     tensors = _deserialised(data)
-    header = Header.from_json(_metadata(data))
-    _check_layout(tensors, header)
     try:
+        header = Header.from_json(_metadata(data))
+        _check_layout(tensors, header)
         return _assembled(header, tensors)
     except ModelFileError:
         raise
-    except (ValueError, WhetError, ArithmeticError) as error:
+    except (ValueError, WhetError, ArithmeticError, RecursionError) as error:
         raise ModelFileError(f"the file is damaged or was made by hand: {error}") from error
 
 
