@@ -50,8 +50,7 @@ def whole(value: object, least: int, most: int, name: str) -> int:
 def finite(value: object, name: str) -> float:
     """A finite number."""
     # Compared, not converted: math.isfinite fails on a whole number of 400 digits.
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not abs(value) <= sys.float_info.max:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         raise ModelFileError(f"{name} is {_brief(value)}; expected a finite number")
     return float(value)
 
