@@ -156,3 +156,11 @@ def test_a_link_to_a_file_stays_one(tmp_path):
 def test_a_missing_file_is_said_to_be_missing(tmp_path):
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "none.whet")
+
+
+def test_facts_in_another_order_are_the_same_file():
+    made = [
+        TaughtDetector(DetectorBase(WINDOW, base().stages, provenance=Provenance(facts=dict(facts))))
+        for facts in ([("seed", 1), ("hours", 2)], [("hours", 2), ("seed", 1)])
+    ]
+    assert to_bytes(made[0]) == to_bytes(made[1])
