@@ -8,6 +8,7 @@ false alarm costs, on average and at worst (a gain is negative).
 
 from __future__ import annotations
 
+import argparse
 import json
 from typing import Any
 
@@ -34,7 +35,9 @@ Patches = NDArray[np.uint8]
 
 
 def main() -> None:
-    rng = np.random.default_rng(0)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    rng = np.random.default_rng(parser.parse_args().seed)
     files = negative_pictures()
     order = rng.permutation(len(files))
     detector = train([files[i] for i in order[:150]], rng)

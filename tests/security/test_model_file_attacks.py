@@ -222,7 +222,7 @@ ARRAY_ATTACKS = {
     "other threshold": (put("stage000.threshold", 0.125), "damaged or altered"),
     "other subset": (put("stage002.subset", 5), "damaged or altered"),
     "sum above the count": (put("stage000.positive", 65_535), "in 600 samples"),
-    "learned above the count": (put("stage000.learned.positive", 255), "no samples can have it"),
+    "learned above the count": (put("stage000.learned.positive", 65_535), "no samples can have it"),
     "impossible pair": (impossible("stage000.positive"), "0 <= C_jk"),
     "impossible learned pair": (impossible("stage000.learned.negative"), "0 <= C_jk"),
     "impossible altogether": (not_positive, "singular"),

@@ -125,13 +125,13 @@ def test_the_default_weight_is_a_share_of_the_base_alone(data):
     X, y = data
     fewest = min(stage.negative.n for stage in base().stages)
     weight = default_weight(base(), False)
-    assert weight == max(1, round(0.01 * fewest))
-    assert default_weight(base(), True) == 6  # of 600 positives in every stage
+    assert weight == max(1, round(0.04 * fewest))
+    assert default_weight(base(), True) == 24  # of 600 positives in every stage
     one = detector()
     learn(one, X, y, weights=1000)
     before = one.learned.counts[0][0]
     learn(one, X[:1], y[:1])
-    assert one.learned.counts[0][0] - before == 6
+    assert one.learned.counts[0][0] - before == 24
 
 
 def test_what_was_never_learned_is_not_unlearned_and_nothing_changes(data):
