@@ -9,6 +9,10 @@ class CannotUnlearnError(WhetError, ValueError):
     """What should be taken out was never learned: some count would fall below zero."""
 
 
+class CannotLearnError(WhetError, ValueError):
+    """A stage has weights but no statistics: there is nothing that a new sample could be added to."""
+
+
 class CannotMergeError(WhetError, ValueError):
     """Two models do not share one base, so their statistics do not add up to anything."""
 
@@ -23,6 +27,10 @@ class SingularScatterError(WhetError, ValueError):
 
 class UnreadableImageError(WhetError, ValueError):
     """A file is not an image, is cut short, or is too large to be opened."""
+
+
+class ModelFileError(WhetError, ValueError):
+    """A file is not a detector, is damaged, was written by a later version, or says what cannot be."""
 
 
 class DataNotFoundError(WhetError, FileNotFoundError):

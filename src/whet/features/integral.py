@@ -81,6 +81,13 @@ class IntegralStack:
     def __len__(self) -> int:
         return len(self.factors)
 
+    def take(self, samples: NDArray[np.bool_]) -> IntegralStack:
+        """The patches where a mask (samples,) is true, in this order."""
+        if samples.all():
+            return self
+        sums = np.compress(samples, self.sums, axis=1)
+        return IntegralStack(self.window, sums, self.factors[samples], self.looked_at[samples])
+
 
 def _inner_corners(height: int, width: int) -> NDArray[np.int64]:
     """Rows of `sums` at the corners of the inner rectangle (x = 1, y = 1, width - 2, height - 2)."""

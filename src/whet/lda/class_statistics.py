@@ -18,6 +18,9 @@ from whet.errors import CannotUnlearnError
 from whet.kernels.co_occurrence import add_co_occurrences
 from whet.kernels.rank_one import insert_binary, insert_centred
 
+# Kernels turn counts into float64 by their bits, which is exact below 2^52.
+MOST_SAMPLES = 2**52
+
 
 def co_occurrence(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> NDArray[np.int64]:
     """C = sum of k x x^T over the rows x of X (N, P), exact.

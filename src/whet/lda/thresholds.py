@@ -115,7 +115,7 @@ def fisher(p: Projection) -> float:
 
 
 def calibrate_rate(scores: NDArray[np.float64], p: Projection, detection_rate: float) -> float:
-    """Find the largest z whose threshold at least `detection_rate` of the validation positives exceed.
+    """Find a z whose threshold at least `detection_rate` of the validation positives exceed, and no more than need be.
 
     >>> calibrate_rate(np.array([0.0, 1.0, 2.0, 3.0]), Projection(2.0, 1.0, 0.0, 1.0, 4, 4), 0.75) < -1.0
     True
@@ -130,14 +130,22 @@ def calibrate_rate(scores: NDArray[np.float64], p: Projection, detection_rate: f
 
 
 def quantile_threshold(scores: NDArray[np.float64], detection_rate: float) -> float:
-    """The largest threshold that at least `detection_rate` of the scores exceed.
+    """A threshold that at least `detection_rate` of the scores exceed, and no more than need be.
 
-    >>> bool(0.9 < quantile_threshold(np.array([0.0, 1.0, 2.0, 3.0]), 0.75) < 1.0)
-    True
+    Midway between the lowest score that is kept and the highest that is not: just below the lowest kept, the next
+    change of the weights would lose whatever has that score.
+
+    >>> quantile_threshold(np.array([0.0, 1.0, 2.0, 3.0]), 0.75)
+    0.5
     """
     n_kept = max(math.ceil(detection_rate * len(scores) - 1e-9), 1)
     lowest_kept = np.partition(scores, len(scores) - n_kept)[len(scores) - n_kept]
-    return float(np.nextafter(lowest_kept, -np.inf))
+    rejected = scores[scores < lowest_kept]
+    if not len(rejected):
+        return float(np.nextafter(lowest_kept, -np.inf))
+    highest_rejected = rejected.max()
+    middle = highest_rejected / 2 + lowest_kept / 2
+    return float(middle if highest_rejected <= middle < lowest_kept else highest_rejected)
 
 
 def rule(name: str, miss_rate: float = 0.01) -> Rule:

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight
 
-# Kernels turn counts into float64 by their bits, which is exact below 2^52.
-MOST_SAMPLES = 2**52
+from whet.lda.class_statistics import MOST_SAMPLES
 
 
 def whole_weights(sample_weight: ArrayLike | None, X: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -53,10 +53,17 @@ class Stage:
     def __len__(self) -> int:
         return len(self.features)
 
+    def respond(self, stack: IntegralStack) -> Bools:
+        """Responses (T, samples) of the weak learners."""
+        return self.weak.respond(self.features.evaluate(stack))
+
+    def weigh(self, responses: Bools) -> Floats:
+        """Weighted sums (T, samples) of responses, after each weak learner."""
+        return np.cumsum(responses * self.coef[:, None], axis=0)
+
     def partial_sums(self, stack: IntegralStack) -> Floats:
         """Weighted sums (T, samples) after each weak learner."""
-        responses = self.weak.respond(self.features.evaluate(stack))
-        return np.cumsum(responses * self.coef[:, None], axis=0)
+        return self.weigh(self.respond(stack))
 
     def judge(self, stack: IntegralStack) -> tuple[Floats, Bools]:
         """Margins (samples,), and which samples pass the exits and the threshold."""

@@ -16,6 +16,7 @@ from whet.features.stump_training import Method
 from whet.features.weak_training import TrainedWeak, train_weak_learners
 from whet.lda.class_statistics import BinaryStatistics
 from whet.lda.online import OnlineDiscriminant
+from whet.model.detector_base import StageBase
 from whet.model.stage import Stage
 from whet.training.exits import Exits
 from whet.training.learners import GreedyLDA, NodeLearner, Vote
@@ -62,6 +63,12 @@ class Node:
         soft = self.exits is not None and isinstance(vote, OnlineDiscriminant)
         exits = self.exits.thresholds(vote) if soft else None  # type: ignore[union-attr,arg-type]
         return Stage(self.features, self.weak, vote.coef.copy(), float(vote.threshold), exits)
+
+    def base(self) -> StageBase | Stage:
+        """The node as the base of a stage that goes on learning; a boosted node is a stage that does not."""
+        if isinstance(self.vote, OnlineDiscriminant):
+            return StageBase.of_vote(self.features, self.weak, self.vote)
+        return self.stage()
 
     def predict(self, patches: Patches, threads: int | None = None) -> Labels:
         """Which patches (samples,) the node takes for positive by its threshold; exits do not count here."""

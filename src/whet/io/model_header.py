@@ -1,0 +1,193 @@
+"""The header of a model file: all of a detector that is not an array, as canonical JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Self, cast
+
+from whet.errors import ModelFileError
+from whet.io.json_fields import Table, as_table, check_keys, finite, one_of, parse_table, whole
+from whet.lda.class_statistics import MOST_SAMPLES
+from whet.lda.discriminant import Criterion
+from whet.lda.thresholds import Asymmetric, Rate
+from whet.model.cascade import MOST_PIXELS
+from whet.model.columns import LAYOUTS, family_name
+from whet.model.detector_base import StageBase, StageRule, z_of
+from whet.model.provenance import Provenance
+from whet.model.stage import Stage
+from whet.model.taught_detector import TaughtDetector
+
+FORMAT = "whet detector"
+VERSION = 1
+
+# A triangle of bytes becomes a square of 64-bit numbers: without limits, a small file could fill the memory.
+# OpenCV's largest stages have some 200 weak learners; 100 stages of 200 have 4 million cells.
+MOST_WEAK = 2000
+MOST_CELLS = 2**23
+
+_LEARNING = {"family", "n_weak", "criterion", "ridge", "rule", "z", "positives", "negatives"}
+_FIXED = {"family", "n_weak", "threshold", "soft"}
+_TOP = {"format", "version", "window", "min_sigma", "base_id", "provenance", "stages"}
+
+
+@dataclass(frozen=True)
+class LearningHeader:
+    """What a stage that learns has beside its arrays; `learned` are positives and negatives since the base."""
+
+    family: str
+    n_weak: int
+    criterion: Criterion
+    ridge: float
+    rule: StageRule
+    counts: tuple[int, int]
+    learned: tuple[int, int]
+
+    def table(self) -> Table:
+        """As JSON; what was never learned is not mentioned."""
+        table = {
+            "family": self.family,
+            "n_weak": self.n_weak,
+            "criterion": self.criterion,
+            "ridge": self.ridge,
+            "rule": type(self.rule).__name__.lower(),
+            "z": float(z_of(self.rule)),
+            "positives": self.counts[0],
+            "negatives": self.counts[1],
+        }
+        return table | ({"learned": list(self.learned)} if any(self.learned) else {})
+
+    @classmethod
+    def of_table(cls, table: Table, where: str) -> Self:
+        """From JSON, checked."""
+        check_keys(table, _LEARNING, {"learned"}, where=where)
+        rate = Rate(finite(table["z"], f"z of {where}"))
+        name = one_of(table["rule"], {"rate", "asymmetric"}, f"rule of {where}")
+        criterion = one_of(table["criterion"], {"fda", "lac"}, f"criterion of {where}")
+        return cls(
+            *_shape(table, where),
+            cast(Criterion, criterion),
+            finite(table["ridge"], f"ridge of {where}"),
+            rate if name == "rate" else Asymmetric(rate),
+            _pair([table["positives"], table["negatives"]], f"counts of {where}"),
+            _pair(table.get("learned", [0, 0]), f"learned counts of {where}"),
+        )
+
+
+@dataclass(frozen=True)
+class FixedHeader:
+    """What a stage with fixed weights has beside its arrays."""
+
+    family: str
+    n_weak: int
+    threshold: float
+    soft: bool
+
+    def table(self) -> Table:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def of_table(cls, table: Table, where: str) -> Self:
+        """From JSON, checked."""
+        check_keys(table, _FIXED, where=where)
+        if not isinstance(table["soft"], bool):
+            raise ModelFileError(f"soft of {where} is not true or false")
+        return cls(*_shape(table, where), finite(table["threshold"], f"threshold of {where}"), table["soft"])
+
+
+StageHeader = LearningHeader | FixedHeader
+
+
+@dataclass(frozen=True)
+class Header:
+    """The whole header."""
+
+    window: tuple[int, int]
+    min_sigma: float
+    base_id: str
+    provenance: Provenance
+    stages: tuple[StageHeader, ...]
+
+    @classmethod
+    def of(cls, detector: TaughtDetector) -> Self:
+        """Describe a detector."""
+        base = detector.base
+        pairs = zip(base.stages, detector.learned.counts, strict=True)
+        stages = tuple(_describe(stage, learned) for stage, learned in pairs)
+        window = int(base.window[0]), int(base.window[1])
+        return cls(window, float(base.min_sigma), base.base_id, base.provenance, stages)
+
+    def to_json(self) -> str:
+        """Sorted keys, no spaces, ASCII: equal headers have equal bytes."""
+        table = {
+            "format": FORMAT,
+            "version": VERSION,
+            "window": list(self.window),
+            "min_sigma": self.min_sigma,
+            "base_id": self.base_id,
+            "provenance": asdict(self.provenance),
+            "stages": [stage.table() for stage in self.stages],
+        }
+        return json.dumps(table, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read and check everything that can be checked without the arrays."""
+        table = parse_table(text, "header")
+        _check_version(table)
+        check_keys(table, _TOP, where="the header")
+        if not isinstance(table["stages"], list) or not isinstance(table["base_id"], str):
+            raise ModelFileError("the header's stages are no list, or its base_id is no text")
+        stages = tuple(_read_stage(stage, number) for number, stage in enumerate(table["stages"]))
+        if sum(stage.n_weak**2 for stage in stages) > MOST_CELLS:
+            raise ModelFileError(f"the stages have more than {MOST_CELLS:,} co-occurrences in all; expected fewer")
+        window = _pair(table["window"], "window", MOST_PIXELS)
+        sigma = finite(table["min_sigma"], "min_sigma")
+        return cls(window, sigma, table["base_id"], _read_provenance(table["provenance"]), stages)
+
+
+def _describe(stage: StageBase | Stage, learned: tuple[int, int]) -> StageHeader:
+    family = family_name(stage.features)
+    if isinstance(stage, Stage):
+        return FixedHeader(family, len(stage), float(stage.threshold), stage.exits is not None)
+    counts = int(stage.positive.n), int(stage.negative.n)
+    return LearningHeader(family, len(stage), stage.criterion, float(stage.ridge), stage.rule, counts, learned)
+
+
+def _check_version(table: Table) -> None:
+    if table.get("format") != FORMAT:
+        raise ModelFileError(f"the header is not that of a {FORMAT}: this file is of another kind")
+    version = table.get("version")
+    if version != VERSION or isinstance(version, bool):
+        raise ModelFileError(
+            f"the file has format version {str(version)[:20]}, this whet reads {VERSION}: update whet, or save it again"
+        )
+
+
+def _read_stage(value: object, number: int) -> StageHeader:
+    where = f"stage {number}"
+    table = as_table(value, where)
+    return FixedHeader.of_table(table, where) if "threshold" in table else LearningHeader.of_table(table, where)
+
+
+def _read_provenance(value: object) -> Provenance:
+    table: dict[str, Any] = as_table(value, "provenance")
+    check_keys(table, Provenance.__dataclass_fields__, where="provenance")
+    for name in ("goals", "facts"):
+        as_table(table[name], f"provenance's {name}")
+    try:
+        return Provenance(**table)
+    except ValueError as error:
+        raise ModelFileError(str(error)) from error
+
+
+def _shape(table: Table, where: str) -> tuple[str, int]:
+    family = one_of(table["family"], LAYOUTS, f"feature family of {where}")
+    return family, whole(table["n_weak"], 1, MOST_WEAK, f"n_weak of {where}")
+
+
+def _pair(value: object, name: str, most: int = MOST_SAMPLES - 1) -> tuple[int, int]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ModelFileError(f"{name}: expected two whole numbers")
+    return whole(value[0], 0, most, name), whole(value[1], 0, most, name)

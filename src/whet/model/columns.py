@@ -1,0 +1,113 @@
+"""Features and weak learners as named columns: what a base is hashed by and what its file holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.features.family import FeatureFamily
+from whet.features.haar import PARTS, HaarPool
+from whet.features.lbp import BlockPatternPool
+from whet.features.stump_training import TrainedStumps
+from whet.features.subset_training import TrainedSubsets
+from whet.features.weak_training import TrainedWeak
+
+Columns = Mapping[str, NDArray[Any]]
+
+# Name and dtype of every column, and the shape of one entry; a column has an entry for each weak learner.
+_BOX = dict.fromkeys(("x", "y"), (np.dtype(np.int16), ()))
+LAYOUTS: dict[str, dict[str, tuple[np.dtype[Any], tuple[int, ...]]]] = {
+    "haar": {
+        "kind": (np.dtype(np.uint8), ()),
+        **_BOX,
+        **dict.fromkeys(("width", "height"), (np.dtype(np.int16), ())),
+        "threshold": (np.dtype(np.float32), ()),
+        "polarity": (np.dtype(np.int8), ()),
+    },
+    "lbp": {
+        **_BOX,
+        **dict.fromkeys(("block_width", "block_height"), (np.dtype(np.int16), ())),
+        "subset": (np.dtype(np.uint64), (4,)),
+    },
+}
+
+
+def family_name(features: FeatureFamily) -> str:
+    """The name by which a file knows this family."""
+    names = {HaarPool: "haar", BlockPatternPool: "lbp"}
+    if type(features) not in names:
+        raise TypeError(f"got features of type {type(features).__name__}; a detector is of Haar or LBP features")
+    return names[type(features)]
+
+
+def columns_of(features: FeatureFamily, weak: TrainedWeak) -> Columns:
+    """Each column of the features and of their weak learners, by name, in the order of the layout.
+
+    The weak learners' index into a training pool and their training errors are not among them: neither is run.
+
+    >>> pool = BlockPatternPool.of_window((3, 3))
+    >>> columns = columns_of(pool, TrainedSubsets(np.arange(1), np.ones((1, 4), np.uint64), np.zeros(1)))
+    >>> {name: column.shape for name, column in columns.items()}
+    {'x': (1,), 'y': (1,), 'block_width': (1,), 'block_height': (1,), 'subset': (1, 4)}
+    """
+    layout = LAYOUTS[family_name(features)]
+    found = {name: getattr(features, name, getattr(weak, name, None)) for name in layout}
+    missing = [name for name, column in found.items() if column is None]
+    if missing:
+        raise TypeError(
+            f"weak learners of type {type(weak).__name__} have no {missing[0]}: not made for these features"
+        )
+    return {name: np.ascontiguousarray(column, dtype=layout[name][0]) for name, column in found.items()}
+
+
+def from_columns(family: str, window: tuple[int, int], columns: Columns) -> tuple[FeatureFamily, TrainedWeak]:
+    """Features and weak learners from their columns; raises ValueError on what no window could have."""
+    features: FeatureFamily
+    T = len(columns["x"])
+    learner, unknown = np.arange(T), np.full(T, np.nan)
+    place = columns["x"], columns["y"]
+    if family == "haar":
+        features = HaarPool(window, columns["kind"], *place, columns["width"], columns["height"])
+        _check_boxes(window, *place, columns["width"], columns["height"], _parts(columns["kind"]))
+        _check_stumps(columns["threshold"], columns["polarity"])
+        return features, TrainedStumps(learner, columns["threshold"], columns["polarity"], unknown)
+    size = columns["block_width"].astype(np.int64) * 3, columns["block_height"].astype(np.int64) * 3
+    features = BlockPatternPool(window, *place, columns["block_width"], columns["block_height"])
+    _check_boxes(window, *place, *size, np.full((T, 2), 3))
+    return features, TrainedSubsets(learner, columns["subset"], unknown)
+
+
+def _parts(kind: NDArray[np.uint8]) -> NDArray[np.int32]:
+    """Into how many parts each box is divided, down and across (T, 2)."""
+    if (kind >= len(PARTS)).any():
+        raise ValueError(f"kind of a Haar feature: got {kind.max()}; expected 0 to {len(PARTS) - 1}")
+    return PARTS[kind]
+
+
+def _check_boxes(
+    window: tuple[int, int],
+    x: NDArray[Any],
+    y: NDArray[Any],
+    width: NDArray[Any],
+    height: NDArray[Any],
+    parts: NDArray[Any],
+) -> None:
+    # In 64 bits: x + width of two 16-bit columns can wrap around and seem to lie inside.
+    x, y, width, height = (column.astype(np.int64) for column in (x, y, width, height))
+    inside = (x >= 0) & (y >= 0) & (x + width <= window[1]) & (y + height <= window[0])
+    divides = (height % parts[:, 0] == 0) & (width % parts[:, 1] == 0) & (width > 0) & (height > 0)
+    for good, fault in ((inside, "not inside the window"), (divides, "not divisible into equal parts")):
+        if not good.all():
+            t = int(np.argmin(good))
+            box = f"x={x[t]}, y={y[t]}, width={width[t]}, height={height[t]}"
+            raise ValueError(f"feature {t} ({box}) is {fault} of {window[0]} x {window[1]} pixels")
+
+
+def _check_stumps(threshold: NDArray[np.float32], polarity: NDArray[np.int8]) -> None:
+    if not np.isfinite(threshold).all():
+        raise ValueError(f"threshold of stump {int(np.argmin(np.isfinite(threshold)))} is not a finite number")
+    if not (abs(polarity.astype(np.int64)) == 1).all():
+        raise ValueError("the polarity of a stump is 1 or -1")

@@ -1,0 +1,176 @@
+"""The frozen part of a detector: what was trained once, and what everything learned later is counted from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.features.family import FeatureFamily
+from whet.features.weak_training import TrainedWeak
+from whet.kernels.normalisation import OPENCV_MIN_SIGMA
+from whet.lda.class_statistics import MOST_SAMPLES, BinaryStatistics
+from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
+from whet.lda.online import OnlineDiscriminant
+from whet.lda.thresholds import Asymmetric, Rate
+from whet.model.cascade import Cascade
+from whet.model.columns import columns_of, family_name
+from whet.model.provenance import Provenance
+from whet.model.stage import Stage
+
+StageRule = Rate | Asymmetric
+
+
+@dataclass(frozen=True, eq=False)
+class StageBase:
+    """A stage that can learn: T weak learners, and the statistics of their responses to the training samples.
+
+    Weights and threshold are derived from the statistics, by the criterion, the ridge and the threshold rule, in
+    a fixed order of operations: equal statistics give equal bits. The statistics are taken over, and can no longer
+    be written to.
+
+    >>> from whet.features.haar import HaarKind, HaarPool
+    >>> from whet.features.stump_training import TrainedStumps
+    >>> right = TrainedStumps(*(np.array([v]) for v in (0, np.float32(1.0), np.int8(1), 0.0)))
+    >>> seen = [BinaryStatistics.of(np.array(x, dtype=np.uint8)[:, None]) for x in ([1, 1, 1, 0], [0, 0, 0, 1])]
+    >>> pool = HaarPool.of_window((4, 4), [HaarKind.X2])
+    >>> StageBase(pool.take(np.array([0])), right, *seen, Rate(-1.0), ridge=1.0).stage().coef
+    array([1.2])
+    """
+
+    features: FeatureFamily
+    weak: TrainedWeak
+    positive: BinaryStatistics
+    negative: BinaryStatistics
+    rule: StageRule
+    criterion: Criterion = "fda"
+    ridge: float = DEFAULT_RIDGE
+
+    def __post_init__(self) -> None:
+        sizes = [len(self.features), len(self.weak), len(self.positive.s), len(self.negative.s)]
+        if len(set(sizes)) != 1 or not sizes[0]:
+            raise ValueError(f"got {sizes} features, weak learners and responses of both classes: as many of each")
+        for name, statistics in (("positives", self.positive), ("negatives", self.negative)):
+            if statistics.n < 1:
+                raise ValueError(f"a stage that learns starts from samples of both classes; got no {name}")
+            check_statistics(statistics, name)
+            for counts in (statistics.s, statistics.C):
+                counts.flags.writeable = False  # an insertion in place would change what the id stands for
+        self._check_settings()
+
+    def _check_settings(self) -> None:
+        if not isinstance(self.rule, Rate | Asymmetric):
+            raise ValueError(
+                f"got the threshold rule {self.rule!r}; a detector keeps Rate or Asymmetric: train with a goal"
+            )
+        if not np.isfinite([z_of(self.rule), self.ridge]).all() or self.ridge < 0:
+            raise ValueError(f"got z={z_of(self.rule)} and ridge={self.ridge}: finite numbers, and no negative ridge")
+        if self.criterion not in ("fda", "lac"):
+            raise ValueError(f"criterion={self.criterion!r} is not known; choose one of: 'fda', 'lac'")
+
+    @classmethod
+    def of_vote(cls, features: FeatureFamily, weak: TrainedWeak, vote: OnlineDiscriminant) -> Self:
+        """Freeze what a discriminant over these weak learners has counted so far."""
+        voting = np.arange(vote.size)
+        positive, negative = (of_class.take(voting) for of_class in (vote.positive, vote.negative))
+        if not (isinstance(positive, BinaryStatistics) and isinstance(negative, BinaryStatistics)):
+            raise ValueError("a detector keeps whole counts of responses in {0, 1}; these statistics are not such")
+        rule: Any = vote.rule  # any function, until it is checked
+        return cls(features, weak, positive, negative, rule, vote.criterion, float(vote.ridge))
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def stage(self, positive: BinaryStatistics | None = None, negative: BinaryStatistics | None = None) -> Stage:
+        """The stage to be run when these were learned on top of the base."""
+        vote = OnlineDiscriminant(
+            self.positive if positive is None else self.positive + positive,
+            self.negative if negative is None else self.negative + negative,
+            len(self),
+            rule=self.rule,
+            criterion=self.criterion,
+            ridge=self.ridge,
+        )
+        return Stage(self.features, self.weak, vote.coef, float(vote.threshold))
+
+
+@dataclass(frozen=True, eq=False)
+class DetectorBase:
+    """Stages on windows (height, width): those that learn (`StageBase`), and those with fixed weights (`Stage`).
+
+    A fixed stage, as boosting makes it, has no statistics. It runs, but does not learn.
+    """
+
+    window: tuple[int, int]
+    stages: tuple[StageBase | Stage, ...]
+    min_sigma: float = OPENCV_MIN_SIGMA
+    provenance: Provenance = field(default_factory=Provenance)
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.min_sigma) and self.min_sigma > 0):
+            raise ValueError(f"got min_sigma={self.min_sigma}; expected a number above 0")
+        _ = self.cascade  # which checks windows and weights: a base that cannot run is none
+
+    @cached_property
+    def cascade(self) -> Cascade:
+        """The cascade of the base's own weights and thresholds: the one that routes what is learned."""
+        stages = tuple(stage.stage() if isinstance(stage, StageBase) else stage for stage in self.stages)
+        return Cascade(self.window, stages, self.min_sigma)
+
+    @cached_property
+    def base_id(self) -> str:
+        """Hash of all that decides what the base answers and how it learns; provenance does not.
+
+        Detectors with the same id count the same responses, so that what they learned can be added.
+        """
+        digest = hashlib.sha256(json.dumps([*map(int, self.window), float(self.min_sigma), len(self.stages)]).encode())
+        for stage in self.stages:
+            digest.update(json.dumps(_settings(stage)).encode())
+            for array in _arrays(stage):
+                digest.update(f"{array.dtype.str}{array.shape}".encode())
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+def z_of(rule: StageRule) -> float:
+    """The one number that a rule holds: how many deviations from the positives' mean it cuts."""
+    return rule.z if isinstance(rule, Rate) else rule.rate.z
+
+
+def check_statistics(statistics: BinaryStatistics, name: str) -> None:
+    """Raise ValueError unless some responses in {0, 1} could have these statistics, and they can be exact."""
+    symmetric = np.array_equal(statistics.C, statistics.C.T)
+    if not (symmetric and np.array_equal(np.diagonal(statistics.C), statistics.s)):
+        raise ValueError(f"statistics of {name}: co-occurrences must be symmetric, with the sums on the diagonal")
+    if not statistics.is_possible(statistics):
+        raise ValueError(f"statistics of {name} break 0 <= C_jk <= min(s_j, s_k) <= n: no samples can have them")
+    check_count(statistics.n, name)
+
+
+def check_count(n: int, name: str) -> None:
+    """Raise ValueError where sums would no longer be exact."""
+    if n >= MOST_SAMPLES:
+        raise ValueError(f"got a count of {n:,} {name}; counts stay exact below 2^52: use smaller weights")
+
+
+def _settings(stage: StageBase | Stage) -> list[Any]:
+    if isinstance(stage, Stage):
+        return [family_name(stage.features), "fixed", float(stage.threshold), stage.exits is not None]
+    rule = [type(stage.rule).__name__, float(z_of(stage.rule))]
+    return [family_name(stage.features), stage.criterion, float(stage.ridge), *rule]
+
+
+def _arrays(stage: StageBase | Stage) -> Iterator[NDArray[Any]]:
+    yield from columns_of(stage.features, stage.weak).values()
+    if isinstance(stage, Stage):
+        yield stage.coef
+        yield from [] if stage.exits is None else [stage.exits]
+    else:
+        yield from stage.positive.arrays()
+        yield from stage.negative.arrays()

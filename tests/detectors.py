@@ -1,0 +1,56 @@
+"""Detectors that tests train for themselves, and patches to teach them."""
+
+from functools import cache
+
+import numpy as np
+
+from tests.cascades import random_stage
+from whet.features.haar import HaarPool
+from whet.features.lbp import BlockPatternPool
+from whet.model.cascade import Cascade
+from whet.model.detector_base import DetectorBase
+from whet.model.provenance import Provenance
+from whet.model.taught_detector import TaughtDetector
+from whet.training.learners import GreedyLDA
+from whet.training.node import train_node
+from whet.training.node_goal import NodeGoal
+
+WINDOW = (10, 8)
+PROVENANCE = Provenance("drawn by the tests", "CC0-1.0", "pytest", {"detection_rate": 0.9}, {"seed": 7})
+
+
+def patches(n, rng):
+    """Noise; every second one, the object, has a bright bar and a dark corner, each in most of them."""
+    X = rng.integers(40, 200, (n, *WINDOW), dtype=np.uint8)
+    y = np.arange(n) % 2 == 0
+    bar, corner = y & (rng.random(n) < 0.8), y & (rng.random(n) < 0.7)
+    X[bar, :, 3:5] = np.minimum(X[bar, :, 3:5] + 35, 255)
+    X[corner, :3, :3] -= 30
+    return X, y
+
+
+@cache
+def base(sizes=(5, 8, 6), kinds=("haar", "haar", "lbp"), criterion="fda", seed=7):
+    """Stages that learn, each on the negatives that pass those before; cached, as a base never changes."""
+    rng = np.random.default_rng(seed)
+    X, y = patches(1200, rng)
+    nodes = []
+    for size, kind in zip(sizes, kinds, strict=True):
+        pool = (HaarPool if kind == "haar" else BlockPatternPool).of_window(WINDOW)
+        few = pool.take(np.sort(rng.choice(len(pool), min(200, len(pool)), replace=False)))
+        goal, learner = NodeGoal(0.9, 0.001), GreedyLDA(criterion=criterion)
+        nodes.append(train_node(few, X, y, size, learner=learner, goal=goal, validation=(X, y)))
+        keep = y | Cascade(WINDOW, tuple(node.stage() for node in nodes)).accepts(X)
+        X, y = X[keep], y[keep]
+    return DetectorBase(WINDOW, tuple(node.base() for node in nodes), provenance=PROVENANCE)
+
+
+def detector(**options):
+    return TaughtDetector(base(**options))
+
+
+def mixed_detector():
+    """Two stages with fixed weights, one of them soft, around one that learns."""
+    rng = np.random.default_rng(3)
+    hard, soft = random_stage("haar", WINDOW, 4, rng), random_stage("lbp", WINDOW, 5, rng, soft=True)
+    return TaughtDetector(DetectorBase(WINDOW, (hard, base().stages[0], soft), 12.5))
