@@ -30,7 +30,7 @@ def patches(n, rng):
 
 
 @cache
-def base(sizes=(5, 8, 6), kinds=("haar", "haar", "lbp"), criterion="fda", seed=7):
+def base(sizes=(5, 8, 6), kinds=("haar", "haar", "lbp"), criterion="fda", seed=7, soft=False):
     """Stages that learn, each on the negatives that pass those before; cached, as a base never changes."""
     rng = np.random.default_rng(seed)
     X, y = patches(1200, rng)
@@ -39,7 +39,7 @@ def base(sizes=(5, 8, 6), kinds=("haar", "haar", "lbp"), criterion="fda", seed=7
         pool = (HaarPool if kind == "haar" else BlockPatternPool).of_window(WINDOW)
         few = pool.take(np.sort(rng.choice(len(pool), min(200, len(pool)), replace=False)))
         goal, learner = NodeGoal(0.9, 0.001), GreedyLDA(criterion=criterion)
-        nodes.append(train_node(few, X, y, size, learner=learner, goal=goal, validation=(X, y)))
+        nodes.append(train_node(few, X, y, size, learner=learner, goal=goal, validation=(X, y), soft=soft))
         keep = y | Cascade(WINDOW, tuple(node.stage() for node in nodes)).accepts(X)
         X, y = X[keep], y[keep]
     return DetectorBase(WINDOW, tuple(node.base() for node in nodes), provenance=PROVENANCE)

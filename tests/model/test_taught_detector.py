@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
-from tests.detectors import base, detector, mixed_detector
+from tests.detectors import base, detector, mixed_detector, patches
 
 from whet.errors import CannotLearnError, CannotMergeError, CannotUnlearnError
 from whet.lda.class_statistics import BinaryStatistics
 from whet.model.delta import Delta
+from whet.training.online import learn, unlearn
 
 
 def seen(n, size=5, seed=0):
@@ -82,3 +83,27 @@ def test_statistics_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="got a delta of stages"):
         one.insert_all(Delta.empty([5, 8]))
     assert one.learned.is_empty
+
+
+def test_exits_of_a_soft_detector_follow_what_it_learns_and_come_back():
+    from whet.lda.prefix import prefix_moments
+
+    soft = detector(soft=True)
+    at_first = [stage.exits for stage in soft.cascade().stages]
+    X, y = patches(80, np.random.default_rng(4))
+    learn(soft, X, y)
+    for stage, base_stage, (positive, _) in zip(
+        soft.cascade().stages, soft.base.stages, soft.learned.stages, strict=True
+    ):
+        mean, deviation = prefix_moments(base_stage.positive + positive, stage.coef)
+        finite = np.isfinite(stage.exits)
+        assert finite.any()
+        np.testing.assert_allclose(stage.exits[finite], (mean + base_stage.exits.z * deviation)[finite])
+    assert not all(np.array_equal(a, s.exits) for a, s in zip(at_first, soft.cascade().stages, strict=True))
+    unlearn(soft, X, y)
+    for before, stage in zip(at_first, soft.cascade().stages, strict=True):
+        np.testing.assert_array_equal(stage.exits, before)
+
+
+def test_a_soft_base_is_not_the_hard_one():
+    assert detector(soft=True).base.base_id != detector().base.base_id

@@ -19,6 +19,7 @@ from whet.errors import ModelFileError, WhetError
 from whet.io.atomic_file import write_atomically
 from whet.io.model_header import FixedHeader, Header, LearningHeader, StageHeader
 from whet.lda.class_statistics import BinaryStatistics
+from whet.lda.exits import Exits
 from whet.model.columns import LAYOUTS, columns_of, from_columns
 from whet.model.delta import Delta
 from whet.model.detector_base import DetectorBase, StageBase
@@ -85,6 +86,8 @@ def _tensors_of(detector: TaughtDetector) -> Iterator[tuple[str, NDArray[Any]]]:
             if stage.exits is not None:
                 yield _name(number, "exits"), np.ascontiguousarray(stage.exits, dtype=np.float64)
             continue
+        if stage.exits is not None:
+            yield _name(number, "exits"), np.ascontiguousarray(stage.exits.z, dtype=np.float64)
         for side, base, learned in zip(CLASSES, (stage.positive, stage.negative), pair, strict=True):
             yield _name(number, side), _triangle(base)
             if learned.n:
@@ -139,9 +142,10 @@ def _layout(stage: StageHeader) -> dict[str, Layout]:
     columns: dict[str, Layout] = {
         name: ((dtype,), (T, *entry)) for name, (dtype, entry) in LAYOUTS[stage.family].items()
     }
+    floats = [*(["coef"] if isinstance(stage, FixedHeader) else []), *(["exits"] if stage.soft else [])]
+    columns |= dict.fromkeys(floats, ((np.dtype(np.float64),), (T,)))
     if isinstance(stage, FixedHeader):
-        own = ["coef", "exits"] if stage.soft else ["coef"]
-        return columns | dict.fromkeys(own, ((np.dtype(np.float64),), (T,)))
+        return columns
     learned = [f"learned.{side}" for side, n in zip(CLASSES, stage.learned, strict=True) if n]
     return columns | dict.fromkeys([*CLASSES, *learned], (UNSIGNED, (T * (T + 1) // 2,)))
 
@@ -185,7 +189,8 @@ def _stage(stage: StageHeader, window: tuple[int, int], own: Tensors) -> StageBa
         return Stage(features, weak, own["coef"], stage.threshold, own.get("exits"))
     sides = zip(CLASSES, stage.counts, strict=True)
     positive, negative = (_statistics(n, own[side], stage.n_weak) for side, n in sides)
-    return StageBase(features, weak, positive, negative, stage.rule, stage.criterion, stage.ridge)
+    exits = Exits(own["exits"]) if stage.soft else None
+    return StageBase(features, weak, positive, negative, stage.rule, stage.criterion, stage.ridge, exits)
 
 
 def _learned(stage: StageHeader, own: Tensors) -> tuple[BinaryStatistics, BinaryStatistics]:

@@ -26,7 +26,7 @@ VERSION = 1
 MOST_WEAK = 2000
 MOST_CELLS = 2**23
 
-_LEARNING = {"family", "n_weak", "criterion", "ridge", "rule", "z", "positives", "negatives"}
+_LEARNING = {"family", "n_weak", "criterion", "ridge", "rule", "z", "positives", "negatives", "soft"}
 _FIXED = {"family", "n_weak", "threshold", "soft"}
 _TOP = {"format", "version", "window", "min_sigma", "base_id", "provenance", "stages"}
 
@@ -42,6 +42,7 @@ class LearningHeader:
     rule: StageRule
     counts: tuple[int, int]
     learned: tuple[int, int]
+    soft: bool
 
     def table(self) -> Table:
         """As JSON; what was never learned is not mentioned."""
@@ -54,6 +55,7 @@ class LearningHeader:
             "z": float(z_of(self.rule)),
             "positives": self.counts[0],
             "negatives": self.counts[1],
+            "soft": self.soft,
         }
         return table | ({"learned": list(self.learned)} if any(self.learned) else {})
 
@@ -71,6 +73,7 @@ class LearningHeader:
             rate if name == "rate" else Asymmetric(rate),
             _pair([table["positives"], table["negatives"]], f"counts of {where}"),
             _pair(table.get("learned", [0, 0]), f"learned counts of {where}"),
+            _flag(table["soft"], f"soft of {where}"),
         )
 
 
@@ -91,9 +94,8 @@ class FixedHeader:
     def of_table(cls, table: Table, where: str) -> Self:
         """From JSON, checked."""
         check_keys(table, _FIXED, where=where)
-        if not isinstance(table["soft"], bool):
-            raise ModelFileError(f"soft of {where} is not true or false")
-        return cls(*_shape(table, where), finite(table["threshold"], f"threshold of {where}"), table["soft"])
+        threshold = finite(table["threshold"], f"threshold of {where}")
+        return cls(*_shape(table, where), threshold, _flag(table["soft"], f"soft of {where}"))
 
 
 StageHeader = LearningHeader | FixedHeader
@@ -152,7 +154,8 @@ def _describe(stage: StageBase | Stage, learned: tuple[int, int]) -> StageHeader
     if isinstance(stage, Stage):
         return FixedHeader(family, len(stage), float(stage.threshold), stage.exits is not None)
     counts = int(stage.positive.n), int(stage.negative.n)
-    return LearningHeader(family, len(stage), stage.criterion, float(stage.ridge), stage.rule, counts, learned)
+    settings = stage.criterion, float(stage.ridge), stage.rule
+    return LearningHeader(family, len(stage), *settings, counts, learned, stage.exits is not None)
 
 
 def _check_version(table: Table) -> None:
@@ -185,6 +188,12 @@ def _read_provenance(value: object) -> Provenance:
 def _shape(table: Table, where: str) -> tuple[str, int]:
     family = one_of(table["family"], LAYOUTS, f"feature family of {where}")
     return family, whole(table["n_weak"], 1, MOST_WEAK, f"n_weak of {where}")
+
+
+def _flag(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise ModelFileError(f"{name} is not true or false")
+    return value
 
 
 def _pair(value: object, name: str, most: int = MOST_SAMPLES - 1) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from whet.features.weak_training import TrainedWeak
 from whet.kernels.normalisation import OPENCV_MIN_SIGMA
 from whet.lda.class_statistics import MOST_SAMPLES, BinaryStatistics
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
+from whet.lda.exits import Exits
 from whet.lda.online import OnlineDiscriminant
 from whet.lda.thresholds import Asymmetric, Rate
 from whet.model.cascade import Cascade
@@ -51,11 +52,13 @@ class StageBase:
     rule: StageRule
     criterion: Criterion = "fda"
     ridge: float = DEFAULT_RIDGE
+    exits: Exits | None = None
 
     def __post_init__(self) -> None:
         sizes = [len(self.features), len(self.weak), len(self.positive.s), len(self.negative.s)]
+        sizes += [] if self.exits is None else [len(self.exits.z)]
         if len(set(sizes)) != 1 or not sizes[0]:
-            raise ValueError(f"got {sizes} features, weak learners and responses of both classes: as many of each")
+            raise ValueError(f"got {sizes} features, weak learners, responses of both classes, exits: as many of each")
         for name, statistics in (("positives", self.positive), ("negatives", self.negative)):
             if statistics.n < 1:
                 raise ValueError(f"a stage that learns starts from samples of both classes; got no {name}")
@@ -71,18 +74,22 @@ class StageBase:
             )
         if not np.isfinite([z_of(self.rule), self.ridge]).all() or self.ridge < 0:
             raise ValueError(f"got z={z_of(self.rule)} and ridge={self.ridge}: finite numbers, and no negative ridge")
+        if self.exits is not None and not (self.exits.z < np.inf).all():
+            raise ValueError("an exit lies at a number of deviations below infinity, or at -inf where there is none")
         if self.criterion not in ("fda", "lac"):
             raise ValueError(f"criterion={self.criterion!r} is not known; choose one of: 'fda', 'lac'")
 
     @classmethod
-    def of_vote(cls, features: FeatureFamily, weak: TrainedWeak, vote: OnlineDiscriminant) -> Self:
+    def of_vote(
+        cls, features: FeatureFamily, weak: TrainedWeak, vote: OnlineDiscriminant, exits: Exits | None = None
+    ) -> Self:
         """Freeze what a discriminant over these weak learners has counted so far."""
         voting = np.arange(vote.size)
         positive, negative = (of_class.take(voting) for of_class in (vote.positive, vote.negative))
         if not (isinstance(positive, BinaryStatistics) and isinstance(negative, BinaryStatistics)):
             raise ValueError("a detector keeps whole counts of responses in {0, 1}; these statistics are not such")
         rule: Any = vote.rule  # any function, until it is checked
-        return cls(features, weak, positive, negative, rule, vote.criterion, float(vote.ridge))
+        return cls(features, weak, positive, negative, rule, vote.criterion, float(vote.ridge), exits)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -97,7 +104,8 @@ class StageBase:
             criterion=self.criterion,
             ridge=self.ridge,
         )
-        return Stage(self.features, self.weak, vote.coef, float(vote.threshold))
+        exits = None if self.exits is None else self.exits.thresholds(vote)
+        return Stage(self.features, self.weak, vote.coef, float(vote.threshold), exits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +171,7 @@ def _settings(stage: StageBase | Stage) -> list[Any]:
     if isinstance(stage, Stage):
         return [family_name(stage.features), "fixed", float(stage.threshold), stage.exits is not None]
     rule = [type(stage.rule).__name__, float(z_of(stage.rule))]
-    return [family_name(stage.features), stage.criterion, float(stage.ridge), *rule]
+    return [family_name(stage.features), stage.criterion, float(stage.ridge), *rule, stage.exits is not None]
 
 
 def _arrays(stage: StageBase | Stage) -> Iterator[NDArray[Any]]:
@@ -174,3 +182,4 @@ def _arrays(stage: StageBase | Stage) -> Iterator[NDArray[Any]]:
     else:
         yield from stage.positive.arrays()
         yield from stage.negative.arrays()
+        yield from [] if stage.exits is None else [stage.exits.z]

@@ -15,10 +15,10 @@ from whet.features.parallel import for_each_block
 from whet.features.stump_training import Method
 from whet.features.weak_training import TrainedWeak, train_weak_learners
 from whet.lda.class_statistics import BinaryStatistics
+from whet.lda.exits import Exits
 from whet.lda.online import OnlineDiscriminant
 from whet.model.detector_base import StageBase
 from whet.model.stage import Stage
-from whet.training.exits import Exits
 from whet.training.learners import GreedyLDA, NodeLearner, Vote
 from whet.training.node_goal import Judge, NodeGoal
 
@@ -67,7 +67,7 @@ class Node:
     def base(self) -> StageBase | Stage:
         """The node as the base of a stage that goes on learning; a boosted node is a stage that does not."""
         if isinstance(self.vote, OnlineDiscriminant):
-            return StageBase.of_vote(self.features, self.weak, self.vote)
+            return StageBase.of_vote(self.features, self.weak, self.vote, self.exits)
         return self.stage()
 
     def predict(self, patches: Patches, threads: int | None = None) -> Labels:

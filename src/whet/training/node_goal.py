@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from whet.features.family import FeatureFamily
 from whet.features.integral import IntegralStack
 from whet.features.weak_training import TrainedWeak
+from whet.lda.exits import Exits
 from whet.lda.online import OnlineDiscriminant
 from whet.lda.thresholds import Rate, calibrate_rate, quantile_threshold
-from whet.training.exits import Exits
 from whet.training.learners import Vote
 
 

@@ -3,9 +3,9 @@ import pytest
 from tests.samples import correlated_stumps
 
 from whet.lda.class_statistics import BinaryStatistics
+from whet.lda.exits import Exits
 from whet.lda.online import OnlineDiscriminant
 from whet.lda.thresholds import Rate
-from whet.training.exits import Exits
 
 
 @pytest.fixture
