@@ -150,9 +150,16 @@ def test_a_rate_follows_mean_and_spread_and_nothing_else():
     assert rate(Projection(3.0, 1.0, 0.0, 9.0, 99, 1)) == 2.0
 
 
-def test_positives_of_one_score_cannot_be_calibrated():
+def test_positives_without_any_spread_still_pass():
+    p = Projection(1.0, 0.0, 0.0, 1.0, 3, 3)
+    t = Rate(calibrate_rate(np.ones(3), p, 0.9))(p)
+    assert 0.99 < t < 1.0
+    assert detection_rate(0.01)(p) < 1.0
+
+
+def test_classes_of_one_score_cannot_be_calibrated():
     with pytest.raises(ValueError, match="one score"):
-        calibrate_rate(np.ones(3), Projection(1.0, 0.0, 0.0, 1.0, 3, 3), 0.9)
+        calibrate_rate(np.ones(3), Projection(1.0, 0.0, 1.0, 0.0, 3, 3), 0.9)
 
 
 def test_an_unknown_rule_names_the_known_ones():

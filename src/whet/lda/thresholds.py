@@ -69,7 +69,16 @@ class Rate:
 
     def __call__(self, p: Projection) -> float:
         """Threshold of a projection."""
-        return p.mu_1 + self.z * p.sigma_1
+        return p.mu_1 + self.z * deviation_of_positives(p)
+
+
+def deviation_of_positives(p: Projection) -> float:
+    """The positives' sigma_1, but at least a thousandth of the gap between the means.
+
+    A weak learner that separates the training samples perfectly leaves no spread; every threshold would be mu_1 itself,
+    which no positive exceeds.
+    """
+    return max(p.sigma_1, 1e-3 * (p.mu_1 - p.mu_2))
 
 
 def detection_rate(miss_rate: float = 0.01) -> Rate:
@@ -120,13 +129,11 @@ def calibrate_rate(scores: NDArray[np.float64], p: Projection, detection_rate: f
     >>> calibrate_rate(np.array([0.0, 1.0, 2.0, 3.0]), Projection(2.0, 1.0, 0.0, 1.0, 4, 4), 0.75) < -1.0
     True
     """
-    if p.sigma_1 == 0:
-        raise ValueError("cannot calibrate a rate: all positives have one score; check the training samples")
-    threshold = quantile_threshold(scores, detection_rate)
-    z = (threshold - p.mu_1) / p.sigma_1
-    while p.mu_1 + z * p.sigma_1 > threshold:  # rounding of z may lift the threshold by an ulp
-        z = np.nextafter(z, -np.inf)
-    return float(z)
+    deviation = deviation_of_positives(p)
+    if not deviation > 0:
+        raise ValueError("cannot calibrate a rate: positives and negatives have one score; check the samples")
+    # A millionth of a deviation lower, so that rounding lifts no threshold onto the scores that it has to be below.
+    return float((quantile_threshold(scores, detection_rate) - p.mu_1) / deviation - 1e-6)
 
 
 def quantile_threshold(scores: NDArray[np.float64], detection_rate: float) -> float:
