@@ -34,10 +34,9 @@ class Exits:
         """Exits that nearly every positive passes which the stage accepts in the end.
 
         `sums` (T, samples) are partial sums of validation positives. What the stage loses anyway binds no exit. The
-        lowest partial sum of the others would be too tight: with a thousand samples and 200 exits, one new positive in
-        thirty falls below some lowest sum by chance, and over ten stages a quarter of all (so it was on faces). So all
-        exits are lowered by one slack, in standard deviations, such that of the positives of each fold no more than
-        the share `loss` would have failed the exits of the other folds.
+        lowest partial sums of the others would be too tight: each new positive has one more chance to fall below for
+        every exit. So all exits are lowered by one slack, in standard deviations, such that of the positives of each
+        fold no more than the share `loss` would have failed the exits of the other folds.
         """
         mean, deviation = prefix_moments(vote.positive, vote.coef)
         kept = sums[:, sums[-1] > vote.threshold]

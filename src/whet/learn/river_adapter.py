@@ -58,6 +58,7 @@ class RiverClassifier(base.Classifier):
         self._model: OnlineGSLDA | None = None
         self._names: list[Any] = []
         self._gathered: list[tuple[dict[Any, float], Any]] = []
+        self._count: Counter[Any] = Counter()
 
     @property
     def _multiclass(self) -> bool:
@@ -68,27 +69,23 @@ class RiverClassifier(base.Classifier):
         if self._model is not None:
             self._model.update(self._vector(x), y)
             return
-        self._gathered.append((dict(x), y))
-        count = self._count()
-        if len(count) > 2:
-            self._gathered.pop()
+        if y not in self._count and len(self._count) == 2:
             raise ValueError(f"only two classes are supported; got a third label: {y!r}")
-        if len(count) == 2 and min(count.values()) >= self.min_initial:
+        self._gathered.append((dict(x), y))
+        self._count[y] += 1
+        if len(self._count) == 2 and min(self._count.values()) >= self.min_initial:
             self._train()
 
     def predict_proba_one(self, x: dict[Any, float], **_: Any) -> dict[Any, float]:  # noqa: ANN401
         """Probability of each class; of the prior, while samples are still being gathered."""
         if self._model is None:
-            count = self._count()
+            count = dict(self._count)
             if set(count) <= {False, True}:  # River's binary labels: both are known before either has come
                 count = {False: 0, True: 0} | count
             prior = {label: n + 1 for label, n in count.items()}
             return {label: n / sum(prior.values()) for label, n in prior.items()}
         p = self._model.predict_proba(self._vector(x)[None])[0]
         return dict(zip(self._model.classes_.tolist(), p.tolist(), strict=True))
-
-    def _count(self) -> dict[Any, int]:
-        return dict(Counter(y for _, y in self._gathered))
 
     def _train(self) -> None:
         self._names = list(dict.fromkeys(name for x, _ in self._gathered for name in x))

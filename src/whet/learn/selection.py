@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -137,16 +138,18 @@ def rounds(scatter: Scatter, n_most: int, threads: int | None = None) -> Iterato
         j, gain = best_gain(r, v, smallest)
         if j < 0:
             return
-        row, chosen, pivot, gap = scatter.row(j), factor[:t, j].copy(), float(v[j]), float(r[j])
-
-        def project(part: slice, t: int = t, step: tuple[Any, ...] = (row, chosen, pivot, gap)) -> None:
-            row, chosen, pivot, gap = step
-            project_out(row[part], factor[:, part], t, chosen, pivot, gap, r[part], v[part])
-
+        chosen = factor[:t, j].copy(), float(v[j]), float(r[j])  # read before any block is changed
+        project = partial(_project_block, scatter.row(j), factor, t, chosen, r, v)
         for_each_block(project, M, PROJECTED_AT_ONCE, threads)
         smallest[j] = np.inf
         separation += gain
         yield j, separation
+
+
+def _project_block(
+    row: Floats, factor: Floats, t: int, chosen: tuple[Floats, float, float], r: Floats, v: Floats, part: slice
+) -> None:
+    project_out(row[part], factor[:, part], t, *chosen, r[part], v[part])
 
 
 def forward(scatter: Scatter, n_select: int, threads: int | None = None) -> tuple[NDArray[np.intp], Floats]:

@@ -59,9 +59,9 @@ class Node:
 
     def stage(self) -> Stage:
         """The node as it is now, as a stage of a cascade: the same scores, and nothing more to learn."""
-        vote = self.vote
-        soft = self.exits is not None and isinstance(vote, OnlineDiscriminant)
-        exits = self.exits.thresholds(vote) if soft else None  # type: ignore[union-attr,arg-type]
+        vote, exits = self.vote, None
+        if self.exits is not None and isinstance(vote, OnlineDiscriminant):
+            exits = self.exits.thresholds(vote)
         return Stage(self.features, self.weak, vote.coef.copy(), float(vote.threshold), exits)
 
     def base(self) -> StageBase | Stage:
