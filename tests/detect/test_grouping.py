@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from whet.detect.grouping import group_means, keep_all, suppress_non_maxima
+from whet.detect.grouping import group_means, group_peaks, keep_all, suppress_non_maxima
 
 MERGES = {
+    "peaks": group_peaks,
     "mean": group_means,
     "weighted": lambda boxes, scores, **options: group_means(boxes, scores, weighted=True, **options),
     "nms": suppress_non_maxima,
@@ -52,6 +53,17 @@ def test_a_chain_of_overlaps_is_one_group_but_no_chain_for_suppression():
     assert groups.group.tolist() == [0, 0, 1, 1]
 
 
+def test_a_peak_and_all_that_overlap_it_are_one_group(rng):
+    boxes, scores = clusters(rng)
+    groups, best = group_peaks(boxes, scores), suppress_non_maxima(boxes, scores)
+    assert len(groups.boxes) == len(best.boxes)
+    for g in range(len(groups.boxes)):
+        inside = groups.group == g
+        np.testing.assert_allclose(groups.boxes[g], np.average(boxes[inside], axis=0, weights=scores[inside]))
+        np.testing.assert_allclose(groups.scores[g], np.linalg.norm(scores[inside], ord=4))
+        assert len(set(best.group[inside].tolist())) == 1
+
+
 def test_scores_fall_and_every_window_has_a_group(merge, rng):
     groups = merge(*clusters(rng))
     assert (np.diff(groups.scores) <= 0).all()
@@ -60,9 +72,10 @@ def test_scores_fall_and_every_window_has_a_group(merge, rng):
 
 def test_one_more_window_never_lowers_the_score_of_its_group(rng):
     boxes, scores = clusters(rng, n_objects=1)
-    fewer, more = group_means(boxes[:-1], scores[:-1]), group_means(boxes, scores)
-    assert len(fewer.boxes) == len(more.boxes) == 1
-    assert more.scores[0] > fewer.scores[0]
+    for grouped in (group_means, group_peaks):
+        fewer, more = grouped(boxes[:-1], scores[:-1]), grouped(boxes, scores)
+        assert len(fewer.boxes) == len(more.boxes) == 1
+        assert more.scores[0] > fewer.scores[0]
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.detect.detections import Detections, FiredWindows
-from whet.detect.grouping import OVERLAP, Groups, group_means, keep_all, suppress_non_maxima
+from whet.detect.grouping import OVERLAP, Groups, group_means, group_peaks, keep_all, suppress_non_maxima
 from whet.detect.pyramid import FACTOR, level_scales, levels_at
 from whet.detect.scan import scan_pictures
 from whet.model.cascade import Cascade
 
-Merge = Literal["mean", "weighted", "nms"]
+Merge = Literal["peaks", "mean", "weighted", "nms"]
 
 
 def detect(
@@ -24,7 +24,7 @@ def detect(
     step: int = 1,
     min_size: float | None = None,
     max_size: float | None = None,
-    merge: Merge | None = "mean",
+    merge: Merge | None = "peaks",
     overlap: float = OVERLAP,
     best: bool = False,
     threshold: float | None = None,
@@ -33,8 +33,9 @@ def detect(
     """Find objects in a grey image (height, width).
 
     Windows of all sizes from `min_size` to `max_size` (the longer side, in pixels), each `factor` times the one
-    before, are moved by `step` pixels of their level. Those that overlap are merged to a `mean` box, one `weighted`
-    by their margins, or the best of them (`nms`); None keeps every window. Of the result only scores above
+    before, are moved by `step` pixels of their level. Those that overlap are merged: around the best ones
+    (`peaks`), all that overlap in chains to a `mean` box or one `weighted` by their scores, as Viola and Jones do, or
+    only the best are kept (`nms`); None keeps every window. Of the result only scores above
     `threshold` are kept, or only the `best`. Nothing depends on the number of `threads`.
 
     >>> from whet.features.haar import HaarKind, HaarPool
@@ -46,7 +47,7 @@ def detect(
     >>> picture = np.repeat(np.uint8([[0, 0, 0, 99, 99, 99]]), 5, axis=0)
     >>> found = detect(cascade, picture, max_size=4)  # windows at (1, 0) and (1, 1)
     >>> found.boxes, found.scores
-    (array([[1. , 0.5, 5. , 4.5]]), array([3.]))
+    (array([[1. , 0.5, 5. , 4.5]]), array([1.78381067]))
     """
     windows = fired_windows(
         cascade, image, factor=factor, step=step, min_size=min_size, max_size=max_size, threads=threads
@@ -81,11 +82,13 @@ def fired_windows(
     return FiredWindows(scale, y, x, np.concatenate(boxes), np.concatenate([scan.scores for scan in scans]))
 
 
-def merged(windows: FiredWindows, merge: Merge | None = "mean", overlap: float = OVERLAP) -> Groups:
+def merged(windows: FiredWindows, merge: Merge | None = "peaks", overlap: float = OVERLAP) -> Groups:
     """One box for all windows that fired around one object."""
     match merge:
         case None:
             return keep_all(windows.boxes, windows.scores)
+        case "peaks":
+            return group_peaks(windows.boxes, windows.scores, overlap=overlap)
         case "mean" | "weighted":
             return group_means(windows.boxes, windows.scores, overlap=overlap, weighted=merge == "weighted")
         case "nms":

@@ -37,6 +37,7 @@ class FlatLearners(NamedTuple):
     below: Floats  # what any other adds
     exit: Floats
     opens: Flags  # 1 for the first learner of a stage, where a new sum begins
+    before: Floats  # at the first learner of a stage, the threshold of the stage before
     categorical: Flags  # 1 for patterns
     subset: UInt64s  # (n, 4): 256 bits
     last_threshold: Floats  # (1,): of the last stage
@@ -54,11 +55,12 @@ class Windows(NamedTuple):
 
 
 class Some(NamedTuple):
-    """Windows that are left, in any order: place in the integral image, factor, partial sum and next learner."""
+    """Windows that are left, in any order: place in the integral image, factor, sums and next learner."""
 
     places: UInt32s
     factors: Float32s
-    partial: Floats
+    partial: Floats  # sum in the stage that the window is in
+    margins: Floats  # in all stages before, added up
     learner: UInt32s
 
 
@@ -66,27 +68,26 @@ class Some(NamedTuple):
 def scan_windows(
     sums: UInt32s, squares: UInt32s, windows: Windows, learners: FlatLearners, places: UInt32s, scores: Floats
 ) -> tuple[int, int, int]:
-    """Write the places of accepted windows in the integral image to `places`, in any order, and margins to `scores`.
+    """Write the places of accepted windows in the integral image to `places`, in any order, and `scores`: all margins.
 
     `sums` and `squares` are flat; `places` and `scores` have room for all windows. Returns how many windows were
     accepted and looked at, and how many weak learners they needed in all.
     """
     n = windows.columns
     room = windows.rows * n
-    some = Some(np.empty(room, np.uint32), np.empty(room, np.float32), np.empty(room), np.empty(room, np.uint32))
-    factors, partial, alive = np.empty(n, np.float32), np.empty(n), np.empty(n, np.uint8)
+    whole, floats = np.empty((2, room), np.uint32), np.empty((2, room))
+    some = Some(whole[0], np.empty(room, np.float32), floats[0], floats[1], whole[1])
+    factors, partial, margins, alive = np.empty(n, np.float32), np.empty(n), np.empty(n), np.empty(n, np.uint8)
     total, codes = np.empty(n, np.int32), np.empty(n, np.uint8)
     kept = looked_at = needed = 0
     for y in range(windows.rows):
         start = y * windows.row_step
         left = _normalise(sums, squares, start, windows, factors, alive)
         looked_at += left
-        t, more = _scan_row(sums, start, left, learners, factors, partial, alive, total, codes)
+        t, more = _scan_row(sums, start, left, learners, factors, partial, margins, alive, total, codes)
         needed += more
-        kept = _keep_row(start, t, factors, partial, alive, kept, some)
+        kept = _keep_row(start, t, factors, partial, margins, alive, kept, some)
     found, more = _scan_some(sums, learners, kept, some, places, scores)
-    for i in range(found):
-        scores[i] -= learners.last_threshold[0]
     return found, looked_at, needed + more
 
 
@@ -115,15 +116,17 @@ def _scan_row(
     learners: FlatLearners,
     factors: Float32s,
     partial: Floats,
+    margins: Floats,
     alive: Flags,
     total: Int32s,
     codes: Flags,
 ) -> tuple[int, int]:
     """Evaluate learners on all windows of a row while enough are left: the next learner, and how many were needed."""
     needed, t = 0, 0
+    partial[:], margins[:] = 0.0, 0.0
     while t < learners.exit.size and left * ROW_ADVANTAGE > alive.size:
         if learners.opens[t]:
-            partial[:] = 0.0
+            _next_stage(partial, margins, learners.before[t])
         if learners.categorical[t]:
             pattern_codes(sums, start, learners.corners[t], codes)
             _add_by_code(codes, learners, t, partial)
@@ -139,25 +142,27 @@ def _scan_row(
 
 @kernel
 def _scan_some(
-    sums: UInt32s, learners: FlatLearners, n: int, some: Some, places: UInt32s, partial: Floats
+    sums: UInt32s, learners: FlatLearners, n: int, some: Some, places: UInt32s, scores: Floats
 ) -> tuple[int, int]:
     """Take the first n of some windows on to the end, each from its own next learner.
 
-    Returns how many pass all, which then come first in `places` and `partial`, and how many learners were needed.
+    Returns how many pass all, which then come first in `places` and `scores`, and how many learners were needed.
     """
     order = np.argsort(some.learner[:n], kind="mergesort")
     factors, total, codes = np.empty(n, np.float32), np.empty(n, np.int32), np.empty(n, np.uint8)
+    partial, margins = np.empty(n), np.empty(n)
     needed = left = entered = 0
     for t in range(learners.exit.size):
         while entered < n and some.learner[order[entered]] == t:
             i = order[entered]
-            places[left], factors[left], partial[left] = some.places[i], some.factors[i], some.partial[i]
+            places[left], factors[left] = some.places[i], some.factors[i]
+            partial[left], margins[left] = some.partial[i], some.margins[i]
             left, entered = left + 1, entered + 1
         if left == 0:
             continue
         here, sums_here = places[:left], partial[:left]
         if learners.opens[t]:
-            sums_here[:] = 0.0
+            _next_stage(sums_here, margins[:left], learners.before[t])
         if learners.categorical[t]:
             pattern_codes_at(sums, learners.corners[t], here, codes[:left])
             _add_by_code(codes[:left], learners, t, sums_here)
@@ -166,11 +171,21 @@ def _scan_some(
             _add_by_value(total[:left], factors, learners, t, sums_here)
         needed += left
         if learners.exit[t] > -np.inf:
-            left = _keep(places, factors, partial, left, learners.exit[t])
+            left = _keep(places, factors, partial, margins, left, learners.exit[t])
     for i in order[entered:]:  # windows that passed all learners with their row
-        places[left], partial[left] = some.places[i], some.partial[i]
+        places[left], partial[left], margins[left] = some.places[i], some.partial[i], some.margins[i]
         left += 1
+    for i in range(left):
+        scores[i] = margins[i] + (partial[i] - learners.last_threshold[0])
     return left, needed
+
+
+@kernel
+def _next_stage(partial: Floats, margins: Floats, threshold: float) -> None:
+    """Add the margins of the stage that ends, and begin a new sum."""
+    for k in range(partial.size):
+        margins[k] += partial[k] - threshold
+        partial[k] = 0.0
 
 
 @kernel
@@ -197,23 +212,25 @@ def _leave(partial: Floats, threshold: float, alive: Flags) -> int:
 
 
 @kernel
-def _keep_row(start: int, t: int, factors: Float32s, partial: Floats, alive: Flags, kept: int, some: Some) -> int:
+def _keep_row(
+    start: int, t: int, factors: Float32s, partial: Floats, margins: Floats, alive: Flags, kept: int, some: Some
+) -> int:
     """Add the windows of a row that are left to those kept already; returns how many there are now."""
     for k in range(alive.size):
         if alive[k]:
             some.places[kept], some.learner[kept] = start + k, t
-            some.factors[kept], some.partial[kept] = factors[k], partial[k]
+            some.factors[kept], some.partial[kept], some.margins[kept] = factors[k], partial[k], margins[k]
             kept += 1
     return kept
 
 
 @kernel
-def _keep(places: UInt32s, factors: Float32s, partial: Floats, left: int, threshold: float) -> int:
+def _keep(places: UInt32s, factors: Float32s, partial: Floats, margins: Floats, left: int, threshold: float) -> int:
     """Move those of the first `left` windows that go on to the front; returns how many do."""
     kept = 0
     for i in range(left):
         goes_on = partial[i] > threshold
-        places[kept], factors[kept], partial[kept] = places[i], factors[i], partial[i]
+        places[kept], factors[kept], partial[kept], margins[kept] = places[i], factors[i], partial[i], margins[i]
         kept += 1 if goes_on else 0
     return kept
 

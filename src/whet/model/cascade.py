@@ -58,16 +58,18 @@ class Cascade:
         return np.asarray(self.scores(patches) > 0)
 
     def scores(self, patches: Patches) -> Floats:
-        """Scores (samples,): the margin in the last stage for patches that pass all, -inf for all others.
+        """Scores (samples,): the margins in all stages added up for patches that pass all, -inf for all others.
 
-        The last stage is the one that was trained to tell objects from what looks most like them. Its margin is
-        a weighted sum of responses to normalised windows: it knows nothing of the picture, so scores compare
-        across pictures, and a higher threshold on them keeps a subset of the windows.
+        The margin of a discriminant is its log odds, up to scale, against what reaches its stage; to add them is to
+        take the stages for independent witnesses. Margins are weighted sums of responses to normalised windows:
+        they know nothing of the picture, so scores compare across pictures, and a higher threshold on them
+        keeps a subset of the windows.
         """
         stack = IntegralStack.of(patches, self.min_sigma)
         check_window(self.window, stack)
-        alive = stack.looked_at.copy()
+        alive, total = stack.looked_at.copy(), np.zeros(len(patches))
         for stage in self.stages:
             margin, passed = stage.judge(stack)
             alive &= passed
-        return np.where(alive, margin, -np.inf)
+            total += margin
+        return np.where(alive, total, -np.inf)
