@@ -76,23 +76,28 @@ def compiled(cascade: Cascade, layout: Layout) -> CompiledCascade:
     y, x = np.array([1, 1, height - 1, height - 1]), np.array([1, width - 1, 1, width - 1])
     inner = layout.offset(y, x).astype(np.int32)
     *before, last = (0.0, *(stage.threshold for stage in cascade.stages))
-    stages = [_stage_columns(stage, other, layout) for stage, other in zip(cascade.stages, before, strict=True)]
+    stages = [
+        _stage_columns(stage, threshold_before, number == cascade.first_scoring, layout)
+        for number, (stage, threshold_before) in enumerate(zip(cascade.stages, before, strict=True))
+    ]
     columns: list[Any] = [np.concatenate(column) for column in zip(*stages, strict=True)]
     learners = FlatLearners(*columns, last_threshold=np.array([last]))
     return CompiledCascade(cascade.window, float(cascade.min_sigma), layout, learners, inner)
 
 
-def _stage_columns(stage: Stage, before: float, layout: Layout) -> tuple[NDArray[np.generic], ...]:
+def _stage_columns(
+    stage: Stage, threshold_before: float, scores_begin: bool, layout: Layout
+) -> tuple[NDArray[np.generic], ...]:
     """The fields of `FlatLearners`, but for the last one, of a single stage."""
     n = len(stage)
     exits = np.full(n, -np.inf) if stage.exits is None else stage.exits.astype(np.float64)
     exits[-1] = max(exits[-1], stage.threshold)
     threshold, above, below, subset = _responses(stage)
     corners, weights = _corners(stage, layout)
-    opens = (np.arange(n) == 0).astype(np.uint8)
-    threshold_before = np.where(opens, before, 0.0)
+    first = np.arange(n) == 0
+    opens, before = np.where(first, 1 + scores_begin, 0).astype(np.uint8), np.where(first, threshold_before, 0.0)
     categorical = np.full(n, isinstance(stage.weak, TrainedSubsets), dtype=np.uint8)
-    return corners, weights, threshold, above, below, exits, opens, threshold_before, categorical, subset
+    return corners, weights, threshold, above, below, exits, opens, before, categorical, subset
 
 
 def _responses(stage: Stage) -> tuple[NDArray[np.generic], ...]:

@@ -36,7 +36,7 @@ class FlatLearners(NamedTuple):
     above: Floats  # what a value above the threshold, or a code of the subset, adds to the partial sum
     below: Floats  # what any other adds
     exit: Floats
-    opens: Flags  # 1 for the first learner of a stage, where a new sum begins
+    opens: Flags  # 1 for the first learner of a stage, where a new sum begins; 2 where scores begin, too
     before: Floats  # at the first learner of a stage, the threshold of the stage before
     categorical: Flags  # 1 for patterns
     subset: UInt64s  # (n, 4): 256 bits
@@ -60,7 +60,7 @@ class Some(NamedTuple):
     places: UInt32s
     factors: Float32s
     partial: Floats  # sum in the stage that the window is in
-    margins: Floats  # in all stages before, added up
+    margins: Floats  # in the stages before that count for the score, added up
     learner: UInt32s
 
 
@@ -68,7 +68,7 @@ class Some(NamedTuple):
 def scan_windows(
     sums: UInt32s, squares: UInt32s, windows: Windows, learners: FlatLearners, places: UInt32s, scores: Floats
 ) -> tuple[int, int, int]:
-    """Write the places of accepted windows in the integral image to `places`, in any order, and `scores`: all margins.
+    """Write the places of accepted windows in the integral image to `places`, in any order, and `scores`.
 
     `sums` and `squares` are flat; `places` and `scores` have room for all windows. Returns how many windows were
     accepted and looked at, and how many weak learners they needed in all.
@@ -126,7 +126,7 @@ def _scan_row(
     partial[:], margins[:] = 0.0, 0.0
     while t < learners.exit.size and left * ROW_ADVANTAGE > alive.size:
         if learners.opens[t]:
-            _next_stage(partial, margins, learners.before[t])
+            _next_stage(partial, margins, learners.before[t], learners.opens[t] == 2)
         if learners.categorical[t]:
             pattern_codes(sums, start, learners.corners[t], codes)
             _add_by_code(codes, learners, t, partial)
@@ -162,7 +162,7 @@ def _scan_some(
             continue
         here, sums_here = places[:left], partial[:left]
         if learners.opens[t]:
-            _next_stage(sums_here, margins[:left], learners.before[t])
+            _next_stage(sums_here, margins[:left], learners.before[t], learners.opens[t] == 2)
         if learners.categorical[t]:
             pattern_codes_at(sums, learners.corners[t], here, codes[:left])
             _add_by_code(codes[:left], learners, t, sums_here)
@@ -181,10 +181,10 @@ def _scan_some(
 
 
 @kernel
-def _next_stage(partial: Floats, margins: Floats, threshold: float) -> None:
+def _next_stage(partial: Floats, margins: Floats, threshold: float, scores_begin: bool) -> None:
     """Add the margins of the stage that ends, and begin a new sum."""
     for k in range(partial.size):
-        margins[k] += partial[k] - threshold
+        margins[k] = 0.0 if scores_begin else margins[k] + (partial[k] - threshold)
         partial[k] = 0.0
 
 

@@ -53,23 +53,29 @@ class Cascade:
         """Weak learners of all stages."""
         return sum(map(len, self.stages))
 
+    @property
+    def first_scoring(self) -> int:
+        """Number of the first stage that counts for the score: the later half of the stages does."""
+        return len(self.stages) // 2
+
     def accepts(self, patches: Patches) -> Bools:
         """Which patches (samples, height, width) have enough contrast and pass all stages."""
         return np.asarray(self.scores(patches) > 0)
 
     def scores(self, patches: Patches) -> Floats:
-        """Scores (samples,): the margins in all stages added up for patches that pass all, -inf for all others.
+        """Scores (samples,): for patches that pass all stages, the margins in the later half added up; else -inf.
 
         The margin of a discriminant is its log odds, up to scale, against what reaches its stage; to add them is to
-        take the stages for independent witnesses. Margins are weighted sums of responses to normalised windows:
-        they know nothing of the picture, so scores compare across pictures, and a higher threshold on them
-        keeps a subset of the windows.
+        take the stages for independent witnesses. Early stages have been trained on what is easily told apart, and
+        what they say of the windows left at the end is noise. Margins are weighted sums of responses to normalised
+        windows: they know nothing of the picture, so scores compare across pictures, and a higher threshold on
+        them keeps a subset of the windows.
         """
         stack = IntegralStack.of(patches, self.min_sigma)
         check_window(self.window, stack)
         alive, total = stack.looked_at.copy(), np.zeros(len(patches))
-        for stage in self.stages:
+        for number, stage in enumerate(self.stages):
             margin, passed = stage.judge(stack)
             alive &= passed
-            total += margin
+            total += margin if number >= self.first_scoring else 0.0
         return np.where(alive, total, -np.inf)
