@@ -40,7 +40,16 @@ def test_limits_choose_levels_and_do_not_move_them():
     assert some == [scale for scale in everything if 40 <= 24 * scale <= 100]
     assert 0 < len(some) < len(everything)
     assert level_scales((480, 640), (24, 24), 1.2, max_size=20) == []
-    assert level_scales((480, 640), (24, 24), 1.2, min_size=10) == level_scales((480, 640), (24, 24), 1.2)
+    assert level_scales((480, 640), (24, 24), 1.2, min_size=24) == level_scales((480, 640), (24, 24), 1.2)
+
+
+def test_small_objects_are_looked_for_in_an_enlarged_picture():
+    every, larger = (level_scales((480, 640), (24, 24), 1.2, min_size=least) for least in (12, None))
+    assert every[-len(larger) :] == larger
+    np.testing.assert_allclose(every[: -len(larger)], [1.2**-3, 1.2**-2, 1.2**-1])  # 13.9, 16.7 and 20 pixels
+    assert [level.picture.shape for level in pyramid(np.zeros((20, 20), np.uint8), (24, 24), min_size=18)] == [(24, 24)]
+    with pytest.raises(ValueError, match="from 6 pixels"):
+        level_scales((480, 640), (24, 24), min_size=5)
 
 
 def test_boxes_of_the_whole_level_are_the_whole_picture(rng):

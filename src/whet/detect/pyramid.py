@@ -14,6 +14,8 @@ from whet.features.parallel import for_each_block
 Picture = NDArray[np.uint8]
 
 FACTOR = 1.2
+# Enlarged further, a picture shows nothing new, and takes sixteen times the memory.
+SMALLEST = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +50,8 @@ def pyramid(
     """The levels at which windows (height, width) cover objects from `min_size` to `max_size`, largest level first.
 
     Sizes are the longer side of an object in pixels of the picture (height, width). Objects grow by `factor` from
-    the window's own size on: the limits choose among these levels and do not move them, and nothing is enlarged.
+    the window's own size on: the limits choose among these levels and do not move them. Only a `min_size` below the
+    window's own adds levels, on which the picture is enlarged.
 
     >>> levels = pyramid(np.zeros((60, 80), dtype=np.uint8), (24, 24), factor=1.5)
     >>> [level.picture.shape for level in levels]
@@ -75,18 +78,23 @@ def level_scales(
     min_size: float | None = None,
     max_size: float | None = None,
 ) -> list[float]:
-    """How many times smaller than a picture (height, width) each level is.
+    """How many times smaller than a picture (height, width) each level is; below 1, it is enlarged.
 
     >>> [round(scale, 2) for scale in level_scales((100, 60), (24, 24), min_size=30)]
     [1.44, 1.73, 2.07, 2.49]
+    >>> [round(scale, 2) for scale in level_scales((30, 30), (24, 24), min_size=16)]
+    [0.69, 0.83, 1.0, 1.2]
     """
     if not factor > 1:
         raise ValueError(f"got factor={factor}; levels shrink by a factor above 1, such as {FACTOR}")
     longer = max(window)
     # Half a pixel of the level is what rounding its size can lose.
     largest = min((side + 0.5) / length for side, length in zip(shape, window, strict=True))
-    n = floor(log(largest) / log(factor)) + 1 if largest >= 1 else 0
-    scales = [factor**k for k in range(n)]
+    smallest = 1.0 if min_size is None else min(min_size / longer, 1.0)
+    if not smallest >= SMALLEST:
+        raise ValueError(f"got min_size={min_size}; windows of {longer} find objects from {SMALLEST * longer:g} pixels")
+    first, last = (floor(log(max(limit, SMALLEST)) / log(factor)) for limit in (smallest, largest))
+    scales = [factor**k for k in range(first, last + 1)]
     return [
         scale
         for scale in scales
