@@ -7,11 +7,15 @@ from PIL import Image
 from whet.detect.pyramid import pyramid
 from whet.features.haar import HaarPool
 from whet.model.cascade import Cascade
-from whet.training.cascade import Plan, rate_interval, split_in_runs, split_pictures, train_cascade
+from whet.training.cascade import train_cascade
+from whet.training.events import StageFinished
 from whet.training.learners import Boosting
 from whet.training.mining import Miner
 from whet.training.node import train_node
 from whet.training.node_goal import NodeGoal
+from whet.training.plan import Plan
+from whet.training.rates import rate_interval
+from whet.training.split import split_in_runs, split_pictures
 from whet.training.windows import SkippedPicturesWarning
 
 WINDOW = (12, 12)
@@ -50,7 +54,8 @@ def plan():
 def trained(pool, pictures, plan):
     told = []
     positives = objects(500, np.random.default_rng(1))
-    return *train_cascade(pool, positives, pictures, plan, told.append), told
+    trained = train_cascade(pool, positives, pictures, plan, told.append)
+    return *trained, [event for event in told if isinstance(event, StageFinished)]
 
 
 def test_each_stage_lets_fewer_negatives_through(trained):
