@@ -172,7 +172,7 @@ class _Training:
             return
         passed = node.predict(check, plan.threads), node.predict(unseen, plan.threads)
         rates = float(passed[0].mean()), float(passed[1].mean())
-        if rates[1] > STALLED:
+        if rates[1] > STALLED * plan.goal.detection_rate:
             self._stall(rates[1])
             return
         meets_goal = rates[1] <= plan.goal.false_positive_rate

@@ -13,7 +13,8 @@ from whet.training.rates import picture_interval
 FEWEST = 0.1
 # With fewer held-out windows nothing can be said of a further stage.
 FEWEST_HELD_OUT = 10
-# A stage that lets through more of what it should reject costs positives and time for nothing.
+# By chance, negatives would be accepted at the rate of positives. A stage that accepts more than this share of it
+# costs positives and time for next to nothing.
 STALLED = 0.95
 
 
