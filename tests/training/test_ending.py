@@ -133,11 +133,16 @@ def test_an_interval_is_never_narrower_than_that_of_independent_windows():
 
 
 def test_time_left_has_an_end_when_pictures_have():
-    paces = [Pace(10.0, 5.0, 50, 0.5), Pace(10.0, 10.0, 100, 0.25)]
+    paces = [Pace(10.0, 5.0, 50, 40.0, 0.5), Pace(10.0, 10.0, 100, 40.0, 0.25)]
     assert seconds_left(paces, Plan(n_stages=12), 100) == pytest.approx(10 * (10 + 10))
     assert seconds_left(paces, Plan(n_stages=12, false_positive_rate=0.1), 10**6) == pytest.approx(20 + 20 + 40)
     assert seconds_left(paces[:1], Plan(), 100) is None
     assert seconds_left([paces[1], paces[0]], Plan(), 100) is None  # no progress, no estimate
+
+
+def test_time_left_does_not_grow_while_every_picture_gives_all_that_it_may():
+    paces = [Pace(10.0, 5.0, 100, 1e6, 0.5), Pace(10.0, 5.0, 100, 1e6, 0.25)]
+    assert seconds_left(paces, Plan(n_stages=6), 10**6) == pytest.approx(4 * (10 + 5))
 
 
 def test_dropped_positives_are_those_that_earlier_stages_reject(pictures):

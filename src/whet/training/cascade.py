@@ -157,7 +157,8 @@ class _Training:
         if state.records:
             last, n_pictures = state.records[-1], state.mined.n_pictures + state.judged.n_pictures
             mining = self._seconds() - last.ended
-            state.paces.append(Pace(last.seconds, mining, n_pictures, state.judged.acceptance_rate))
+            windows = (state.mined.n_looked_at + state.judged.n_looked_at) / max(n_pictures, 1)
+            state.paces.append(Pace(last.seconds, mining, n_pictures, windows, state.judged.acceptance_rate))
         self._expect()
         positives, check = self._positives()
         negatives, unseen = state.mined.patches, state.judged.patches
