@@ -29,6 +29,22 @@ class UnreadableImageError(WhetError, ValueError):
     """A file is not an image, is cut short, or is too large to be opened."""
 
 
+class TrainingDataError(WhetError, ValueError):
+    """Positives or pictures that no detector can be trained on."""
+
+
+class CannotSeparateError(WhetError, ValueError):
+    """Positives and negatives look alike to every feature, or nearly so."""
+
+
+class CheckpointError(WhetError, ValueError):
+    """A checkpoint is damaged, cannot be written, or is of another plan or of other data."""
+
+
+class MemoryBudgetError(WhetError, MemoryError):
+    """The memory that training may take does not hold even one feature."""
+
+
 class ModelFileError(WhetError, ValueError):
     """A file is not a detector, is damaged, was written by a later version, or says what cannot be."""
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from whet.features.parallel import for_each_block
+from whet.features.parallel import for_each_block, map_in_order
 
 
 @pytest.mark.parametrize("threads", [None, 1, 2, 7])
@@ -34,3 +34,42 @@ def test_errors_come_through(threads):
 
     with pytest.raises(KeyError, match="block 3"):
         for_each_block(fail, 5, 1, threads)
+
+
+@pytest.mark.parametrize("threads", [None, 1, 2, 7])
+def test_results_come_in_the_order_of_the_items(threads):
+    def late(i):
+        threading.Event().wait(0.002 * (i % 3 == 0))
+        return i * i
+
+    assert list(map_in_order(late, range(20), threads)) == [i * i for i in range(20)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_who_stops_early_has_wasted_a_few_items_at_most(threads):
+    begun = []
+    results = map_in_order(begun.append, range(1000), threads)
+    next(results)
+    results.close()
+    assert len(begun) <= threads + 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_errors_come_through_in_their_place(threads):
+    results = map_in_order(lambda i: 1 // i, [1, 0, 1], threads)
+    assert next(results) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
+def test_blocks_that_have_not_begun_are_given_up_after_an_error():
+    begun = []
+
+    def work(rows):
+        begun.append(rows)
+        threading.Event().wait(0.005)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        for_each_block(work, 1000, 1, threads=2)
+    assert len(begun) < 100

@@ -3,54 +3,43 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from PIL import Image
+from tests.crosses import PLAN, WINDOW, write_pictures
+from tests.crosses import crosses as objects
+from tests.crosses import pool as pool_of_crosses
 
 from whet.detect.pyramid import pyramid
-from whet.features.haar import HaarPool
 from whet.model.cascade import Cascade
-from whet.training.cascade import Plan, rate_interval, split_in_runs, split_pictures, train_cascade
+from whet.training.cascade import train_cascade
+from whet.training.events import StageFinished
 from whet.training.learners import Boosting
 from whet.training.mining import Miner
 from whet.training.node import train_node
-from whet.training.node_goal import NodeGoal
+from whet.training.rates import rate_interval
+from whet.training.split import split_in_runs, split_pictures
 from whet.training.windows import SkippedPicturesWarning
-
-WINDOW = (12, 12)
-
-
-def objects(n, rng):
-    """A bright cross on noise, faint enough to need more than one weak learner."""
-    X = rng.integers(30, 150, (n, *WINDOW)).astype(np.int64)
-    X[:, 5:7] += 45
-    X[:, :, 5:7] += 45
-    return X.clip(0, 255).astype(np.uint8)
 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("negatives")
-    rng = np.random.default_rng(3)
-    for i in range(8):
-        noise = rng.integers(0, 256, (40, 50), dtype=np.uint8)
-        smooth = Image.fromarray(noise).resize((100, 80), Image.Resampling.BICUBIC)
-        smooth.save(folder / f"{i}.png")
-    return sorted(folder.glob("*.png"))
+    return write_pictures(tmp_path_factory.mktemp("negatives"))
 
 
 @pytest.fixture(scope="module")
 def pool():
-    return HaarPool.of_window(WINDOW).sample(1500, np.random.default_rng(0))
+    return pool_of_crosses()
 
 
 @pytest.fixture(scope="module")
 def plan():
-    return Plan(NodeGoal(0.97, 0.4), n_stages=4, n_weak=(4, 10, 20), n_negatives=300, seed=5)
+    return PLAN
 
 
 @pytest.fixture(scope="module")
 def trained(pool, pictures, plan):
     told = []
     positives = objects(500, np.random.default_rng(1))
-    return *train_cascade(pool, positives, pictures, plan, told.append), told
+    trained = train_cascade(pool, positives, pictures, plan, told.append)
+    return *trained, [event for event in told if isinstance(event, StageFinished)]
 
 
 def test_each_stage_lets_fewer_negatives_through(trained):

@@ -7,6 +7,8 @@ import warnings
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.errors import MemoryBudgetError
+
 # Bit rows of all 162,336 features of a 24 x 24 window on 50,000 patches.
 DEFAULT_MAX_MEMORY = 1 << 30
 
@@ -25,7 +27,9 @@ def within_budget(n_features: int, words: int, max_memory: int, rng: np.random.G
     if n_features <= fitting:
         return slice(None)
     if fitting < 1:
-        raise MemoryError(f"max_memory is {max_memory} bytes; the bits of one feature alone take {8 * words}")
+        raise MemoryBudgetError(
+            f"max_memory is {max_memory} bytes; the bits of one feature alone take {8 * words}: allow some hundred MB"
+        )
     warnings.warn(
         f"the responses of {n_features:,} features take {8 * words * n_features / 2**20:,.0f} MB, "
         f"max_memory allows {max_memory / 2**20:,.0f} MB: training on {fitting:,} features drawn at random",

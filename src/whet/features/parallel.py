@@ -7,8 +7,13 @@ own: results do not depend on how many threads there were.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def available_threads() -> int:
@@ -45,5 +50,34 @@ def for_each_block(work: Callable[[slice], None], n: int, size: int, threads: in
             work(rows)
         return
     with ThreadPoolExecutor(workers, thread_name_prefix="whet") as pool:
-        for done in [pool.submit(work, rows) for rows in pieces]:
-            done.result()
+        try:
+            for done in [pool.submit(work, rows) for rows in pieces]:
+                done.result()
+        except BaseException:  # Ctrl-C too: nobody wants to wait for the blocks that have not begun
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def map_in_order(work: Callable[[T], R], items: Iterable[T], threads: int | None = None) -> Iterator[R]:
+    """Results of `work` on each item, in the order of the items, a few of them computed ahead.
+
+    Who stops early has wasted at most one item a thread, and one more. With one thread nothing is computed ahead.
+
+    >>> list(map_in_order(abs, [-3, 2, -1]))
+    [3, 2, 1]
+    """
+    workers = threads or available_threads()
+    if workers <= 1:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(workers, thread_name_prefix="whet") as pool:
+        waiting: deque[Future[R]] = deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) > workers:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,71 +10,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.errors import CannotSeparateError, CheckpointError
 from whet.features.family import FeatureFamily
-from whet.features.memory import DEFAULT_MAX_MEMORY
 from whet.model.cascade import Cascade
-from whet.training.learners import NodeLearner
+from whet.training.checkpoint import Checkpoint, StageRecord, State
+from whet.training.ending import STALLED, Ending, Why, judged_verdict, mined_verdict
+from whet.training.events import Event, Mining, Resumed, StageFinished, StageStarted, WeakAdded
+from whet.training.fingerprint import fingerprint
 from whet.training.mining import Mined, Miner
 from whet.training.node import Node, train_node
-from whet.training.node_goal import NodeGoal
+from whet.training.node_goal import Judge
+from whet.training.plan import Plan
+from whet.training.rates import picture_interval, rate_interval
+from whet.training.time_left import Pace, seconds_left
+from whet.training.training_data import TrainingData
 from whet.training.windows import windows_of_pictures
 
 Patches = NDArray[np.uint8]
-
-# A stage needs that many negatives of the number that was asked for; with fewer, training has come to its end.
-FEWEST = 0.1
-# Faces that follow each other in a file may be near-duplicates: they are split in runs of this length.
-RUN = 100
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a cascade is trained.
-
-    `n_weak` bounds a stage, by its number from 0 if it is a sequence (the last one holds for all further stages).
-    `false_positive_rate` is that of the whole cascade, in windows of pictures without the object.
-    """
-
-    goal: NodeGoal = field(default_factory=lambda: NodeGoal(0.995, 0.5))
-    n_stages: int = 20
-    n_weak: int | Sequence[int] = 200
-    n_negatives: int = 5000
-    validation: float = 0.2
-    false_positive_rate: float = 1e-6
-    soft: bool = False
-    learner: NodeLearner | None = None
-    max_memory: int = DEFAULT_MAX_MEMORY
-    threads: int | None = None
-    seed: int = 0
-
-    def most_weak(self, stage: int) -> int:
-        """How many weak learners a stage may have.
-
-        >>> Plan(n_weak=(10, 20)).most_weak(5)
-        20
-        """
-        return self.n_weak if isinstance(self.n_weak, int) else self.n_weak[min(stage, len(self.n_weak) - 1)]
-
-
-@dataclass(frozen=True, eq=False)
-class Progress:
-    """A stage was trained: the cascade so far, its newest node, and what was mined for it."""
-
-    cascade: Cascade
-    node: Node
-    n_negatives: int
-    detection_rate: float
-    false_positive_rate: float
-    mined: Mined | None
-
-
-@dataclass(frozen=True, eq=False)
-class Ending:
-    """Why training ended, and an estimate of the cascade's false-positive rate with its 95 % interval."""
-
-    reason: str
-    false_positive_rate: float
-    interval: tuple[float, float]
+Tell = Callable[[Event], None]
 
 
 def train_cascade(
@@ -81,115 +35,214 @@ def train_cascade(
     positives: Patches,
     pictures: Sequence[Path],
     plan: Plan | None = None,
-    tell: Callable[[Progress], None] = lambda _: None,
+    tell: Tell = lambda _: None,
+    *,
+    checkpoint: Path | None = None,
 ) -> tuple[Cascade, tuple[Node, ...], Ending]:
-    """Train stages until the plan's false-positive rate is reached or the pictures give no more negatives.
+    """Train stages until the plan's false-positive rate is reached or there is a reason to stop.
 
     `positives` are patches (n, height, width) of the object, `pictures` files without it. A part of both is for
-    validation only: no positive of one run of neighbours, and no picture, is on both sides. `tell` hears of
-    every stage. Nothing depends on the number of threads.
+    validation only: no positive of one run of neighbours, and no picture, is on both sides. Every stage trains on
+    all other positives. `tell` hears of all that happens, as events.
+
+    With a `checkpoint` file, a training that was stopped goes on after its last step when it is called again, and
+    ends with the same cascade, to the last bit. Of the plan, `n_stages`, `false_positive_rate`, `threads` and
+    `max_memory` may have changed. Nothing depends on the number of threads.
     """
     plan = Plan() if plan is None else plan
-    train, check = split_in_runs(len(positives), plan.validation, plan.seed)
-    sides = split_pictures(pictures, plan.validation, plan.seed)
-    miners = [Miner(side, family.window, plan.seed + k, threads=plan.threads) for k, side in enumerate(sides)]
-    n_wanted = plan.n_negatives, max(round(plan.n_negatives * plan.validation), 100)
-    rng = np.random.default_rng(plan.seed)
-    negatives, unseen = (
-        windows_of_pictures(side, n, family.window, rng) for side, n in zip(sides, n_wanted, strict=True)
-    )
-    nodes: list[Node] = []
-    mined: Mined | None = None
-    while True:
-        node = _train_stage(family, positives[train], negatives, positives[check], unseen, plan, len(nodes))
-        nodes.append(node)
-        cascade = Cascade(family.window, tuple(node.stage() for node in nodes))
-        passed = node.predict(positives[check], plan.threads), node.predict(unseen, plan.threads)
-        tell(Progress(cascade, node, len(negatives), float(passed[0].mean()), float(passed[1].mean()), mined))
-        mined, judged = (miner.mine(cascade, n, len(nodes)) for miner, n in zip(miners, n_wanted, strict=True))
-        negatives, unseen = mined.patches, judged.patches
-        ending = _ending(mined, judged, len(nodes), plan)
-        if ending is not None:
-            return cascade, tuple(nodes), ending
+    data = TrainingData.of(positives, pictures, family.window, plan.validation, plan.seed)
+    file = Checkpoint(checkpoint, fingerprint(family, data, plan))
+    return _Training(family, data, plan, tell, file).run()
 
 
-def _train_stage(
-    family: FeatureFamily,
-    positives: Patches,
-    negatives: Patches,
-    check: Patches,
-    unseen: Patches,
-    plan: Plan,
-    number: int,
-) -> Node:
-    patches, is_positive = _labelled(positives, negatives)
-    return train_node(
-        family,
-        patches,
-        is_positive,
-        plan.most_weak(number),
-        learner=plan.learner,
-        goal=plan.goal,
-        validation=_labelled(check, unseen),
-        soft=plan.soft,
-        max_memory=plan.max_memory,
-        threads=plan.threads,
-        seed=plan.seed,
-    )
+@dataclass(eq=False)
+class _Training:
+    family: FeatureFamily
+    data: TrainingData
+    plan: Plan
+    tell: Tell
+    file: Checkpoint
+    state: State = field(default_factory=State)
+
+    def __post_init__(self) -> None:
+        sides = self.data.pictures, self.data.check_pictures
+        self.miners = [
+            Miner(side, self.family.window, self.plan.seed + k, threads=self.plan.threads)
+            for k, side in enumerate(sides)
+        ]
+        self.begun = time.monotonic()
+        self.expected_end: float | None = None
+
+    def run(self) -> tuple[Cascade, tuple[Node, ...], Ending]:
+        self._resume_or_begin()
+        while True:
+            ending = self._look_for_negatives() if self.state.nodes else None
+            if ending is not None:
+                return self._cascade(), tuple(self.state.nodes), ending
+            self._train_stage()
+            self._keep()
+
+    def _resume_or_begin(self) -> None:
+        state, plan = self.file.load(), self.plan
+        if state is None:
+            rng = np.random.default_rng(plan.seed)
+            self.state.mined, self.state.judged = (
+                self._random(miner, n, rng)
+                for miner, n in zip(self.miners, (plan.n_negatives, plan.n_held_out), strict=True)
+            )
+            self._keep()
+            return
+        if len(state.nodes) > plan.n_stages:
+            raise CheckpointError(
+                f"the checkpoint {self.file.path} has {len(state.nodes)} stages, the plan asks for {plan.n_stages}: "
+                "raise n_stages, or choose another checkpoint file"
+            )
+        self.state = state
+        self.begun -= state.seconds
+        for miner, used in zip(self.miners, state.miners, strict=True):
+            miner.restore(used)
+        self._expect()
+        self._say(Resumed)
+
+    def _random(self, miner: Miner, n: int, rng: np.random.Generator) -> Mined:
+        """Random windows for the first stage: there is no cascade yet that could accept any."""
+        none = np.empty(0, dtype=np.int64)
+        return Mined(windows_of_pictures(miner.pictures, n, self.family.window, rng), none, none, is_exhausted=False)
+
+    def _look_for_negatives(self) -> Ending | None:
+        """Mine for the next stage, unless training has come to its end: the held-out pictures are asked first."""
+        state = self.state
+        if state.judged is None:
+            state.judged = self._mine(held_out=True)
+            self._keep()
+        verdict = judged_verdict(state.judged, len(state.nodes), self.plan, state.stalled)
+        if verdict is None:
+            if state.mined is None:
+                state.mined = self._mine(held_out=False)
+                self._keep()
+            verdict = mined_verdict(state.mined, self.plan)
+        if verdict is None:
+            return None
+        return self._ending(*verdict, state.judged)
+
+    def _ending(self, why: Why, reason: str, judged: Mined) -> Ending:
+        found, n = int(self._cascade().accepts(self.data.check).sum()), len(self.data.check)
+        return Ending(
+            why,
+            reason,
+            judged.acceptance_rate,
+            picture_interval(judged.accepted, judged.looked_at),
+            judged.n_looked_at,
+            judged.n_pictures,
+            found / n,
+            rate_interval(found, n),
+            tuple(number for number, record in enumerate(self.state.records) if not record.meets_goal),
+            len(self.state.nodes),
+            self._seconds(),
+        )
+
+    def _mine(self, *, held_out: bool) -> Mined:
+        miner, n = self.miners[held_out], self.plan.n_held_out if held_out else self.plan.n_negatives
+
+        def progress(n_found: int, n_looked_at: int, n_pictures: int) -> None:
+            self._say(Mining, n_found, n, n_looked_at, n_pictures, len(miner.pictures), held_out)
+
+        return miner.mine(self._cascade(), n, len(self.state.nodes), progress)
+
+    def _train_stage(self) -> None:
+        """Train one more stage; one that rejects next to nothing is left out, and ends the training."""
+        state, plan = self.state, self.plan
+        assert state.mined is not None
+        assert state.judged is not None
+        if state.records:
+            last, n_pictures = state.records[-1], state.mined.n_pictures + state.judged.n_pictures
+            mining = self._seconds() - last.ended
+            windows = (state.mined.n_looked_at + state.judged.n_looked_at) / max(n_pictures, 1)
+            state.paces.append(Pace(last.seconds, mining, n_pictures, windows, state.judged.acceptance_rate))
+        self._expect()
+        positives, check = self._positives()
+        negatives, unseen = state.mined.patches, state.judged.patches
+        self._say(StageStarted, len(positives), len(negatives))
+        begun = self._seconds()
+        try:
+            node = self._node((positives, negatives), (check, unseen))
+        except CannotSeparateError:
+            if not state.nodes:
+                raise
+            state.stalled = 1.0
+            return
+        passed = node.predict(check, plan.threads), node.predict(unseen, plan.threads)
+        rates = float(passed[0].mean()), float(passed[1].mean())
+        if rates[1] > STALLED * plan.goal.detection_rate:
+            self._stall(rates[1])
+            return
+        meets_goal = rates[1] <= plan.goal.false_positive_rate
+        now = self._seconds()
+        mined = state.mined if state.nodes else None
+        state.nodes.append(node)
+        state.records.append(StageRecord(len(negatives), *rates, meets_goal, now - begun, now))
+        state.mined = state.judged = None
+        cascade = self._cascade()
+        self._say(StageFinished, cascade, node, len(negatives), *rates, meets_goal, mined, stage=len(state.nodes) - 1)
+
+    def _node(self, training: tuple[Patches, Patches], validation: tuple[Patches, Patches]) -> Node:
+        plan, most = self.plan, self.plan.most_weak(len(self.state.nodes))
+
+        def added(n_weak: int, judge: Judge) -> None:
+            self._say(WeakAdded, n_weak, most, judge.detection_rate, judge.false_positive_rate)
+
+        return train_node(
+            self.family,
+            *_labelled(*training),
+            most,
+            learner=plan.learner,
+            goal=plan.goal,
+            validation=_labelled(*validation),
+            soft=plan.soft,
+            max_memory=plan.max_memory,
+            threads=plan.threads,
+            seed=plan.seed,
+            tell=added,
+        )
+
+    def _stall(self, rate: float) -> None:
+        if not self.state.nodes:
+            raise CannotSeparateError(
+                f"the first stage accepts {rate:.1%} of random windows of the held-out pictures at a detection rate of "
+                f"{self.plan.goal.detection_rate:.1%}: see whether the pictures show the object and the positives do "
+                "not show anything; else allow more weak learners or features"
+            )
+        self.state.stalled = rate
+
+    def _positives(self) -> tuple[Patches, Patches]:
+        sides = self.data.positives, self.data.check
+        if not (self.plan.drop_rejected and self.state.nodes):
+            return sides
+        cascade = self._cascade()
+        train, check = (side[cascade.accepts(side)] for side in sides)
+        return train, check
+
+    def _cascade(self) -> Cascade:
+        return Cascade(self.family.window, tuple(node.stage() for node in self.state.nodes))
+
+    def _keep(self) -> None:
+        self.state.miners = tuple(miner.state() for miner in self.miners)
+        self.state.seconds = self._seconds()
+        self.file.save(self.state)
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.begun
+
+    def _expect(self) -> None:
+        left = seconds_left(self.state.paces, self.plan, sum(len(miner.pictures) for miner in self.miners))
+        self.expected_end = None if left is None else self._seconds() + left
+
+    def _say(self, kind: type[Event], *details: object, stage: int | None = None) -> None:
+        now, end = self._seconds(), self.expected_end
+        left = None if end is None else max(end - now, 0.0)
+        self.tell(kind(len(self.state.nodes) if stage is None else stage, now, left, *details))
 
 
 def _labelled(positives: Patches, negatives: Patches) -> tuple[Patches, NDArray[np.bool_]]:
     both = np.concatenate([positives, negatives])
     return both, np.arange(len(both)) < len(positives)
-
-
-def _ending(mined: Mined, judged: Mined, n_stages: int, plan: Plan) -> Ending | None:
-    n = len(mined.patches)
-    if mined.acceptance_rate <= plan.false_positive_rate:
-        reason = "the false-positive rate of the plan is reached"
-    elif n < FEWEST * plan.n_negatives or not len(judged.patches):
-        reason = f"the pictures ran out of negatives ({n} of {plan.n_negatives}): add pictures"
-    elif n_stages >= plan.n_stages:
-        reason = "all stages of the plan are trained"
-    else:
-        return None
-    return Ending(reason, mined.acceptance_rate, rate_interval(mined.n_accepted, mined.n_looked_at))
-
-
-def rate_interval(n_accepted: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Clopper-Pearson interval of a rate of which `n_accepted` of `n` were seen.
-
-    Neighbouring windows are accepted together, so the true interval is wider; it is a lower bound of doubt.
-
-    >>> tuple(round(bound, 3) for bound in rate_interval(0, 100))
-    (0.0, 0.036)
-    """
-    from scipy.special import betaincinv
-
-    tail = (1 - confidence) / 2
-    low = betaincinv(n_accepted, n - n_accepted + 1, tail) if n_accepted else 0.0
-    high = betaincinv(n_accepted + 1, n - n_accepted, 1 - tail) if n_accepted < n else 1.0
-    return float(low), float(high)
-
-
-def split_in_runs(n: int, share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Indices to train on and to check by, in runs of neighbours, so that near-duplicates stay on one side.
-
-    >>> train, check = split_in_runs(1000, 0.2, seed=0)
-    >>> len(train), len(check)
-    (800, 200)
-    """
-    runs = np.array_split(np.arange(n), max(2, -(-n // RUN)))
-    order = np.random.default_rng(seed).permutation(len(runs))
-    n_check = max(1, round(share * len(runs)))
-    check, train = order[:n_check], order[n_check:]
-    return np.sort(np.concatenate([runs[i] for i in train])), np.sort(np.concatenate([runs[i] for i in check]))
-
-
-def split_pictures(pictures: Sequence[Path], share: float, seed: int) -> tuple[list[Path], list[Path]]:
-    """Pictures to mine for training and for checking; at least one on each side."""
-    if len(pictures) < 2:
-        raise ValueError(f"got {len(pictures)} pictures without the object; at least two are needed, better hundreds")
-    order = np.random.default_rng([seed, 1]).permutation(len(pictures))
-    n_check = min(max(1, round(share * len(pictures))), len(pictures) - 1)
-    return [pictures[i] for i in order[n_check:]], [pictures[i] for i in order[:n_check]]

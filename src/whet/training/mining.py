@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from whet.detect.pyramid import FACTOR, Level, pyramid
 from whet.detect.scan import Scan, scan_pictures
 from whet.errors import UnreadableImageError
+from whet.features.parallel import available_threads, map_in_order
 from whet.io.images import read_grey
 from whet.model.cascade import Cascade
 from whet.training.windows import SkippedPicturesWarning
 
 Patches = NDArray[np.uint8]
-Place = tuple[int, int, int]  # level, y and x of a window in a picture
+Counts = NDArray[np.int64]
+Places = NDArray[np.int32]  # rows of level, y and x of windows in a picture
 
 # So that one brick wall does not become the training set.
 MOST_OF_A_PICTURE = 30
@@ -26,13 +28,27 @@ MOST_OF_A_PICTURE = 30
 
 @dataclass(frozen=True, eq=False)
 class Mined:
-    """Windows (n, height, width) that were accepted, of how many that were looked at."""
+    """Windows (n, height, width) that were accepted; of each picture, how many were accepted and looked at."""
 
     patches: Patches
-    n_accepted: int
-    n_looked_at: int
-    n_pictures: int
+    accepted: Counts
+    looked_at: Counts
     is_exhausted: bool
+
+    @property
+    def n_accepted(self) -> int:
+        """Accepted windows of all pictures, those that were not taken included."""
+        return int(self.accepted.sum())
+
+    @property
+    def n_looked_at(self) -> int:
+        """Windows with enough contrast to be looked at, of all pictures."""
+        return int(self.looked_at.sum())
+
+    @property
+    def n_pictures(self) -> int:
+        """Pictures that were scanned."""
+        return len(self.accepted)
 
     @property
     def acceptance_rate(self) -> float:
@@ -40,12 +56,24 @@ class Mined:
         return self.n_accepted / max(self.n_looked_at, 1)
 
 
+@dataclass(frozen=True, eq=False)
+class _Haul:
+    """What one picture gave: windows not given before, in a random order, and counts."""
+
+    picture: int
+    places: Places
+    patches: Patches
+    n_accepted: int
+    n_looked_at: int
+
+
 @dataclass(eq=False)
 class Miner:
     """Scans pictures in a random order, all scales, step 1; gives each window at most once.
 
     `most_of_a_picture` bounds what one picture gives at a time. Pictures that cannot be read are skipped, once and
-    for all, and a `SkippedPicturesWarning` says so.
+    for all, and a `SkippedPicturesWarning` says so. Each thread reads and scans a picture of its own; what is found
+    does not depend on how many there are.
     """
 
     pictures: Sequence[Path]
@@ -54,59 +82,96 @@ class Miner:
     factor: float = FACTOR
     most_of_a_picture: int = MOST_OF_A_PICTURE
     threads: int | None = None
-    _used: set[tuple[int, int, int, int]] = field(default_factory=set, init=False, repr=False)
+    _used: dict[int, Places] = field(default_factory=dict, init=False, repr=False)
     _unreadable: set[int] = field(default_factory=set, init=False, repr=False)
 
-    def mine(self, cascade: Cascade, n: int, turn: int, progress: Callable[[float], None] = lambda _: None) -> Mined:
+    def mine(
+        self, cascade: Cascade, n: int, turn: int, progress: Callable[[int, int, int], None] = lambda *_: None
+    ) -> Mined:
         """Up to `n` windows that the cascade accepts; fewer when all pictures have been scanned.
 
         `turn` numbers the calls: each goes through the pictures in an order of its own, which the seed fixes.
+        `progress` hears how many windows were found, how many looked at, and in how many pictures.
         """
-        rng = np.random.default_rng([self.seed, turn])
+        order = np.random.default_rng([self.seed, turn]).permutation(len(self.pictures)).tolist()
+        readable = [i for i in order if i not in self._unreadable]
+        # With fewer pictures than threads, several scan one picture.
+        inner = max(1, (self.threads or available_threads()) // max(len(readable), 1))
+        hauls = map_in_order(lambda i: self._scan(cascade, i, turn, inner), readable, self.threads)
         found = [np.empty((0, *self.window), dtype=np.uint8)]
-        n_found = n_accepted = n_looked_at = n_pictures = 0
-        for i, picture in self._readable(rng.permutation(len(self.pictures))):
-            levels = pyramid(picture, self.window, factor=self.factor, threads=self.threads)
-            scans = scan_pictures(cascade, [level.picture for level in levels], threads=self.threads)
-            fresh = self._fresh(i, scans, min(n - n_found, self.most_of_a_picture), rng)
-            found.append(self._cut(levels, fresh))
-            n_found += len(fresh)
-            n_accepted += sum(map(len, scans))
-            n_looked_at += sum(scan.n_looked_at for scan in scans)
-            n_pictures += 1
-            progress(n_found / n)
+        counts: list[tuple[int, int]] = []
+        n_found = n_looked_at = 0
+        for haul in hauls:
+            if isinstance(haul, _Unreadable):
+                self._skip(haul)
+                continue
+            taken = slice(n - n_found)
+            found.append(haul.patches[taken])
+            self._mark(haul.picture, haul.places[taken])
+            counts.append((haul.n_accepted, haul.n_looked_at))
+            n_found, n_looked_at = n_found + len(found[-1]), n_looked_at + haul.n_looked_at
+            progress(n_found, n_looked_at, len(counts))
             if n_found >= n:
                 break
-        return Mined(np.concatenate(found), n_accepted, n_looked_at, n_pictures, n_found < n)
+        accepted, looked_at = np.array(counts, dtype=np.int64).reshape(-1, 2).T
+        return Mined(np.concatenate(found), accepted, looked_at, n_found < n)
 
-    def _fresh(self, i: int, scans: Sequence[Scan], most: int, rng: np.random.Generator) -> list[Place]:
-        """At most so many random places of picture i that were not given before."""
-        level = np.repeat(np.arange(len(scans)), [len(scan) for scan in scans])
-        y, x = (np.concatenate([getattr(scan, name) for scan in scans]) for name in ("y", "x")) if scans else ((), ())
-        chosen: list[Place] = []
-        for k in rng.permutation(len(level)).tolist():
-            if len(chosen) == most:
-                break
-            place = (int(level[k]), int(y[k]), int(x[k]))
-            if (i, *place) not in self._used:
-                self._used.add((i, *place))
-                chosen.append(place)
-        return chosen
+    def state(self) -> dict[str, NDArray[np.int32]]:
+        """The windows given so far, as rows of picture, level, y and x, and the pictures that cannot be read."""
+        rows = [np.insert(places, 0, i, axis=1) for i, places in sorted(self._used.items())]
+        used = np.concatenate([np.empty((0, 4), dtype=np.int32), *rows])
+        return {"used": used, "unreadable": np.array(sorted(self._unreadable), dtype=np.int32)}
 
-    def _cut(self, levels: Sequence[Level], places: list[Place]) -> Patches:
+    def restore(self, state: Mapping[str, NDArray[np.int32]]) -> None:
+        """Go on from the state of another miner on the same pictures."""
+        used = state["used"]
+        self._used = {int(i): used[used[:, 0] == i, 1:] for i in np.unique(used[:, 0])}
+        self._unreadable = set(state["unreadable"].tolist())
+
+    def _scan(self, cascade: Cascade, i: int, turn: int, threads: int) -> _Haul | _Unreadable:
+        try:
+            picture = read_grey(self.pictures[i])
+        except UnreadableImageError as error:
+            return _Unreadable(i, error)
+        levels = pyramid(picture, self.window, factor=self.factor, threads=threads)
+        scans = scan_pictures(cascade, [level.picture for level in levels], threads=threads)
+        places = self._fresh(i, scans, np.random.default_rng([self.seed, turn, i]))
+        n_accepted, n_looked_at = sum(map(len, scans)), sum(scan.n_looked_at for scan in scans)
+        return _Haul(i, places, self._cut(levels, places), n_accepted, n_looked_at)
+
+    def _fresh(self, i: int, scans: Sequence[Scan], rng: np.random.Generator) -> Places:
+        """At most so many random places of picture i as it may give, none of which was given before."""
+        used = {tuple(place) for place in self._used.get(i, np.empty((0, 3))).tolist()}
+        ends = np.cumsum([len(scan) for scan in scans], dtype=np.int64)
+        n = int(ends[-1]) if len(ends) else 0
+        # So many that enough are left when all used ones are among them: a first stage accepts 100,000 of a picture.
+        drawn = rng.choice(n, min(n, self.most_of_a_picture + len(used)), replace=False)
+        level = np.searchsorted(ends, drawn, side="right")
+        places = [
+            (int(k), int(scans[k].y[j]), int(scans[k].x[j]))
+            for k, j in zip(level, drawn - (ends - np.diff(ends, prepend=0))[level], strict=True)
+        ]
+        fresh = [place for place in places if place not in used][: self.most_of_a_picture]
+        return np.array(fresh, dtype=np.int32).reshape(-1, 3)
+
+    def _cut(self, levels: Sequence[Level], places: Places) -> Patches:
         """The windows (n, height, width) at these places."""
         height, width = self.window
-        cut = [levels[k].picture[y : y + height, x : x + width] for k, y, x in places]
+        cut = [levels[k].picture[y : y + height, x : x + width] for k, y, x in places.tolist()]
         return np.array(cut, dtype=np.uint8).reshape(-1, height, width)
 
-    def _readable(self, order: NDArray[np.intp]) -> Iterator[tuple[int, Patches]]:
-        for i in order.tolist():
-            if i in self._unreadable:
-                continue
-            try:
-                picture = read_grey(self.pictures[i])
-            except UnreadableImageError as error:
-                self._unreadable.add(i)
-                warnings.warn(f"skipped a picture: {error}", SkippedPicturesWarning, stacklevel=4)
-                continue
-            yield i, picture
+    def _mark(self, i: int, places: Places) -> None:
+        if len(places):
+            self._used[i] = np.concatenate([self._used.get(i, places[:0]), places])
+
+    def _skip(self, unreadable: _Unreadable) -> None:
+        self._unreadable.add(unreadable.picture)
+        warnings.warn(f"skipped a picture: {unreadable.error}", SkippedPicturesWarning, stacklevel=3)
+
+
+@dataclass(frozen=True, eq=False)
+class _Unreadable:
+    """A picture that could not be read, and why."""
+
+    picture: int
+    error: UnreadableImageError

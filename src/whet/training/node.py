@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.errors import CannotSeparateError
 from whet.features.family import FeatureFamily
 from whet.features.integral import IntegralStack
 from whet.features.memory import DEFAULT_MAX_MEMORY
@@ -19,7 +21,7 @@ from whet.lda.exits import Exits
 from whet.lda.online import OnlineDiscriminant
 from whet.model.detector_base import StageBase
 from whet.model.stage import Stage
-from whet.training.learners import GreedyLDA, NodeLearner, Vote
+from whet.training.learners import FixedVote, GreedyLDA, NodeLearner, Vote
 from whet.training.node_goal import Judge, NodeGoal
 
 Patches = NDArray[np.uint8]
@@ -70,6 +72,21 @@ class Node:
             return StageBase.of_vote(self.features, self.weak, self.vote, self.exits)
         return self.stage()
 
+    @classmethod
+    def of_base(cls, stage: StageBase | Stage) -> Node:
+        """The node whose base this is."""
+        if isinstance(stage, Stage):
+            return cls(stage.features, stage.weak, FixedVote(stage.coef, stage.threshold))
+        vote = OnlineDiscriminant(
+            stage.positive.copy(),
+            stage.negative.copy(),
+            len(stage),
+            rule=stage.rule,
+            criterion=stage.criterion,
+            ridge=stage.ridge,
+        )
+        return cls(stage.features, stage.weak, vote, stage.exits)
+
     def predict(self, patches: Patches, threads: int | None = None) -> Labels:
         """Which patches (samples,) the node takes for positive by its threshold; exits do not count here."""
         return self.score(patches, threads) > 0
@@ -105,6 +122,7 @@ def train_node(
     max_memory: int = DEFAULT_MAX_MEMORY,
     threads: int | None = None,
     seed: int = 0,
+    tell: Callable[[int, Judge], None] = lambda *_: None,
 ) -> Node:
     """Train a weak learner on every feature of a pool, choose and weigh: a strong classifier of patches.
 
@@ -113,7 +131,7 @@ def train_node(
     as soon as a `goal` holds on the `validation` patches; the threshold is then the one that keeps the goal's
     detection rate there, and follows the positives online. A `soft` node also has early exits, one after each weak
     learner, that follow in the same way and lose none of the validation positives. The same seed gives the same
-    node on any number of threads.
+    node on any number of threads. `tell` hears of each weak learner that was added, with the judge of the goal.
 
     >>> from whet.features.haar import HaarPool
     >>> rng = np.random.default_rng(0)
@@ -138,10 +156,12 @@ def train_node(
         chosen.append(j)
         if judge is not None:
             judge.add(j)
-            if judge.set_threshold(learner.vote(responses, np.array(chosen))):
+            is_met = judge.set_threshold(learner.vote(responses, np.array(chosen)))
+            tell(len(chosen), judge)
+            if is_met:
                 break
     if not chosen:
-        raise ValueError("no feature tells the two classes apart: look at the patches and their labels")
+        raise CannotSeparateError("no feature tells the two classes apart: look at the patches and their labels")
     vote = learner.vote(responses, np.array(chosen))
     exits = None
     if judge is not None:

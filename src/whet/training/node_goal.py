@@ -47,7 +47,7 @@ class Judge:
         if not 0 < is_positive.sum() < len(is_positive):
             raise ValueError("the validation set has samples of one class only; a goal needs both")
         self.goal = goal
-        self.false_positive_rate = 1.0
+        self.detection_rate = self.false_positive_rate = 1.0
         self._features, self._weak, self._is_positive = features, weak, is_positive
         self._stack = IntegralStack.of(patches)
         self._responses: list[NDArray[np.uint8]] = []
@@ -74,5 +74,6 @@ class Judge:
             vote.rule = Rate(calibrate_rate(positives, vote.projection, self.goal.detection_rate))
         else:
             vote.threshold = quantile_threshold(positives, self.goal.detection_rate)
+        self.detection_rate = float((positives > vote.threshold).mean())
         self.false_positive_rate = float((scores[~self._is_positive] > vote.threshold).mean())
         return self.false_positive_rate <= self.goal.false_positive_rate

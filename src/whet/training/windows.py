@@ -20,6 +20,42 @@ class SkippedPicturesWarning(UserWarning):
     """Some pictures could not be used; the message says which and why."""
 
 
+def usable_pictures(paths: Sequence[Path], window: tuple[int, int]) -> list[Path]:
+    """The pictures that can be opened and hold a window; a `SkippedPicturesWarning` tells of the others.
+
+    Only headers are read: a file that turns out to be cut short is skipped later.
+    """
+    usable, skipped = [], []
+    for path in paths:
+        fault = _fault(path, window)
+        if fault is None:
+            usable.append(path)
+        else:
+            skipped.append(fault)
+    _tell_skipped(skipped)
+    return usable
+
+
+def _fault(path: Path, window: tuple[int, int]) -> str | None:
+    from PIL import Image
+
+    try:
+        with Image.open(path) as opened:
+            sides = sorted(opened.size)  # not yet turned upright
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        return f"{path} cannot be read as an image: {error}"
+    least = sorted(window)
+    is_large = sides[0] >= least[0] and sides[1] >= least[1]
+    return None if is_large else f"{path.name}: smaller than the window"
+
+
+def _tell_skipped(skipped: list[str]) -> None:
+    if skipped:
+        warnings.warn(
+            f"skipped {len(skipped)} pictures: " + "; ".join(skipped[:3]), SkippedPicturesWarning, stacklevel=3
+        )
+
+
 def random_windows(
     picture: Pictures, n: int, window: tuple[int, int], rng: np.random.Generator, factor: float = FACTOR
 ) -> Pictures:
@@ -78,10 +114,7 @@ def windows_of_pictures(
             missing -= len(windows)
             usable.append(i)
             progress(1 - missing / n)
-    if skipped:
-        warnings.warn(
-            f"skipped {len(skipped)} pictures: " + "; ".join(skipped[:3]), SkippedPicturesWarning, stacklevel=2
-        )
+    _tell_skipped(skipped)
     if missing or not found:
         reasons = "; ".join(skipped[:3]) or "there are none"
         raise UnreadableImageError(f"none of the {len(paths)} pictures could be used: {reasons}")

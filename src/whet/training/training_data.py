@@ -1,0 +1,83 @@
+"""What a cascade is trained on, checked before the first stage and divided into two sides."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.errors import TrainingDataError
+from whet.features.integral import IntegralStack
+from whet.training.split import split_in_runs, split_pictures
+from whet.training.windows import usable_pictures
+
+Patches = NDArray[np.uint8]
+
+# With fewer, the validation positives that set a stage's threshold are three or less.
+FEWEST_POSITIVES = 20
+FEW_POSITIVES = 50
+# Patches a block: their integrals stay below 10 MB.
+AT_ONCE = 2048
+
+
+class FewPositivesWarning(UserWarning):
+    """There are few positives, or some cannot be used; the message says how many."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Positives and pictures to train on, and those kept apart to check by."""
+
+    positives: Patches
+    check: Patches
+    pictures: list[Path]
+    check_pictures: list[Path]
+
+    @classmethod
+    def of(
+        cls, positives: Patches, pictures: Sequence[Path], window: tuple[int, int], share: float, seed: int
+    ) -> TrainingData:
+        """Check and divide; raises `TrainingDataError` on what no detector can be trained on."""
+        positives = usable_positives(positives, window)
+        train, check = split_in_runs(len(positives), share, seed)
+        sides = split_pictures(usable_pictures(pictures, window), share, seed)
+        return cls(positives[train], positives[check], *sides)
+
+
+def usable_positives(positives: Patches, window: tuple[int, int]) -> Patches:
+    """The positives with enough contrast for a detector to look at them; a `FewPositivesWarning` tells of the rest.
+
+    >>> usable_positives(np.zeros((30, 8, 8), dtype=np.uint8), (8, 8))
+    Traceback (most recent call last):
+    whet.errors.TrainingDataError: got 30 positives, 0 of them different and with contrast; at least 20 ...
+    """
+    expected = f"uint8 patches of shape (n, {window[0]}, {window[1]})"
+    if not isinstance(positives, np.ndarray) or positives.dtype != np.uint8 or positives.shape[1:] != tuple(window):
+        got = f"{positives.dtype} of shape {positives.shape}" if isinstance(positives, np.ndarray) else type(positives)
+        raise TrainingDataError(f"positives are {got}; expected {expected}: cut and resize them to the window")
+    looked_at = _with_contrast(positives)
+    seen = positives[looked_at]
+    different = len({patch.tobytes() for patch in seen})
+    if different < FEWEST_POSITIVES:
+        raise TrainingDataError(
+            f"got {len(positives)} positives, {different} of them different and with contrast; at least "
+            f"{FEWEST_POSITIVES} are needed, and some hundred for a detector that is of use"
+        )
+    if len(seen) < len(positives):
+        _warn(f"left out {len(positives) - len(seen)} of {len(positives)} positives: so flat that no detector looks")
+    if different < FEW_POSITIVES:
+        _warn(f"got {different} different positives: expect a weak detector, some hundred make a good one")
+    return seen
+
+
+def _with_contrast(positives: Patches) -> NDArray[np.bool_]:
+    blocks = [positives[start : start + AT_ONCE] for start in range(0, len(positives), AT_ONCE)]
+    return np.concatenate([np.empty(0, dtype=np.bool_), *(IntegralStack.of(block).looked_at for block in blocks)])
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, FewPositivesWarning, stacklevel=5)

@@ -1,0 +1,75 @@
+"""A small detection problem: bright crosses on noise, and pictures of smooth noise without any."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from whet.features.haar import HaarPool
+from whet.training.node_goal import NodeGoal
+from whet.training.plan import Plan
+
+WINDOW = (12, 12)
+PLAN = Plan(NodeGoal(0.97, 0.4), n_stages=4, n_weak=(4, 10, 20), n_negatives=300, seed=5)
+
+
+def crosses(n, rng, brightness=45):
+    """A bright cross on noise, faint enough to need more than one weak learner."""
+    X = rng.integers(30, 150, (n, *WINDOW)).astype(np.int64)
+    X[:, 5:7] += brightness
+    X[:, :, 5:7] += brightness
+    return X.clip(0, 255).astype(np.uint8)
+
+
+def positives():
+    return crosses(500, np.random.default_rng(1))
+
+
+def pool(seed=0):
+    return HaarPool.of_window(WINDOW).sample(1500, np.random.default_rng(seed))
+
+
+def write_pictures(folder, n=8):
+    """Pictures of smooth noise, 80 x 100."""
+    rng = np.random.default_rng(3)
+    for i in range(n):
+        noise = rng.integers(0, 256, (40, 50), dtype=np.uint8)
+        Image.fromarray(noise).resize((100, 80), Image.Resampling.BICUBIC).save(folder / f"{i}.png")
+    return sorted(folder.glob("*.png"))
+
+
+def train_as_a_process(folder, checkpoint, out, threads, kill_at_write):
+    """Train with a checkpoint, print a line for each event, and write the detector's bytes in the end."""
+    import os
+    import signal
+    from dataclasses import replace
+
+    from whet.io.model_file import to_bytes
+    from whet.model.detector_base import DetectorBase
+    from whet.model.taught_detector import TaughtDetector
+    from whet.training.cascade import train_cascade
+
+    moves, move = [], Path.replace
+
+    def move_or_die(path, target):
+        moves.append(target)
+        if len(moves) == kill_at_write:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return move(path, target)
+
+    Path.replace = move_or_die
+    _, nodes, ending = train_cascade(
+        pool(),
+        positives(),
+        sorted(folder.glob("*.png")),
+        replace(PLAN, threads=threads, soft=True),
+        lambda event: print(event, flush=True),
+        checkpoint=checkpoint,
+    )
+    out.write_bytes(to_bytes(TaughtDetector(DetectorBase(WINDOW, tuple(node.base() for node in nodes)))))
+    print(ending, flush=True)
+
+
+if __name__ == "__main__":
+    train_as_a_process(*map(Path, sys.argv[1:4]), int(sys.argv[4]), int(sys.argv[5]))

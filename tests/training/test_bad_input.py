@@ -1,0 +1,147 @@
+"""What a user may get wrong, through `train_cascade`: a named error that says what to do, or a warning and a result."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_pictures
+
+from whet.errors import CannotSeparateError, MemoryBudgetError, TrainingDataError, UnreadableImageError, WhetError
+from whet.training.cascade import train_cascade
+from whet.training.ending import Why
+from whet.training.node_goal import NodeGoal
+from whet.training.training_data import FewPositivesWarning
+from whet.training.windows import SkippedPicturesWarning
+
+ONE_STAGE = replace(PLAN, n_stages=1)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    return write_pictures(tmp_path_factory.mktemp("negatives"))
+
+
+def train(pictures, patches=None, plan=ONE_STAGE):
+    return train_cascade(pool(), positives() if patches is None else patches, pictures, plan)
+
+
+@pytest.mark.parametrize(
+    ("patches", "says"),
+    [
+        (positives().astype(np.float64), r"positives are float64 of shape \(500, 12, 12\); expected uint8"),
+        (positives()[:, :-1], r"shape \(500, 11, 12\); expected uint8 patches of shape \(n, 12, 12\)"),
+        (positives()[0], r"shape \(12, 12\)"),
+        (list(positives()), r"positives are <class 'list'>"),
+        (positives()[:0], r"got 0 positives, 0 of them different"),
+        (positives()[:19], r"got 19 positives, 19 of them different and with contrast; at least 20"),
+        (np.repeat(positives()[:1], 300, axis=0), r"got 300 positives, 1 of them different"),
+        (np.full((300, *WINDOW), 90, dtype=np.uint8), r"got 300 positives, 0 of them different and with contrast"),
+    ],
+)
+def test_positives_that_cannot_be_trained_on(pictures, patches, says):
+    with pytest.raises(TrainingDataError, match=says):
+        train(pictures, patches)
+
+
+def test_few_positives_train_with_a_warning(pictures):
+    with pytest.warns(FewPositivesWarning, match="got 30 different positives"):
+        cascade, _, ending = train(pictures, positives()[:30])
+    assert len(cascade.stages) == 1
+    assert ending.detection_rate > 0.5
+
+
+def test_flat_positives_are_left_out_and_counted(pictures):
+    flat = np.full((7, *WINDOW), 90, dtype=np.uint8)
+    told = []
+    with pytest.warns(FewPositivesWarning, match="left out 7 of 507 positives"):
+        train_cascade(pool(), np.concatenate([positives(), flat]), pictures, ONE_STAGE, told.append)
+    assert told[0].n_positives == 400
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_too_few_pictures(pictures, n):
+    with pytest.raises(TrainingDataError, match=f"got {n} usable pictures .* at least two"):
+        train(pictures[:n])
+
+
+def test_pictures_that_cannot_be_used_are_skipped(pictures, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    Image.new("L", (11, 80)).save(tmp_path / "small.png")
+    bad = [tmp_path / "broken.png", tmp_path / "small.png", tmp_path / "missing.png"]
+    with pytest.warns(SkippedPicturesWarning, match="skipped 3 pictures"):
+        cascade, _, _ = train([*bad, *pictures])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkippedPicturesWarning)
+        with pytest.raises(TrainingDataError, match="got 1 usable pictures"):
+            train([*bad, *pictures[:1]])
+    for stage, same in zip(cascade.stages, train(pictures)[0].stages, strict=True):
+        np.testing.assert_array_equal(stage.coef, same.coef)
+
+
+def test_pictures_whose_end_is_missing(pictures, tmp_path):
+    """Their headers are sound: what is wrong shows when they are read."""
+    cut = [tmp_path / path.name for path in pictures]
+    for path, whole in zip(cut, pictures, strict=True):
+        path.write_bytes(whole.read_bytes()[:2000])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SkippedPicturesWarning)
+        with pytest.raises(UnreadableImageError, match="none of the 6 pictures could be used"):
+            train(cut)
+
+
+def test_pictures_that_are_the_object(tmp_path):
+    for i, patch in enumerate(crosses(600, np.random.default_rng(8))):
+        Image.fromarray(patch).save(tmp_path / f"{i}.png")
+    with pytest.raises(CannotSeparateError, match=r"first stage accepts .* see whether the pictures show the object"):
+        train(sorted(tmp_path.glob("*.png")))
+
+
+def test_pictures_that_show_the_object_among_other_things(tmp_path):
+    rng = np.random.default_rng(8)
+    for path in write_pictures(tmp_path, 60):
+        picture = np.array(Image.open(path))
+        for y in range(0, 68, 13):
+            for x in range(0, 88, 13):
+                picture[y : y + 12, x : x + 12] = crosses(1, rng, 100)[0]
+        Image.fromarray(picture).save(path)
+    plan = replace(PLAN, n_stages=30, n_weak=20, n_negatives=100, false_positive_rate=0.0)
+    _, _, ending = train(sorted(tmp_path.glob("*.png")), crosses(500, np.random.default_rng(1), 100), plan)
+    assert ending.why is Why.GOAL_CANNOT_BE_MET
+    assert "see whether the pictures show it" in ending.reason
+
+
+def test_a_stage_goal_out_of_reach_is_reported_and_training_goes_on(pictures):
+    _, nodes, ending = train(pictures, plan=replace(PLAN, goal=NodeGoal(0.97, 0.001), n_stages=2, n_weak=1))
+    assert [len(node) for node in nodes] == [1, 1]
+    assert ending.why is Why.ALL_STAGES
+    assert ending.short_stages == (0, 1)
+    assert "stages short of their goal: 0, 1" in str(ending)
+
+
+def test_a_memory_budget_that_holds_no_feature(pictures):
+    with pytest.raises(MemoryBudgetError, match="max_memory is 50 bytes"):
+        train(pictures, plan=replace(PLAN, max_memory=50))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"n_stages": 0},
+        {"n_weak": 0},
+        {"n_weak": ()},
+        {"n_negatives": 0},
+        {"validation": 0.0},
+        {"validation": 1.0},
+        {"false_positive_rate": 1.5},
+    ],
+)
+def test_a_plan_that_cannot_be(wrong):
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))}="):
+        replace(PLAN, **wrong)
+
+
+def test_every_error_here_is_whets_own():
+    for error in (TrainingDataError, CannotSeparateError, MemoryBudgetError, UnreadableImageError):
+        assert issubclass(error, WhetError)

@@ -1,0 +1,176 @@
+"""Why training ends, what is told meanwhile, and how far the rates can be trusted."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_pictures
+
+from whet.detect.pyramid import pyramid
+from whet.detect.scan import scan_pictures
+from whet.features.integral import IntegralStack
+from whet.io.images import read_grey
+from whet.io.model_file import from_bytes, to_bytes
+from whet.model.provenance import Provenance
+from whet.training.cascade import train_cascade
+from whet.training.ending import Why, judged_verdict
+from whet.training.events import Mining, StageFinished, StageStarted, WeakAdded
+from whet.training.mining import Mined
+from whet.training.plan import Plan
+from whet.training.rates import picture_interval, rate_interval
+from whet.training.split import split_in_runs, split_pictures
+from whet.training.time_left import Pace, seconds_left
+from whet.training.trained_detector import train_detector
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    return write_pictures(tmp_path_factory.mktemp("negatives"))
+
+
+@pytest.fixture(scope="module")
+def told(pictures):
+    events = []
+    return *train_cascade(pool(), positives(), pictures, PLAN, events.append), events
+
+
+def test_the_estimate_is_that_of_the_pictures_kept_apart(told, pictures):
+    cascade, _, ending, _ = told
+    _, kept_apart = split_pictures(pictures, PLAN.validation, PLAN.seed)
+    levels = [level.picture for path in kept_apart for level in pyramid(read_grey(path), WINDOW)]
+    scans = scan_pictures(cascade, levels)
+    assert ending.n_windows == sum(scan.n_looked_at for scan in scans)
+    assert ending.false_positive_rate == sum(map(len, scans)) / ending.n_windows
+    assert ending.n_pictures == len(kept_apart)
+    assert ending.interval[0] < ending.false_positive_rate < ending.interval[1]
+
+
+def test_the_detection_rate_is_that_of_the_positives_kept_apart(told):
+    cascade, _, ending, _ = told
+    check = positives()[split_in_runs(500, PLAN.validation, PLAN.seed)[1]]
+    assert ending.detection_rate == cascade.accepts(check).mean()
+
+
+def test_events_tell_of_every_stage_in_order(told):
+    _, nodes, _, events = told
+    for number, node in enumerate(nodes):
+        of_stage = [event for event in events if event.stage == number]
+        started = next(event for event in of_stage if isinstance(event, StageStarted))
+        added = [event for event in of_stage if isinstance(event, WeakAdded)]
+        finished = next(event for event in of_stage if isinstance(event, StageFinished))
+        assert started.n_positives == 400
+        assert [event.n_weak for event in added] == list(range(1, len(node) + 1))
+        assert added[-1].false_positive_rate == finished.false_positive_rate
+        assert added[-1].detection_rate == finished.detection_rate >= PLAN.goal.detection_rate
+        assert finished.meets_goal == (finished.false_positive_rate <= PLAN.goal.false_positive_rate)
+        mining = [event for event in of_stage if isinstance(event, Mining) and not event.held_out]
+        assert bool(mining) == (number > 0)
+        if mining:
+            assert mining[-1].n_found == finished.n_negatives
+            assert (mining[-1].n_looked_at, mining[-1].n_pictures) == (
+                finished.mined.n_looked_at,
+                finished.mined.n_pictures,
+            )
+    seconds = [event.seconds for event in events]
+    assert seconds == sorted(seconds)
+
+
+def test_the_time_left_is_unknown_first_and_then_told(told):
+    *_, events = told
+    assert all(event.seconds_left is None for event in events if event.stage < 2)
+    assert all(event.seconds_left >= 0 for event in events if event.stage == 3 and isinstance(event, WeakAdded))
+
+
+def test_every_event_has_a_line(told):
+    *_, ending, events = told
+    lines = [str(event) for event in events] + [str(ending)]
+    assert all("\n" not in line and len(line) > 20 for line in lines)
+    assert any("mined" in line and "held-out pictures" in line for line in lines)
+    assert any("false-positive rate" in line and "weak learners of at most" in line for line in lines)
+
+
+def judged(n_accepted, n_looked_at, n_patches=100):
+    patches = np.zeros((n_patches, *WINDOW), dtype=np.uint8)
+    return Mined(patches, np.array([n_accepted, 0]), np.array([n_looked_at, n_looked_at]), is_exhausted=False)
+
+
+@pytest.mark.parametrize(
+    ("found", "n_stages", "stalled", "why"),
+    [
+        (judged(10, 10**6), 3, None, Why.GOAL_REACHED),
+        (judged(0, 10**6, 0), 3, None, Why.GOAL_REACHED),
+        (judged(0, 1000, 0), 3, None, Why.PICTURES_EXHAUSTED),  # 0 of 2,000 does not show a rate of 1 in 100,000
+        (judged(500, 10**6), 5, None, Why.ALL_STAGES),
+        (judged(500, 10**6), 3, 0.97, Why.GOAL_CANNOT_BE_MET),
+        (judged(500, 10**6), 3, None, None),
+    ],
+)
+def test_what_held_out_windows_say(found, n_stages, stalled, why):
+    verdict = judged_verdict(found, n_stages, Plan(n_stages=5, false_positive_rate=1e-5), stalled)
+    assert (verdict and verdict[0]) == why
+
+
+def test_intervals_by_the_picture_hold_where_intervals_by_the_window_do_not(rng):
+    """Pictures differ in how many windows they have accepted: 40 of them, and the rate of all."""
+    rate, hits = 0.01, {"picture": 0, "window": 0}
+    for _ in range(300):
+        accepted = rng.binomial(1000, rng.beta(0.5, 0.5 * (1 - rate) / rate, 40))
+        looked_at = np.full(40, 1000)
+        for name, (low, high) in {
+            "picture": picture_interval(accepted, looked_at),
+            "window": rate_interval(accepted.sum(), looked_at.sum()),
+        }.items():
+            hits[name] += low <= rate <= high
+    assert hits["picture"] > 0.88 * 300
+    assert hits["window"] < 0.6 * 300
+
+
+def test_an_interval_is_never_narrower_than_that_of_independent_windows():
+    even = picture_interval(np.full(30, 7), np.full(30, 900))
+    alone = rate_interval(210, 27_000)
+    assert even[0] <= alone[0] < alone[1] <= even[1]
+    assert picture_interval(np.array([0, 0]), np.array([50, 50])) == rate_interval(0, 100)
+
+
+def test_time_left_has_an_end_when_pictures_have():
+    paces = [Pace(10.0, 5.0, 50, 40.0, 0.5), Pace(10.0, 10.0, 100, 40.0, 0.25)]
+    assert seconds_left(paces, Plan(n_stages=12), 100) == pytest.approx(10 * (10 + 10))
+    assert seconds_left(paces, Plan(n_stages=12, false_positive_rate=0.1), 10**6) == pytest.approx(20 + 20 + 40)
+    assert seconds_left(paces[:1], Plan(), 100) is None
+    assert seconds_left([paces[1], paces[0]], Plan(), 100) is None  # no progress, no estimate
+
+
+def test_time_left_does_not_grow_while_every_picture_gives_all_that_it_may():
+    paces = [Pace(10.0, 5.0, 100, 1e6, 0.5), Pace(10.0, 5.0, 100, 1e6, 0.25)]
+    assert seconds_left(paces, Plan(n_stages=6), 10**6) == pytest.approx(4 * (10 + 5))
+
+
+def test_dropped_positives_are_those_that_earlier_stages_reject(pictures):
+    events = []
+    cascade, _, _ = train_cascade(
+        pool(), positives(), pictures, replace(PLAN, n_stages=2, drop_rejected=True), events.append
+    )
+    train = positives()[split_in_runs(500, PLAN.validation, PLAN.seed)[0]]
+    reach = cascade.stages[0].judge(IntegralStack.of(train))[1]
+    assert [event.n_positives for event in events if isinstance(event, StageStarted)] == [400, reach.sum()]
+    assert reach.sum() < 400
+
+
+def test_a_trained_detector_says_where_it_comes_from(pictures):
+    origin = Provenance(data="crosses", licence="CC0-1.0", facts={"author": "tests"})
+    plan = replace(PLAN, n_stages=2)
+    detector, ending = train_detector(pool(), positives(), pictures, plan, origin=origin)
+    said = from_bytes(to_bytes(detector)).base.provenance
+    assert (said.data, said.licence, said.facts["author"]) == ("crosses", "CC0-1.0", "tests")
+    assert said.goals["stage detection rate"] == PLAN.goal.detection_rate
+    assert {name: said.facts[name] for name in ("positives", "pictures", "stages", "seed", "ending")} == {
+        "positives": 500,
+        "pictures": 8,
+        "stages": 2,
+        "seed": 5,
+        "ending": "all stages",
+    }
+    assert said.facts["false-positive rate"] == ending.false_positive_rate
+    cascade, _, _ = train_cascade(pool(), positives(), pictures, plan)
+    new = crosses(100, np.random.default_rng(4))
+    np.testing.assert_array_equal(detector.cascade().scores(new), cascade.scores(new))
