@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from numbers import Integral
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -123,11 +124,13 @@ class Detector:
         which the detections were made.
 
         `weight` is a whole number: how often a box counts, shared by the windows of a false alarm. Without one, a box
-        counts 4 % of its class in the base (`whet.training.online.default_weight`), and false alarms that are still
-        there are taught again, up to ten times. The entries that are returned say what was learned; `unlearn`
-        takes them out again, and a `whet.training.journal.Journal` keeps them.
+        counts 4 % of its class in the base (`whet.training.online.default_weight`), and a false alarm that is still
+        there is taught again with twice the weight, for a few rounds; one that stays all the same keeps its first
+        lesson only. The entries that are returned say what was learned; `unlearn` takes them out again, and a
+        `whet.training.journal.Journal` keeps them.
         """
-        if weight is not None and (isinstance(weight, bool) or weight != int(weight) or not 1 <= weight < MOST_SAMPLES):
+        whole = isinstance(weight, Integral) and not isinstance(weight, bool)
+        if weight is not None and not (whole and 1 <= weight < MOST_SAMPLES):
             raise ValueError(f"got weight={weight}; expected a whole number from 1")
         taught = self._taught.copy()
         taught.check_can_learn()

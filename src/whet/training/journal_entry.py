@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,9 +50,13 @@ class Entry:
 class Places:
     """Where windows lie: scales (n,) of their levels, and pixels y (n,) and x (n,) of the level."""
 
-    scale: NDArray[np.float64]
-    y: NDArray[np.intp]
-    x: NDArray[np.intp]
+    scale: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    y: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+    x: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+
+    def take(self, rows: NDArray[np.intp]) -> Places:
+        """Those at these indices, in this order."""
+        return Places(self.scale[rows], self.y[rows], self.x[rows])
 
 
 def picture_hash(grey: NDArray[np.uint8]) -> str:
