@@ -1,10 +1,10 @@
 """How often a correction has to count to be felt, and what that costs. `python -m benchmarks.correction_weight`.
 
 Prints JSON. Trains a small face cascade on the spot, or takes `--model`. Then each trial corrects one mistake, on a
-fresh copy, through `Detector.learn`: a false alarm in a picture without a face that it was not trained on, or a held-out
-face that it misses, put into such a picture. For each policy: how many false alarms are gone (no detection overlaps the
-box by half) and how many faces are found, how many windows were taught, and how many points of recall on held-out faces
-one corrected false alarm costs, on average and at worst (a gain is negative).
+fresh copy, through `Detector.learn`: a false alarm in a picture without a face that it was not trained on, or a
+held-out face that it misses, put into such a picture. For each policy: how many false alarms are gone (no detection
+overlaps the box by half), how many windows were taught, and how many points of recall on held-out faces one corrected
+false alarm costs, on average and at worst (a gain is negative); for the default, how many missed faces are found.
 
 A policy is a share of the base's count; whether the windows of a false alarm share it or each counts as much; and the
 most rounds of scanning again and teaching what still fires, with how many times the weight of the round before.

@@ -233,8 +233,20 @@ def test_boxes_of_one_call_that_stand_for_one_detection_teach_it_once():
     box = false_alarm(finder)
     twice = finder.copy().learn(bull_scene(), np.concatenate([box, box]), [False, False], weight=50)
     once = finder.learn(bull_scene(), box, [False], weight=50)
-    assert twice[: len(once)] == once
-    assert len({(entry.scale, entry.y, entry.x) for entry in twice[: len(once)]}) == len(once)
+    assert twice == once
+    assert len(once) > 1
+
+
+def test_more_windows_than_the_weight_are_not_taught():
+    finder = bull_finder()
+    found = finder.detect(bull_scene())
+    entries = finder.learn(bull_scene(), found.boxes[2:3], [False], weight=2)
+    windows = found.windows_of(2)
+    best = windows[np.argsort(-found.windows.scores[windows], kind="stable")][:2]
+    assert [(entry.scale, entry.y, entry.x, entry.weight) for entry in entries] == [
+        (found.windows.scale[i], found.windows.y[i], found.windows.x[i], 1) for i in best
+    ]
+    assert len(windows) > 2
 
 
 def test_learning_nothing_changes_nothing():

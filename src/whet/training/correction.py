@@ -82,7 +82,8 @@ class Correction:
     def _at_targets(self, detector: TaughtDetector, targets: dict[int, Boxes]) -> dict[int, Places]:
         scanned = self._scan(detector) if targets else _Scanned()
         shared = {i: intersection_over_union(boxes, scanned.boxes).max(axis=0) for i, boxes in targets.items()}
-        return scanned.windows_of({i: np.flatnonzero(overlaps >= SAME) for i, overlaps in shared.items()})
+        found = scanned.windows_of({i: np.flatnonzero(overlaps >= SAME) for i, overlaps in shared.items()})
+        return {i: places for i, places in found.items() if len(places.y)}
 
     def _scan(self, detector: TaughtDetector) -> _Scanned:
         if self.is_object.all():
@@ -109,7 +110,7 @@ class Correction:
         weight = times * (default_weight(detector.base, is_object) if self.weight is None else self.weight)
         where = where.take(np.arange(min(weight, len(where.y))))
         n = len(where.y)
-        labels, weights = np.full(n, is_object), np.full(n, weight // n)
+        labels, weights = np.full(n, is_object), np.full(n, weight // max(n, 1))
         return entries_of(detector.base, self.picture, where, self.windows.cut(where), labels, weights)
 
 
@@ -124,13 +125,13 @@ class _Scanned:
         self._group = np.empty(0, np.intp) if group is None else group
 
     def windows_of(self, chosen: dict[int, NDArray[np.intp]]) -> dict[int, Places]:
-        """The windows of some detections for each key that has any; those of two keys go to the first."""
+        """The windows of some detections for each key that has any; what two keys share goes to the first."""
         taken = np.zeros(len(self._group), np.bool_)
         found = {}
         for key, detections in chosen.items():
             mine = np.isin(self._group, detections) & ~taken
             taken |= mine
-            if mine.any():
+            if len(detections):
                 found[key] = self._places.take(np.flatnonzero(mine))
         return found
 
