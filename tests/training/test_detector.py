@@ -91,6 +91,22 @@ def test_pictures_that_are_none_are_named(tmp_path):
             bull_finder().detect(image)
 
 
+def test_a_threshold_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match="threshold=nan"):
+        bull_finder().detect(bull_scene(), threshold=float("nan"))
+
+
+@pytest.mark.parametrize("options", [{"factor": 1.0}, {"step": 0}])
+@pytest.mark.parametrize("label", [True, False])
+def test_a_scan_that_cannot_be_is_refused_in_learning_as_in_detecting(options, label):
+    for verb in (
+        lambda one: one.detect(bull_scene(), **options),
+        lambda one: one.learn(bull_scene(), BULL, [label], **options),
+    ):
+        with pytest.raises(ValueError, match=r"factor|step"):
+            verb(bull_finder())
+
+
 def test_detecting_needs_neither_scikit_learn_nor_the_distributions_of_scipy(tmp_path):
     bull_finder().save(tmp_path / "bull.whet")
     Image.fromarray(bull_scene()).save(tmp_path / "scene.png")
@@ -399,6 +415,8 @@ def test_entries_of_another_base_are_refused(lessons):
     for verb in (other.unlearn, other.relearn):
         with pytest.raises(JournalError, match="take a detector of that base"):
             verb(entries)
+    with pytest.raises(JournalError, match="got a str; expected the entries"):
+        other.unlearn(["entry"])
     with pytest.raises(CannotMergeError, match="do not share one base"):
         other.merge(bull_finder())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import isnan
 from numbers import Integral
 from os import PathLike
 from typing import TYPE_CHECKING
@@ -86,6 +87,9 @@ class Detector:
         """
         taught = self._taught
         frame = taught.reporting.frame
+        above = taught.reporting.threshold(threshold) if isinstance(threshold, str) else threshold
+        if above is not None and isnan(above):
+            raise ValueError("got threshold=nan; expected a score, the name of an operating point, or None")
         # A size is one of the box that is reported, and the scan's is one of the window.
         height, width = taught.base.window
         ratio = max(height, width) / max(height * frame.size[0], width * frame.size[1])
@@ -99,7 +103,7 @@ class Detector:
             merge=merge,
             overlap=overlap,
             best=best,
-            threshold=taught.reporting.threshold(threshold) if isinstance(threshold, str) else threshold,
+            threshold=above,
             threads=threads,
         )
         return replace(found, boxes=frame.boxes(found.boxes))

@@ -119,6 +119,8 @@ def _packed(responses: list[Bits]) -> str:
 
 
 def _unpacked(entry: Entry, base: DetectorBase, sizes: list[int]) -> Bits:
+    if not isinstance(entry, Entry):
+        raise JournalError(f"got a {type(entry).__name__}; expected the entries that learn has returned")
     if entry.base_id != base.base_id:
         raise JournalError(
             f"an entry was taught to the base {entry.base_id[:12]}, this detector is of {base.base_id[:12]}: "

@@ -50,6 +50,8 @@ class PictureWindows:
         cls, grey: Grey, window: tuple[int, int], factor: float, step: int = 1, threads: int | None = None
     ) -> PictureWindows:
         """The levels that `detect` scans with this factor and step."""
+        if step < 1:
+            raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
         scales = level_scales(grey.shape, window, factor)
         if not scales:
             raise BoxError(
