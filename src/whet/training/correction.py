@@ -21,9 +21,9 @@ from whet.training.picture_windows import Boxes, PictureWindows
 
 # A detection is the false alarm that a box stands for from this overlap on, as in every evaluation.
 SAME = 0.5
-# What still fires after a lesson is taught again, and counts so much more in every further round. Measured by
-# benchmarks/correction_weight.py.
-MOST_ROUNDS = 6
+# What still fires after a lesson is taught again, and counts so much more in every further round. One round removed
+# 83 of 100 false alarms, four all (benchmarks/correction_weight.py, seed 0).
+MOST_ROUNDS = 4
 GROWTH = 2
 
 
