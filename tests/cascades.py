@@ -94,9 +94,9 @@ def bull(side):
     return picture
 
 
-def bull_detector(rng):
-    """Three stages that find the bull at 12 x 12."""
-    stages = []
+def bull_nodes(rng, goal=None):
+    """Three nodes of a cascade that finds the bull at 12 x 12."""
+    nodes = []
     positives = np.array([_loose_crop(rng) for _ in range(300)])
     pool = HaarPool.of_window((12, 12)).sample(1500, rng)
     background = scene((200, 200), [], rng)
@@ -104,11 +104,16 @@ def bull_detector(rng):
     for n_weak in (4, 12, 25):
         chosen = negatives[rng.permutation(len(negatives))[:600]]
         patches = np.concatenate([positives, chosen])
-        node = train_node(pool, patches, np.arange(len(patches)) < 300, n_weak)
-        stages.append(node.stage())
-        hard = negatives[Cascade((12, 12), tuple(stages)).accepts(negatives)]
+        samples = patches, np.arange(len(patches)) < 300
+        nodes.append(train_node(pool, *samples, n_weak, goal=goal, validation=samples if goal else None))
+        hard = negatives[Cascade((12, 12), tuple(node.stage() for node in nodes)).accepts(negatives)]
         negatives = np.concatenate([hard, negatives[:300]])
-    return Cascade((12, 12), tuple(stages))
+    return nodes
+
+
+def bull_detector(rng):
+    """Three stages that find the bull at 12 x 12."""
+    return Cascade((12, 12), tuple(node.stage() for node in bull_nodes(rng)))
 
 
 def _loose_crop(rng):

@@ -4,13 +4,14 @@ from functools import cache
 
 import numpy as np
 
-from tests.cascades import random_stage
+from tests.cascades import bull_nodes, random_stage, scene
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
 from whet.model.cascade import Cascade
 from whet.model.detector_base import DetectorBase
 from whet.model.provenance import Provenance
 from whet.model.taught_detector import TaughtDetector
+from whet.training.detector import Detector
 from whet.training.learners import GreedyLDA
 from whet.training.node import train_node
 from whet.training.node_goal import NodeGoal
@@ -54,3 +55,20 @@ def mixed_detector():
     rng = np.random.default_rng(3)
     hard, soft = random_stage("haar", WINDOW, 4, rng), random_stage("lbp", WINDOW, 5, rng, soft=True)
     return TaughtDetector(DetectorBase(WINDOW, (hard, base().stages[0], soft), 12.5))
+
+
+@cache
+def bull_base():
+    nodes = bull_nodes(np.random.default_rng(5), NodeGoal(0.98, 1e-6))
+    return DetectorBase((12, 12), tuple(node.base() for node in nodes), provenance=PROVENANCE)
+
+
+def bull_finder(**options):
+    """A detector of the bull, as its user sees it; it makes some false alarms."""
+    return Detector.of_base(bull_base(), **options)
+
+
+@cache
+def bull_scene(seed=1):
+    """A picture (150, 200) with a bull at (40, 30) of side 30, and one at (120, 70) of side 50."""
+    return scene((150, 200), [(40, 30, 30), (120, 70, 50)], np.random.default_rng(seed))

@@ -49,6 +49,18 @@ class ModelFileError(WhetError, ValueError):
     """A file is not a detector, is damaged, was written by a later version, or says what cannot be."""
 
 
+class DetectorNotFoundError(WhetError, FileNotFoundError):
+    """There is no detector of that name, and no such file."""
+
+
+class JournalError(WhetError, ValueError):
+    """A journal is damaged, or its entries are not about this detector, or not in it."""
+
+
+class BoxError(WhetError, ValueError):
+    """A box is not one, is not in the picture, or fits no window of the detector."""
+
+
 class DataNotFoundError(WhetError, FileNotFoundError):
     """A data set is neither on this machine nor to be had."""
 

@@ -12,6 +12,7 @@ from whet.io.model_file import from_bytes, load, save, to_bytes
 from whet.lda.thresholds import Asymmetric, Rate
 from whet.model.detector_base import DetectorBase, StageBase
 from whet.model.provenance import Provenance
+from whet.model.reporting import Frame, Reporting
 from whet.model.taught_detector import TaughtDetector
 from whet.training.online import learn, unlearn
 
@@ -22,7 +23,13 @@ def taught(n=60, seed=1, **options):
     return made
 
 
+def framed():
+    points = {"careful": 4.5, "at most one in ten": 1e-300}
+    return TaughtDetector(base(), reporting=Reporting(Frame(-0.1, 0.0, 1.1, 1.2), points))
+
+
 DETECTORS = {
+    "framed": framed,
     "untaught": detector,
     "taught": taught,
     "lac": lambda: taught(criterion="lac"),
@@ -45,6 +52,7 @@ def test_save_then_load_is_the_identity(make, tmp_path):
     assert (tmp_path / "a.whet").read_bytes() == (tmp_path / "b.whet").read_bytes()
     assert loaded.base.base_id == original.base.base_id
     assert loaded.base.provenance == original.base.provenance
+    assert loaded.reporting == original.reporting
     for ours, theirs in zip(original.cascade().stages, loaded.cascade().stages, strict=True):
         np.testing.assert_array_equal(ours.coef, theirs.coef)
         assert ours.threshold == theirs.threshold
@@ -164,5 +172,13 @@ def test_facts_in_another_order_are_the_same_file():
     made = [
         TaughtDetector(DetectorBase(WINDOW, base().stages, provenance=Provenance(facts=dict(facts))))
         for facts in ([("seed", 1), ("hours", 2)], [("hours", 2), ("seed", 1)])
+    ]
+    assert to_bytes(made[0]) == to_bytes(made[1])
+
+
+def test_operating_points_in_another_order_are_the_same_file():
+    made = [
+        TaughtDetector(base(), reporting=Reporting(operating_points=dict(points)))
+        for points in ([("a", 1.0), ("b", 2.0)], [("b", 2.0), ("a", 1.0)])
     ]
     assert to_bytes(made[0]) == to_bytes(made[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from whet.detect.detections import Detections, FiredWindows
 from whet.detect.grouping import OVERLAP, Groups, group_means, group_peaks, keep_all, suppress_non_maxima
-from whet.detect.pyramid import FACTOR, level_scales, levels_at
+from whet.detect.pyramid import FACTOR, Level, level_scales, levels_at
 from whet.detect.scan import scan_pictures
 from whet.model.cascade import Cascade
 
@@ -72,9 +73,15 @@ def fired_windows(
     if image.ndim != 2 or image.dtype != np.uint8:
         raise ValueError(f"got an image {image.shape} of {image.dtype}; expected grey (height, width) of uint8")
     scales = level_scales(image.shape, cascade.window, factor, min_size, max_size)
-    if not scales:
+    return windows_of_levels(cascade, levels_at(image, scales, threads), scales, step=step, threads=threads)
+
+
+def windows_of_levels(
+    cascade: Cascade, levels: Sequence[Level], scales: Sequence[float], *, step: int = 1, threads: int | None = None
+) -> FiredWindows:
+    """All windows that the cascade accepts in the levels of a pyramid; `scales` are those of the levels."""
+    if not levels:
         return FiredWindows()
-    levels = levels_at(image, scales, threads)
     scans = scan_pictures(cascade, [level.picture for level in levels], step=step, threads=threads)
     boxes = [level.boxes(scan.y, scan.x, cascade.window) for level, scan in zip(levels, scans, strict=True)]
     scale = np.repeat(np.array(scales), [len(scan) for scan in scans])

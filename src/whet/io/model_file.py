@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.errors import ModelFileError, WhetError
+from whet.errors import DetectorNotFoundError, ModelFileError, WhetError
 from whet.io.atomic_file import write_atomically
 from whet.io.model_header import FixedHeader, Header, LearningHeader, StageHeader
 from whet.lda.class_statistics import BinaryStatistics
@@ -45,7 +45,9 @@ def save(detector: TaughtDetector, path: str | PathLike[str]) -> None:
 def load(path: str | PathLike[str]) -> TaughtDetector:
     """Read a detector; raises ModelFileError on anything that is not a sound one."""
     path = Path(path)
-    if path.exists() and not path.is_file():
+    if not path.exists():
+        raise DetectorNotFoundError(f"there is no file {path}; expected a detector that whet has saved")
+    if not path.is_file():
         raise ModelFileError(f"{path} is not a file; expected a detector that whet has saved")
     with path.open("rb") as file:
         data = file.read(MOST_BYTES + 1)
@@ -180,7 +182,7 @@ def _assembled(header: Header, tensors: Tensors) -> TaughtDetector:
             f"the base hashes to {base.base_id[:12]}, the header says {header.base_id[:12]!r}: the file was damaged "
             "or altered; get it again from where it came"
         )
-    return TaughtDetector(base, Delta(tuple(learned)))
+    return TaughtDetector(base, Delta(tuple(learned)), header.reporting)
 
 
 def _stage(stage: StageHeader, window: tuple[int, int], own: Tensors) -> StageBase | Stage:

@@ -15,6 +15,7 @@ from whet.model.cascade import MOST_PIXELS
 from whet.model.columns import LAYOUTS, family_name
 from whet.model.detector_base import StageBase, StageRule, z_of
 from whet.model.provenance import Provenance
+from whet.model.reporting import Frame, Reporting
 from whet.model.stage import Stage
 from whet.model.taught_detector import TaughtDetector
 
@@ -28,7 +29,10 @@ MOST_CELLS = 2**23
 
 _LEARNING = {"family", "n_weak", "criterion", "ridge", "rule", "z", "positives", "negatives", "soft"}
 _FIXED = {"family", "n_weak", "threshold", "soft"}
-_TOP = {"format", "version", "window", "min_sigma", "base_id", "provenance", "stages"}
+_TOP = {
+    *("format", "version", "window", "min_sigma", "base_id"),
+    *("frame", "operating_points", "provenance", "stages"),
+}
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ class Header:
     window: tuple[int, int]
     min_sigma: float
     base_id: str
+    reporting: Reporting
     provenance: Provenance
     stages: tuple[StageHeader, ...]
 
@@ -118,7 +123,7 @@ class Header:
         pairs = zip(base.stages, detector.learned.counts, strict=True)
         stages = tuple(_describe(stage, learned) for stage, learned in pairs)
         window = int(base.window[0]), int(base.window[1])
-        return cls(window, float(base.min_sigma), base.base_id, base.provenance, stages)
+        return cls(window, float(base.min_sigma), base.base_id, detector.reporting, base.provenance, stages)
 
     def to_json(self) -> str:
         """Sorted keys, no spaces, ASCII: equal headers have equal bytes."""
@@ -128,6 +133,8 @@ class Header:
             "window": list(self.window),
             "min_sigma": self.min_sigma,
             "base_id": self.base_id,
+            "frame": list(map(float, self.reporting.frame)),
+            "operating_points": dict(self.reporting.operating_points),
             "provenance": asdict(self.provenance),
             "stages": [stage.table() for stage in self.stages],
         }
@@ -146,7 +153,8 @@ class Header:
             raise ModelFileError(f"the stages have more than {MOST_CELLS:,} co-occurrences in all; expected fewer")
         window = _pair(table["window"], "window", MOST_PIXELS)
         sigma = finite(table["min_sigma"], "min_sigma")
-        return cls(window, sigma, table["base_id"], _read_provenance(table["provenance"]), stages)
+        reporting, provenance = _read_reporting(table), _read_provenance(table["provenance"])
+        return cls(window, sigma, table["base_id"], reporting, provenance, stages)
 
 
 def _describe(stage: StageBase | Stage, learned: tuple[int, int]) -> StageHeader:
@@ -172,6 +180,17 @@ def _read_stage(value: object, number: int) -> StageHeader:
     where = f"stage {number}"
     table = as_table(value, where)
     return FixedHeader.of_table(table, where) if "threshold" in table else LearningHeader.of_table(table, where)
+
+
+def _read_reporting(table: Table) -> Reporting:
+    sides, points = table["frame"], as_table(table["operating_points"], "table of operating points")
+    if not isinstance(sides, list) or len(sides) != 4:
+        raise ModelFileError("frame: expected four numbers, left, top, right and bottom")
+    frame = Frame(*(finite(side, "a side of the frame") for side in sides))
+    try:
+        return Reporting(frame, {name: finite(points[name], f"operating point {name[:40]!r}") for name in points})
+    except ValueError as error:
+        raise ModelFileError(str(error)) from error
 
 
 def _read_provenance(value: object) -> Provenance:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from whet.errors import CannotLearnError, CannotMergeError, CannotUnlearnError
 from whet.lda.class_statistics import BinaryStatistics
 from whet.model.cascade import Cascade
 from whet.model.delta import Delta
 from whet.model.detector_base import DetectorBase, StageBase, check_count, check_statistics
+from whet.model.reporting import Reporting
 from whet.model.stage import Stage
 
 
@@ -14,7 +17,7 @@ class TaughtDetector:
     """A base and a delta; together they are, to the last bit, the same weak learners trained on everything.
 
     Every change is made as a whole or, with an error, not at all. What the base was trained on cannot be taken
-    out: it chose the weak learners.
+    out: it chose the weak learners. `reporting` says which boxes and scores are reported; it has no part in learning.
 
     >>> import numpy as np
     >>> from whet.features.haar import HaarKind, HaarPool
@@ -34,8 +37,9 @@ class TaughtDetector:
     True
     """
 
-    def __init__(self, base: DetectorBase, learned: Delta | None = None) -> None:
+    def __init__(self, base: DetectorBase, learned: Delta | None = None, reporting: Reporting | None = None) -> None:
         self.base = base
+        self.reporting = reporting or Reporting()
         self._learned = Delta.empty(self._sizes)
         self._cascade = base.cascade
         if learned is not None:
@@ -56,7 +60,7 @@ class TaughtDetector:
 
     def copy(self) -> TaughtDetector:
         """A detector that from here on learns on its own; the base is shared."""
-        return TaughtDetector(self.base, self._learned)
+        return copy(self)  # all that it holds are values: none is ever changed in place
 
     def insert(self, stage: int, is_positive: bool, new: BinaryStatistics) -> None:
         """Count further samples of one class in one stage."""
@@ -85,7 +89,7 @@ class TaughtDetector:
     def merge(self, other: TaughtDetector) -> None:
         """Add all that another detector on the same base has learned since that base.
 
-        What both learned before they were copied apart would count twice.
+        What both learned before they were copied apart would count twice. Frame and operating points stay as they are.
         """
         if self.base.base_id != other.base.base_id:
             raise CannotMergeError(

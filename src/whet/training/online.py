@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from threading import Lock
 
 import numpy as np
@@ -17,8 +18,8 @@ from whet.training.node import AT_ONCE, Labels, Patches
 
 Counts = NDArray[np.int64]
 
-# One click against thousands of old samples would move nothing: it counts as this share of them. Of 120 corrected
-# false alarms 8 were still there at 0.02, and one at 0.04 (benchmarks/correction_weight.py, seeds 0 and 1).
+# One click against thousands of old samples would move nothing: it counts as this share of them. Taught once, it
+# removes 83 of 100 false alarms, and twice as much removes 91 (benchmarks/correction_weight.py, seed 0).
 CORRECTION_SHARE = 0.04
 
 
@@ -111,19 +112,28 @@ def lesson(
 
 
 def _lesson_of_block(base: DetectorBase, patches: Patches, is_positive: Labels, counts: Counts) -> Delta:
-    stack = IntegralStack.of(patches, base.min_sigma)
-    reaches = is_positive | stack.looked_at
     taught: list[tuple[BinaryStatistics, BinaryStatistics]] = []
-    for base_stage, stage in zip(base.stages, base.cascade.stages, strict=True):
-        stack, is_positive, counts = stack.take(reaches), is_positive[reaches], counts[reaches]
-        responses = stage.respond(stack)
-        seen = responses.view(np.uint8).T if isinstance(base_stage, StageBase) else np.empty((len(stack), 0), np.uint8)
-        sides = is_positive, ~is_positive
-        positive, negative = (BinaryStatistics.of(seen[side], counts[side]) for side in sides)
+    for rows, responses in routed(base, patches, is_positive):
+        sides = is_positive[rows], ~is_positive[rows]
+        positive, negative = (BinaryStatistics.of(responses[side], counts[rows][side]) for side in sides)
         taught.append((positive, negative))
-        # Exits are left out: a soft stage learns what its hard threshold lets through.
-        reaches = is_positive | (stage.weigh(responses)[-1] > stage.threshold)
     return Delta(tuple(taught))
+
+
+def routed(
+    base: DetectorBase, patches: Patches, is_positive: Labels
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.uint8]]]:
+    """For each stage of a base: which patches teach it (n,), and their responses (n, T); T is 0 for a fixed stage."""
+    stack = IntegralStack.of(patches, base.min_sigma)
+    rows = np.arange(len(patches))
+    reaches = is_positive | stack.looked_at
+    for base_stage, stage in zip(base.stages, base.cascade.stages, strict=True):
+        stack, rows = stack.take(reaches), rows[reaches]
+        responses = stage.respond(stack)
+        seen = responses.view(np.uint8).T if isinstance(base_stage, StageBase) else np.empty((len(rows), 0), np.uint8)
+        yield rows, seen
+        # Exits are left out: a soft stage learns what its hard threshold lets through.
+        reaches = is_positive[rows] | (stage.weigh(responses)[-1] > stage.threshold)
 
 
 def _labels(patches: Patches, is_positive: ArrayLike, window: tuple[int, int]) -> Labels:

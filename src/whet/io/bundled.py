@@ -1,0 +1,36 @@
+"""Detectors that come with whet."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+
+from whet.errors import DetectorNotFoundError
+from whet.io import model_file
+from whet.model.taught_detector import TaughtDetector
+
+SUFFIX = ".safetensors"
+FOLDER = Path(str(files("whet") / "bundled"))
+
+
+def bundled_names() -> list[str]:
+    """The names of all detectors that come with whet."""
+    return sorted(path.name.removesuffix(SUFFIX) for path in FOLDER.glob(f"*{SUFFIX}"))
+
+
+def load(name_or_path: str | PathLike[str]) -> TaughtDetector:
+    """The bundled detector of a bare name (letters, digits, _ and -), or that of a file."""
+    if isinstance(name_or_path, str) and re.fullmatch(r"[\w-]+", name_or_path):
+        return _bundled(name_or_path)
+    return model_file.load(name_or_path)
+
+
+def _bundled(name: str) -> TaughtDetector:
+    if name not in bundled_names():
+        there = ", ".join(map(repr, bundled_names())) or "none"
+        raise DetectorNotFoundError(
+            f"there is no detector named {name!r}; bundled with whet: {there}. For a file, give its path: './{name}'"
+        )
+    return model_file.load(FOLDER / f"{name}{SUFFIX}")

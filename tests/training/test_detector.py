@@ -1,0 +1,505 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.detectors import bull_base, bull_finder, bull_scene, mixed_detector
+
+import whet
+from whet.detect.detect import detect
+from whet.detect.pyramid import level_at, level_scales
+from whet.errors import (
+    BoxError,
+    CannotLearnError,
+    CannotMergeError,
+    CannotUnlearnError,
+    DetectorNotFoundError,
+    JournalError,
+    ModelFileError,
+    UnreadableImageError,
+)
+from whet.evaluate.curves import operating_point
+from whet.evaluate.evaluation import evaluate
+from whet.evaluate.overlap import intersection_over_union
+from whet.io import bundled
+from whet.io.model_file import to_bytes
+from whet.model.detector_base import DetectorBase
+from whet.model.reporting import Frame
+from whet.training.detector import Detector, load
+from whet.training.journal_entry import lesson_of
+from whet.training.online import default_weight, lesson
+
+BULL = np.array([[40.0, 30.0, 70.0, 60.0]])
+WIDER = Frame(-0.1, -0.2, 1.1, 1.25)
+
+
+def content(detector):
+    return to_bytes(detector.taught)
+
+
+def false_alarm(detector, seed=1, number=2):
+    """A false alarm of several windows: in the drawn scenes, the third best detection."""
+    return detector.detect(bull_scene(seed)).boxes[number : number + 1]
+
+
+def still_there(detector, box, seed=1):
+    return (intersection_over_union(box, detector.detect(bull_scene(seed)).boxes) >= 0.5).any()
+
+
+# Detecting.
+
+
+def test_it_finds_what_its_cascade_finds():
+    finder = bull_finder()
+    ours = finder.detect(bull_scene(), factor=1.3, step=2, merge="nms", min_size=20, max_size=60)
+    theirs = detect(
+        bull_base().cascade, bull_scene(), factor=1.3, step=2, merge="nms", min_size=20, max_size=60, threads=1
+    )
+    np.testing.assert_array_equal(ours.boxes, theirs.boxes)
+    np.testing.assert_array_equal(ours.scores, theirs.scores)
+    assert len(ours) > 2
+
+
+def test_a_path_an_image_and_an_array_are_one_picture(tmp_path):
+    Image.fromarray(bull_scene()).save(tmp_path / "scene.png")
+    finder = bull_finder()
+    found = [
+        finder.detect(image).boxes
+        for image in (
+            bull_scene(),
+            tmp_path / "scene.png",
+            str(tmp_path / "scene.png"),
+            Image.open(tmp_path / "scene.png"),
+        )
+    ]
+    for boxes in found[1:]:
+        np.testing.assert_array_equal(boxes, found[0])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (11, 300), (12, 12)])
+def test_pictures_smaller_than_the_window_hold_nothing(shape):
+    assert bull_finder().detect(np.zeros(shape, np.uint8)).boxes.shape == (0, 4)
+
+
+def test_pictures_that_are_none_are_named(tmp_path):
+    (tmp_path / "empty.png").write_bytes(b"")
+    for image in (tmp_path / "empty.png", np.zeros((0, 5), np.uint8), np.full((20, 20), 7.0), None):
+        with pytest.raises(UnreadableImageError):
+            bull_finder().detect(image)
+
+
+def test_a_threshold_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match="threshold=nan"):
+        bull_finder().detect(bull_scene(), threshold=float("nan"))
+
+
+@pytest.mark.parametrize("options", [{"factor": 1.0}, {"step": 0}])
+@pytest.mark.parametrize("label", [True, False])
+def test_a_scan_that_cannot_be_is_refused_in_learning_as_in_detecting(options, label):
+    for verb in (
+        lambda one: one.detect(bull_scene(), **options),
+        lambda one: one.learn(bull_scene(), BULL, [label], **options),
+    ):
+        with pytest.raises(ValueError, match=r"factor|step"):
+            verb(bull_finder())
+
+
+def test_detecting_needs_neither_scikit_learn_nor_the_distributions_of_scipy(tmp_path):
+    bull_finder().save(tmp_path / "bull.whet")
+    Image.fromarray(bull_scene()).save(tmp_path / "scene.png")
+    code = (
+        "import sys, whet; found = whet.load('./bull.whet').detect('scene.png'); assert len(found) > 1; "
+        "print(sorted({'sklearn', 'scipy.stats', 'matplotlib'} & set(sys.modules)))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(whet.__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+# Frames.
+
+
+@pytest.mark.parametrize("merge", ["mean", "weighted", "nms", None])
+def test_framing_the_merged_is_merging_the_framed(merge):
+    plain, framed = (
+        bull_finder().detect(bull_scene(), merge=merge),
+        bull_finder(frame=WIDER).detect(bull_scene(), merge=merge),
+    )
+    np.testing.assert_array_equal(plain.group, framed.group)  # windows overlap as windows
+    np.testing.assert_array_equal(plain.windows.boxes, framed.windows.boxes)
+    for i in range(len(framed)):
+        windows = framed.windows_of(i)
+        boxes, margins = WIDER.boxes(framed.windows.boxes[windows]), framed.windows.scores[windows]
+        match merge:
+            case "mean":
+                expected = boxes.mean(axis=0)
+            case "weighted":
+                expected = np.average(boxes, axis=0, weights=margins)
+            case _:  # of equal margins any may be the one that stays
+                expected = min(boxes[margins == margins.max()], key=lambda box: abs(box - framed.boxes[i]).max())
+        np.testing.assert_allclose(framed.boxes[i], expected)
+
+
+def test_sizes_are_those_of_the_boxes_that_are_reported():
+    framed = bull_finder(frame=WIDER)
+    found = framed.detect(bull_scene(), merge=None, min_size=30, max_size=60)
+    sides = (found.boxes[:, 2:] - found.boxes[:, :2]).max(axis=1)
+    everything = framed.detect(bull_scene(), merge=None)
+    all_sides = (everything.boxes[:, 2:] - everything.boxes[:, :2]).max(axis=1)
+    assert 0 < len(found) < len(everything)
+    # Rounding a level to whole pixels moves sides by some per cent.
+    assert (sides > 30 * 0.97).all()
+    assert (sides < 60 * 1.03).all()
+    assert ((all_sides > 31) & (all_sides < 58)).sum() <= len(found)
+
+
+def test_a_box_in_a_frame_teaches_the_window_behind_it():
+    plain, framed = bull_finder(), bull_finder(frame=WIDER)
+    for label in (True, False):
+        window = plain.detect(bull_scene(), merge=None, best=not label).boxes[-1:]
+        one = plain.copy().learn(bull_scene(), window, [label], merge=None, weight=3)
+        other = framed.copy().learn(bull_scene(), WIDER.boxes(window), [label], merge=None, weight=3)
+        assert one == other
+        assert len(one) >= 1
+
+
+# Learning.
+
+
+def test_an_object_teaches_exactly_the_pixels_that_a_scan_sees():
+    finder = bull_finder()
+    (entry,) = finder.learn(bull_scene(), [[41, 29, 71.5, 61]], [True], weight=7)
+    assert entry.scale in level_scales(bull_scene().shape, (12, 12))
+    assert abs(np.log(entry.scale * 12 / 31)) <= np.log(1.2) / 2 + 1e-9
+    level = level_at(bull_scene(), entry.scale)
+    box = level.boxes(np.array([entry.y]), np.array([entry.x]), (12, 12))
+    centre = (box[0, :2] + box[0, 2:]) / 2
+    assert (abs(centre - [56.25, 45]) <= np.array([level.scale_x, level.scale_y]) / 2 + 1e-9).all()
+    patch = level.picture[entry.y : entry.y + 12, entry.x : entry.x + 12]
+    taught = lesson(bull_base(), patch[None], [True], 7)
+    assert finder.taught.learned.counts == taught.counts == ((7, 0),) * 3
+    for ours, theirs in zip(finder.taught.learned.stages, taught.stages, strict=True):
+        np.testing.assert_array_equal(ours[0].C, theirs[0].C)
+
+
+def test_a_false_alarm_teaches_the_windows_behind_it():
+    finder = bull_finder()
+    found = finder.detect(bull_scene())
+    windows = found.windows_of(2)
+    entries = finder.learn(bull_scene(), found.boxes[2:3], [False], weight=100)
+    places = {(found.windows.scale[i], found.windows.y[i], found.windows.x[i]) for i in windows}
+    assert {(entry.scale, entry.y, entry.x) for entry in entries} == places
+    assert [entry.weight for entry in entries] == [100 // len(windows)] * len(windows)
+    assert len(windows) > 1
+
+
+def test_where_nothing_fires_the_nearest_window_is_taught():
+    finder = bull_finder()
+    box = np.array([[5.0, 5.0, 25.0, 25.0]])
+    assert not still_there(finder, box)
+    entries = finder.learn(bull_scene(), box, [False])
+    assert [entry.weight for entry in entries] == [default_weight(bull_base(), False)]
+
+
+def test_a_box_beside_a_detection_does_not_teach_it():
+    finder = bull_finder()
+    found = finder.detect(bull_scene(), best=True)
+    beside = np.add(found.boxes, [0.6 * 32, 0, 0.6 * 32, 0])
+    entries = finder.learn(bull_scene(), beside, [False])
+    fired = set(zip(found.windows.scale, found.windows.y, found.windows.x, strict=True))
+    assert (entries[0].scale, entries[0].y, entries[0].x) not in fired
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_corrected_false_alarm_is_gone_and_the_object_is_still_found(seed):
+    finder = bull_finder()
+    wrong = false_alarm(finder, seed)
+    entries = finder.learn(bull_scene(seed), wrong, [False])
+    assert entries
+    assert not still_there(finder, wrong, seed)
+    assert still_there(finder, BULL, seed)
+
+
+def test_a_loosely_drawn_false_alarm_is_gone_too():
+    finder = bull_finder()
+    wrong = false_alarm(finder, 3)
+    loose = wrong + np.array([[-7.0, -7.0, 7.0, 7.0]])
+    assert 0.3 < intersection_over_union(wrong, loose)[0, 0] < 0.5
+    finder.learn(bull_scene(3), loose, [False])
+    assert not still_there(finder, wrong, 3)
+
+
+def test_a_false_alarm_that_cannot_be_told_from_the_object_keeps_its_first_lesson_only():
+    finder = bull_finder()
+    wrong = false_alarm(finder, 8)
+    entries = finder.learn(bull_scene(8), wrong, [False])
+    assert still_there(finder, wrong, 8)  # else another scene is needed here
+    assert finder.learned[1] == sum(entry.weight for entry in entries) <= default_weight(bull_base(), False)
+    finder.unlearn(entries)
+    assert content(finder) == content(bull_finder())
+
+
+def test_boxes_of_one_call_that_stand_for_one_detection_teach_it_once():
+    finder = bull_finder()
+    box = false_alarm(finder)
+    twice = finder.copy().learn(bull_scene(), np.concatenate([box, box]), [False, False], weight=50)
+    once = finder.learn(bull_scene(), box, [False], weight=50)
+    assert twice == once
+    assert len(once) > 1
+
+
+def test_more_windows_than_the_weight_are_not_taught():
+    finder = bull_finder()
+    found = finder.detect(bull_scene())
+    entries = finder.learn(bull_scene(), found.boxes[2:3], [False], weight=2)
+    windows = found.windows_of(2)
+    best = windows[np.argsort(-found.windows.scores[windows], kind="stable")][:2]
+    assert [(entry.scale, entry.y, entry.x, entry.weight) for entry in entries] == [
+        (found.windows.scale[i], found.windows.y[i], found.windows.x[i], 1) for i in best
+    ]
+    assert len(windows) > 2
+
+
+def test_learning_nothing_changes_nothing():
+    finder = bull_finder()
+    assert finder.learn(bull_scene(), [], []) == []
+    finder.unlearn([])
+    finder.relearn([])
+    finder.merge(bull_finder())
+    assert content(finder) == content(bull_finder())
+
+
+BAD = {
+    "outside": ([[300, 10, 330, 40]], [True], BoxError, "outside the picture of 200 x 150"),
+    "left of it": ([[-40, 10, -5, 40]], [False], BoxError, "outside the picture"),
+    "mostly outside": ([[-25, 10, 5, 40]], [True], BoxError, "too little in common"),
+    "no area": ([[10, 10, 10, 40]], [True], BoxError, "no area"),
+    "turned round": ([[40, 40, 10, 10]], [True], BoxError, "xmin <= xmax"),
+    "NaN": ([[10, np.nan, 40, 40]], [True], BoxError, "finite"),
+    "infinite": ([[10, 10, np.inf, 40]], [True], BoxError, "finite"),
+    "enormous": ([[-1e300, -1e300, 1e300, 1e300]], [True], BoxError, "outside the picture"),
+    "too small": ([[50, 50, 56, 56]], [True], BoxError, "about 12 x 12 pixels or larger"),
+    "too small, and nothing there": ([[5, 5, 8, 8]], [False], BoxError, "about 12 x 12 pixels or larger"),
+    "of another shape": ([[10, 10, 140, 30]], [True], BoxError, "of that shape"),
+    "three numbers": ([[10, 10, 40]], [True], BoxError, "expected .N, 4."),
+    "words": ([["a", "b", "c", "d"]], [True], BoxError, "could not convert"),
+    "one good, one bad": ([[40, 30, 70, 60], [0, 0, 3, 3]], [True, True], BoxError, r"boxes\[1\]"),
+    "fewer labels": ([[40, 30, 70, 60]], [], ValueError, "one for each"),
+    "one label for all": ([[40, 30, 70, 60]], True, ValueError, "one for each"),
+    "labels of another kind": ([[40, 30, 70, 60]], [2], ValueError, "True .the object. or False"),
+}
+
+
+@pytest.mark.parametrize(("boxes", "labels", "error", "message"), BAD.values(), ids=BAD)
+def test_bad_boxes_are_refused_by_name_and_nothing_changes(boxes, labels, error, message):
+    finder = bull_finder()
+    with pytest.raises(error, match=message):
+        finder.learn(bull_scene(), boxes, labels)
+    assert content(finder) == content(bull_finder())
+
+
+@pytest.mark.parametrize("weight", [0, -1, 1.5, True, 2**52, float("nan"), "3", 2**51])
+def test_bad_weights_are_refused_and_nothing_changes(weight):
+    finder = bull_finder()
+    finder.learn(bull_scene(), BULL, [True], weight=2**51)
+    before = content(finder)
+    with pytest.raises(ValueError, match=r"whole number from 1|exact below"):
+        finder.learn(bull_scene(), BULL, [True], weight=weight)
+    assert content(finder) == before
+
+
+def test_a_picture_smaller_than_the_window_teaches_nothing():
+    with pytest.raises(BoxError, match="less than the window"):
+        bull_finder().learn(np.zeros((9, 9), np.uint8), [[0, 0, 9, 9]], [True])
+
+
+def test_a_detector_with_fixed_stages_runs_but_does_not_learn():
+    mixed = Detector(mixed_detector())
+    mixed.detect(bull_scene())
+    with pytest.raises(CannotLearnError):
+        mixed.learn(bull_scene(), BULL, [True])
+    with pytest.raises(CannotLearnError):
+        mixed.unlearn([])
+
+
+# Exactness.
+
+
+@pytest.fixture(scope="module")
+def lessons():
+    """What several corrections of one detector have left, and the detector."""
+    finder, entries = bull_finder(), []
+    for seed in (1, 2, 3):
+        entries += finder.learn(bull_scene(seed), np.concatenate([false_alarm(finder, seed), BULL]), [False, True])
+    return entries, finder
+
+
+def test_learn_then_unlearn_gives_the_same_bytes_without_the_picture(lessons):
+    entries, finder = lessons
+    finder = finder.copy()
+    assert content(finder) != content(bull_finder())
+    finder.unlearn(entries[::-1])
+    assert content(finder) == content(bull_finder())
+
+
+def test_entries_taught_in_any_order_make_the_same_detector(lessons):
+    entries, finder = lessons
+    again = bull_finder()
+    for i in np.random.default_rng(0).permutation(len(entries)):
+        again.relearn([entries[i]])
+    assert content(again) == content(finder)
+
+
+def test_taught_after_loading_is_taught_without_the_detour(tmp_path, lessons):
+    _, straight = lessons
+    finder = bull_finder()
+    for seed in (1, 2, 3):
+        finder.learn(bull_scene(seed), np.concatenate([false_alarm(finder, seed), BULL]), [False, True])
+        finder.save(tmp_path / "bull.whet")
+        finder = load(tmp_path / "bull.whet")
+    straight.save(tmp_path / "straight.whet")
+    assert (tmp_path / "bull.whet").read_bytes() == (tmp_path / "straight.whet").read_bytes()
+
+
+def test_merged_is_the_one_that_learned_both(lessons):
+    entries, both = lessons
+    half = len(entries) // 2
+    one, other = bull_finder(), bull_finder()
+    one.relearn(entries[:half])
+    other.relearn(entries[half:])
+    one.merge(other)
+    assert content(one) == content(both)
+
+
+def test_one_of_several_lessons_can_be_taken_out():
+    finder, other = bull_finder(), bull_finder()
+    first = finder.learn(bull_scene(1), BULL, [True])
+    second = finder.learn(bull_scene(2), BULL, [True])
+    finder.unlearn(first)
+    other.relearn(second)
+    assert content(finder) == content(other)
+
+
+def test_entries_say_the_same_as_the_patches():
+    finder = bull_finder()
+    entries = finder.learn(bull_scene(), false_alarm(finder), [False], weight=9)
+    patches = []
+    for entry in entries:
+        level = level_at(bull_scene(), entry.scale).picture
+        patches.append(level[entry.y : entry.y + 12, entry.x : entry.x + 12])
+    labels, weights = [entry.is_object for entry in entries], [entry.weight for entry in entries]
+    ours, theirs = lesson_of(bull_base(), entries), lesson(bull_base(), np.array(patches), labels, weights)
+    for mine, plain in zip(ours.stages, theirs.stages, strict=True):
+        for a, b in zip(mine, plain, strict=True):
+            assert a.n == b.n
+            np.testing.assert_array_equal(a.C, b.C)
+
+
+def test_what_was_unlearned_once_is_not_unlearned_again(lessons):
+    entries, finder = lessons
+    finder = finder.copy()
+    finder.unlearn(entries)
+    with pytest.raises(CannotUnlearnError, match="nothing was changed"):
+        finder.unlearn(entries[:1])
+    assert content(finder) == content(bull_finder())
+
+
+def test_entries_of_another_base_are_refused(lessons):
+    entries, _ = lessons
+    other = Detector.of_base(DetectorBase((12, 12), bull_base().stages[:2]))
+    for verb in (other.unlearn, other.relearn):
+        with pytest.raises(JournalError, match="take a detector of that base"):
+            verb(entries)
+    with pytest.raises(JournalError, match="got a str; expected the entries"):
+        other.unlearn(["entry"])
+    with pytest.raises(CannotMergeError, match="do not share one base"):
+        other.merge(bull_finder())
+
+
+def test_a_copy_learns_on_its_own():
+    finder = bull_finder()
+    copy = finder.copy()
+    copy.learn(bull_scene(), BULL, [True])
+    copy.set_operating_point("some", 3.0)
+    assert content(finder) == content(bull_finder())
+    assert copy.base_id == finder.base_id
+
+
+# Operating points, names and files.
+
+
+def test_operating_points_from_an_evaluation_are_saved_and_used(tmp_path):
+    finder = bull_finder()
+    truths = [[40.0, 30, 70, 60], [120.0, 70, 170, 120]]
+    found = [finder.detect(bull_scene(seed)) for seed in range(1, 6)]
+    result = evaluate([(one.boxes, one.scores) for one in found], [(truths, None)] * 5)
+    finder.set_operating_point("one in five", operating_point(result.curve, 0.2))
+    finder.save(tmp_path / "bull.whet")
+    loaded = load(tmp_path / "bull.whet")
+    assert loaded.operating_points == finder.operating_points
+    kept = [loaded.detect(bull_scene(seed), threshold="one in five") for seed in range(1, 6)]
+    judged = evaluate([(one.boxes, one.scores) for one in kept], [(truths, None)] * 5)
+    assert judged.curve.false_alarms[-1] <= 1
+    assert judged.curve.found[-1] > 5
+    with pytest.raises(ValueError, match="no operating point 'two'; there is: 'one in five'"):
+        loaded.detect(bull_scene(), threshold="two")
+    loaded.set_operating_point("one in five", None)
+    assert content(loaded) == content(bull_finder())
+
+
+@pytest.mark.parametrize(("name", "score"), [("", 1.0), (" a", 1.0), ("a\n", 1.0), ("a" * 101, 1.0), ("a", np.inf)])
+def test_operating_points_have_a_name_and_a_score(name, score):
+    with pytest.raises(ValueError, match="operating point"):
+        bull_finder().set_operating_point(name, score)
+
+
+def test_the_frame_is_saved_and_no_part_of_the_id(tmp_path):
+    bull_finder(frame=WIDER).save(tmp_path / "wide.whet")
+    loaded = load(tmp_path / "wide.whet")
+    assert loaded.frame == WIDER
+    assert loaded.base_id == bull_finder().base_id
+
+
+@pytest.mark.parametrize("frame", [(0, 0, 0, 1), (0, 1, 1, 0), (0, 0, np.nan, 1), (0, 0, 1, 3.1), (-2.5, 0, 1, 1)])
+def test_frames_that_are_no_boxes_are_refused(frame):
+    with pytest.raises(ValueError, match="expected left < right"):
+        bull_finder(frame=Frame(*frame))
+
+
+def test_bare_names_are_bundled_detectors(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundled, "FOLDER", tmp_path)
+    bull_finder().save(tmp_path / "bull.safetensors")
+    assert whet.load("bull").base_id == bull_finder().base_id
+    with pytest.raises(DetectorNotFoundError, match=r"no detector named 'face'; bundled with whet: 'bull'.*'./face'"):
+        whet.load("face")
+
+
+def test_a_path_that_does_not_exist_says_so(tmp_path):
+    for path in (tmp_path / "none.whet", str(tmp_path / "none"), "./none", "none.whet"):
+        with pytest.raises(DetectorNotFoundError, match=r"there is no file .*none"):
+            whet.load(path)
+    with pytest.raises(ModelFileError, match="is not a file"):
+        whet.load(tmp_path)
+
+
+def test_the_folder_of_bundled_detectors_is_there():
+    assert (bundled.FOLDER / "README.md").is_file()
+    for name in bundled.bundled_names():
+        assert whet.load(name).provenance.licence
+
+
+def test_a_detector_tells_about_itself():
+    finder = bull_finder()
+    finder.learn(bull_scene(), BULL, [True], weight=5)
+    finder.set_operating_point("careful", 4.5)
+    assert repr(finder) == (
+        "Detector(12 x 12 windows, 3 stages, 17 weak learners; learned since its base: 5 of the object, 0 of others; "
+        "'careful': above 4.5)"
+    )
+    assert finder.learned == (5, 0)
+    assert finder.provenance.licence == "CC0-1.0"
