@@ -124,7 +124,7 @@ def test_detecting_needs_neither_scikit_learn_nor_the_distributions_of_scipy(tmp
 # Frames.
 
 
-@pytest.mark.parametrize("merge", ["mean", "weighted", "nms", None])
+@pytest.mark.parametrize("merge", ["peaks", "mean", "weighted", "nms", None])
 def test_framing_the_merged_is_merging_the_framed(merge):
     plain, framed = (
         bull_finder().detect(bull_scene(), merge=merge),
@@ -138,7 +138,7 @@ def test_framing_the_merged_is_merging_the_framed(merge):
         match merge:
             case "mean":
                 expected = boxes.mean(axis=0)
-            case "weighted":
+            case "weighted" | "peaks":
                 expected = np.average(boxes, axis=0, weights=margins)
             case _:  # of equal margins any may be the one that stays
                 expected = min(boxes[margins == margins.max()], key=lambda box: abs(box - framed.boxes[i]).max())
@@ -189,9 +189,9 @@ def test_an_object_teaches_exactly_the_pixels_that_a_scan_sees():
 
 def test_a_false_alarm_teaches_the_windows_behind_it():
     finder = bull_finder()
-    found = finder.detect(bull_scene())
+    found = finder.detect(bull_scene(), merge="mean")
     windows = found.windows_of(2)
-    entries = finder.learn(bull_scene(), found.boxes[2:3], [False], weight=100)
+    entries = finder.learn(bull_scene(), found.boxes[2:3], [False], weight=100, merge="mean")
     places = {(found.windows.scale[i], found.windows.y[i], found.windows.x[i]) for i in windows}
     assert {(entry.scale, entry.y, entry.x) for entry in entries} == places
     assert [entry.weight for entry in entries] == [100 // len(windows)] * len(windows)
@@ -208,9 +208,9 @@ def test_where_nothing_fires_the_nearest_window_is_taught():
 
 def test_a_box_beside_a_detection_does_not_teach_it():
     finder = bull_finder()
-    found = finder.detect(bull_scene(), best=True)
+    found = finder.detect(bull_scene(), best=True, merge="mean")
     beside = np.add(found.boxes, [0.6 * 32, 0, 0.6 * 32, 0])
-    entries = finder.learn(bull_scene(), beside, [False])
+    entries = finder.learn(bull_scene(), beside, [False], merge="mean")
     fired = set(zip(found.windows.scale, found.windows.y, found.windows.x, strict=True))
     assert (entries[0].scale, entries[0].y, entries[0].x) not in fired
 
@@ -246,17 +246,17 @@ def test_a_false_alarm_that_cannot_be_told_from_the_object_keeps_its_first_lesso
 
 def test_boxes_of_one_call_that_stand_for_one_detection_teach_it_once():
     finder = bull_finder()
-    box = false_alarm(finder)
-    twice = finder.copy().learn(bull_scene(), np.concatenate([box, box]), [False, False], weight=50)
-    once = finder.learn(bull_scene(), box, [False], weight=50)
+    box = finder.detect(bull_scene(), merge="mean").boxes[2:3]
+    twice = finder.copy().learn(bull_scene(), np.concatenate([box, box]), [False, False], weight=50, merge="mean")
+    once = finder.learn(bull_scene(), box, [False], weight=50, merge="mean")
     assert twice == once
     assert len(once) > 1
 
 
 def test_more_windows_than_the_weight_are_not_taught():
     finder = bull_finder()
-    found = finder.detect(bull_scene())
-    entries = finder.learn(bull_scene(), found.boxes[2:3], [False], weight=2)
+    found = finder.detect(bull_scene(), merge="mean")
+    entries = finder.learn(bull_scene(), found.boxes[2:3], [False], weight=2, merge="mean")
     windows = found.windows_of(2)
     best = windows[np.argsort(-found.windows.scores[windows], kind="stable")][:2]
     assert [(entry.scale, entry.y, entry.x, entry.weight) for entry in entries] == [
@@ -450,6 +450,29 @@ def test_operating_points_from_an_evaluation_are_saved_and_used(tmp_path):
         loaded.detect(bull_scene(), threshold="two")
     loaded.set_operating_point("one in five", None)
     assert content(loaded) == content(bull_finder())
+
+
+def test_the_default_point_is_used_where_no_threshold_is_given():
+    finder = bull_finder()
+    everything = finder.detect(bull_scene())
+    score = float(everything.scores[1:3].mean())
+    finder.set_operating_point("default", score)
+    np.testing.assert_array_equal(finder.detect(bull_scene()).boxes, everything.boxes[:2])
+    np.testing.assert_array_equal(finder.detect(bull_scene(), threshold=0).boxes, everything.boxes)
+    assert len(finder.detect(bull_scene(), threshold=float(everything.scores[0]))) == 0
+
+
+def test_a_false_alarm_is_gone_when_it_is_below_the_threshold_in_use():
+    """Above a high threshold fewer lessons are needed than for it not to fire at all."""
+    lessons = []
+    for threshold in (0.0, float(bull_finder().detect(bull_scene()).scores[2]) - 0.1):
+        finder = bull_finder()
+        wrong = finder.detect(bull_scene(), threshold=threshold).boxes[2:3]
+        entries = finder.learn(bull_scene(), wrong, [False], threshold=threshold)
+        left = finder.detect(bull_scene(), threshold=threshold).boxes
+        assert (intersection_over_union(wrong, left) < 0.5).all()
+        lessons.append(sum(entry.weight for entry in entries))
+    assert lessons[0] > lessons[1]
 
 
 @pytest.mark.parametrize(("name", "score"), [("", 1.0), (" a", 1.0), ("a\n", 1.0), ("a" * 101, 1.0), ("a", np.inf)])

@@ -15,6 +15,7 @@ from whet.detect.scan import scan_pictures
 from whet.model.cascade import Cascade
 
 Merge = Literal["peaks", "mean", "weighted", "nms"]
+MERGE: Merge = "peaks"
 
 
 def detect(
@@ -25,7 +26,7 @@ def detect(
     step: int = 1,
     min_size: float | None = None,
     max_size: float | None = None,
-    merge: Merge | None = "peaks",
+    merge: Merge | None = MERGE,
     overlap: float = OVERLAP,
     best: bool = False,
     threshold: float | None = None,
@@ -89,7 +90,7 @@ def windows_of_levels(
     return FiredWindows(scale, y, x, np.concatenate(boxes), np.concatenate([scan.scores for scan in scans]))
 
 
-def merged(windows: FiredWindows, merge: Merge | None = "peaks", overlap: float = OVERLAP) -> Groups:
+def merged(windows: FiredWindows, merge: Merge | None = MERGE, overlap: float = OVERLAP) -> Groups:
     """One box for all windows that fired around one object."""
     match merge:
         case None:

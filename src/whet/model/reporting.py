@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import inf, isfinite, isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,8 @@ Boxes = NDArray[np.float64]
 FARTHEST = (-2.0, 3.0)
 MOST_POINTS = 100
 LONGEST_NAME = 100
+# The operating point that is used where none is asked for.
+DEFAULT_POINT = "default"
 
 
 class Frame(NamedTuple):
@@ -98,8 +100,20 @@ class Reporting:
             if not isfinite(threshold):
                 raise ValueError(f"operating point {name!r} is {threshold}; expected a finite score")
 
-    def threshold(self, name: str) -> float:
-        """The score of an operating point."""
+    def threshold(self, wanted: float | str | None) -> float:
+        """The score to exceed: a number, that of an operating point, or without either the default point's.
+
+        Where there is no default point, every detection stands: -inf.
+        """
+        if wanted is None:
+            return self.operating_points.get(DEFAULT_POINT, -inf)
+        if not isinstance(wanted, str):
+            if isnan(wanted):
+                raise ValueError("got threshold=nan; expected a score, the name of an operating point, or None")
+            return wanted
+        return self._named(wanted)
+
+    def _named(self, name: str) -> float:
         if name not in self.operating_points:
             there = ", ".join(map(repr, sorted(self.operating_points))) or "none; set one, or give a number"
             raise ValueError(f"there is no operating point {name!r}; there is: {there}")

@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.detect.detect import Merge, merged
+from whet.detect.detect import MERGE, Merge, merged
 from whet.detect.grouping import OVERLAP
 from whet.errors import BoxError
 from whet.evaluate.overlap import intersection_over_union
@@ -29,7 +29,7 @@ GROWTH = 2
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """Boxes (n, 4) of a picture with labels (n,), and how its windows are scanned, merged and weighed.
+    """Boxes (n, 4) of a picture with labels (n,), and how its windows are scanned, merged, weighed and judged.
 
     `weight` is how often a box counts. The windows of a false alarm share it; where they are more than that, those
     with the highest margins do.
@@ -40,8 +40,9 @@ class Correction:
     boxes: Boxes
     is_object: NDArray[np.bool_]
     weight: int | None = None
-    merge: Merge | None = "mean"
+    merge: Merge | None = MERGE
     overlap: float = OVERLAP
+    threshold: float = -np.inf
     threads: int | None = None
 
     def teach(self, detector: TaughtDetector) -> list[Entry]:
@@ -92,7 +93,8 @@ class Correction:
         groups = merged(fired, self.merge, self.overlap)
         best_first = np.argsort(-fired.scores, kind="stable")
         places = Places(fired.scale, fired.y, fired.x).take(best_first)
-        return _Scanned(detector.reporting.frame.boxes(groups.boxes), places, groups.group[best_first])
+        stand = groups.scores > self.threshold  # best first: these come before all others
+        return _Scanned(detector.reporting.frame.boxes(groups.boxes[stand]), places, groups.group[best_first])
 
     def _nearest(self, i: int, frame: Frame) -> Places:
         try:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from math import isnan
 from numbers import Integral
 from os import PathLike
 from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
-from whet.detect.detect import Merge, detect
+from whet.detect.detect import MERGE, Merge, detect
 from whet.detect.detections import Detections
 from whet.detect.grouping import OVERLAP
 from whet.detect.pyramid import FACTOR
@@ -72,7 +71,7 @@ class Detector:
         max_size: float | None = None,
         factor: float = FACTOR,
         step: int = 1,
-        merge: Merge | None = "mean",
+        merge: Merge | None = MERGE,
         overlap: float = OVERLAP,
         best: bool = False,
         threshold: float | str | None = None,
@@ -81,15 +80,12 @@ class Detector:
         """Find objects in an image: a path, a Pillow image or an array (see `whet.io.images.as_grey`).
 
         Boxes from `min_size` to `max_size` (their longer side, in pixels), each `factor` times the one before, are
-        moved by `step` pixels of their level. Those that overlap are merged to a `mean` box, one `weighted` by their
-        margins, or the best of them (`nms`); None keeps every window. Of the result only scores above `threshold`,
-        a number or the name of an operating point, are kept, or only the `best`.
+        moved by `step` pixels of their level, and merged where they overlap (see `whet.detect.detect.detect`). Of
+        the result only scores above `threshold`, a number or the name of an operating point, are kept, or only the
+        `best`. Without a threshold the operating point "default" is used, if the detector has one.
         """
         taught = self._taught
         frame = taught.reporting.frame
-        above = taught.reporting.threshold(threshold) if isinstance(threshold, str) else threshold
-        if above is not None and isnan(above):
-            raise ValueError("got threshold=nan; expected a score, the name of an operating point, or None")
         # A size is one of the box that is reported, and the scan's is one of the window.
         height, width = taught.base.window
         ratio = max(height, width) / max(height * frame.size[0], width * frame.size[1])
@@ -103,7 +99,7 @@ class Detector:
             merge=merge,
             overlap=overlap,
             best=best,
-            threshold=above,
+            threshold=taught.reporting.threshold(threshold),
             threads=threads,
         )
         return replace(found, boxes=frame.boxes(found.boxes))
@@ -117,15 +113,16 @@ class Detector:
         *,
         factor: float = FACTOR,
         step: int = 1,
-        merge: Merge | None = "mean",
+        merge: Merge | None = MERGE,
         overlap: float = OVERLAP,
+        threshold: float | str | None = None,
         threads: int | None = None,
     ) -> list[Entry]:
         """Learn boxes (n, 4) of an image, as x1, y1, x2, y2, with labels (n,): True for the object, False for others.
 
         A True box teaches the window nearest to it. A False one teaches the windows behind the detections there,
-        or, where nothing was detected, the nearest window. So give the `factor`, `step`, `merge` and `overlap` with
-        which the detections were made.
+        or, where nothing was detected, the nearest window. So give the `factor`, `step`, `merge`, `overlap` and
+        `threshold` with which the detections were made.
 
         `weight` is a whole number: how often a box counts, shared by the windows of a false alarm. Without one, a box
         counts 4 % of its class in the base (`whet.training.online.default_weight`), and a false alarm that is still
@@ -144,7 +141,8 @@ class Detector:
             return []
         windows = PictureWindows.of(grey, taught.base.window, factor, step, threads)
         times = None if weight is None else int(weight)
-        correction = Correction(windows, picture_hash(grey), array, flags, times, merge, overlap, threads)
+        above = taught.reporting.threshold(threshold)
+        correction = Correction(windows, picture_hash(grey), array, flags, times, merge, overlap, above, threads)
         entries = correction.teach(taught)
         self._taught = taught
         return entries
