@@ -81,7 +81,7 @@ def compiled(cascade: Cascade, layout: Layout) -> CompiledCascade:
         for number, (stage, threshold_before) in enumerate(zip(cascade.stages, before, strict=True))
     ]
     columns: list[Any] = [np.concatenate(column) for column in zip(*stages, strict=True)]
-    learners = FlatLearners(*columns, np.array([last]))
+    learners = FlatLearners(*[*columns, np.array([last])])
     return CompiledCascade(cascade.window, float(cascade.min_sigma), layout, learners, inner)
 
 
