@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
@@ -78,8 +79,7 @@ class Peer:
 def cascade_file(name: str) -> Path:
     """OpenCV's own file of a cascade; raises `NoPeersError` where there is none."""
     try:
-        import cv2
-
+        cv2: Any = import_module("cv2")
         folder = Path(cv2.data.haarcascades)
         there = hasattr(cv2, "CascadeClassifier") and (folder / f"haarcascade_{name}.xml").exists()
     except (ImportError, AttributeError) as error:
