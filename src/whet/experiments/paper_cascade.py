@@ -14,14 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.features.haar import HaarPool
+from whet.features.parallel import for_each_block
 from whet.features.weak_training import train_weak_learners
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.lda.online import OnlineDiscriminant
 from whet.model.cascade import Cascade
 from whet.model.delta import Delta
 from whet.model.detector_base import DetectorBase, StageBase
+from whet.model.stage import Stage
 from whet.training.learners import GreedyLDA
 from whet.training.mining import Miner
+from whet.training.node import AT_ONCE
 from whet.training.node_goal import Judge, NodeGoal
 from whet.training.online import lesson
 from whet.training.windows import windows_of_pictures
@@ -30,8 +33,9 @@ WINDOW = (24, 24)
 GOAL = NodeGoal(detection_rate=0.99, false_positive_rate=0.5)
 FEWEST = 0.1  # of the negatives that were asked for: with fewer, training ends
 BLOCK = 20_000  # patches in memory while a stage is taught
-FULL = 0.98  # of a quota: random windows without contrast teach nothing
-MOST_OF_A_PICTURE = 300  # of those that teach: enough for a quota from a few hundred pictures
+KEEP_BELOW = 1e-3  # acceptance rate from which on false positives are kept
+KEPT_OF_A_PICTURE = 200
+MOST_OF_A_PICTURE = 600  # of those that teach: enough for a quota from a hundred pictures
 
 Patches = NDArray[np.uint8]
 
@@ -55,18 +59,57 @@ def train(
     tell: Callable[[int], None] = lambda _: None,
 ) -> DetectorBase:
     """Train stages until the pictures have too few false positives left; `tell` hears the number of stages."""
-    miner = Miner(pictures, WINDOW, recipe.seed)
+    source = FalsePositives(pictures, recipe.seed)
     negatives = windows_of_pictures(pictures, recipe.n_negatives, WINDOW, np.random.default_rng(recipe.seed))
     stages: list[StageBase] = []
-    while True:
+    while len(negatives) >= FEWEST * recipe.n_negatives:
         stages.append(train_stage(pool, faces, negatives, recipe))
         tell(len(stages))
-        if len(stages) >= recipe.n_stages:
+        if len(stages) == recipe.n_stages:
             break
-        negatives = miner.mine(cascade_of(stages), recipe.n_negatives, len(stages)).patches
-        if len(negatives) < FEWEST * recipe.n_negatives:
-            break
+        negatives = source.of(cascade_of(stages), recipe.n_negatives)
     return DetectorBase(WINDOW, tuple(stages))
+
+
+class FalsePositives:
+    """Negatives for stage after stage: scans pictures, and from a low acceptance rate on keeps what was left.
+
+    A late stage would need all pictures scanned to find what the stage before it had found already, less what its own
+    last stage refuses. So one pass keeps all that is accepted, up to `KEPT_OF_A_PICTURE`, and later stages sieve it.
+    """
+
+    def __init__(self, pictures: Sequence[Path], seed: int) -> None:
+        self.pictures, self.seed = pictures, seed
+        self._miner = Miner(pictures, WINDOW, seed)
+        self._kept: Patches | None = None
+        self._rate = 1.0
+
+    def of(self, cascade: Cascade, n: int) -> Patches:
+        """Up to `n` windows that the cascade accepts; it has one stage more than the last time."""
+        turn = len(cascade.stages)
+        if self._rate > KEEP_BELOW:
+            mined = self._miner.mine(cascade, n, turn)
+            self._rate = mined.acceptance_rate
+            return mined.patches
+        if self._kept is None:
+            most = KEPT_OF_A_PICTURE * len(self.pictures)
+            miner = Miner(self.pictures, WINDOW, self.seed, most_of_a_picture=KEPT_OF_A_PICTURE)
+            self._kept = miner.mine(cascade, most, turn).patches
+        else:
+            self._kept = self._kept[accepted(cascade.stages[-1], self._kept)]
+        chosen = np.random.default_rng([self.seed, turn]).permutation(len(self._kept))[:n]
+        return self._kept[chosen]
+
+
+def accepted(stage: Stage, patches: Patches) -> NDArray[np.bool_]:
+    """Which patches (n,) pass a stage, block by block."""
+    passed = np.empty(len(patches), dtype=np.bool_)
+
+    def work(rows: slice) -> None:
+        passed[rows] = stage.accepts(patches[rows])
+
+    for_each_block(work, len(patches), AT_ONCE)
+    return passed
 
 
 def cascade_of(stages: Sequence[StageBase]) -> Cascade:
@@ -120,11 +163,12 @@ def lesson_of_false_positives(
     quota = n // len(stages)
     total = Delta.empty([len(stage) for stage in stages])
     for number in range(len(stages)):
-        own = Delta.empty(total.sizes)
+        own, n_found = Delta.empty(total.sizes), 0
         for patches in _reaching(stages[:number], pictures, quota, seed + number):
             own = own + lesson(base, patches, np.zeros(len(patches), dtype=np.bool_), weights=1)
+            n_found += len(patches)
         tell((number + 1) / len(stages))
-        if own.counts[number][1] < FULL * quota:
+        if n_found < quota:
             return total + _only(own, slice(number, None))
         total = total + _only(own, slice(number, number + 1))
     return total
