@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from whet.evaluate.curves import Curve
 from whet.experiments import figures, opencv_peers
-from whet.experiments.face_samples import mirrored
+from whet.experiments.cascade_lessons import lesson_of_faces, lesson_of_false_positives
+from whet.experiments.face_samples import WINDOW, mirrored
 from whet.experiments.mit_cmu_trial import Trial, faces_at
-from whet.experiments.paper_cascade import WINDOW, Recipe, lesson_of_faces, lesson_of_false_positives, train
+from whet.experiments.paper_cascade import Recipe, train
 from whet.experiments.registry import Size
 from whet.experiments.report import Progress, Report, Row
 from whet.features.haar import HaarPool
 from whet.io.datasets import faces24, negative_pictures
-from whet.model.cascade import Cascade
 from whet.model.delta import Delta
 from whet.model.taught_detector import TaughtDetector
 
@@ -98,8 +98,8 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
     for r in range(runs):
         material = Material.drawn(scale, np.random.default_rng(seed + r))
         for n in (*scale.taught, *scale.batch_only):
-            for method, cascade in detectors(material, scale, n, seed + r):
-                note(counts, method, n, cascade, trial.run(cascade).curve, material.held_out)
+            for method, detector in detectors(material, scale, n, seed + r):
+                note(counts, method, n, detector, trial.run(detector.cascade()).curve, material.held_out)
             done += 1
             progress(done / steps)
     report.rows = [
@@ -113,25 +113,27 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
     return report
 
 
-def detectors(material: Material, scale: Scale, n: int, seed: int) -> Iterator[tuple[str, Cascade]]:
+def detectors(material: Material, scale: Scale, n: int, seed: int) -> Iterator[tuple[str, TaughtDetector]]:
     """The batch cascade from n faces, and the same one taught in three ways where the paper does that."""
     # As many negatives as faces in the largest, as the paper has it; it does not say for the small ones.
     recipe = Recipe(scale.n_stages, n_negatives=max(scale.n_negatives, n), seed=seed)
     base = train(material.pool, material.initial[:n], material.pictures, recipe)
-    yield "batch", base.cascade
+    yield "batch", TaughtDetector(base)
     if n in scale.batch_only:
         return
     negatives = lesson_of_false_positives(base, material.new_pictures, scale.n_false_positives, seed)
     faces = lesson_of_faces(base, material.new)
     lessons: dict[str, Delta] = {"+ negatives": negatives, "+ faces": faces, "+ both": negatives + faces}
     for method, delta in lessons.items():
-        yield method, TaughtDetector(base, delta).cascade()
+        yield method, TaughtDetector(base, delta)
 
 
-def note(counts: Counts, method: str, n: int, cascade: Cascade, curve: Curve, held_out: Patches) -> None:
+def note(counts: Counts, method: str, n: int, detector: TaughtDetector, curve: Curve, held_out: Patches) -> None:
     """Faces at each number of false alarms, and what explains them."""
     for at, faces in zip(FALSE_ALARMS, faces_at(curve, FALSE_ALARMS), strict=True):
         counts["faces", method, n, at].append(faces)
+    cascade = detector.cascade()
+    counts["negatives taught", method, n, 0].append(sum(negatives for _, negatives in detector.learned.counts))
     counts["stages", method, n, 0].append(len(cascade.stages))
     counts["weak learners", method, n, 0].append(cascade.n_weak)
     counts["held-out faces accepted", method, n, 0].append(float(cascade.accepts(held_out).mean()))
