@@ -36,7 +36,7 @@ def reproduce(
     name: Annotated[Name, typer.Argument(help="Which experiment.")],
     out: Annotated[Path, typer.Option(help="Folder for NAME.json and NAME-*.png.")] = Path("reproduced"),
     size: Annotated[
-        Size, typer.Option(help="small: half a minute; paper: up to 5; cascade takes minutes, or two hours.")
+        Size, typer.Option(help="small: half a minute; paper: up to 5. cascade: minutes, and an hour.")
     ] = Size.small,
     runs: Annotated[
         int | None, typer.Option(min=1, help="Repetitions with other seeds; else as the size says.")

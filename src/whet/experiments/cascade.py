@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.evaluate.curves import Curve
 from whet.experiments import figures, opencv_peers
 from whet.experiments.cascade_lessons import lesson_of_faces, lesson_of_false_positives
 from whet.experiments.face_samples import WINDOW, mirrored
@@ -99,12 +98,12 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
         material = Material.drawn(scale, np.random.default_rng(seed + r))
         for n in (*scale.taught, *scale.batch_only):
             for method, detector in detectors(material, scale, n, seed + r):
-                note(counts, method, n, detector, trial.run(detector.cascade()).curve, material.held_out)
+                note(counts, method, n, detector, trial, material.held_out)
             done += 1
             progress(done / steps)
     report.rows = [
         Row.of(measure, method, values, initial=initial)
-        if measure != "faces"
+        if not measure.startswith("faces")
         else Row.of(measure, method, values, initial=initial, false_alarms=at)
         for (measure, method, initial, at), values in counts.items()
     ]
@@ -128,11 +127,14 @@ def detectors(material: Material, scale: Scale, n: int, seed: int) -> Iterator[t
         yield method, TaughtDetector(base, delta)
 
 
-def note(counts: Counts, method: str, n: int, detector: TaughtDetector, curve: Curve, held_out: Patches) -> None:
+def note(counts: Counts, method: str, n: int, detector: TaughtDetector, trial: Trial, held_out: Patches) -> None:
     """Faces at each number of false alarms, and what explains them."""
-    for at, faces in zip(FALSE_ALARMS, faces_at(curve, FALSE_ALARMS), strict=True):
-        counts["faces", method, n, at].append(faces)
     cascade = detector.cascade()
+    for at, faces in zip(FALSE_ALARMS, trial.faces(cascade, FALSE_ALARMS), strict=True):
+        counts["faces", method, n, at].append(faces)
+    curve = trial.run(cascade).curve
+    for at, faces in zip(FALSE_ALARMS, faces_at(curve, FALSE_ALARMS), strict=True):
+        counts["faces, all stages", method, n, at].append(faces)
     counts["negatives taught", method, n, 0].append(sum(negatives for _, negatives in detector.learned.counts))
     counts["stages", method, n, 0].append(len(cascade.stages))
     counts["weak learners", method, n, 0].append(cascade.n_weak)
