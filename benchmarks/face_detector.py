@@ -128,5 +128,11 @@ def _windows(cascade: Cascade, images: list[Picture]) -> float:
     return float(np.mean(counts))
 
 
+def _their_windows(name: str) -> int:
+    """Windows that OpenCV visits at most, by the size of its own window."""
+    width, height = classifier(name).getOriginalWindowSize()
+    return opencv_windows((height, width))
+
+
 if __name__ == "__main__":
     main()
