@@ -81,7 +81,7 @@ class Trial:
         return self.judge([(one.boxes, one.scores) for one in found])
 
     def faces(self, cascade: Cascade, false_alarms: Sequence[int], *, merge: Merge = "weighted") -> list[int]:
-        """Most faces with at most so many false alarms, on a ROC curve as Viola and Jones (2004, section 5.4) draw it.
+        """Most faces with at most so many false alarms, on a ROC curve as Viola and Jones (2004) draw it.
 
         The threshold of the last stage is swept; at its lowest the stage might as well not be there. Then that stage is
         removed and the one before it swept, as long as this finds more faces somewhere. Otherwise cascades that end
