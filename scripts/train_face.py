@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from whet.evaluate.curves import operating_point
 from whet.evaluate.evaluation import evaluate
+from whet.experiments.mit_cmu_trial import FRAME
 from whet.features.haar import HaarPool
 from whet.io.datasets import faces24, negative_pictures
 from whet.model.detector_base import DetectorBase
 from whet.model.provenance import Provenance
-from whet.model.reporting import DEFAULT_POINT, Frame
+from whet.model.reporting import DEFAULT_POINT
 from whet.training.detector import Detector
 from whet.training.events import Event, Mining, WeakAdded
 from whet.training.node_goal import NodeGoal
@@ -45,12 +46,6 @@ ORIGIN = Provenance(
     licence="Apache-2.0 (faces distributed with OpenCV)",
     command="python -m scripts.train_face",
 )
-# A window shows a face from brow to chin; the box that is reported holds all of it. OpenCV's boxes, which have the same
-# extent, are 0.90 of the width and 0.81 of the height of the annotated faces of MIT+CMU, and the midpoint of the
-# eyes, at 0.39 of the window, is at 0.375 of the face.
-WIDTH, HEIGHT, EYES_IN_WINDOW, EYES_IN_FACE = 0.90, 0.81, 0.39, 0.375
-TOP = EYES_IN_WINDOW - EYES_IN_FACE / HEIGHT
-FRAME = Frame(0.5 - 0.5 / WIDTH, TOP, 0.5 + 0.5 / WIDTH, TOP + 1 / HEIGHT)
 # False alarms a picture.
 POINTS = {"one false alarm a picture": 1.0, "one in ten pictures": 0.1, "one in a hundred pictures": 0.01}
 DEFAULT = "one in ten pictures"

@@ -20,6 +20,7 @@ class Name(StrEnum):
     toy = "toy"
     node = "node"
     node_time = "node-time"
+    cascade = "cascade"
     ridge = "ridge"
     usps = "usps"
 
@@ -35,7 +36,7 @@ def reproduce(
     name: Annotated[Name, typer.Argument(help="Which experiment.")],
     out: Annotated[Path, typer.Option(help="Folder for NAME.json and NAME-*.png.")] = Path("reproduced"),
     size: Annotated[
-        Size, typer.Option(help="small: up to half a minute; paper: as in the paper, up to 5.")
+        Size, typer.Option(help="small: half a minute; paper: up to 5. cascade: minutes, and an hour.")
     ] = Size.small,
     runs: Annotated[
         int | None, typer.Option(min=1, help="Repetitions with other seeds; else as the size says.")
@@ -52,6 +53,7 @@ def reproduce(
     ridge      how whet's default ridge was chosen, on the same digits
     node       single nodes on faces as samples arrive; needs $WHET_DATA
     node-time  seconds of training a node; needs $WHET_DATA
+    cascade    whole cascades on MIT+CMU, next to OpenCV's; needs $WHET_DATA
 
     \b
     whet reproduce toy

@@ -1,0 +1,1 @@
+"""Pictures of an evaluation: curves (extra `plots`), contact sheets of mistakes, boxes drawn into pictures."""

@@ -1,0 +1,191 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from whet.experiments import cascade, cascade_lessons, false_positives, opencv_peers, paper_cascade
+from whet.experiments.cascade_lessons import lesson_of_faces, lesson_of_false_positives
+from whet.experiments.false_positives import FalsePositives, cascade_of
+from whet.experiments.mit_cmu_trial import FRAME, Trial
+from whet.experiments.report import silent
+from whet.features.haar import HaarPool
+from whet.features.integral import IntegralStack
+from whet.io import datasets
+from whet.lda.class_statistics import BinaryStatistics
+from whet.lda.thresholds import Asymmetric
+
+
+@pytest.fixture
+def data():
+    for name in ("faces_opencv24", "negatives", "mit_cmu"):
+        if datasets.find(name) is None:
+            pytest.skip(f"{name} is not on this machine: set WHET_DATA")
+
+
+def crosses(n, rng):
+    patches = rng.integers(0, 150, (n, 24, 24))
+    patches[:, 9:15] += 14
+    patches[:, :, 9:15] += 14
+    return patches.clip(0, 255).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    """Crosses, pictures of noise, and a cascade of three stages that tells them apart."""
+    rng = np.random.default_rng(3)
+    folder = tmp_path_factory.mktemp("noise")
+    for i in range(12):
+        coarse = np.kron(rng.integers(0, 256, (16, 20)), np.ones((4, 4))) * 0.7 + rng.integers(0, 70, (64, 80))
+        Image.fromarray(coarse.astype(np.uint8)).save(folder / f"{i}.png")
+    pictures = sorted(folder.glob("*.png"))
+    faces = crosses(200, rng)
+    pool = HaarPool.of_window((24, 24)).sample(30, rng)
+    recipe = paper_cascade.Recipe(n_stages=3, n_weak=10, n_negatives=300)
+    return pictures, faces, pool, paper_cascade.train(pool, faces, pictures, recipe)
+
+
+def test_framing_keeps_the_eyes_where_they_are():
+    window = np.array([[10.0, 20.0, 34.0, 44.0]])
+    ((x1, y1, x2, y2),) = FRAME.boxes(window)
+    assert (x1 + x2) / 2 == 22.0
+    assert x2 - x1 == pytest.approx(24 / 0.90)
+    assert y2 - y1 == pytest.approx(24 / 0.81)
+    assert y1 + 0.375 * (y2 - y1) == pytest.approx(20 + 0.39 * 24)
+
+
+def test_a_trial_judges_framed_windows_against_whole_faces():
+    window = np.array([[100.0, 100.0, 124.0, 124.0]])
+    trial = Trial((np.zeros((9, 9), dtype=np.uint8),), (FRAME.boxes(window),))
+    found = [(window, np.array([1.0]))]
+    overlaps = [trial.judge(found, how).curve.found[-1] for how in ("framed", "raw")]
+    assert overlaps == [1, 1]
+    shifted = [(window - 4.5, np.array([1.0]))]
+    assert [trial.judge(shifted, how).curve.found[-1] for how in ("framed", "raw")] == [1, 0]
+
+
+def test_stages_have_the_papers_threshold_and_reach_its_goal(drawn):
+    pictures, faces, _, base = drawn
+    assert all(isinstance(stage.rule, Asymmetric) for stage in base.stages)
+    first = base.cascade.stages[0]
+    assert first.accepts(faces).mean() >= 0.99
+    negatives = paper_cascade.windows_of_pictures(pictures, 300, (24, 24), np.random.default_rng(0))
+    assert first.accepts(negatives).mean() <= 0.5
+
+
+def test_a_cascade_ends_when_the_pictures_run_out_of_negatives(drawn):
+    pictures, faces, pool, _ = drawn
+    recipe = paper_cascade.Recipe(n_stages=30, n_weak=40, n_negatives=400)
+    base = paper_cascade.train(pool, faces, pictures[:2], recipe)
+    assert 1 <= len(base.stages) < 30
+
+
+@pytest.mark.parametrize("keep_below", [0.0, 2.0])
+def test_false_positives_are_accepted_by_all_stages_so_far(drawn, monkeypatch, keep_below):
+    pictures, *_, base = drawn
+    monkeypatch.setattr(false_positives, "KEEP_BELOW", keep_below)
+    source = FalsePositives(pictures, seed=0)
+    for n in (1, 2, 3):
+        part = cascade_of(base.stages[:n])
+        windows = source.of(part, 50)
+        assert 0 < len(windows) <= 50
+        assert part.accepts(windows).all()
+
+
+def test_every_stage_is_taught_windows_that_reach_it(drawn, monkeypatch):
+    pictures, *_, base = drawn
+    monkeypatch.setattr(cascade_lessons, "BLOCK", 40)
+    given = []
+    monkeypatch.setattr(cascade_lessons, "lesson", lambda *a, **k: given.append(a[1]) or lesson(*a, **k))
+    from whet.training.online import lesson
+
+    delta = lesson_of_false_positives(base, pictures, 300, seed=1)
+    assert [negatives for _, negatives in delta.counts][:2] == [100, 100]
+    assert max(map(len, given)) <= 40
+    second = np.concatenate(given[3:6])
+    assert base.cascade.stages[0].accepts(second).all()
+    expected = BinaryStatistics.of(base.cascade.stages[1].respond(IntegralStack.of(second)).view(np.uint8).T)
+    np.testing.assert_array_equal(delta.stages[1][1].C, expected.C)
+    assert all(positives == 0 for positives, _ in delta.counts)
+
+
+def test_where_windows_run_out_what_is_left_teaches_all_further_stages(drawn):
+    pictures, *_, base = drawn
+    first, second, third = (n for _, n in lesson_of_false_positives(base, pictures, 300_000, seed=1).counts)
+    assert first == 100_000
+    assert 100_000 > second > third > 0
+
+
+def test_new_faces_teach_all_stages_once(drawn, rng):
+    *_, base = drawn
+    assert lesson_of_faces(base, crosses(7, rng)).counts == ((7, 0),) * 3
+
+
+@pytest.mark.usefixtures("data")
+def test_no_face_and_no_picture_is_in_two_parts():
+    material = cascade.Material.drawn(cascade.SCALES["paper"], np.random.default_rng(0))
+    assert [len(material.initial), len(material.new), len(material.held_out)] == [10_000, 5000, 1000]
+    parts = [{face.tobytes() for face in part} for part in (material.initial, material.new, material.held_out)]
+    duplicates_in_the_file = sum(map(len, parts)) - len(set.union(*parts))
+    assert duplicates_in_the_file <= 20
+    assert not set(material.pictures) & set(material.new_pictures)
+
+
+@pytest.mark.usefixtures("data")
+def test_a_peer_gives_what_opencv_gives():
+    pytest.importorskip("cv2")
+    peer = opencv_peers.classifier("frontalface_alt2")
+    pictures = Trial.of_mit_cmu().pictures
+    for picture in sorted(pictures, key=lambda picture: picture.size)[20:30]:
+        grouped = opencv_peers.groupings(peer, picture, 1.2)
+        for neighbours in (1, 3):
+            boxes, _, weights = peer.detectMultiScale3(picture, 1.2, neighbours, outputRejectLevels=True)
+            theirs = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+            theirs[:, 2:] += theirs[:, :2]
+            ours = grouped[neighbours]
+            expected = sorted([*box, round(w, 6)] for box, w in zip(theirs.tolist(), np.ravel(weights), strict=True))
+            got = sorted([*box, round(w, 6)] for box, w in zip(ours.boxes.tolist(), ours.weights, strict=True))
+            assert got == expected
+
+
+def test_without_opencv_the_remark_says_what_to_install(monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(opencv_peers, "import_module", missing)
+    with pytest.raises(opencv_peers.NoPeersError, match="pip install opencv-contrib-python-headless<5"):
+        opencv_peers.cascade_file("frontalface_alt")
+
+
+@pytest.mark.usefixtures("data")
+def test_the_whole_experiment_in_miniature(monkeypatch, tmp_path):
+    tiny = cascade.Scale((200,), (300,), 200, 1000, 300, 300, 3, 24)
+    monkeypatch.setitem(cascade.SCALES, "small", tiny)
+    trial = Trial.of_mit_cmu()
+    few = sorted(range(130), key=lambda i: trial.pictures[i].size)[:3]
+    small = Trial(tuple(trial.pictures[i] for i in few), tuple(trial.truths[i] for i in few))
+    monkeypatch.setattr(Trial, "of_mit_cmu", classmethod(lambda _: small))
+    monkeypatch.setattr(opencv_peers, "FACTORS", (1.2,))
+    report = cascade.run("small", 1, 0, silent)
+    for method in cascade.METHODS:
+        (row,) = report.of("faces", method, initial=200, false_alarms=300)
+        assert row.runs == 1
+        assert 0 <= row.mean <= small.n_truths
+    assert not report.of("faces", "+ both", initial=300)
+    (taught,) = report.of("negatives taught", "+ both", initial=200)
+    assert 0 < taught.mean <= 1000
+    assert [path.name for path in cascade.draw(report, tmp_path)] == ["cascade-roc.png"]
+
+
+def test_removing_the_last_stages_goes_on_where_their_threshold_can_be_lowered_no_further(drawn):
+    """A last stage that refuses everything leaves nothing to sweep; without it the faces are there."""
+    *_, base = drawn
+    stages = base.cascade.stages[:1]
+    refuses = replace(stages[0], threshold=1e9)
+    rng = np.random.default_rng(5)
+    picture = np.full((60, 60), 90, dtype=np.uint8)
+    picture[20:44, 20:44] = crosses(1, rng)[0]
+    trial = Trial((picture,), (FRAME.boxes(np.array([[20.0, 20.0, 44.0, 44.0]])),))
+    plain, stuck = (replace(base.cascade, stages=part) for part in (stages, (*stages, refuses)))
+    assert trial.run(stuck).curve.found[-1] == 0
+    assert trial.faces(stuck, [50]) == trial.faces(plain, [50]) == [1]

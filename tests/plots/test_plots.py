@@ -1,0 +1,106 @@
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from whet.errors import MissingExtraError
+from whet.evaluate.curves import sweep
+from whet.evaluate.evaluation import Mistake, evaluate
+from whet.plots.contact_sheet import GAP, TILE, contact_sheet
+from whet.plots.curves import draw_precision_recall, draw_roc
+from whet.plots.drawn_boxes import FALSE_ALARM, FOUND, MISSED, boxes_drawn, result_drawn, save_picture
+
+
+@pytest.fixture
+def curve():
+    return sweep([5.0, 4.0, 3.0, 2.0], [1, 0, 1, 0], n_truths=3, n_pictures=2)
+
+
+@pytest.fixture
+def panels(monkeypatch):
+    """The axes of every figure that is saved."""
+    from whet.plots import curves
+
+    seen = []
+
+    def save(figure, path):
+        seen.append(figure.axes[0])
+        return path
+
+    monkeypatch.setattr(curves, "save", save)
+    return seen
+
+
+def test_roc_has_the_points_of_the_curve(curve, panels, tmp_path):
+    draw_roc({"ours": curve}, tmp_path / "roc.png")
+    draw_roc({"ours": curve}, tmp_path / "roc.png", axis="log", unit="found")
+    (linear,), (log,) = (panel.lines for panel in panels)
+    np.testing.assert_array_equal(linear.get_xdata(), [0, 0, 1, 1, 2])
+    np.testing.assert_allclose(linear.get_ydata(), [0, 1 / 3, 1 / 3, 2 / 3, 2 / 3])
+    np.testing.assert_array_equal(log.get_xdata(), [0.5, 0.5, 1, 1, 2])
+    np.testing.assert_array_equal(log.get_ydata(), [0, 1, 1, 2, 2])
+    assert panels[1].get_xscale() == "log"
+
+
+def test_precision_and_recall_are_those_of_the_curve(curve, panels, tmp_path):
+    draw_precision_recall({"ours": curve}, tmp_path / "pr.png")
+    (line,) = panels[0].lines
+    np.testing.assert_allclose(line.get_ydata(), curve.precision)
+    assert line.get_label() == "ours (0.556)"
+
+
+def test_curves_are_written_as_pictures(curve, tmp_path):
+    for path in (
+        draw_roc({"a": curve, "b": curve}, tmp_path / "roc.png"),
+        draw_precision_recall({}, tmp_path / "p.png"),
+    ):
+        with Image.open(path) as opened:
+            assert opened.width > 500
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p.png", "roc.png"]
+
+
+def test_without_matplotlib_the_message_says_what_to_install(curve, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match="pip install matplotlib"):
+        draw_roc({"ours": curve}, tmp_path / "roc.png")
+
+
+def test_right_false_and_missed_have_their_colours(tmp_path):
+    picture = np.full((60, 90), 100, dtype=np.uint8)
+    right, false, missed = [5.0, 5.0, 25.0, 25.0], [30.0, 5.0, 50.0, 25.0], [60.0, 5.0, 80.0, 25.0]
+    result = evaluate([([right, false], [2.0, 1.0])], [([right, missed], None)]).pictures[0]
+    drawn = result_drawn(picture, result)
+    assert [tuple(drawn[5, x]) for x in (10, 40, 70)] == [FOUND, FALSE_ALARM, MISSED]
+    strict = result_drawn(picture, result, threshold=1.5)
+    assert tuple(strict[5, 40]) == (100, 100, 100)
+    with Image.open(save_picture(drawn, tmp_path / "drawn.png")) as opened:
+        np.testing.assert_array_equal(np.asarray(opened), drawn)
+
+
+def test_boxes_beyond_the_edge_and_without_area_are_drawn_as_far_as_they_go():
+    picture = np.zeros((20, 20), dtype=np.uint8)
+    drawn = boxes_drawn(picture, np.array([[-5.0, -5.0, 10.0, 10.0], [3.0, 3.0, 3.0, 3.0]]), width=1)
+    assert tuple(drawn[9, 5]) == FOUND
+    assert (drawn[3, 3] == 0).all()
+
+
+def test_a_sheet_shows_each_mistake_in_the_middle_of_its_tile_with_grey_beyond_the_picture():
+    pictures = [np.zeros((40, 40), dtype=np.uint8) for _ in range(2)]
+    pictures[1][:10, :10] = 255
+    mistakes = [
+        Mistake(0, 0, np.array([20.0, 20.0, 30.0, 30.0]), 1.0),
+        Mistake(1, 0, np.array([0.0, 0.0, 10.0, 10.0]), 0.5),
+    ]
+    sheet = contact_sheet(pictures, mistakes, columns=5)
+    assert sheet.shape == (TILE + 2 * GAP, 2 * (TILE + GAP) + GAP, 3)
+    middle = GAP + TILE // 2
+    assert (sheet[middle, middle] == 0).all()
+    assert (sheet[middle, middle + TILE + GAP] == 255).all()
+    assert (sheet[GAP + 1, GAP + TILE + GAP + 1] == 128).all()
+    assert contact_sheet(pictures, mistakes, most=1).shape[1] < sheet.shape[1]
+
+
+def test_a_sheet_without_mistakes_is_blank():
+    assert (contact_sheet([], []) == 255).all()
