@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whet.kernels.overlap import connect, intersection_over_union, suppress
+from whet.kernels.overlap import absorb, connect, intersection_over_union, suppress
 
 
 def all_overlaps(boxes):
@@ -58,3 +58,22 @@ def test_boxes_that_touch_share_nothing():
     a = np.array([0.0, 0.0, 2.0, 2.0])
     assert intersection_over_union(a, a + np.array([2, 0, 2, 0])) == 0
     assert intersection_over_union(a, a) == 1
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 60])
+@pytest.mark.parametrize("least", [0.3, 0.6, 1.0])
+def test_absorbed_boxes_are_those_of_all_pairs(n, least, rng):
+    for _ in range(5):
+        boxes = rng.permutation(random_boxes(n, rng))
+        winner = np.empty(n, dtype=np.intp)
+        absorb(boxes, least, winner)
+        low = np.maximum(boxes[:, None, :2], boxes[None, :, :2])
+        high = np.minimum(boxes[:, None, 2:], boxes[None, :, 2:])
+        shared = np.prod(np.clip(high - low, 0, None), axis=2)
+        area = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
+        held = shared >= least * np.minimum(area[:, None], area[None])
+        kept = []
+        for i in range(n):
+            holder = next((j for j in kept if held[i, j]), i)
+            kept += [i] if holder == i else []
+            assert winner[i] == holder

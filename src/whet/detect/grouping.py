@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.kernels.overlap import connect, suppress
+from whet.kernels.overlap import absorb, connect, suppress
 
 Boxes = NDArray[np.float64]
 Floats = NDArray[np.float64]
@@ -16,6 +16,8 @@ Indices = NDArray[np.intp]
 OVERLAP = 0.3
 # Between the best score of a group (infinity) and the sum of all (1).
 NORM = 4
+# A group that shares so much of itself, or of a better one, with that better one is no object of its own.
+NESTED = 0.6
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +62,8 @@ def group_peaks(boxes: Boxes, scores: Floats, *, overlap: float = OVERLAP) -> Gr
 
     A group's box is the mean of its windows, weighted by their `scores` (n,) > 0; its score their 4-norm: near the
     best of them, and more where more fire. In clutter, windows overlap in chains across half a picture, which
-    `group_means` joins to one; here none is further than `overlap` from the best.
+    `group_means` joins to one; here none is further than `overlap` from the best. A group that lies in a better one,
+    or around it, is taken for a part of that: its windows join, and change neither box nor score.
 
     >>> boxes = np.array([[0, 0, 10, 10], [2, 0, 12, 10], [50, 0, 60, 10]], dtype=np.float64)
     >>> groups = group_peaks(boxes, np.array([1.0, 3.0, 2.0]))
@@ -69,7 +72,7 @@ def group_peaks(boxes: Boxes, scores: Floats, *, overlap: float = OVERLAP) -> Gr
     """
     group = suppress_non_maxima(boxes, scores, overlap=overlap).group
     together = (np.bincount(group, scores**NORM) ** (1 / NORM)).astype(np.float64)
-    return _best_first(_means(boxes, scores, group), together, group)
+    return _without_nested(_best_first(_means(boxes, scores, group), together, group))
 
 
 def suppress_non_maxima(boxes: Boxes, scores: Floats, *, overlap: float = OVERLAP) -> Groups:
@@ -95,6 +98,14 @@ def suppress_non_maxima(boxes: Boxes, scores: Floats, *, overlap: float = OVERLA
 def keep_all(boxes: Boxes, scores: Floats) -> Groups:
     """Every window by itself, best first."""
     return _best_first(boxes, scores, np.arange(len(boxes)))
+
+
+def _without_nested(groups: Groups) -> Groups:
+    """Groups that neither lie in a better one nor around it; the windows of the others join that one."""
+    winner = np.empty(len(groups.boxes), dtype=np.intp)
+    absorb(groups.boxes, NESTED, winner)
+    kept, rank = np.unique(winner, return_inverse=True)
+    return Groups(groups.boxes[kept], groups.scores[kept], rank[groups.group])
 
 
 def _means(boxes: Boxes, weights: Floats, group: Indices) -> Boxes:

@@ -16,13 +16,10 @@ def intersection_over_union(a: Boxes, b: Boxes) -> np.float64:
     >>> intersection_over_union(np.array([0.0, 0.0, 2.0, 2.0]), np.array([1.0, 0.0, 3.0, 2.0]))
     0.333...
     """
-    width = min(a[2], b[2]) - max(a[0], b[0])
-    height = min(a[3], b[3]) - max(a[1], b[1])
-    if width <= 0.0 or height <= 0.0:
+    shared = _intersection(a, b)
+    if shared == 0.0:
         return np.float64(0.0)
-    shared = width * height
-    both = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - shared
-    return np.float64(shared / both)
+    return np.float64(shared / (_area(a) + _area(b) - shared))
 
 
 @kernel
@@ -71,6 +68,34 @@ def suppress(boxes: Boxes, order: Indices, least: float, winner: Indices) -> Non
                 break
             if winner[j] < 0 and (j == i or intersection_over_union(boxes[i], boxes[j]) >= least):
                 winner[j] = i
+
+
+@kernel
+def absorb(boxes: Boxes, least: float, winner: Indices) -> None:
+    """Which of the boxes (n, 4), best first, a better one holds or lies in: `winner` (n,) becomes that one, or its own.
+
+    A box is held if at least the share `least` of the smaller of the two is common to both. Only boxes that are not
+    held themselves hold others.
+    """
+    for i in range(len(boxes)):
+        winner[i] = i
+        for j in range(i):
+            smaller = min(_area(boxes[i]), _area(boxes[j]))
+            if winner[j] == j and _intersection(boxes[i], boxes[j]) >= least * smaller:
+                winner[i] = j
+                break
+
+
+@kernel
+def _intersection(a: Boxes, b: Boxes) -> float:
+    width = min(a[2], b[2]) - max(a[0], b[0])
+    height = min(a[3], b[3]) - max(a[1], b[1])
+    return width * height if width > 0.0 and height > 0.0 else 0.0
+
+
+@kernel
+def _area(a: Boxes) -> float:
+    return (a[2] - a[0]) * (a[3] - a[1])
 
 
 @kernel
