@@ -11,20 +11,24 @@ from whet.cli.progress import progress_bar, tell_if_compiling
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("demo-out"),
+    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo-out"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the order in which digits arrive.")] = 0,
 ) -> None:
-    """Train a classifier of digits 3 and 5 on a few samples, teach it the rest one by one, and draw it.
+    """Find faces, correct a false alarm online, take it back; then teach a classifier of digits one by one.
 
     \b
     whet demo
     whet demo --out pictures --seed 1
     """
-    from whet.experiments import digits, figures
+    from whet.experiments import digits, faces
+    from whet.plots import figure
 
-    figures.check_installed()
-    figures.prepared_folder(out)
+    figure.check_installed()
+    figure.prepared_folder(out)
     tell_if_compiling()
+    found = faces.run()
+    typer.echo(found.summary())
+    typer.echo(f"pictures: {', '.join(map(str, faces.draw(found, out)))}\n")
     with progress_bar("one digit at a time") as progress:
         story = digits.run(seed, progress)
     typer.echo(story.summary())

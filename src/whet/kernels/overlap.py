@@ -90,12 +90,12 @@ def absorb(boxes: Boxes, least: float, winner: Indices) -> None:
 def _intersection(a: Boxes, b: Boxes) -> float:
     width = min(a[2], b[2]) - max(a[0], b[0])
     height = min(a[3], b[3]) - max(a[1], b[1])
-    return width * height if width > 0.0 and height > 0.0 else 0.0
+    return float(width * height) if width > 0.0 and height > 0.0 else 0.0
 
 
 @kernel
 def _area(a: Boxes) -> float:
-    return (a[2] - a[0]) * (a[3] - a[1])
+    return float((a[2] - a[0]) * (a[3] - a[1]))
 
 
 @kernel

@@ -31,7 +31,7 @@ Tell = Callable[[Event], None]
 
 
 def train_cascade(
-    family: FeatureFamily,
+    family: FeatureFamily | Sequence[FeatureFamily],
     positives: Patches,
     pictures: Sequence[Path],
     plan: Plan | None = None,
@@ -45,19 +45,32 @@ def train_cascade(
     validation only: no positive of one run of neighbours, and no picture, is on both sides. Every stage trains on
     all other positives. `tell` hears of all that happens, as events.
 
+    Of several families each stage takes the next, in turns: what looks like the object to one kind of features often
+    does not to the other.
+
     With a `checkpoint` file, a training that was stopped goes on after its last step when it is called again, and
     ends with the same cascade, to the last bit. Of the plan, `n_stages`, `false_positive_rate`, `threads` and
     `max_memory` may have changed. Nothing depends on the number of threads.
     """
     plan = Plan() if plan is None else plan
-    data = TrainingData.of(positives, pictures, family.window, plan.validation, plan.seed)
-    file = Checkpoint(checkpoint, fingerprint(family, data, plan))
-    return _Training(family, data, plan, tell, file).run()
+    families = tuple(family) if isinstance(family, Sequence) else (family,)
+    window = _common_window(families)
+    data = TrainingData.of(positives, pictures, window, plan.validation, plan.seed)
+    file = Checkpoint(checkpoint, fingerprint(families, data, plan))
+    return _Training(families, window, data, plan, tell, file).run()
+
+
+def _common_window(families: Sequence[FeatureFamily]) -> tuple[int, int]:
+    windows = {family.window for family in families}
+    if len(windows) != 1:
+        raise ValueError(f"got families for windows of {sorted(windows) or 'no size'}: at least one, all of one size")
+    return windows.pop()
 
 
 @dataclass(eq=False)
 class _Training:
-    family: FeatureFamily
+    families: tuple[FeatureFamily, ...]
+    window: tuple[int, int]
     data: TrainingData
     plan: Plan
     tell: Tell
@@ -67,8 +80,7 @@ class _Training:
     def __post_init__(self) -> None:
         sides = self.data.pictures, self.data.check_pictures
         self.miners = [
-            Miner(side, self.family.window, self.plan.seed + k, threads=self.plan.threads)
-            for k, side in enumerate(sides)
+            Miner(side, self.window, self.plan.seed + k, threads=self.plan.threads) for k, side in enumerate(sides)
         ]
         self.begun = time.monotonic()
         self.expected_end: float | None = None
@@ -107,7 +119,7 @@ class _Training:
     def _random(self, miner: Miner, n: int, rng: np.random.Generator) -> Mined:
         """Random windows for the first stage: there is no cascade yet that could accept any."""
         none = np.empty(0, dtype=np.int64)
-        return Mined(windows_of_pictures(miner.pictures, n, self.family.window, rng), none, none, is_exhausted=False)
+        return Mined(windows_of_pictures(miner.pictures, n, self.window, rng), none, none, is_exhausted=False)
 
     def _look_for_negatives(self) -> Ending | None:
         """Mine for the next stage, unless training has come to its end: the held-out pictures are asked first."""
@@ -192,7 +204,7 @@ class _Training:
             self._say(WeakAdded, n_weak, most, judge.detection_rate, judge.false_positive_rate)
 
         return train_node(
-            self.family,
+            self.families[len(self.state.nodes) % len(self.families)],
             *_labelled(*training),
             most,
             learner=plan.learner,
@@ -223,7 +235,7 @@ class _Training:
         return train, check
 
     def _cascade(self) -> Cascade:
-        return Cascade(self.family.window, tuple(node.stage() for node in self.state.nodes))
+        return Cascade(self.window, tuple(node.stage() for node in self.state.nodes))
 
     def _keep(self) -> None:
         self.state.miners = tuple(miner.state() for miner in self.miners)

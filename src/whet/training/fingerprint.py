@@ -20,11 +20,11 @@ from whet.training.training_data import TrainingData
 MAY_CHANGE = {"n_stages", "false_positive_rate", "threads", "max_memory"}
 
 
-def fingerprint(family: FeatureFamily, data: TrainingData, plan: Plan) -> dict[str, str]:
+def fingerprint(families: Sequence[FeatureFamily], data: TrainingData, plan: Plan) -> dict[str, str]:
     """A text for each part that must not change while a cascade is trained."""
     return {
         **{f"plan.{name}": text for name, text in _plan_fields(plan).items()},
-        "features": f"{len(family)} of {type(family).__name__}, {_digest(_parts(family))}",
+        "features": "; ".join(f"{len(one)} of {type(one).__name__}, {_digest(_parts(one))}" for one in families),
         "positives": _patches(data.positives, data.check),
         "pictures": _pictures([*data.pictures, *data.check_pictures]),
     }

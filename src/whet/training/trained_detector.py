@@ -22,7 +22,7 @@ from whet.training.plan import Plan
 
 
 def train_detector(
-    family: FeatureFamily,
+    family: FeatureFamily | Sequence[FeatureFamily],
     positives: Patches,
     pictures: Sequence[Path],
     plan: Plan | None = None,
@@ -37,11 +37,12 @@ def train_detector(
     how training ended. Seconds are among its facts: they are all in which the files of two equal trainings differ.
     """
     plan = Plan() if plan is None else plan
-    _, nodes, ending = train_cascade(family, positives, pictures, plan, tell, checkpoint=checkpoint)
+    cascade, nodes, ending = train_cascade(family, positives, pictures, plan, tell, checkpoint=checkpoint)
+    n_features = sum(map(len, family)) if isinstance(family, Sequence) else len(family)
     provenance = training_provenance(
-        plan, ending, n_positives=len(positives), n_pictures=len(pictures), n_features=len(family), origin=origin
+        plan, ending, n_positives=len(positives), n_pictures=len(pictures), n_features=n_features, origin=origin
     )
-    base = DetectorBase(family.window, tuple(node.base() for node in nodes), provenance=provenance)
+    base = DetectorBase(cascade.window, tuple(node.base() for node in nodes), provenance=provenance)
     return TaughtDetector(base), ending
 
 
