@@ -122,15 +122,14 @@ class CascadeClassifier:
     ) -> tuple[Boxes, Counts, Weights]:
         """Boxes, the stages that they passed (OpenCV 4 reports those that passed all), and sums in the last stage.
 
-        With `outputRejectLevels`, groups are kept by the number of stages and not of windows: that is OpenCV's way.
-        Without, OpenCV raises as soon as it finds anything; here levels and weights are empty.
+        A box has the greatest sum of its windows. Without `outputRejectLevels` OpenCV raises as soon as it finds
+        anything; here levels and weights are empty.
         """
         del flags
         if not outputRejectLevels:
             return self.detectMultiScale(image, scaleFactor, minNeighbors, 0, minSize, maxSize), (), ()
-        level = len(self._loaded())
-        found = self._detect(image, scaleFactor, minNeighbors, minSize, maxSize, level)
-        levels = np.full(len(found.boxes), level, dtype=np.int32)
+        found = self._detect(image, scaleFactor, minNeighbors, minSize, maxSize)
+        levels = np.full(len(found.boxes), len(self._loaded()), dtype=np.int32)
         return _or_nothing(found.boxes), _or_nothing(levels), _or_nothing(found.score)
 
     def _detect(
@@ -140,7 +139,6 @@ class CascadeClassifier:
         neighbours: int,
         least: Size,
         most: Size,
-        level: int | None = None,
     ) -> Grouped:
         cascade = self._loaded()
         picture = _checked(image)
@@ -152,7 +150,7 @@ class CascadeClassifier:
             largest = (width, height)
         scales = scales_between((height, width), cascade.window, factor, smallest, largest)
         found = scan_levels(cascade, grey_of(picture), scales, self.threads)
-        return _clipped(group_rectangles(found.boxes, found.scores, neighbours, level), (height, width))
+        return _clipped(group_rectangles(found.boxes, found.scores, neighbours), (height, width))
 
     def _loaded(self) -> OpenCVCascade:
         if self.cascade is None:

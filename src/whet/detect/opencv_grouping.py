@@ -22,11 +22,10 @@ class Grouped(NamedTuple):
     score: NDArray[np.float64]
 
 
-def group_rectangles(boxes: Boxes, scores: NDArray[np.float64], neighbours: int, level: int | None = None) -> Grouped:
+def group_rectangles(boxes: Boxes, scores: NDArray[np.float64], neighbours: int) -> Grouped:
     """Merge boxes (n, 4), x, y, width and height, that are similar, and keep groups of more than `neighbours`.
 
-    A group's box is the mean. A group inside one of more windows is dropped. With a `level`, as where OpenCV reports
-    the stage that a window reached, groups are kept by that level and not by their number of windows.
+    A group's box is the mean. A group inside one of more windows is dropped.
 
     >>> boxes = np.array([[10, 10, 24, 24], [12, 10, 24, 24], [80, 80, 24, 24]], dtype=np.int32)
     >>> group_rectangles(boxes, np.array([1.0, 3.0, 2.0]), 1)
@@ -41,8 +40,7 @@ def group_rectangles(boxes: Boxes, scores: NDArray[np.float64], neighbours: int,
     means = np.rint(sums.astype(np.float32) * share).astype(np.int64)
     score = np.full(len(count), -np.inf)
     np.maximum.at(score, group, scores)
-    weight = count if level is None else np.full(len(count), level)
-    kept = [i for i in range(len(count)) if weight[i] > neighbours and not _inside(i, means, count, weight, neighbours)]
+    kept = [i for i in range(len(count)) if count[i] > neighbours and not _inside(i, means, count, neighbours)]
     return Grouped(means[kept].astype(np.int32), count[kept].astype(np.int32), score[kept])
 
 
@@ -57,14 +55,12 @@ def _classes(boxes: Boxes) -> NDArray[np.intp]:
     return np.argsort(np.argsort(first))[inverse]
 
 
-def _inside(
-    i: int, boxes: NDArray[np.int64], count: NDArray[np.intp], weight: NDArray[np.intp], neighbours: int
-) -> bool:
+def _inside(i: int, boxes: NDArray[np.int64], count: NDArray[np.intp], neighbours: int) -> bool:
     """Whether a group lies within another one that has more to say."""
     x, y, width, height = boxes.T
     dx, dy = np.rint(width * EPS), np.rint(height * EPS)
     around = (x[i] >= x - dx) & (y[i] >= y - dy)
     around &= (x[i] + width[i] <= x + width + dx) & (y[i] + height[i] <= y + height + dy)
-    stronger = (count > neighbours) & ((count > max(3, int(weight[i]))) | (weight[i] < 3))
+    stronger = (count > neighbours) & ((count > max(3, int(count[i]))) | (count[i] < 3))
     stronger[i] = False
     return bool((around & stronger).any())
