@@ -21,16 +21,17 @@ def random_tree(rng, size):
 
 
 def random_rectangles(rng, window, tilted, fractional=False):
-    """Two or three weighted rectangles inside a window (height, width)."""
+    """Two or three rectangles of one size inside a window (height, width), weighted so that brightness cancels."""
     height, width = window
+    w, h = (int(v) for v in rng.integers(1, min(window) // 2 + 1, 2))
+    weights = [(-1, 1), (-1, 2, -1)][int(rng.integers(2))]
+    scale = rng.uniform(0.3, 3) if fractional else int(rng.integers(1, 4))
     rectangles = []
-    while len(rectangles) < rng.integers(2, 4):
-        w, h = (int(v) for v in rng.integers(1, min(window) // 2 + 1, 2))
+    while len(rectangles) < len(weights):
         x, y = int(rng.integers(0, width)), int(rng.integers(0, height))
         inside = x - h >= 0 and x + w <= width and y + w + h <= height if tilted else x + w <= width and y + h <= height
         if inside:
-            weight = rng.normal(0, 2) if fractional else rng.choice([-1, 2, 3])
-            rectangles.append((x, y, w, h, f"{np.float32(weight):.9g}"))
+            rectangles.append((x, y, w, h, f"{np.float32(scale * weights[len(rectangles)]):.9g}"))
     return rectangles
 
 
@@ -43,7 +44,7 @@ def haar_feature(rectangles, tilted):
     return f"<rects>{rects}</rects><tilted>{int(tilted)}</tilted>"
 
 
-def haar_file(rng, window, stages, *, sizes=(1,), tilted=False, fractional=False, passing=0.7):
+def haar_file(rng, window, stages, *, sizes=(1,), tilted=False, fractional=False, passing=0.55):
     """A Haar file in the new format; thresholds in the middle of what noise gives."""
     features, stage_texts = [], []
     for n in stages:
@@ -55,13 +56,15 @@ def haar_file(rng, window, stages, *, sizes=(1,), tilted=False, fractional=False
                 features.append(haar_feature(random_rectangles(rng, window, turned, fractional), turned))
                 nodes += [left, right, len(features) - 1, f"{rng.normal(0, 0.05):.9g}"]
             leaves = [f"{v:.9g}" for v in rng.normal(0, 1, len(tree) + 1).astype(np.float32)]
-            texts.append(f"<_><internalNodes>{words(nodes)}</internalNodes><leafValues>{words(leaves)}</leafValues></_>")
+            texts.append(
+                f"<_><internalNodes>{words(nodes)}</internalNodes><leafValues>{words(leaves)}</leafValues></_>"
+            )
         threshold = -np.sqrt(n) * 2 * (passing - 0.5)
         stage_texts.append(stage(texts, threshold))
     return new_file("HAAR", window, 0, stage_texts, features)
 
 
-def lbp_file(rng, window, stages, *, sizes=(1,), passing=0.7):
+def lbp_file(rng, window, stages, *, sizes=(1,), passing=0.55):
     features, stage_texts = [], []
     for n in stages:
         texts = []
@@ -73,14 +76,17 @@ def lbp_file(rng, window, stages, *, sizes=(1,), passing=0.7):
                 features.append(f"<rect>{x} {y} {w} {h}</rect>")
                 nodes += [left, right, len(features) - 1, *rng.integers(-(2**31), 2**31, 8)]
             leaves = [f"{v:.9g}" for v in rng.normal(0, 1, len(tree) + 1).astype(np.float32)]
-            texts.append(f"<_><internalNodes>{words(nodes)}</internalNodes><leafValues>{words(leaves)}</leafValues></_>")
+            texts.append(
+                f"<_><internalNodes>{words(nodes)}</internalNodes><leafValues>{words(leaves)}</leafValues></_>"
+            )
         stage_texts.append(stage(texts, -np.sqrt(n) * 2 * (passing - 0.5)))
     return new_file("LBP", window, 256, stage_texts, features)
 
 
 def stage(trees, threshold):
     weak = "".join(trees)
-    return f"<_><maxWeakCount>{len(trees)}</maxWeakCount><stageThreshold>{threshold:.9g}</stageThreshold><weakClassifiers>{weak}</weakClassifiers></_>"
+    counts = f"<maxWeakCount>{len(trees)}</maxWeakCount><stageThreshold>{threshold:.9g}</stageThreshold>"
+    return f"<_>{counts}<weakClassifiers>{weak}</weakClassifiers></_>"
 
 
 def new_file(family, window, categories, stages, features):
@@ -110,7 +116,7 @@ def old_file(rng, window, stages, *, sizes=(1, 2), tilted=True):
                     sides += f"<{side}_{kind}>{value}</{side}_{kind}>"
                 nodes += f"<_><feature>{feature}</feature><threshold>{rng.normal(0, 0.05):.9g}</threshold>{sides}</_>"
             trees += f"<_>{nodes}</_>"
-        threshold = f"<stage_threshold>{-np.sqrt(n) * 0.4:.9g}</stage_threshold><parent>-1</parent><next>-1</next>"
+        threshold = f"<stage_threshold>{-np.sqrt(n) * 0.1:.9g}</stage_threshold><parent>-1</parent><next>-1</next>"
         texts.append(f"<_><trees>{trees}</trees>{threshold}</_>")
     size = f"<size>{window[1]} {window[0]}</size>"
     return f'{HEAD}<old type_id="opencv-haar-classifier">{size}<stages>{"".join(texts)}</stages></old></opencv_storage>'

@@ -82,11 +82,11 @@ class CascadeClassifier:
     def detectMultiScale(  # noqa: N802
         self,
         image: NDArray[np.uint8] | None,
-        scaleFactor: float = 1.1,  # noqa: N803
-        minNeighbors: int = 3,  # noqa: N803
+        scaleFactor: float = 1.1,
+        minNeighbors: int = 3,
         flags: int = 0,
-        minSize: Size = None,  # noqa: N803
-        maxSize: Size = None,  # noqa: N803
+        minSize: Size = None,
+        maxSize: Size = None,
     ) -> Boxes:
         """Boxes (n, 4), x, y, width and height, of the objects in a grey or BGR picture; `()` if there are none.
 
@@ -94,31 +94,32 @@ class CascadeClassifier:
         every window. Sizes are (width, height). OpenCV 4 ignores the `flags`.
         """
         del flags
-        return _or_nothing(self._detect(image, scaleFactor, minNeighbors, minSize, maxSize).boxes)
+        boxes: Boxes = _or_nothing(self._detect(image, scaleFactor, minNeighbors, minSize, maxSize).boxes)
+        return boxes
 
     def detectMultiScale2(  # noqa: N802
         self,
         image: NDArray[np.uint8] | None,
-        scaleFactor: float = 1.1,  # noqa: N803
-        minNeighbors: int = 3,  # noqa: N803
+        scaleFactor: float = 1.1,
+        minNeighbors: int = 3,
         flags: int = 0,
-        minSize: Size = None,  # noqa: N803
-        maxSize: Size = None,  # noqa: N803
+        minSize: Size = None,
+        maxSize: Size = None,
     ) -> tuple[Boxes, Counts]:
         """Boxes, and how many windows each of them was made of."""
         del flags
         found = self._detect(image, scaleFactor, minNeighbors, minSize, maxSize)
-        return _or_nothing(found.boxes), _or_nothing(found.count)
+        return _or_nothing(found.boxes), _or_nothing(found.counts)
 
     def detectMultiScale3(  # noqa: N802
         self,
         image: NDArray[np.uint8] | None,
-        scaleFactor: float = 1.1,  # noqa: N803
-        minNeighbors: int = 3,  # noqa: N803
+        scaleFactor: float = 1.1,
+        minNeighbors: int = 3,
         flags: int = 0,
-        minSize: Size = None,  # noqa: N803
-        maxSize: Size = None,  # noqa: N803
-        outputRejectLevels: bool = False,  # noqa: N803
+        minSize: Size = None,
+        maxSize: Size = None,
+        outputRejectLevels: bool = False,
     ) -> tuple[Boxes, Counts, Weights]:
         """Boxes, the stages that they passed (OpenCV 4 reports those that passed all), and sums in the last stage.
 
@@ -163,7 +164,7 @@ def _checked(image: Any) -> NDArray[np.uint8]:  # noqa: ANN401 - whatever a scri
     picture = np.zeros((0, 0), dtype=np.uint8) if image is None else np.asarray(image)
     if picture.dtype != np.uint8:
         raise ValueError(f"got a picture of {picture.dtype}; expected uint8")
-    if picture.ndim not in (2, 3) or (picture.ndim == 3 and picture.shape[2] not in (1, 3, 4)):
+    if picture.ndim not in (2, 3) or picture.shape[2:] not in ((), (1,), (3,), (4,)):
         raise ValueError(f"got a picture of shape {picture.shape}; expected (height, width), or 1, 3 or 4 channels")
     return picture
 
@@ -183,7 +184,7 @@ def _clipped(found: Grouped, shape: tuple[int, int]) -> Grouped:
     right, bottom = np.minimum(x + width, shape[1]), np.minimum(y + height, shape[0])
     kept = (right > left) & (bottom > top)
     boxes = np.stack([left, top, right - left, bottom - top], axis=-1)
-    return Grouped(boxes[kept].astype(np.int32), found.count[kept], found.score[kept])
+    return Grouped(boxes[kept].astype(np.int32), found.counts[kept], found.score[kept])
 
 
 def _or_nothing(values: NDArray[Any]) -> Any:  # noqa: ANN401

@@ -109,9 +109,7 @@ def leaf_table(trees: Trees) -> NDArray[np.float64]:
     return table
 
 
-def _offsets(
-    cascade: OpenCVCascade, layout: Layout, y: Int32s, x: Int32s, tilted: NDArray[np.bool_]
-) -> Int32s:
+def _offsets(cascade: OpenCVCascade, layout: Layout, y: Int32s, x: Int32s, tilted: NDArray[np.bool_]) -> Int32s:
     """Corners (nodes, 16), unused ones zero, from the window's own place in the channels."""
     corners = np.zeros((len(y), CORNERS), dtype=np.int32)
     channel = np.where(tilted, TILTED, 0)[:, None]

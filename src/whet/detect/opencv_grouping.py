@@ -18,7 +18,7 @@ class Grouped(NamedTuple):
     """Boxes (n, 4) as x, y, width, height; how many windows each stands for; the greatest of their scores."""
 
     boxes: Boxes
-    count: NDArray[np.int32]
+    counts: NDArray[np.int32]
     score: NDArray[np.float64]
 
 
@@ -29,7 +29,7 @@ def group_rectangles(boxes: Boxes, scores: NDArray[np.float64], neighbours: int)
 
     >>> boxes = np.array([[10, 10, 24, 24], [12, 10, 24, 24], [80, 80, 24, 24]], dtype=np.int32)
     >>> group_rectangles(boxes, np.array([1.0, 3.0, 2.0]), 1)
-    Grouped(boxes=array([[11, 10, 24, 24]], dtype=int32), count=array([2], dtype=int32), score=array([3.]))
+    Grouped(boxes=array([[11, 10, 24, 24]], dtype=int32), counts=array([2], dtype=int32), score=array([3.]))
     """
     if neighbours <= 0 or not len(boxes):
         return Grouped(boxes, np.ones(len(boxes), dtype=np.int32), scores)

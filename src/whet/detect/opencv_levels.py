@@ -38,7 +38,9 @@ def rounded(value: float | np.floating) -> int:
     return int(np.rint(value))
 
 
-def scales_between(shape: tuple[int, int], window: tuple[int, int], factor: float, least: Size, most: Size) -> list[np.float32]:
+def scales_between(
+    shape: tuple[int, int], window: tuple[int, int], factor: float, least: Size, most: Size
+) -> list[np.float32]:
     """Scales of windows (height, width) in a picture of a shape; `least` and `most` are sizes (width, height).
 
     Where no scale lies between the sizes, the one nearest to `least` is taken.

@@ -36,7 +36,7 @@ class FoundWindows:
 def scan_levels(
     cascade: OpenCVCascade, picture: Picture, scales: list[np.float32], threads: int | None = None
 ) -> FoundWindows:
-    """The windows of a grey picture (height, width) that the cascade accepts. Nothing depends on the number of threads."""
+    """The windows of a grey picture (height, width) that the cascade accepts, whatever the number of threads."""
     height, width = picture.shape
     levels = levels_of((height, width), cascade.window, scales)
     pictures: list[Picture] = [picture] * len(levels)
@@ -81,9 +81,7 @@ def _scan_band(cascade: OpenCVCascade, level: Level, picture: Picture, rows: sli
     return FoundWindows(_boxes((rows.start + row) * step, column * step, level.scale, cascade.window), scores[order])
 
 
-def _boxes(
-    y: NDArray[np.int64], x: NDArray[np.int64], scale: np.float32, window: tuple[int, int]
-) -> NDArray[np.int32]:
+def _boxes(y: NDArray[np.int64], x: NDArray[np.int64], scale: np.float32, window: tuple[int, int]) -> NDArray[np.int32]:
     """Windows in pixels of the picture, each number rounded by itself."""
     boxes = np.empty((len(y), 4), dtype=np.int32)
     boxes[:, 0], boxes[:, 1] = np.rint(x.astype(np.float32) * scale), np.rint(y.astype(np.float32) * scale)
@@ -91,9 +89,7 @@ def _boxes(
     return boxes
 
 
-def _integrals(
-    cascade: OpenCVCascade, band: Picture, layout: Layout
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+def _integrals(cascade: OpenCVCascade, band: Picture, layout: Layout) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
     """The channels of a band, flat, as seen from the sums and from the squares."""
     channels = np.empty((len(band) + 1, channels_of(cascade), layout.line), dtype=np.uint32)
     integrate_channels(band, layout.step, channels)

@@ -23,7 +23,7 @@ EXACT = 2**24
 
 @dataclass(frozen=True, eq=False)
 class RectanglePool:
-    """Weighted rectangles on a window (height, width), by feature: boxes (n, 3, 4) as x, y, width, height, weights (n, 3).
+    """Weighted rectangles on a window (height, width): boxes (n, 3, 4) as x, y, width, height, and weights (n, 3).
 
     A `tilted` (n,) rectangle begins at its topmost corner (x, y) and runs `width` pixels down to the right and `height`
     pixels down to the left. Unused rectangles are all zero.
@@ -58,7 +58,9 @@ class RectanglePool:
             feature, rectangle = np.argwhere(~good)[0].tolist()
             box = "x={}, y={}, width={}, height={}".format(*self.boxes[feature, rectangle].tolist())
             kind = "tilted " if self.tilted[feature] else ""
-            raise ValueError(f"feature {feature} has a {kind}rectangle ({box}) outside the window of {width} x {height}")
+            raise ValueError(
+                f"feature {feature} has a {kind}rectangle ({box}) outside the window of {width} x {height}"
+            )
 
     @property
     def categories(self) -> None:
@@ -103,8 +105,7 @@ class RectanglePool:
                 sums[y, x] += weight
             for k, ((y, x), weight) in enumerate(sorted(item for item in sums.items() if item[1])):
                 merged[:, feature, k] = y, x, weight
-        y, x, weight = merged
-        return y, x, weight
+        return merged[0], merged[1], merged[2]
 
     def evaluate(self, stack: IntegralStack) -> NDArray[np.float32]:
         """Normalised values (features, samples), of upright rectangles with whole weights."""

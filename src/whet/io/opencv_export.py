@@ -2,10 +2,10 @@
 
 OpenCV keeps leaves and thresholds in float32 and sums a stage in float64. So the threshold is taken off the first
 learner's leaves: sums become margins, and the number that is left to compare with is so small that float32 is fine
-enough for it. It lies just above what rounding the leaves can add to a sum. A window that whet rejects is then rejected,
-even where it meets the threshold exactly, as the sample does that a threshold was put on; what can be misjudged is a
-window whose margin is above zero by less than the rounding of the leaves, about 1e-7 of the largest sum. Exact files write
-what was rounded off as a second stump for every learner, and that becomes 1e-14.
+enough for it. It lies just above what rounding the leaves can add to a sum. A window that whet rejects is then
+rejected, even where it meets the threshold exactly, as the sample does that a threshold was put on. What can be
+misjudged is a window whose margin is above zero by less than the rounding of the leaves, about 1e-7 of the largest sum.
+Exact files write what was rounded off as a second stump for every learner, and that becomes 1e-13.
 """
 
 from __future__ import annotations
@@ -58,14 +58,12 @@ class Exported:
     differences: tuple[str, ...] = ()
 
 
-def write_opencv(
-    cascade: Cascade, path: Path | str, *, exits: Exits = "doubling", exact: bool = False
-) -> Exported:
+def write_opencv(cascade: Cascade, path: Path | str, *, exits: Exits = "doubling", exact: bool = False) -> Exported:
     """Write a cascade for `cv2.CascadeClassifier` (OpenCV 3 and later) and for `whet.opencv`.
 
     A stage with early exits becomes several: OpenCV adds up every stage from zero, so the file repeats the first
     learners for each exit that is kept. "all" exits keep every decision, at the price of many repeated stumps;
-    "doubling" keeps those after 1, 2, 4 and so on learners, which at most doubles the stumps and lets a few more
+    "doubling" keeps those after 1, 2, 4 and so on learners, which at most trebles the stumps and lets a few more
     windows through; "none" keeps the thresholds alone. An `exact` file has two stumps for every learner, the second for
     what float32 rounded off the first.
 
@@ -91,11 +89,12 @@ def _family(cascade: Cascade) -> str:
         return "LBP"
     if kinds != {(HaarPool, TrainedStumps)}:
         names = sorted(f"{weak.__name__} on {features.__name__}" for features, weak in kinds)
-        raise CannotExportError(f"got stages of {', '.join(names)}; an OpenCV file holds Haar stumps alone or LBP alone")
+        raise CannotExportError(
+            f"got stages of {', '.join(names)}; an OpenCV file holds Haar stumps alone or LBP alone"
+        )
     if cascade.min_sigma != OPENCV_MIN_SIGMA:
         raise CannotExportError(
-            f"got min_sigma={cascade.min_sigma}; OpenCV looks at windows above {OPENCV_MIN_SIGMA}, no more and no less: "
-            "train with that"
+            f"got min_sigma={cascade.min_sigma}; OpenCV looks at windows above {OPENCV_MIN_SIGMA}: train with that"
         )
     if 2 * 255 * cascade.window[0] * cascade.window[1] >= EXACT:
         raise CannotExportError(f"got a window of {cascade.window}; sums of its pixels are not exact in float32")
@@ -104,7 +103,7 @@ def _family(cascade: Cascade) -> str:
 
 def _differences(cascade: Cascade, family: str, exits: Exits) -> Iterator[str]:
     if family == "LBP":
-        yield f"OpenCV looks at LBP windows of any contrast; whet leaves out those below {cascade.min_sigma} grey levels"
+        yield f"OpenCV looks at LBP windows of any contrast; whet at those above {cascade.min_sigma} grey levels"
     soft = sum(stage.exits is not None for stage in cascade.stages)
     if soft and exits != "all":
         kept = "none of them" if exits == "none" else "those after 1, 2, 4, ... learners"
@@ -167,7 +166,7 @@ def _threshold(raised: float) -> np.float32:
 
 
 def _written(piece: Piece, exact: bool) -> tuple[NDArray[np.float32], np.float32, float]:
-    """Leaves and threshold of a stage, and the margin, as a part of its largest sum, above which nothing is misjudged."""
+    """Leaves and threshold of a stage, and the margin above which nothing is misjudged, as a part of its largest sum."""
     leaves = _leaves(piece)
     written = _rounded(leaves, exact)
     raised, lowered = _errors(leaves, written)
@@ -179,7 +178,7 @@ def _written(piece: Piece, exact: bool) -> tuple[NDArray[np.float32], np.float32
 def _lines(cascade: Cascade, family: str, pieces: list[Piece], exact: bool) -> Iterator[str]:
     height, width = cascade.window
     most = max(piece.n for piece in pieces) * (2 if exact else 1)
-    yield "<?xml version=\"1.0\"?>\n<opencv_storage>\n<cascade type_id=\"opencv-cascade-classifier\">"
+    yield '<?xml version="1.0"?>\n<opencv_storage>\n<cascade type_id="opencv-cascade-classifier">'
     yield f"  <stageType>BOOST</stageType>\n  <featureType>{family}</featureType>"
     yield f"  <height>{height}</height>\n  <width>{width}</width>"
     yield f"  <stageParams>\n    <maxDepth>1</maxDepth>\n    <maxWeakCount>{most}</maxWeakCount></stageParams>"
@@ -206,7 +205,8 @@ def _stage_lines(piece: Piece, first: int, exact: bool) -> Iterator[str]:
     yield f"      <stageThreshold>{threshold:.9g}</stageThreshold>\n      <weakClassifiers>"
     for k, (left, right) in enumerate(leaves):
         t = k % piece.n
-        yield f"        <_>\n          <internalNodes>\n            0 -1 {first + t} {_test(piece.stage, t)}</internalNodes>"
+        node = f"0 -1 {first + t} {_test(piece.stage, t)}"
+        yield f"        <_>\n          <internalNodes>\n            {node}</internalNodes>"
         yield f"          <leafValues>\n            {left:.9g} {right:.9g}</leafValues></_>"
     yield "      </weakClassifiers></_>"
 

@@ -3,7 +3,7 @@
 A file is hostile until proved otherwise. XML is parsed with entities and declarations refused, within stated bounds;
 every index, size and count is checked before a compiled loop sees it (scikit-image crashes the interpreter on a Haar
 file: scikit-image#5492). What the fields mean is read off `CascadeClassifierImpl::Data::read` in
-modules/objdetect/src/cascadedetect.cpp and `haar_cvt::convert` in cascadedetect_convert.cpp (branch 4.x of opencv/opencv).
+modules/objdetect/src/cascadedetect.cpp and `haar_cvt::convert` in cascadedetect_convert.cpp (opencv/opencv, 4.x).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from xml.etree.ElementTree import Element
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whet.errors import CascadeFileError
 from whet.features.lbp import CODES, BlockPatternPool
@@ -81,8 +82,9 @@ def read_opencv(path: Path | str) -> OpenCVCascade:
     >>> from whet.model.stage import Stage
     >>> edge = TrainedStumps(*(np.array([v]) for v in (0, np.float32(0.5), np.int8(1), 0.0)))
     >>> pool = HaarPool.of_window((8, 8), [HaarKind.X2])
+    >>> stage = Stage(pool.take([0]), edge, np.array([2.0]), 1.0)
     >>> with TemporaryDirectory() as folder:
-    ...     _ = write_opencv(Cascade((8, 8), (Stage(pool.take([0]), edge, np.array([2.0]), 1.0),)), f"{folder}/edge.xml")
+    ...     _ = write_opencv(Cascade((8, 8), (stage,)), f"{folder}/edge.xml")
     ...     cascade = read_opencv(f"{folder}/edge.xml")
     >>> cascade.window, cascade.family, len(cascade), len(cascade.trees)
     ((8, 8), 'HAAR', 1, 1)
@@ -193,7 +195,9 @@ def _rectangles(feature: Element, parts: _Parts, where: str) -> None:
     for k, rectangle in enumerate(rectangles):
         words = words_of(rectangle)
         if len(words) != 5:
-            raise CascadeFileError(f"{where}: a rectangle holds {len(words)} values; expected x, y, width, height, weight")
+            raise CascadeFileError(
+                f"{where}: a rectangle holds {len(words)} values; expected x, y, width, height, weight"
+            )
         boxes[k] = [_coordinate(word, where) for word in words[:4]]
         weights[k] = real_number(words[4], where)
     tilted = feature.find("tilted")
@@ -225,10 +229,11 @@ def _assembled(parts: _Parts, features: RectanglePool | BlockPatternPool) -> Ope
     left, right = (np.array(column, dtype=np.int64) for column in (parts.left, parts.right))
     if nodes == len(parts.first_node) - 1:  # among stumps alone OpenCV does not read the children
         left, right = np.zeros(nodes, dtype=np.int64), np.full(nodes, -1)
-    columns = [np.clip(column, -(2**31), 2**31 - 1).astype(np.int32) for column in (left, right, np.array(parts.feature))]
     trees = Trees(
         np.array(parts.first_node, dtype=np.int32),
-        *columns,
+        _int32(left),
+        _int32(right),
+        _int32(np.array(parts.feature)),
         _float32(parts.threshold),
         np.ascontiguousarray((subset & 0xFFFFFFFF).astype("<u4")).view("<u8").astype(np.uint64),
         _float32(parts.leaves),
@@ -237,7 +242,12 @@ def _assembled(parts: _Parts, features: RectanglePool | BlockPatternPool) -> Ope
     return OpenCVCascade(features, trees, first_tree, _float32(parts.stage_threshold) - MARGIN)
 
 
-def _float32(values: list[float]) -> np.ndarray:
+def _int32(values: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Indices; those beyond 32 bits stay out of range, and are refused as such."""
+    return np.clip(values, -(2**31), 2**31 - 1).astype(np.int32)
+
+
+def _float32(values: list[float]) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # becomes infinite, and is refused as such
         return np.array(values, dtype=np.float64).astype(np.float32)
 

@@ -17,7 +17,7 @@ def integrate_channels(picture: NDArray[np.uint8], step: int, channels: UInt32s)
     """Fill `channels` (height + 1, 1 to 3, line), modulo 2^32, from a picture (height, width).
 
     Entry x of a row is at x % step * (line / step) + x / step. Sums and squares at (Y, X) are over the pixels with
-    y < Y and x < X; the third channel is over y < Y and |x - X + 1| <= Y - y - 1, the definition of OpenCV's `integral`.
+    y < Y and x < X; the third channel is over y < Y and |x - X + 1| <= Y - y - 1, as OpenCV's `integral` has it.
     """
     height, width = picture.shape
     count = channels.shape[1]
@@ -56,7 +56,7 @@ def _add_row(above: UInt32s, growth: UInt32s, step: int, here: UInt32s) -> None:
 
 @kernel
 def _tilted_growth(row: NDArray[np.uint8], tilted: UInt32s) -> None:
-    """What a triangle that opens upwards gains from one row to the next: the two diagonals that end in its lowest pixel.
+    """What a triangle that opens upwards gains with a row: the two diagonals that end in its lowest pixel.
 
     Rows of `tilted`: diagonals that end in column x of this row, for x from -1, coming from the left and from the
     right; and the growth, both less the pixel in which they meet.

@@ -31,12 +31,9 @@ def connect_similar(boxes: NDArray[np.int64], eps: float, parent: Indices) -> No
 @kernel
 def _similar(a: NDArray[np.int64], b: NDArray[np.int64], eps: float) -> bool:
     delta = eps * (min(a[2], b[2]) + min(a[3], b[3])) * 0.5
-    return (
-        abs(a[0] - b[0]) <= delta
-        and abs(a[1] - b[1]) <= delta
-        and abs(a[0] + a[2] - b[0] - b[2]) <= delta
-        and abs(a[1] + a[3] - b[1] - b[3]) <= delta
-    )
+    starts = abs(a[0] - b[0]) <= delta and abs(a[1] - b[1]) <= delta
+    ends = abs(a[0] + a[2] - b[0] - b[2]) <= delta and abs(a[1] + a[3] - b[1] - b[3]) <= delta
+    return bool(starts and ends)
 
 
 @kernel

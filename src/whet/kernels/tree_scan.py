@@ -89,7 +89,9 @@ def scan_trees(
 
 @kernel
 def _row(n: int) -> Row:
-    return Row(np.empty(n, np.float32), np.empty(n), np.empty(n, np.int32), np.empty(n, np.uint8), np.empty(n, np.uint8))
+    return Row(
+        np.empty(n, np.float32), np.empty(n), np.empty(n, np.int32), np.empty(n, np.uint8), np.empty(n, np.uint8)
+    )
 
 
 @kernel

@@ -82,7 +82,7 @@ def _leaf(sums: UInt32s, place: int, factor: np.float32, trees: WalkedTrees, t: 
         node = trees.first_node[t] + child
         child = trees.left[node] if _goes_left(sums, place, factor, trees, node) else trees.right[node]
         if child <= 0:
-            return trees.leaves[trees.first_node[t] + t - child]
+            return np.float32(trees.leaves[trees.first_node[t] + t - child])
 
 
 @kernel
@@ -92,7 +92,7 @@ def _goes_left(sums: UInt32s, place: int, factor: np.float32, trees: WalkedTrees
         code = np.empty(1, np.uint8)
         pattern_codes(sums, place, corners, code)
         word, bit = trees.subset[node][code[0] >> np.uint8(6)], np.uint64(code[0] & np.uint8(63))
-        return (word >> bit) & np.uint64(1) != np.uint64(0)
+        return bool((word >> bit) & np.uint64(1) != np.uint64(0))
     weights = trees.weights[node]
     value = np.float32(0.0)
     for r in range(3):
@@ -100,7 +100,7 @@ def _goes_left(sums: UInt32s, place: int, factor: np.float32, trees: WalkedTrees
             pixels = np.int32(_difference(sums, place, corners[4 * r : 4 * r + 4]))
             part = np.float32(weights[r] * np.float32(pixels))
             value = part if r == 0 else np.float32(value + part)
-    return np.float32(value * factor) < trees.threshold[node]
+    return bool(np.float32(value * factor) < trees.threshold[node])
 
 
 @kernel

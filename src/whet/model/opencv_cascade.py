@@ -41,7 +41,9 @@ class Trees:
         if not all(len(column) == nodes for column in (self.right, self.feature, self.threshold, self.subset)):
             raise ValueError("every node has two children, a feature and a test")
         if len(self.leaves) != nodes + len(self):
-            raise ValueError(f"got {len(self.leaves)} leaves of {len(self)} trees with {nodes} nodes: one more than nodes")
+            raise ValueError(
+                f"got {len(self.leaves)} leaves of {len(self)} trees with {nodes} nodes: one more than nodes"
+            )
         if not (np.isfinite(self.leaves).all() and np.isfinite(self.threshold).all()):
             raise ValueError("thresholds and leaf values must be finite numbers")
         self._check_children()
