@@ -166,7 +166,7 @@ def _threshold(raised: float) -> np.float32:
 
 
 def _written(piece: Piece, exact: bool) -> tuple[NDArray[np.float32], np.float32, float]:
-    """Leaves and threshold of a stage, and the margin above which nothing is misjudged, as a part of its largest sum."""
+    """Leaves and threshold of a stage, and the margin, as a part of its largest sum, above which all is alike."""
     leaves = _leaves(piece)
     written = _rounded(leaves, exact)
     raised, lowered = _errors(leaves, written)
