@@ -21,6 +21,7 @@ UInt64s = NDArray[np.uint64]
 Float32s = NDArray[np.float32]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.uint8]
+Answers = NDArray[np.uint8]  # (nodes, windows)
 
 
 class FlatTrees(NamedTuple):
@@ -48,7 +49,7 @@ class Row(NamedTuple):
     partial: Floats
     total: Int32s
     codes: Flags
-    answers: Flags
+    answers: Answers
 
 
 @kernel
@@ -63,7 +64,8 @@ def scan_trees(
     room = windows.rows * n
     kept_places, kept_factors = np.empty(room, np.uint32), np.empty(room, np.float32)
     kept_scores, kept_stage = np.empty(room), np.empty(room, np.int32)
-    row, alive = _row(n), np.empty(n, np.uint8)
+    most = np.diff(trees.first_node).max()
+    row, alive = _row(n, most), np.empty(n, np.uint8)
     kept = 0
     for y in range(windows.rows):
         start = y * windows.row_step
@@ -88,10 +90,9 @@ def scan_trees(
 
 
 @kernel
-def _row(n: int) -> Row:
-    return Row(
-        np.empty(n, np.float32), np.empty(n), np.empty(n, np.int32), np.empty(n, np.uint8), np.empty(n, np.uint8)
-    )
+def _row(n: int, nodes: int) -> Row:
+    values = np.empty(n, np.float32), np.empty(n), np.empty(n, np.int32)
+    return Row(values[0], values[1], values[2], np.empty(n, np.uint8), np.empty((nodes, n), np.uint8))
 
 
 @kernel
@@ -143,11 +144,16 @@ def _stage_on_row(sums: UInt32s, start: int, trees: FlatTrees, s: int, row: Row)
         for node in range(first, last):
             if trees.categorical:
                 pattern_codes(sums, start, trees.corners[node], row.codes)
-                _answer_by_code(row.codes, trees.subset[node], node - first, row.answers)
+                _answer_by_code(row.codes, trees.subset[node], row.answers[node - first][: row.codes.size])
             else:
                 corner_sums(sums, start, trees.corners[node], trees.weights[node], row.total)
-                _answer_by_value(row.total, row.factors, trees.threshold[node], node - first, row.answers)
-        _add_leaves(row.answers, trees.leaf[t], last - first, row.partial)
+                if last - first == 1:
+                    _add_by_value(row.total, row.factors, trees.threshold[node], trees.leaf[t], row.partial)
+                    continue
+                answers = row.answers[node - first][: row.total.size]
+                _answer_by_value(row.total, row.factors, trees.threshold[node], answers)
+        if trees.categorical or last - first > 1:
+            _add_leaves(row.answers, trees.leaf[t], last - first, row.partial)
 
 
 @kernel
@@ -158,41 +164,59 @@ def _stage_on_some(sums: UInt32s, places: UInt32s, trees: FlatTrees, s: int, row
         for node in range(first, last):
             if trees.categorical:
                 pattern_codes_at(sums, trees.corners[node], places, row.codes)
-                _answer_by_code(row.codes, trees.subset[node], node - first, row.answers)
+                _answer_by_code(row.codes, trees.subset[node], row.answers[node - first][: row.codes.size])
             else:
                 corner_sums_at(sums, trees.corners[node], trees.weights[node], places, row.total)
-                _answer_by_value(row.total, row.factors, trees.threshold[node], node - first, row.answers)
-        _add_leaves(row.answers, trees.leaf[t], last - first, row.partial)
+                if last - first == 1:
+                    _add_by_value(row.total, row.factors, trees.threshold[node], trees.leaf[t], row.partial)
+                    continue
+                answers = row.answers[node - first][: row.total.size]
+                _answer_by_value(row.total, row.factors, trees.threshold[node], answers)
+        if trees.categorical or last - first > 1:
+            _add_leaves(row.answers, trees.leaf[t], last - first, row.partial)
 
 
 @kernel
-def _answer_by_value(total: Int32s, factors: Float32s, threshold: np.float32, bit: int, answers: Flags) -> None:
-    shift = np.uint8(bit)
-    if bit == 0:
-        for k in range(total.size):
-            answers[k] = np.uint8(np.float32(total[k]) * factors[k] < threshold)
-    else:
-        for k in range(total.size):
-            answers[k] |= np.uint8(np.uint8(np.float32(total[k]) * factors[k] < threshold) << shift)
+def _add_by_value(total: Int32s, factors: Float32s, threshold: np.float32, leaf: Floats, partial: Floats) -> None:
+    """A stump in one go, without its answer in between."""
+    right, left = leaf[0], leaf[1]
+    for k in range(total.size):
+        partial[k] += left if np.float32(total[k]) * factors[k] < threshold else right
 
 
 @kernel
-def _answer_by_code(codes: Flags, subset: UInt64s, bit: int, answers: Flags) -> None:
+def _answer_by_value(total: Int32s, factors: Float32s, threshold: np.float32, answers: Flags) -> None:
+    for k in range(total.size):
+        answers[k] = np.uint8(np.float32(total[k]) * factors[k] < threshold)
+
+
+@kernel
+def _answer_by_code(codes: Flags, subset: UInt64s, answers: Flags) -> None:
     for k in range(codes.size):
         word, place = subset[codes[k] >> np.uint8(6)], np.uint64(codes[k] & np.uint8(63))
-        answer = np.uint8(np.uint8((word >> place) & np.uint64(1)) << np.uint8(bit))
-        answers[k] = answer if bit == 0 else answers[k] | answer
+        answers[k] = np.uint8((word >> place) & np.uint64(1))
 
 
 @kernel
-def _add_leaves(answers: Flags, leaf: Floats, nodes: int, partial: Floats) -> None:
+def _add_leaves(answers: Answers, leaf: Floats, nodes: int, partial: Floats) -> None:
+    n = partial.size
+    root = answers[0][:n]
     if nodes == 1:
         right, left = leaf[0], leaf[1]
-        for k in range(partial.size):
-            partial[k] += left if answers[k] else right
+        for k in range(n):
+            partial[k] += left if root[k] else right
+    elif nodes == 2:  # by choice, not by looking up: the compiler does four windows at once
+        child = answers[1][:n]
+        neither, first, second, both = leaf[0], leaf[1], leaf[2], leaf[3]
+        for k in range(n):
+            on_left, on_right = (both if child[k] else first), (second if child[k] else neither)
+            partial[k] += on_left if root[k] else on_right
     else:
-        for k in range(partial.size):
-            partial[k] += leaf[answers[k]]
+        for k in range(n):
+            place = 0
+            for j in range(nodes):
+                place |= answers[j, k] << j
+            partial[k] += leaf[place]
 
 
 @kernel
@@ -208,7 +232,7 @@ def _scan_kept(
 ) -> int:
     """Take windows on to the end, each from its own next stage; those that pass all come first in `places`."""
     order = np.argsort(kept_stage, kind="mergesort")
-    n, row = order.size, _row(order.size)
+    n, row = order.size, _row(order.size, np.diff(trees.first_node).max())
     left = entered = 0
     for s in range(1, trees.stage_threshold.size):
         while entered < n and kept_stage[order[entered]] == s:
@@ -217,7 +241,7 @@ def _scan_kept(
             left, entered = left + 1, entered + 1
         if left == 0:
             continue
-        here = Row(row.factors[:left], row.partial[:left], row.total[:left], row.codes[:left], row.answers[:left])
+        here = Row(row.factors[:left], row.partial[:left], row.total[:left], row.codes[:left], row.answers)
         _stage_on_some(sums, places[:left], trees, s, here)
         kept = 0
         for i in range(left):
