@@ -61,6 +61,18 @@ class BoxError(WhetError, ValueError):
     """A box is not one, is not in the picture, or fits no window of the detector."""
 
 
+class CascadeFileError(WhetError, ValueError):
+    """A file is not an OpenCV cascade, is damaged, or says what cannot be."""
+
+
+class CannotExportError(WhetError, ValueError):
+    """A cascade has what OpenCV's format has no words for."""
+
+
+class EmptyClassifierError(WhetError, ValueError):
+    """A cascade classifier was asked before a cascade was loaded."""
+
+
 class DataNotFoundError(WhetError, FileNotFoundError):
     """A data set is neither on this machine nor to be had."""
 

@@ -1,0 +1,98 @@
+"""XML from strangers: no entities, no external files, and no more elements, depth or bytes than stated."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree.ElementTree import Element, ParseError, TreeBuilder
+
+from whet.errors import CascadeFileError
+
+# The largest cascade known, OpenCV's alt_tree, has 2.6 MB, 69,000 elements and 6 levels.
+MOST_BYTES = 16_000_000
+MOST_ELEMENTS = 500_000
+MOST_DEPTH = 32
+# Longer than any number in full precision.
+LONGEST_NUMBER = 64
+WHOLE = re.compile(r"[+-]?[0-9]{1,10}\Z", re.ASCII)
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\Z", re.ASCII)
+
+
+class _BoundedBuilder(TreeBuilder):
+    """Builds elements until there are too many of them, or too many within each other."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.source, self.elements, self.depth = source, 0, 0
+
+    def start(self, tag: str, attrs: dict[str, str], /) -> Element:
+        self.elements, self.depth = self.elements + 1, self.depth + 1
+        if self.elements > MOST_ELEMENTS or self.depth > MOST_DEPTH:
+            raise CascadeFileError(
+                f"{self.source} has over {MOST_ELEMENTS:,} elements or over {MOST_DEPTH} levels: not a cascade"
+            )
+        return super().start(tag, attrs)
+
+    def end(self, tag: str, /) -> Element:
+        self.depth -= 1
+        return super().end(tag)
+
+
+def read_bounded(path: Path) -> bytes:
+    """The bytes of a file of at most 16 MB."""
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise CascadeFileError(f"{path} has over {MOST_BYTES:,} bytes: not a cascade")
+    return data
+
+
+def parse_bounded(data: bytes, source: str) -> Element:
+    """The root of an XML document; `CascadeFileError` for what is none, or declares entities, or is too much."""
+    from defusedxml.common import DefusedXmlException
+    from defusedxml.ElementTree import DefusedXMLParser
+
+    parser = DefusedXMLParser(target=_BoundedBuilder(source), forbid_dtd=True)
+    try:
+        parser.feed(data)
+        root: Element = parser.close()
+    except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
+        if isinstance(error, CascadeFileError):
+            raise
+        raise CascadeFileError(f"{source} is not XML that whet reads: {error or type(error).__name__}") from error
+    return root
+
+
+def child_of(element: Element, name: str, where: str) -> Element:
+    """The one child of this name."""
+    found = element.find(name)
+    if found is None:
+        raise CascadeFileError(f"{where} has no <{name}>")
+    return found
+
+
+def whole_number(text: str, where: str) -> int:
+    """A whole number of up to ten digits."""
+    if not WHOLE.match(text):
+        raise CascadeFileError(f"{where}: expected a whole number, got {text[:LONGEST_NUMBER]!r}")
+    return int(text)
+
+
+def real_number(text: str, where: str) -> float:
+    """A finite number in decimal digits."""
+    if len(text) > LONGEST_NUMBER or not NUMBER.match(text):
+        raise CascadeFileError(f"{where}: expected a number, got {text[:LONGEST_NUMBER]!r}")
+    return float(text)
+
+
+def words_of(element: Element) -> list[str]:
+    """The words of an element's own text."""
+    return (element.text or "").split()
+
+
+def only_word(element: Element, name: str, where: str) -> str:
+    """The one word in the child of this name."""
+    words = words_of(child_of(element, name, where))
+    if len(words) != 1:
+        raise CascadeFileError(f"{where}: <{name}> holds {len(words)} values; expected one")
+    return words[0]

@@ -1,0 +1,250 @@
+"""Write a cascade of stumps as an OpenCV cascade file.
+
+OpenCV keeps leaves and thresholds in float32 and sums a stage in float64. So the threshold is taken off the first
+learner's leaves: sums become margins, and the number that is left to compare with is so small that float32 is fine
+enough for it. It lies just above what rounding the leaves can add to a sum. A window that whet rejects is then
+rejected, even where it meets the threshold exactly, as the sample does that a threshold was put on. What can be
+misjudged is a window whose margin is above zero by less than the rounding of the leaves, about 1e-7 of the largest sum.
+Exact files write what was rounded off as a second stump for every learner, and that becomes 1e-13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.errors import CannotExportError
+from whet.features.haar import HaarKind, HaarPool
+from whet.features.lbp import BlockPatternPool
+from whet.features.rectangle_pool import EXACT
+from whet.features.stump_training import TrainedStumps
+from whet.features.subset_training import TrainedSubsets
+from whet.io.atomic_file import write_atomically
+from whet.kernels.normalisation import OPENCV_MIN_SIGMA
+from whet.model.cascade import Cascade
+from whet.model.stage import Stage
+
+Exits = Literal["doubling", "all", "none"]
+
+# OpenCV takes this off every threshold, in float32.
+MARGIN = np.float32(1e-5)
+TINY = 1e-290
+
+
+class Piece(NamedTuple):
+    """The first `n` learners of a stage and what their sum has to exceed: one stage of the file."""
+
+    stage: Stage
+    n: int
+    threshold: float
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and how its decisions can differ from those of the cascade.
+
+    Windows whose margins, as parts of their stages' largest sums, are above `closest` or not above zero are judged
+    alike. `differences` are sentences; there are none for a hard Haar cascade.
+    """
+
+    stages: int
+    stumps: int
+    closest: float
+    differences: tuple[str, ...] = ()
+
+
+def write_opencv(cascade: Cascade, path: Path | str, *, exits: Exits = "doubling", exact: bool = False) -> Exported:
+    """Write a cascade for `cv2.CascadeClassifier` (OpenCV 3 and later) and for `whet.opencv`.
+
+    A stage with early exits becomes several: OpenCV adds up every stage from zero, so the file repeats the first
+    learners for each exit that is kept. "all" exits keep every decision, at the price of many repeated stumps;
+    "doubling" keeps those after 1, 2, 4 and so on learners, which at most trebles the stumps and lets a few more
+    windows through; "none" keeps the thresholds alone. An `exact` file has two stumps for every learner, the second for
+    what float32 rounded off the first.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> edge = TrainedStumps(*(np.array([v]) for v in (0, np.float32(0.5), np.int8(1), 0.0)))
+    >>> pool = HaarPool.of_window((8, 8), [HaarKind.X2])
+    >>> with TemporaryDirectory() as folder:
+    ...     write_opencv(Cascade((8, 8), (Stage(pool.take([0]), edge, np.array([2.0]), 1.0),)), f"{folder}/edge.xml")
+    Exported(stages=1, stumps=1, closest=..., differences=())
+    """
+    family = _family(cascade)
+    pieces = [piece for stage in cascade.stages for piece in _pieces(stage, exits)]
+    differences = tuple(_differences(cascade, family, exits))
+    write_atomically(Path(path), "\n".join(_lines(cascade, family, pieces, exact)).encode("ascii"))
+    closest = max(_written(piece, exact)[2] for piece in pieces)
+    return Exported(len(pieces), sum(piece.n for piece in pieces) * (2 if exact else 1), closest, differences)
+
+
+def _family(cascade: Cascade) -> str:
+    """HAAR or LBP; a file holds one of them."""
+    kinds = {(type(stage.features), type(stage.weak)) for stage in cascade.stages}
+    if kinds == {(BlockPatternPool, TrainedSubsets)}:
+        return "LBP"
+    if kinds != {(HaarPool, TrainedStumps)}:
+        names = sorted(f"{weak.__name__} on {features.__name__}" for features, weak in kinds)
+        raise CannotExportError(
+            f"got stages of {', '.join(names)}; an OpenCV file holds Haar stumps alone or LBP alone"
+        )
+    if cascade.min_sigma != OPENCV_MIN_SIGMA:
+        raise CannotExportError(
+            f"got min_sigma={cascade.min_sigma}; OpenCV looks at windows above {OPENCV_MIN_SIGMA}: train with that"
+        )
+    if 2 * 255 * cascade.window[0] * cascade.window[1] >= EXACT:
+        raise CannotExportError(f"got a window of {cascade.window}; sums of its pixels are not exact in float32")
+    return "HAAR"
+
+
+def _differences(cascade: Cascade, family: str, exits: Exits) -> Iterator[str]:
+    if family == "LBP":
+        yield f"OpenCV looks at LBP windows of any contrast; whet at those above {cascade.min_sigma} grey levels"
+    soft = sum(stage.exits is not None for stage in cascade.stages)
+    if soft and exits != "all":
+        kept = "none of them" if exits == "none" else "those after 1, 2, 4, ... learners"
+        yield f"{soft} stages have early exits; the file keeps {kept}, so that it accepts a few windows more"
+
+
+def _pieces(stage: Stage, exits: Exits) -> list[Piece]:
+    """A stage as stages without exits: prefixes up to each exit that is kept, then all of it."""
+    size, thresholds = len(stage), np.full(len(stage), -np.inf)
+    if stage.exits is not None:
+        thresholds[:] = stage.exits
+        final = max(float(thresholds[-1]), stage.threshold)
+        counts = np.arange(1, size + 1)
+        kept = {"none": counts < 0, "all": counts > 0, "doubling": (counts & (counts - 1)) == 0}[exits]
+        thresholds[~kept] = -np.inf
+        thresholds[-1] = final
+    else:
+        thresholds[-1] = stage.threshold
+    return [Piece(stage, t + 1, float(thresholds[t])) for t in range(size) if thresholds[t] > -np.inf]
+
+
+def _leaves(piece: Piece) -> NDArray[np.float64]:
+    """What each learner adds to the margin (n, 2), going left and going right; the first one brings the threshold."""
+    stage, coef = piece.stage, piece.stage.coef[: piece.n].astype(np.float64)
+    leaves = np.zeros((piece.n, 2))
+    left = np.ones(piece.n, dtype=np.bool_) if isinstance(stage.weak, TrainedSubsets) else stage.weak.polarity < 0
+    leaves[np.arange(piece.n), np.where(left[: piece.n], 0, 1)] = coef
+    leaves[0] -= piece.threshold
+    largest = abs(coef).sum() + abs(piece.threshold)
+    # A power of two changes no digit. Far below 1, OpenCV's margin of 1e-5 would be coarse.
+    return leaves if 1 <= largest <= 2**20 else leaves * 2.0 ** -np.round(np.log2(max(largest, TINY)))
+
+
+def _rounded(leaves: NDArray[np.float64], exact: bool) -> NDArray[np.float32]:
+    """Leaves in float32 (n, 2); in exact ones what was rounded off follows (2 n, 2)."""
+    written = leaves.astype(np.float32)
+    return np.concatenate([written, (leaves - written).astype(np.float32)]) if exact else written
+
+
+def _errors(leaves: NDArray[np.float64], written: NDArray[np.float32]) -> tuple[float, float]:
+    """How much rounding can raise and lower the sum of a window, at most: that of the leaves, and that of the sum."""
+    total = written.astype(np.float64).reshape(-1, *leaves.shape).sum(axis=0)
+    off = total - leaves
+    adding = float(len(written) * 2.0**-52 * abs(leaves).max(axis=1).sum())
+    return float(off.max(axis=1).clip(0).sum()) + adding, float((-off).max(axis=1).clip(0).sum()) + adding
+
+
+def _threshold(raised: float) -> np.float32:
+    """The number to be written so that OpenCV accepts all sums above `raised` and no other.
+
+    OpenCV takes a margin off in float32, and accepts a sum that equals the rest.
+    """
+    wanted = np.nextafter(np.float32(raised), np.float32(np.inf))
+    if wanted <= raised:
+        wanted = np.nextafter(wanted, np.float32(np.inf))
+    written = np.float32(wanted + MARGIN)
+    while np.float32(written - MARGIN) < wanted:
+        written = np.nextafter(written, np.float32(np.inf))
+    return written
+
+
+def _written(piece: Piece, exact: bool) -> tuple[NDArray[np.float32], np.float32, float]:
+    """Leaves and threshold of a stage, and the margin, as a part of its largest sum, above which all is alike."""
+    leaves = _leaves(piece)
+    written = _rounded(leaves, exact)
+    raised, lowered = _errors(leaves, written)
+    threshold = _threshold(raised)
+    largest = abs(leaves).max(axis=1).sum()
+    return written, threshold, float((np.float32(threshold - MARGIN) + lowered) / max(largest, TINY))
+
+
+def _lines(cascade: Cascade, family: str, pieces: list[Piece], exact: bool) -> Iterator[str]:
+    height, width = cascade.window
+    most = max(piece.n for piece in pieces) * (2 if exact else 1)
+    yield '<?xml version="1.0"?>\n<opencv_storage>\n<cascade type_id="opencv-cascade-classifier">'
+    yield f"  <stageType>BOOST</stageType>\n  <featureType>{family}</featureType>"
+    yield f"  <height>{height}</height>\n  <width>{width}</width>"
+    yield f"  <stageParams>\n    <maxDepth>1</maxDepth>\n    <maxWeakCount>{most}</maxWeakCount></stageParams>"
+    yield f"  <featureParams>\n    <maxCatCount>{256 if family == 'LBP' else 0}</maxCatCount></featureParams>"
+    yield f"  <stageNum>{len(pieces)}</stageNum>\n  <stages>"
+    first = {id(stage): start for stage, start in zip(cascade.stages, _starts(cascade), strict=True)}
+    for piece in pieces:
+        yield from _stage_lines(piece, first[id(piece.stage)], exact)
+    yield "  </stages>\n  <features>"
+    for stage in cascade.stages:
+        yield from _feature_lines(stage)
+    yield "  </features></cascade>\n</opencv_storage>\n"
+
+
+def _starts(cascade: Cascade) -> list[int]:
+    """The number of each stage's first feature in the file."""
+    sizes = [len(stage) for stage in cascade.stages]
+    return [sum(sizes[:i]) for i in range(len(sizes))]
+
+
+def _stage_lines(piece: Piece, first: int, exact: bool) -> Iterator[str]:
+    leaves, threshold, _ = _written(piece, exact)
+    yield f"    <_>\n      <maxWeakCount>{len(leaves)}</maxWeakCount>"
+    yield f"      <stageThreshold>{threshold:.9g}</stageThreshold>\n      <weakClassifiers>"
+    for k, (left, right) in enumerate(leaves):
+        t = k % piece.n
+        node = f"0 -1 {first + t} {_test(piece.stage, t)}"
+        yield f"        <_>\n          <internalNodes>\n            {node}</internalNodes>"
+        yield f"          <leafValues>\n            {left:.9g} {right:.9g}</leafValues></_>"
+    yield "      </weakClassifiers></_>"
+
+
+def _test(stage: Stage, t: int) -> str:
+    """What sends a window to the left: a code of the subset, or a value below the threshold."""
+    if isinstance(stage.weak, TrainedSubsets):
+        words = np.ascontiguousarray(stage.weak.subset[t].astype("<u8")).view("<i4")
+        return " ".join(str(int(word)) for word in words)
+    # "Above t" is "not below the next number after t".
+    return f"{np.nextafter(stage.weak.threshold[t], np.float32(np.inf)):.9g}"
+
+
+def _feature_lines(stage: Stage) -> Iterator[str]:
+    for t in range(len(stage)):
+        match stage.features:
+            case HaarPool() as pool:
+                rectangles = "".join(
+                    "\n        <_>\n          {} {} {} {} {}.</_>".format(*part) for part in opencv_rectangles(pool, t)
+                )
+                yield f"    <_>\n      <rects>{rectangles}</rects>\n      <tilted>0</tilted></_>"
+            case BlockPatternPool() as pool:
+                yield "    <_>\n      <rect>\n        {} {} {} {}</rect></_>".format(*pool.describe(t))
+
+
+def opencv_rectangles(pool: HaarPool, i: int) -> list[tuple[int, int, int, int, int]]:
+    """Feature i as the at most three rectangles (x, y, width, height, weight) that OpenCV has room for.
+
+    Three parts in a row are their box and its middle, 2 x 2 parts their box and the two that count up.
+
+    >>> opencv_rectangles(HaarPool.of_window((3, 3), [HaarKind.X3]), 0)
+    [(0, 0, 3, 1, -1), (1, 0, 1, 1, 3)]
+    """
+    whole, parts = (*pool.describe(i)[1:], -1), list(pool.parts(i))
+    match HaarKind(pool.kind[i]):
+        case HaarKind.X3 | HaarKind.Y3:
+            return [whole, (*parts[1][:4], 3)]
+        case HaarKind.X2_Y2:
+            return [whole, *((*part[:4], 2) for part in parts if part[4] > 0)]
+        case _:
+            return [whole, (*parts[1][:4], 2)]
