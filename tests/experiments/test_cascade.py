@@ -175,17 +175,3 @@ def test_the_whole_experiment_in_miniature(monkeypatch, tmp_path):
     (taught,) = report.of("negatives taught", "+ both", initial=200)
     assert 0 < taught.mean <= 1000
     assert [path.name for path in cascade.draw(report, tmp_path)] == ["cascade-roc.png"]
-
-
-def test_removing_the_last_stages_goes_on_where_their_threshold_can_be_lowered_no_further(drawn):
-    """A last stage that refuses everything leaves nothing to sweep; without it the faces are there."""
-    *_, base = drawn
-    stages = base.cascade.stages[:1]
-    refuses = replace(stages[0], threshold=1e9)
-    rng = np.random.default_rng(5)
-    picture = np.full((60, 60), 90, dtype=np.uint8)
-    picture[20:44, 20:44] = crosses(1, rng)[0]
-    trial = Trial((picture,), (FRAME.boxes(np.array([[20.0, 20.0, 44.0, 44.0]])),))
-    plain, stuck = (replace(base.cascade, stages=part) for part in (stages, (*stages, refuses)))
-    assert trial.run(stuck).curve.found[-1] == 0
-    assert trial.faces(stuck, [50]) == trial.faces(plain, [50]) == [1]

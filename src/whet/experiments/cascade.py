@@ -130,11 +130,9 @@ def detectors(material: Material, scale: Scale, n: int, seed: int) -> Iterator[t
 def note(counts: Counts, method: str, n: int, detector: TaughtDetector, trial: Trial, held_out: Patches) -> None:
     """Faces at each number of false alarms, and what explains them."""
     cascade = detector.cascade()
-    for at, faces in zip(FALSE_ALARMS, trial.faces(cascade, FALSE_ALARMS), strict=True):
-        counts["faces", method, n, at].append(faces)
     curve = trial.run(cascade).curve
     for at, faces in zip(FALSE_ALARMS, faces_at(curve, FALSE_ALARMS), strict=True):
-        counts["faces, all stages", method, n, at].append(faces)
+        counts["faces", method, n, at].append(faces)
     counts["negatives taught", method, n, 0].append(sum(negatives for _, negatives in detector.learned.counts))
     counts["stages", method, n, 0].append(len(cascade.stages))
     counts["weak learners", method, n, 0].append(cascade.n_weak)

@@ -8,7 +8,7 @@ of 511). Both together say where the annotated face lies around a window; no det
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -70,22 +70,6 @@ class Trial:
         """Run a cascade of ours over all pictures, step 1, and judge its framed windows."""
         found = (detect(cascade, picture, factor=factor, merge=merge, threads=threads) for picture in self.pictures)
         return self.judge([(one.boxes, one.scores) for one in found])
-
-    def faces(self, cascade: Cascade, false_alarms: Sequence[int], *, merge: Merge = MERGE) -> list[int]:
-        """Most faces with at most so many false alarms, on a ROC curve as Viola and Jones (2004) draw it.
-
-        The threshold of the last stage is swept; at its lowest the stage might as well not be there. Then that stage is
-        removed and the one before it swept, as long as this finds more faces somewhere. Otherwise cascades that end
-        at different false-positive rates could not be compared.
-        """
-        best = faces_at(self.run(cascade, merge=merge).curve, false_alarms)
-        for n in range(len(cascade.stages) - 1, 0, -1):
-            shorter = replace(cascade, stages=cascade.stages[:n])
-            without = faces_at(self.run(shorter, merge=merge).curve, false_alarms)
-            if all(more <= known for more, known in zip(without, best, strict=True)):
-                break
-            best = [max(pair) for pair in zip(without, best, strict=True)]
-        return best
 
 
 def faces_at(curve: Curve, false_alarms: Sequence[int]) -> list[int]:
