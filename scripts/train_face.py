@@ -2,7 +2,7 @@
 
 Faces are those of `faces_opencv24`, the other pictures `negatives`, both looked for in $WHET_DATA. One run of 100 faces
 in ten and 300 pictures are kept apart: they judge, and never train. A checkpoint beside the result lets a training
-that was stopped go on.
+that was stopped go on. Stages take turns between Haar features and local binary patterns.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from whet.evaluate.curves import operating_point
 from whet.evaluate.evaluation import evaluate
 from whet.experiments.mit_cmu_trial import FRAME
 from whet.features.haar import HaarPool
+from whet.features.lbp import BlockPatternPool
 from whet.io.datasets import faces24, negative_pictures
 from whet.model.detector_base import DetectorBase
 from whet.model.provenance import Provenance
@@ -33,13 +34,14 @@ WINDOW = (24, 24)
 RUN = 100
 HELD_OUT_PICTURES = 300
 PLAN = Plan(
-    NodeGoal(detection_rate=0.997, false_positive_rate=0.35),
-    n_stages=12,
+    NodeGoal(detection_rate=0.998, false_positive_rate=0.3),
+    n_stages=10,
     n_weak=250,
     n_negatives=12_000,
     validation=0.15,
     false_positive_rate=1e-7,
     soft=True,
+    min_sigma=5.0,
 )
 ORIGIN = Provenance(
     data="faces_opencv24, the frontal faces of OpenCV's own cascades, and 3,017 pictures without a face",
@@ -101,8 +103,9 @@ def main() -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     faces, held_out_faces = split_faces()
     pictures, held_out_pictures = split_pictures()
-    pool, checkpoint = HaarPool.of_window(WINDOW), out.with_suffix(".checkpoint")
-    taught, ending = train_detector(pool, faces, pictures, PLAN, show, checkpoint=checkpoint, origin=ORIGIN)
+    families = [HaarPool.of_window(WINDOW), BlockPatternPool.of_window(WINDOW)]
+    checkpoint = out.with_suffix(".checkpoint")
+    taught, ending = train_detector(families, faces, pictures, PLAN, show, checkpoint=checkpoint, origin=ORIGIN)
     print(ending)
     detector = judged(taught.base, held_out_faces, held_out_pictures)
     detector.save(out)

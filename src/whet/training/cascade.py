@@ -55,7 +55,7 @@ def train_cascade(
     plan = Plan() if plan is None else plan
     families = tuple(family) if isinstance(family, Sequence) else (family,)
     window = _common_window(families)
-    data = TrainingData.of(positives, pictures, window, plan.validation, plan.seed)
+    data = TrainingData.of(positives, pictures, window, plan)
     file = Checkpoint(checkpoint, fingerprint(families, data, plan))
     return _Training(families, window, data, plan, tell, file).run()
 
@@ -235,7 +235,7 @@ class _Training:
         return train, check
 
     def _cascade(self) -> Cascade:
-        return Cascade(self.window, tuple(node.stage() for node in self.state.nodes))
+        return Cascade(self.window, tuple(node.stage() for node in self.state.nodes), self.plan.min_sigma)
 
     def _keep(self) -> None:
         self.state.miners = tuple(miner.state() for miner in self.miners)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from whet.features.memory import DEFAULT_MAX_MEMORY
+from whet.kernels.normalisation import OPENCV_MIN_SIGMA
 from whet.training.learners import NodeLearner
 from whet.training.node_goal import NodeGoal
 
@@ -18,7 +21,7 @@ class Plan:
     holds for all further stages). A stage trains on all positives but the share for `validation`, and on
     `n_negatives` windows; with `drop_rejected`, on those positives only that the stages before it accept.
     `false_positive_rate` is that of the whole cascade, in windows of pictures without the object that were kept
-    apart.
+    apart. Windows whose standard deviation is not above `min_sigma` are never looked at; the default is OpenCV's.
     """
 
     goal: NodeGoal = field(default_factory=NodeGoal)
@@ -33,6 +36,7 @@ class Plan:
     threads: int | None = None
     seed: int = 0
     drop_rejected: bool = False
+    min_sigma: float = OPENCV_MIN_SIGMA
 
     def __post_init__(self) -> None:
         sizes = [self.n_weak] if isinstance(self.n_weak, int) else list(self.n_weak)
@@ -45,6 +49,8 @@ class Plan:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected at least 1")
         if not 0 < self.validation < 1:
             raise ValueError(f"validation={self.validation!r}: expected a share between 0 and 1, such as 0.2")
+        if not 0 < self.min_sigma < np.inf:
+            raise ValueError(f"min_sigma={self.min_sigma!r}: expected a number above 0, such as {OPENCV_MIN_SIGMA:g}")
         if not 0 <= self.false_positive_rate < 1:
             raise ValueError(f"false_positive_rate={self.false_positive_rate!r}: expected 0 or more, and below 1")
 

@@ -42,7 +42,7 @@ def train_detector(
     provenance = training_provenance(
         plan, ending, n_positives=len(positives), n_pictures=len(pictures), n_features=n_features, origin=origin
     )
-    base = DetectorBase(cascade.window, tuple(node.base() for node in nodes), provenance=provenance)
+    base = DetectorBase(cascade.window, tuple(node.base() for node in nodes), cascade.min_sigma, provenance)
     return TaughtDetector(base), ending
 
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from whet.errors import TrainingDataError
 from whet.features.integral import IntegralStack
+from whet.kernels.normalisation import OPENCV_MIN_SIGMA
+from whet.training.plan import Plan
 from whet.training.split import split_in_runs, split_pictures
 from whet.training.windows import usable_pictures
 
@@ -38,17 +40,15 @@ class TrainingData:
     check_pictures: list[Path]
 
     @classmethod
-    def of(
-        cls, positives: Patches, pictures: Sequence[Path], window: tuple[int, int], share: float, seed: int
-    ) -> TrainingData:
-        """Check and divide; raises `TrainingDataError` on what no detector can be trained on."""
-        positives = usable_positives(positives, window)
-        train, check = split_in_runs(len(positives), share, seed)
-        sides = split_pictures(usable_pictures(pictures, window), share, seed)
+    def of(cls, positives: Patches, pictures: Sequence[Path], window: tuple[int, int], plan: Plan) -> TrainingData:
+        """Check and divide as a plan says; raises `TrainingDataError` on what no detector can be trained on."""
+        positives = usable_positives(positives, window, plan.min_sigma)
+        train, check = split_in_runs(len(positives), plan.validation, plan.seed)
+        sides = split_pictures(usable_pictures(pictures, window), plan.validation, plan.seed)
         return cls(positives[train], positives[check], *sides)
 
 
-def usable_positives(positives: Patches, window: tuple[int, int]) -> Patches:
+def usable_positives(positives: Patches, window: tuple[int, int], min_sigma: float = OPENCV_MIN_SIGMA) -> Patches:
     """The positives with enough contrast for a detector to look at them; a `FewPositivesWarning` tells of the rest.
 
     >>> usable_positives(np.zeros((30, 8, 8), dtype=np.uint8), (8, 8))
@@ -59,7 +59,7 @@ def usable_positives(positives: Patches, window: tuple[int, int]) -> Patches:
     if not isinstance(positives, np.ndarray) or positives.dtype != np.uint8 or positives.shape[1:] != tuple(window):
         got = f"{positives.dtype} of shape {positives.shape}" if isinstance(positives, np.ndarray) else type(positives)
         raise TrainingDataError(f"positives are {got}; expected {expected}: cut and resize them to the window")
-    looked_at = _with_contrast(positives)
+    looked_at = _with_contrast(positives, min_sigma)
     seen = positives[looked_at]
     different = len({patch.tobytes() for patch in seen})
     if different < FEWEST_POSITIVES:
@@ -74,9 +74,10 @@ def usable_positives(positives: Patches, window: tuple[int, int]) -> Patches:
     return seen
 
 
-def _with_contrast(positives: Patches) -> NDArray[np.bool_]:
+def _with_contrast(positives: Patches, min_sigma: float) -> NDArray[np.bool_]:
     blocks = [positives[start : start + AT_ONCE] for start in range(0, len(positives), AT_ONCE)]
-    return np.concatenate([np.empty(0, dtype=np.bool_), *(IntegralStack.of(block).looked_at for block in blocks)])
+    verdicts = [IntegralStack.of(block, min_sigma).looked_at for block in blocks]
+    return np.concatenate([np.empty(0, dtype=np.bool_), *verdicts])
 
 
 def _warn(message: str) -> None:
