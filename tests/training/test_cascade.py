@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -8,6 +9,9 @@ from tests.crosses import crosses as objects
 from tests.crosses import pool as pool_of_crosses
 
 from whet.detect.pyramid import pyramid
+from whet.errors import CheckpointError, TrainingDataError
+from whet.features.haar import HaarPool
+from whet.features.lbp import BlockPatternPool
 from whet.model.cascade import Cascade
 from whet.training.cascade import train_cascade
 from whet.training.events import StageFinished
@@ -170,3 +174,33 @@ def test_the_interval_is_clopper_and_pearsons(accepted, n):
 
     exact = binomtest(accepted, n).proportion_ci(0.95, "exact")
     np.testing.assert_allclose(rate_interval(accepted, n), (exact.low, exact.high), atol=1e-12)
+
+
+def test_stages_take_turns_between_families(pool, pictures, plan):
+    positives = objects(300, np.random.default_rng(1))
+    patterns = BlockPatternPool.of_window(WINDOW)
+    cascade, _, _ = train_cascade([pool, patterns], positives, pictures, plan)
+    kinds = [type(stage.features) for stage in cascade.stages]
+    assert len(kinds) > 2
+    assert kinds == [HaarPool if number % 2 == 0 else BlockPatternPool for number in range(len(kinds))]
+    with pytest.raises(ValueError, match="all of one size"):
+        train_cascade([pool, BlockPatternPool.of_window((9, 9))], positives, pictures, plan)
+    with pytest.raises(ValueError, match="no size"):
+        train_cascade([], positives, pictures, plan)
+
+
+def test_a_checkpoint_of_other_families_is_refused(pool, pictures, plan, tmp_path):
+    positives, file = objects(300, np.random.default_rng(1)), tmp_path / "checkpoint"
+    patterns = BlockPatternPool.of_window(WINDOW)
+    train_cascade(pool, positives, pictures, replace(plan, n_stages=1), checkpoint=file)
+    with pytest.raises(CheckpointError, match="features"):
+        train_cascade([pool, patterns], positives, pictures, plan, checkpoint=file)
+
+
+def test_the_least_contrast_is_the_plans(pool, pictures, plan):
+    faint = objects(300, np.random.default_rng(1)) // 5
+    with pytest.raises(TrainingDataError, match="with contrast"):
+        train_cascade(pool, faint, pictures, plan)
+    cascade, _, _ = train_cascade(pool, faint, pictures, replace(plan, n_stages=1, min_sigma=1.0))
+    assert cascade.min_sigma == 1.0
+    assert cascade.accepts(faint).mean() > 0.9

@@ -79,6 +79,11 @@ def faces24() -> NDArray[np.uint8]:
         return np.asarray(arrays["X"])
 
 
+def lfw_pictures() -> list[Path]:
+    """Photographs of 3,000 people, 160 x 160 and grey; in each a face at x = 24, y = 23, 113 x 113 pixels."""
+    return sorted(_there("faces_lfw").glob("*.jpg"))
+
+
 def negative_pictures() -> list[Path]:
     """Pictures without a face, in the order of their names."""
     return sorted(_there("negatives").glob("*.jpg"))

@@ -1,0 +1,78 @@
+"""Photographs of faces pasted into pictures without any: what choices about the face detector are made by.
+
+Faces are of LFW and pictures those that the training of the face detector kept apart (`scripts.train_face`), so that
+neither was seen in training, and no test set has to be looked at. Half of the scenes are hard: small, faint, turned,
+blurred and noisy faces.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from scripts.train_face import split_pictures
+
+from whet.io.datasets import lfw_pictures
+from whet.io.images import read_grey
+
+Picture = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+Scene = tuple[Picture, Floats]
+
+SIDE = 160
+LEFT, TOP, FACE = 24, 23, 113
+A_SCENE = 3
+
+
+def scenes(n: int = 200, seed: int = 0, *, hard: bool = False) -> list[Scene]:
+    """Pictures and the boxes (m, 4) of the faces in them."""
+    rng = np.random.default_rng([seed, hard])
+    paths = lfw_pictures()
+    faces = iter(rng.permutation(len(paths)).tolist())
+    made = []
+    for path in split_pictures()[1][:n]:
+        picture, boxes = read_grey(path).astype(np.float64), np.empty((0, 4))
+        for _ in range(A_SCENE):
+            picture, boxes = _with_face(picture, boxes, read_grey(paths[next(faces)]), rng, hard=hard)
+        made.append((picture.clip(0, 255).astype(np.uint8), boxes))
+    return made
+
+
+def _with_face(
+    picture: Floats, boxes: Floats, photograph: Picture, rng: np.random.Generator, *, hard: bool
+) -> tuple[Floats, Floats]:
+    """Paste one more face, where there is room."""
+    size = np.exp(rng.uniform(np.log(24), np.log(90 if hard else 160)))
+    side = round(SIDE * size / FACE)
+    patch, mask, left = _changed(photograph, side, rng, hard=hard)
+    for _ in range(20):
+        if side >= min(picture.shape):
+            break
+        y, x = (int(rng.integers(0, length - side + 1)) for length in picture.shape)
+        corner = np.array([x + left * size / FACE, y + TOP * size / FACE])
+        box = np.concatenate([corner, corner + size])
+        if not ((box[:2] < boxes[:, 2:]).all(axis=1) & (boxes[:, :2] < box[2:]).all(axis=1)).any():
+            under = picture[y : y + side, x : x + side]
+            picture[y : y + side, x : x + side] = under * (1 - mask) + patch * mask
+            return picture, np.concatenate([boxes, box[None]])
+    return picture, boxes
+
+
+def _changed(photograph: Picture, side: int, rng: np.random.Generator, *, hard: bool) -> tuple[Floats, Floats, int]:
+    """A face in another light, turned, resized and noisy; the mask that blends it in; where its box begins."""
+    from scipy.ndimage import gaussian_filter
+
+    gain, lift = rng.uniform(*((0.25, 1.2) if hard else (0.5, 1.3))), rng.uniform(-30, 30)
+    lit = ((photograph.astype(np.float64) - 128) * gain + 128 + lift).clip(0, 255).astype(np.uint8)
+    mirrored = rng.random() < 0.5
+    left = SIDE - LEFT - FACE if mirrored else LEFT
+    centre = left + FACE / 2, TOP + FACE / 2
+    face = Image.fromarray(lit[:, ::-1] if mirrored else lit)
+    turned = face.rotate(rng.normal(0, 9 if hard else 5), Image.Resampling.BILINEAR, center=centre)
+    patch = np.asarray(turned.resize((side, side), Image.Resampling.BILINEAR), dtype=np.float64)
+    patch = gaussian_filter(patch, rng.uniform(0, 1.2)) if hard else patch
+    patch = patch + rng.normal(0, rng.uniform(0, 18 if hard else 12), patch.shape)
+    y, x = np.mgrid[:SIDE, :SIDE]
+    ellipse = ((1 - np.hypot((x - centre[0]) / 72, (y - centre[1]) / 78)) / 0.12).clip(0, 1)
+    mask = Image.fromarray((255 * ellipse).astype(np.uint8)).resize((side, side), Image.Resampling.BILINEAR)
+    return patch, np.asarray(mask) / 255, left
