@@ -1,8 +1,9 @@
 """How often a correction has to count to be felt, and what that costs. `python -m benchmarks.correction_weight`.
 
-Prints JSON. Trains a small face cascade on the spot, or takes `--model`. Then each trial corrects one mistake, on a
-fresh copy, through `Detector.learn`: a false alarm in a picture without a face that it was not trained on, or a
-held-out face that it misses, put into such a picture. For each policy: how many false alarms are gone (no detection
+Prints JSON. Trains a small face cascade on the spot, or takes `--model`, a detector of `scripts.train_face`, with the
+faces and pictures that its training kept apart. Then each trial corrects one mistake, on a fresh copy, through
+`Detector.learn`: a false alarm in a picture without a face that it was not trained on, or a held-out face that it
+misses, put into such a picture. For each policy: how many false alarms are gone (no detection
 overlaps the box by half), how many windows were taught, and how many points of recall on held-out faces one corrected
 false alarm costs, on average and at worst (a gain is negative); for the default, how many missed faces are found.
 
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scripts.train_face import split_faces, split_pictures
 
 from whet.evaluate.overlap import intersection_over_union
 from whet.experiments.report import versions
@@ -30,6 +32,7 @@ from whet.io.datasets import faces24, negative_pictures
 from whet.io.images import read_grey
 from whet.model.cascade import Cascade
 from whet.model.detector_base import DetectorBase
+from whet.model.reporting import DEFAULT_POINT
 from whet.training import correction, online
 from whet.training.cascade import Plan, train_cascade
 from whet.training.detector import Detector, load
@@ -79,18 +82,23 @@ def main() -> None:
     parser.add_argument("--save", help="where to keep the detector that is trained on the spot")
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--default-only", action="store_true", help="no other policy than that of `Detector.learn`")
-    parser.add_argument("--first-held-out", type=int, default=6000, help="index of the first of 3,000 held-out faces")
+    parser.add_argument("--threshold", type=float, help="of detections, instead of the detector's default point")
     args = parser.parse_args()
     rng = np.random.default_rng(args.seed)
     files = negative_pictures()
     order = rng.permutation(len(files))
-    detector = load(args.model) if args.model else train([files[i] for i in order[:600]], rng)
+    if args.model:
+        detector, held_out = load(args.model), split_faces()[1]
+        pictures = (read_grey(path) for path in rng.permutation(np.array(split_pictures()[1])))
+    else:
+        detector, held_out = train([files[i] for i in order[:600]], rng), faces24()[6000:9000]
+        pictures = (read_grey(files[i])[: PART[0], : PART[1]] for i in order[600:])
+    if args.threshold is not None:
+        detector.set_operating_point(DEFAULT_POINT, args.threshold)
     if args.save:
         detector.save(args.save)
-    held_out = faces24()[args.first_held_out :][:3000]
     faces = Responses(detector.taught.base, held_out)
     found = faces.accepted(detector.taught.cascade())
-    pictures = (read_grey(files[i])[: PART[0], : PART[1]] for i in order[600:])
     alarms = list(false_alarms(detector, pictures, args.trials, rng))
     misses = list(missed_faces(detector, rng.permutation(held_out[~found]), pictures, args.trials, rng))
     default = Policy(DEFAULT[0], rounds=DEFAULT[1], growth=DEFAULT[2])
@@ -159,7 +167,10 @@ def missed_faces(
 ) -> Iterable[Mistake]:
     """Faces put into pictures, where they are not found."""
     for face in faces[:n]:
-        picture = next(pictures).copy()
+        picture = next(pictures, None)
+        if picture is None:
+            return
+        picture = picture.copy()
         height, width = face.shape
         y, x = (int(rng.integers(side - length)) for side, length in zip(picture.shape, face.shape, strict=True))
         picture[y : y + height, x : x + width] = face
