@@ -45,7 +45,7 @@ PLAN = Plan(
 )
 ORIGIN = Provenance(
     data="faces_opencv24, the frontal faces of OpenCV's own cascades, and 3,017 pictures without a face",
-    licence="Apache-2.0 (faces distributed with OpenCV)",
+    licence="that of OpenCV, with which the faces are distributed",
     command="python -m scripts.train_face",
 )
 # False alarms a picture.

@@ -96,8 +96,11 @@ def test_ctrl_c_leaves_no_half_written_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_demo_draws_its_picture(tmp_path):
+def test_demo_corrects_takes_back_and_draws(tmp_path):
+    pytest.importorskip("skimage")
     done = whet("demo", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "yes" in done.stdout
-    assert (tmp_path / "digits.png").read_bytes().startswith(b"\x89PNG")
+    assert done.stdout.count(" gone after ") == 2
+    assert done.stdout.count(" yes") == 2
+    for name in ("photograph.png", "correction.png", "digits.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
