@@ -125,6 +125,15 @@ def windows_of(path):
     }
 
 
+def test_a_miner_looks_at_every_other_window_if_told_so(pool, pictures):
+    every, other = (
+        Miner(pictures[:2], WINDOW, step=step, most_of_a_picture=10**6).mine(first_stage(pool), 10**6, 1)
+        for step in (1, 2)
+    )
+    assert 0 < other.n_looked_at < every.n_looked_at / 3
+    assert {patch.tobytes() for patch in other.patches} < {patch.tobytes() for patch in every.patches}
+
+
 def test_a_miner_gives_accepted_windows_and_each_only_once(pool, pictures):
     cascade = first_stage(pool)
     miner = Miner(pictures[:2], WINDOW, most_of_a_picture=10**6)

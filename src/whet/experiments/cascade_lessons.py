@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from whet.experiments.face_samples import WINDOW
-from whet.experiments.false_positives import Patches, cascade_of
+from whet.experiments.false_positives import STEP, Patches, cascade_of
 from whet.model.delta import Delta
 from whet.model.detector_base import DetectorBase, StageBase
 from whet.training.mining import Miner
@@ -63,7 +63,7 @@ def _reaching(stages: Sequence[StageBase], pictures: Sequence[Path], n: int, see
         for start in range(0, n, BLOCK):
             yield windows_of_pictures(pictures, min(BLOCK, n - start), WINDOW, rng)
         return
-    miner = Miner(pictures, WINDOW, seed, most_of_a_picture=MOST_OF_A_PICTURE)
+    miner = Miner(pictures, WINDOW, seed, step=STEP, most_of_a_picture=MOST_OF_A_PICTURE)
     cascade, turn = cascade_of(stages), 0
     while n > 0:
         mined = miner.mine(cascade, min(BLOCK, n), turn)

@@ -16,6 +16,7 @@ from whet.model.stage import Stage
 from whet.training.mining import Miner
 from whet.training.node import AT_ONCE
 
+STEP = 2  # between windows: a quarter of them, and still more than a stage can use but for the last ones
 KEEP_BELOW = 1e-3  # acceptance rate from which on false positives are kept
 KEPT_OF_A_PICTURE = 200
 
@@ -36,7 +37,7 @@ class FalsePositives:
 
     def __init__(self, pictures: Sequence[Path], seed: int) -> None:
         self.pictures, self.seed = pictures, seed
-        self._miner = Miner(pictures, WINDOW, seed)
+        self._miner = Miner(pictures, WINDOW, seed, step=STEP)
         self._kept: Patches | None = None
         self._rate = 1.0
 
@@ -49,7 +50,7 @@ class FalsePositives:
             return mined.patches
         if self._kept is None:
             most = KEPT_OF_A_PICTURE * len(self.pictures)
-            miner = Miner(self.pictures, WINDOW, self.seed, most_of_a_picture=KEPT_OF_A_PICTURE)
+            miner = Miner(self.pictures, WINDOW, self.seed, step=STEP, most_of_a_picture=KEPT_OF_A_PICTURE)
             self._kept = miner.mine(cascade, most, turn).patches
         else:
             self._kept = self._kept[accepted(cascade.stages[-1], self._kept)]

@@ -69,7 +69,7 @@ class _Haul:
 
 @dataclass(eq=False)
 class Miner:
-    """Scans pictures in a random order, all scales, step 1; gives each window at most once.
+    """Scans pictures in a random order, all scales, all windows `step` apart; gives each at most once.
 
     `most_of_a_picture` bounds what one picture gives at a time. Pictures that cannot be read are skipped, once and
     for all, and a `SkippedPicturesWarning` says so. Each thread reads and scans a picture of its own; what is found
@@ -80,6 +80,7 @@ class Miner:
     window: tuple[int, int]
     seed: int = 0
     factor: float = FACTOR
+    step: int = 1
     most_of_a_picture: int = MOST_OF_A_PICTURE
     threads: int | None = None
     _used: dict[int, Places] = field(default_factory=dict, init=False, repr=False)
@@ -134,7 +135,7 @@ class Miner:
         except UnreadableImageError as error:
             return _Unreadable(i, error)
         levels = pyramid(picture, self.window, factor=self.factor, threads=threads)
-        scans = scan_pictures(cascade, [level.picture for level in levels], threads=threads)
+        scans = scan_pictures(cascade, [level.picture for level in levels], step=self.step, threads=threads)
         places = self._fresh(i, scans, np.random.default_rng([self.seed, turn, i]))
         n_accepted, n_looked_at = sum(map(len, scans)), sum(scan.n_looked_at for scan in scans)
         return _Haul(i, places, self._cut(levels, places), n_accepted, n_looked_at)
