@@ -35,9 +35,8 @@ RUN = 100
 HELD_OUT_PICTURES = 300
 PLAN = Plan(
     NodeGoal(detection_rate=0.998, false_positive_rate=0.3),
-    n_stages=12,
-    # The first stages see nearly all windows: a few weak learners each.
-    n_weak=(10, 12, 20, 30, 60, 120, 250),
+    n_stages=10,
+    n_weak=250,
     n_negatives=12_000,
     validation=0.15,
     false_positive_rate=1e-7,
