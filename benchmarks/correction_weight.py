@@ -89,10 +89,11 @@ def main() -> None:
     order = rng.permutation(len(files))
     if args.model:
         detector, held_out = load(args.model), split_faces()[1]
-        pictures = (read_grey(path) for path in rng.permutation(np.array(split_pictures()[1])))
+        apart = [read_grey(path) for path in rng.permutation(np.array(split_pictures()[1]))]
+        pictures, others = iter(apart), iter(apart[::-1])
     else:
         detector, held_out = train([files[i] for i in order[:600]], rng), faces24()[6000:9000]
-        pictures = (read_grey(files[i])[: PART[0], : PART[1]] for i in order[600:])
+        pictures, others = ((read_grey(files[i])[: PART[0], : PART[1]] for i in order[600 + k :: 2]) for k in (0, 1))
     if args.threshold is not None:
         detector.set_operating_point(DEFAULT_POINT, args.threshold)
     if args.save:
@@ -100,14 +101,16 @@ def main() -> None:
     faces = Responses(detector.taught.base, held_out)
     found = faces.accepted(detector.taught.cascade())
     alarms = list(false_alarms(detector, pictures, args.trials, rng))
-    misses = list(missed_faces(detector, rng.permutation(held_out[~found]), pictures, args.trials, rng))
+    misses = list(missed_faces(detector, rng.permutation(held_out[~found]), others, args.trials, rng))
     default = Policy(DEFAULT[0], rounds=DEFAULT[1], growth=DEFAULT[2])
     policies = [default] if args.default_only else POLICIES
     report = {
         "detector": repr(detector),
         "recall": float(found.mean()),
         "false alarms": len(alarms),
-        "windows of a false alarm": np.quantile([alarm.n_windows for alarm in alarms], [0, 0.5, 0.9, 1]).tolist(),
+        "windows of a false alarm": np.quantile(
+            [alarm.n_windows for alarm in alarms] or [0], [0, 0.5, 0.9, 1]
+        ).tolist(),
         "misses": len(misses),
         "misses found": after_misses(detector, misses),
         "default": vars(default),

@@ -1,9 +1,14 @@
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.detectors import bull_base, bull_finder, bull_scene
 
+import whet
 from whet.errors import JournalError
 from whet.training.journal import Journal
 from whet.training.journal_entry import lesson_of
@@ -72,7 +77,7 @@ def test_a_line_that_was_cut_short_is_named_and_can_be_taken_off(journal, entrie
     journal.path.write_bytes(whole[:-20])
     n = len(entries)
     for verb in (journal.learned, lambda: journal.add_learned(entries), lambda: journal.add_unlearned(entries)):
-        with pytest.raises(JournalError, match=rf"camera.jsonl, line {n} is cut short.*repair"):
+        with pytest.raises(JournalError, match=r"camera.jsonl.* cut short.*repair"):
             verb()
     assert journal.path.read_bytes() == whole[:-20]
     assert journal.repair().startswith('{"base_id"')
@@ -144,3 +149,38 @@ def test_an_entry_holds_no_pixels(entries):
     n = sum(len(stage) for stage in bull_base().stages)
     assert all(len(entry.responses) <= -(-n // 8) * 2 for entry in entries)
     assert len(entries[0].picture) == 64
+
+
+def test_a_full_disk_adds_nothing(tmp_path, entries):
+    """In a process of its own, whose files may not grow beyond some bytes."""
+    journal = Journal(tmp_path / "camera.jsonl")
+    journal.add_learned(entries)
+    before = journal.path.read_bytes()
+    code = (
+        "import resource, signal; from whet.training.journal import Journal; from whet.errors import JournalError\n"
+        f"journal = Journal({str(journal.path)!r}); entries = journal.learned()\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({len(before) + 50}, {len(before) + 50}))\n"
+        "try: journal.add_learned(entries)\n"
+        "except JournalError as error: print(error)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(whet.__file__).parent.parent)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert "nothing was added" in done.stdout
+    assert journal.path.read_bytes() == before
+
+
+def test_what_could_not_be_read_is_not_written(tmp_path, entries):
+    journal = Journal(tmp_path / "camera.jsonl")
+    with pytest.raises(JournalError, match="nothing was added"):
+        journal.add_learned([entries[0], replace(entries[0], picture="abc")])
+    assert not journal.path.exists()
+
+
+def test_weights_that_no_count_can_hold_are_refused(entries):
+    finder = bull_finder()
+    with pytest.raises(JournalError, match="altered"):
+        finder.relearn([replace(entries[0], weight=2**52)])
+    with pytest.raises(JournalError, match="2\\^52"):
+        finder.relearn([replace(entries[0], weight=2**51)] * 2)
+    assert finder.learned == (0, 0)

@@ -43,5 +43,5 @@ def test_a_box_at_the_edge_has_the_last_window_of_the_scan():
 
 
 def test_a_picture_without_windows_is_named():
-    with pytest.raises(BoxError, match="8 x 20 pixels, less than the window's 9 x 12"):
+    with pytest.raises(BoxError, match="8 x 20 pixels, too few for the window's 9 x 12"):
         PictureWindows.of(np.zeros((20, 8), np.uint8), WINDOW, 1.2)

@@ -94,12 +94,9 @@ def level_scales(
     if not smallest >= SMALLEST:
         raise ValueError(f"got min_size={min_size}; windows of {longer} find objects from {SMALLEST * longer:g} pixels")
     first, last = (floor(log(max(limit, SMALLEST)) / log(factor)) for limit in (smallest, largest))
+    low, high = min_size or 0.0, np.inf if max_size is None else max_size
     scales = [factor**k for k in range(first, last + 1)]
-    return [
-        scale
-        for scale in scales
-        if (min_size or 0) <= scale * longer <= (max_size or np.inf) and _holds_window(shape, scale, window)
-    ]
+    return [scale for scale in scales if low <= scale * longer <= high and _holds_window(shape, scale, window)]
 
 
 def level_shape(shape: tuple[int, ...], scale: float) -> tuple[int, int]:

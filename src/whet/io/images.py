@@ -59,7 +59,7 @@ def read_grey(path: Path) -> NDArray[np.uint8]:
     try:
         with Image.open(path) as opened:
             return _grey_of_opened(opened, str(path))
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, NotImplementedError) as error:
         raise _unreadable(error, str(path)) from error
 
 

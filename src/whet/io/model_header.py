@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self, cast
 
@@ -122,6 +123,7 @@ class Header:
         base = detector.base
         pairs = zip(base.stages, detector.learned.counts, strict=True)
         stages = tuple(_describe(stage, learned) for stage, learned in pairs)
+        _check_sizes(stages)  # what could not be loaded is not saved
         window = int(base.window[0]), int(base.window[1])
         return cls(window, float(base.min_sigma), base.base_id, detector.reporting, base.provenance, stages)
 
@@ -149,12 +151,19 @@ class Header:
         if not isinstance(table["stages"], list) or not isinstance(table["base_id"], str):
             raise ModelFileError("the header's stages are no list, or its base_id is no text")
         stages = tuple(_read_stage(stage, number) for number, stage in enumerate(table["stages"]))
-        if sum(stage.n_weak**2 for stage in stages) > MOST_CELLS:
-            raise ModelFileError(f"the stages have more than {MOST_CELLS:,} co-occurrences in all; expected fewer")
+        _check_sizes(stages)
         window = _pair(table["window"], "window", MOST_PIXELS)
         sigma = finite(table["min_sigma"], "min_sigma")
         reporting, provenance = _read_reporting(table), _read_provenance(table["provenance"])
         return cls(window, sigma, table["base_id"], reporting, provenance, stages)
+
+
+def _check_sizes(stages: Sequence[StageHeader]) -> None:
+    most = max((stage.n_weak for stage in stages), default=0)
+    if most > MOST_WEAK:
+        raise ModelFileError(f"a stage has {most:,} weak learners; a file holds at most {MOST_WEAK:,} a stage")
+    if sum(stage.n_weak**2 for stage in stages) > MOST_CELLS:
+        raise ModelFileError(f"the stages have more than {MOST_CELLS:,} co-occurrences in all; expected fewer")
 
 
 def _describe(stage: StageBase | Stage, learned: tuple[int, int]) -> StageHeader:

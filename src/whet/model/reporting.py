@@ -92,10 +92,10 @@ class Reporting:
         if len(self.operating_points) > MOST_POINTS:
             raise ValueError(f"got {len(self.operating_points)} operating points; expected at most {MOST_POINTS}")
         for name, threshold in self.operating_points.items():
-            if not (name.isprintable() and name.strip() == name and 0 < len(name) <= LONGEST_NAME):
+            if not _is_name(name):
                 raise ValueError(
-                    f"got an operating point named {name[:LONGEST_NAME]!r}; expected 1 to {LONGEST_NAME} characters "
-                    "that can be printed, none of them a space at the ends"
+                    f"got an operating point named {str(name)[:LONGEST_NAME]!r}; expected text of 1 to {LONGEST_NAME} "
+                    "characters that can be printed, none of them a space at the ends"
                 )
             if not isfinite(threshold):
                 raise ValueError(f"operating point {name!r} is {threshold}; expected a finite score")
@@ -123,3 +123,7 @@ class Reporting:
         """The same with one more operating point, or with another score for it; None takes it away."""
         others = {other: score for other, score in self.operating_points.items() if other != name}
         return replace(self, operating_points=others if threshold is None else others | {name: float(threshold)})
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name.isprintable() and name.strip() == name and 0 < len(name) <= LONGEST_NAME

@@ -49,8 +49,8 @@ def train_cascade(
     does not to the other.
 
     With a `checkpoint` file, a training that was stopped goes on after its last step when it is called again, and
-    ends with the same cascade, to the last bit. Of the plan, `n_stages`, `false_positive_rate`, `threads` and
-    `max_memory` may have changed. Nothing depends on the number of threads.
+    ends with the same cascade, to the last bit. Of the plan, `n_stages`, `false_positive_rate` and `threads` may
+    have changed. Nothing depends on the number of threads.
     """
     plan = Plan() if plan is None else plan
     families = tuple(family) if isinstance(family, Sequence) else (family,)

@@ -76,15 +76,25 @@ class Correction:
         """The windows that fire behind each box that is not the object, and the boxes of their detections."""
         scanned = self._scan(detector)
         shared = intersection_over_union(self.boxes, scanned.boxes)
+        shared[:, self._is_found(scanned.boxes)] = 0.0
         chosen = {i: _meant(shared[i]) for i in np.flatnonzero(~self.is_object).tolist()}
         targets = {i: np.concatenate([self.boxes[i : i + 1], scanned.boxes[rows]]) for i, rows in chosen.items()}
         return scanned.windows_of(chosen), targets
 
     def _at_targets(self, detector: TaughtDetector, targets: dict[int, Boxes]) -> dict[int, Places]:
         scanned = self._scan(detector) if targets else _Scanned()
-        shared = {i: intersection_over_union(boxes, scanned.boxes).max(axis=0) for i, boxes in targets.items()}
+        right = self._is_found(scanned.boxes)
+        shared = {
+            i: np.where(right, 0.0, intersection_over_union(boxes, scanned.boxes).max(axis=0))
+            for i, boxes in targets.items()
+        }
         found = scanned.windows_of({i: np.flatnonzero(overlaps >= SAME) for i, overlaps in shared.items()})
         return {i: places for i, places in found.items() if len(places.y)}
+
+    def _is_found(self, detections: Boxes) -> NDArray[np.bool_]:
+        """Which detections (n,) are objects of this very call: they are nobody's false alarm."""
+        shared = intersection_over_union(self.boxes[self.is_object], detections)
+        return np.asarray((shared >= SAME).any(axis=0))
 
     def _scan(self, detector: TaughtDetector) -> _Scanned:
         if self.is_object.all():
@@ -112,7 +122,8 @@ class Correction:
         weight = times * (default_weight(detector.base, is_object) if self.weight is None else self.weight)
         where = where.take(np.arange(min(weight, len(where.y))))
         n = len(where.y)
-        labels, weights = np.full(n, is_object), np.full(n, weight // max(n, 1))
+        # Shared to the last count: what is left over goes to those with the highest margins.
+        labels, weights = np.full(n, is_object), weight // max(n, 1) + (np.arange(n) < weight % max(n, 1))
         return entries_of(detector.base, self.picture, where, self.windows.cut(where), labels, weights)
 
 

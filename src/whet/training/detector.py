@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from whet.detect.detect import MERGE, Merge, detect
 from whet.detect.detections import Detections
 from whet.detect.grouping import OVERLAP
-from whet.detect.pyramid import FACTOR
+from whet.detect.pyramid import FACTOR, SMALLEST
 from whet.io import bundled, model_file
 from whet.io.images import as_grey
 from whet.lda.class_statistics import MOST_SAMPLES
@@ -86,14 +86,12 @@ class Detector:
         """
         taught = self._taught
         frame = taught.reporting.frame
-        # A size is one of the box that is reported, and the scan's is one of the window.
-        height, width = taught.base.window
-        ratio = max(height, width) / max(height * frame.size[0], width * frame.size[1])
+        min_window, max_window = self._window_sizes(min_size, max_size)
         found = detect(
             taught.cascade(),
             as_grey(image),
-            min_size=None if min_size is None else min_size * ratio,
-            max_size=None if max_size is None else max_size * ratio,
+            min_size=min_window,
+            max_size=max_window,
             factor=factor,
             step=step,
             merge=merge,
@@ -111,6 +109,8 @@ class Detector:
         labels: ArrayLike,
         weight: int | None = None,
         *,
+        min_size: float | None = None,
+        max_size: float | None = None,
         factor: float = FACTOR,
         step: int = 1,
         merge: Merge | None = MERGE,
@@ -121,8 +121,8 @@ class Detector:
         """Learn boxes (n, 4) of an image, as x1, y1, x2, y2, with labels (n,): True for the object, False for others.
 
         A True box teaches the window nearest to it. A False one teaches the windows behind the detections there,
-        or, where nothing was detected, the nearest window. So give the `factor`, `step`, `merge`, `overlap` and
-        `threshold` with which the detections were made.
+        or, where nothing was detected, the nearest window. So give the sizes, `factor`, `step`, `merge`,
+        `overlap` and `threshold` with which the detections were made.
 
         `weight` is a whole number: how often a box counts, shared by the windows of a false alarm. Without one, a box
         counts 4 % of its class in the base (`whet.training.online.default_weight`), and a false alarm that is still
@@ -139,13 +139,22 @@ class Detector:
         array, flags = checked(boxes, labels, grey.shape)
         if not len(array):
             return []
-        windows = PictureWindows.of(grey, taught.base.window, factor, step, threads)
+        windows = PictureWindows.of(grey, self.window, factor, step, self._window_sizes(min_size, max_size), threads)
         times = None if weight is None else int(weight)
         above = taught.reporting.threshold(threshold)
         correction = Correction(windows, picture_hash(grey), array, flags, times, merge, overlap, above, threads)
         entries = correction.teach(taught)
         self._taught = taught
         return entries
+
+    def _window_sizes(self, least: float | None, most: float | None) -> tuple[float | None, float | None]:
+        """Longer sides of windows, from those of the boxes that are reported for them."""
+        (height, width), frame = self.window, self.frame
+        ratio = max(height, width) / max(height * frame.size[0], width * frame.size[1])
+        smallest = SMALLEST * max(height, width) / ratio
+        if least is not None and not least >= smallest:
+            raise ValueError(f"got min_size={least}; this detector finds objects from {smallest:g} pixels up")
+        return None if least is None else least * ratio, None if most is None else most * ratio
 
     def unlearn(self, entries: Iterable[Entry]) -> None:
         """Take out what was learned, as if it had never been shown; the pictures are not needed.

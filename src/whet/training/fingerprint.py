@@ -16,8 +16,9 @@ from whet.training.learners import GreedyLDA
 from whet.training.plan import Plan
 from whet.training.training_data import TrainingData
 
-# These decide how far training goes and how fast; stages that are trained stay what they are.
-MAY_CHANGE = {"n_stages", "false_positive_rate", "threads", "max_memory"}
+# These decide how far training goes and how fast; stages that are trained stay what they are. Not so the memory: where
+# it is short, features are drawn.
+MAY_CHANGE = {"n_stages", "false_positive_rate", "threads"}
 
 
 def fingerprint(families: Sequence[FeatureFamily], data: TrainingData, plan: Plan) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections import Counter
@@ -20,6 +21,7 @@ from whet.training.journal_entry import Entry
 LEARNED, UNLEARNED = "learned", "unlearned"
 MOST_STAGES = 1000
 MOST_PLACES = 2**31
+CUT_SHORT = "the last line is cut short, something failed while it was written; Journal.repair() takes it off"
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,6 @@ class Journal:
 
     def add_learned(self, entries: Iterable[Entry]) -> None:
         """Write down what `Detector.learn` has returned."""
-        self._balance()  # a line that was cut short would swallow the next one
         self._add(LEARNED, entries)
 
     def add_unlearned(self, entries: Iterable[Entry]) -> None:
@@ -61,7 +62,7 @@ class Journal:
     def learned(
         self, *, picture: str | None = None, is_object: bool | None = None, base_id: str | None = None
     ) -> list[Entry]:
-        """The entries that are still learned, in the order in which they came; all, or those that match."""
+        """The entries that are still learned, all or those that match; equal ones together, by their first line."""
         wanted = {"picture": picture, "is_object": is_object, "base_id": base_id}
         return [
             entry
@@ -93,18 +94,32 @@ class Journal:
         with self.path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             for number, line in enumerate(file, start=1):
                 if not line.endswith("\n"):
-                    raise JournalError(
-                        f"{self.path}, line {number} is cut short: it was being written when something failed; "
-                        "Journal.repair() takes it off"
-                    )
+                    raise JournalError(f"{self.path}, line {number}: {CUT_SHORT}")
                 yield number, line
 
     def _add(self, did: str, entries: Iterable[Entry]) -> None:
+        """Add lines, all or none."""
         lines = [json.dumps({"did": did, **asdict(entry)}, sort_keys=True) + "\n" for entry in entries]
-        with self.path.open("ab") as file:
-            file.write("".join(lines).encode())
-            file.flush()
-            os.fsync(file.fileno())
+        for line in lines:
+            _read(line, f"{self.path}: an entry cannot be written down, nothing was added")
+        data = "".join(lines).encode()
+        try:
+            with self.path.open("ab", buffering=0) as file:
+                size = file.tell()
+                self._check_end(size)
+                if file.write(data) != len(data):
+                    os.truncate(self.path, size)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise JournalError(f"{self.path} cannot be written to ({error.strerror}); nothing was added") from error
+
+    def _check_end(self, size: int) -> None:
+        """A line that was cut short would swallow the next one."""
+        with self.path.open("rb") as file:
+            file.seek(max(size - 1, 0))
+            if file.read(1) not in (b"", b"\n"):
+                raise JournalError(f"{self.path}: {CUT_SHORT}")
 
 
 def _read(line: str, where: str) -> tuple[str, Entry]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import JournalError
-from whet.lda.class_statistics import BinaryStatistics
+from whet.lda.class_statistics import MOST_SAMPLES, BinaryStatistics
 from whet.model.delta import Delta
 from whet.model.detector_base import DetectorBase
 from whet.training.node import Labels, Patches
@@ -93,6 +93,8 @@ def lesson_of(base: DetectorBase, entries: Sequence[Entry]) -> Delta:
     """
     sizes = [len(stage) for stage in base.stages]
     bits = [_unpacked(entry, base, sizes) for entry in entries]
+    if sum(entry.weight for entry in entries) >= MOST_SAMPLES:
+        raise JournalError("the weights of the entries sum to 2^52 or more; counts stay exact below")
     is_object = np.array([entry.is_object for entry in entries], np.bool_)
     weights = np.array([entry.weight for entry in entries], np.int64)
     reached = np.array([entry.stages for entry in entries], np.intp)
@@ -127,7 +129,7 @@ def _unpacked(entry: Entry, base: DetectorBase, sizes: list[int]) -> Bits:
             "take a detector of that base"
         )
     fewest = len(sizes) if entry.is_object else 0
-    if not fewest <= entry.stages <= len(sizes) or entry.weight < 1:
+    if not fewest <= entry.stages <= len(sizes) or not 1 <= entry.weight < MOST_SAMPLES:
         raise JournalError(
             f"an entry says that it taught {entry.stages} of {len(sizes)} stages, {entry.weight} times: it was altered"
         )

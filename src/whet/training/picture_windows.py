@@ -47,16 +47,22 @@ class PictureWindows:
 
     @classmethod
     def of(
-        cls, grey: Grey, window: tuple[int, int], factor: float, step: int = 1, threads: int | None = None
+        cls,
+        grey: Grey,
+        window: tuple[int, int],
+        factor: float,
+        step: int = 1,
+        sizes: tuple[float | None, float | None] = (None, None),
+        threads: int | None = None,
     ) -> PictureWindows:
-        """The levels that `detect` scans with this factor and step."""
+        """The levels that `detect` scans with this factor and step, and windows from the first size to the second."""
         if step < 1:
             raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
-        scales = level_scales(grey.shape, window, factor)
+        scales = level_scales(grey.shape, window, factor, *sizes)
         if not scales:
             raise BoxError(
-                f"the picture has {grey.shape[1]} x {grey.shape[0]} pixels, less than the window's {window[1]} x "
-                f"{window[0]}: there is nothing in it that could be learned"
+                f"the picture has {grey.shape[1]} x {grey.shape[0]} pixels, too few for the window's {window[1]} x "
+                f"{window[0]} between these sizes: there is nothing in it that could be learned"
             )
         return cls(grey.shape, window, tuple(scales), tuple(levels_at(grey, scales, threads)), factor, step)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from whet.features.memory import DEFAULT_MAX_MEMORY
+from whet.io.model_header import MOST_WEAK
 from whet.kernels.normalisation import OPENCV_MIN_SIGMA
 from whet.training.learners import NodeLearner
 from whet.training.node_goal import NodeGoal
@@ -47,6 +48,8 @@ class Plan:
         ):
             if value < 1:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected at least 1")
+        if max(sizes) > MOST_WEAK:
+            raise ValueError(f"n_weak={self.n_weak!r}: a stage in a file has at most {MOST_WEAK} weak learners")
         if not 0 < self.validation < 1:
             raise ValueError(f"validation={self.validation!r}: expected a share between 0 and 1, such as 0.2")
         if not 0 < self.min_sigma < np.inf:

@@ -42,7 +42,7 @@ def _fault(path: Path, window: tuple[int, int]) -> str | None:
     try:
         with Image.open(path) as opened:
             sides = sorted(opened.size)  # not yet turned upright
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, NotImplementedError) as error:
         return f"{path} cannot be read as an image: {error}"
     least = sorted(window)
     is_large = sides[0] >= least[0] and sides[1] >= least[1]
