@@ -87,13 +87,20 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
 
 def test_ctrl_c_leaves_no_half_written_file(tmp_path):
     command = [sys.executable, "-m", "whet", "reproduce", "toy", "--runs", "100000", "--out", str(tmp_path)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(4)
-    for _ in range(30):  # on a busy machine the first may come while modules are imported, and be lost in a callback
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            time.sleep(1)
-    _, errors = process.communicate(timeout=30)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # Tests that run in the background of a shell ignore Ctrl-C, and so would their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        time.sleep(4)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert not list(tmp_path.iterdir())

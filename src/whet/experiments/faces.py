@@ -24,7 +24,7 @@ Picture = NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """A picture, what was found in it before and after, and which detection was called no face."""
+    """A picture, what was found in it before and after, and from which number on detections were called no face."""
 
     picture: Picture
     before: Detections
@@ -36,14 +36,13 @@ class Correction:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the detection that was called wrong is there no longer."""
-        box = self.before.boxes[self.wrong : self.wrong + 1]
-        return not (intersection_over_union(box, self.after.boxes) >= 0.5).any()
+        """Whether the detections that were called wrong are there no longer."""
+        return not (intersection_over_union(self.before.boxes[self.wrong :], self.after.boxes) >= 0.5).any()
 
     def drawn(self) -> Picture:
         """Before and after, side by side; what was called wrong in orange."""
-        before = boxes_drawn(self.picture, np.delete(self.before.boxes, self.wrong, axis=0), width=3)
-        before = boxes_drawn(before, self.before.boxes[self.wrong : self.wrong + 1], FALSE_ALARM, 3)
+        before = boxes_drawn(self.picture, self.before.boxes[: self.wrong], width=3)
+        before = boxes_drawn(before, self.before.boxes[self.wrong :], FALSE_ALARM, 3)
         gap = np.full((len(before), 12, 3), 255, dtype=np.uint8)
         return np.concatenate([before, gap, boxes_drawn(self.picture, self.after.boxes, width=3)], axis=1)
 
@@ -53,7 +52,10 @@ class Correction:
         gone = "gone" if self.is_gone else "STILL THERE"
         return [
             (f"{name}, {width} x {height}", f"{len(self.before)} detections in {1e3 * self.seconds_to_detect:.0f} ms"),
-            (f'  told of number {self.wrong + 1}: "not a face"', f"{gone} after {1e3 * self.seconds_to_learn:.0f} ms"),
+            (
+                f'  told of {len(self.before) - self.wrong}: "not a face"',
+                f"{gone} after {1e3 * self.seconds_to_learn:.0f} ms",
+            ),
             ("  left", f"{len(self.after)}"),
         ]
 
@@ -93,14 +95,15 @@ def run() -> Story:
 
 
 def corrected(detector: Detector, picture: Picture, wrong: int) -> Correction:
-    """Detect, and teach that one of the detections is no face."""
+    """Detect, and teach that the detections from number `wrong` on are no faces."""
     before = detector.detect(picture)
-    box = before.boxes[wrong : wrong + 1]
-    detector.copy().learn(picture, box, [False])  # compiles, or reads from disk
+    boxes = before.boxes[wrong:]
+    labels = [False] * len(boxes)
+    detector.copy().learn(picture, boxes, labels)  # compiles, or reads from disk
     times = [time.perf_counter()]
     detector.detect(picture)
     times.append(time.perf_counter())
-    entries = detector.learn(picture, box, [False])
+    entries = detector.learn(picture, boxes, labels)
     times.append(time.perf_counter())
     return Correction(picture, before, detector.detect(picture), wrong, entries, *np.diff(times).tolist())
 

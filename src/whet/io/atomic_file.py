@@ -13,6 +13,10 @@ def write_atomically(path: Path, data: bytes) -> None:
     A symbolic link stays one; what it points at is replaced.
     """
     target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         # By "x", not by tempfile: the file gets the permissions that any new file of this user has.

@@ -154,6 +154,8 @@ class Detector:
         smallest = SMALLEST * max(height, width) / ratio
         if least is not None and not least >= smallest:
             raise ValueError(f"got min_size={least}; this detector finds objects from {smallest:g} pixels up")
+        if least is not None and most is not None and least > most:
+            raise ValueError(f"got min_size={least} above max_size={most}: no size is left")
         return None if least is None else least * ratio, None if most is None else most * ratio
 
     def unlearn(self, entries: Iterable[Entry]) -> None:
