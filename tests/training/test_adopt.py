@@ -8,7 +8,7 @@ from tests.cascades import textured
 from whet.errors import TrainingDataError
 from whet.features.haar import HaarPool
 from whet.features.rectangle_pool import RectanglePool
-from whet.io.model_file import to_bytes
+from whet.io.model_file import from_bytes, to_bytes
 from whet.io.opencv_xml import read_opencv
 from whet.model.cascade import Cascade
 from whet.model.detector_base import StageBase
@@ -71,11 +71,20 @@ def test_a_stage_that_few_negatives_reach_keeps_opencvs_votes_and_the_other_lear
     fixed = adopt(path, objects(100, 5), [flat], n_negatives=60)
     assert all(isinstance(stage, Stage) for stage in fixed.taught.base.stages)
     small = pictures[0].with_name("small.png")
-    Image.fromarray(textured((12, 14), np.random.default_rng(1))).save(small)
-    half = adopt(path, objects(100, 5), [small], n_negatives=20)
+    Image.fromarray(textured((11, 12), np.random.default_rng(1))).save(small)
+    noisy = np.concatenate([objects(80, 5), np.random.default_rng(6).integers(0, 230, (20, *WINDOW), dtype=np.uint8)])
+    half = adopt(path, noisy, [small], n_negatives=20, detection_rate=0.8)
     kinds = [isinstance(stage, StageBase) for stage in half.taught.base.stages]
     assert kinds == [True, False]
     before = to_bytes(half.taught)
+    picture = textured((60, 70), np.random.default_rng(2))
+    entries = half.learn(picture, [[10, 10, 20, 20], [30, 30, 44, 44]], [False, True], weight=5)
+    assert entries
+    assert half.taught.learned.counts[0] != (0, 0)
+    assert half.taught.learned.counts[1] == (0, 0)
+    assert to_bytes(from_bytes(to_bytes(half.taught))) == to_bytes(half.taught)
+    half.unlearn(entries)
+    assert to_bytes(half.taught) == before
     taught = half.taught.copy()
     learn(taught, objects(10, 9), np.zeros(10), weights=3)
     assert taught.cascade().stages[0].threshold != half.taught.cascade().stages[0].threshold

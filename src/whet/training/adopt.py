@@ -20,7 +20,7 @@ from whet.io.opencv_xml import read_opencv
 from whet.lda.class_statistics import BinaryStatistics
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.lda.online import OnlineDiscriminant
-from whet.lda.thresholds import Rate, calibrate_rate
+from whet.lda.thresholds import Rate, calibrate_rate, deviation_of_positives
 from whet.model.cascade import Cascade
 from whet.model.detector_base import DetectorBase, StageBase
 from whet.model.opencv_cascade import OpenCVCascade
@@ -57,7 +57,8 @@ def adopt(
     `positives` are (samples, height, width) of the cascade's window; `pictures` have no object in them. A stage's
     weights come from linear discriminant analysis of up to `n_negatives` windows that reach it, and of the positives
     but for a share that is `held_out`; its threshold keeps `detection_rate` of those. A stage that fewer negatives
-    reach than five for each weak learner keeps OpenCV's votes, fixed. `tell` hears the number of each stage, what
+    reach than five for each weak learner keeps OpenCV's votes, fixed; so does one that gives all positives one
+    score. `tell` hears the number of each stage, what
     became of it, and how many negatives reached it. The same seed gives the same detector.
 
     Raises `CannotConvertError` for a cascade of trees or tilted features.
@@ -76,7 +77,7 @@ def adopt(
             negatives, is_exhausted = np.concatenate([negatives, mined.patches]), mined.is_exhausted
         base: StageBase | Stage = stage
         if len(negatives) >= NEGATIVES_A_LEARNER * len(stage):
-            base = _counted(stage, train, negatives, validation, detection_rate, ridge)
+            base = _counted(stage, train, negatives, validation, detection_rate, ridge) or stage
         bases.append(base)
         tell(number, base, len(negatives))
         negatives = negatives[_run([base])[0].accepts(negatives)]
@@ -111,10 +112,15 @@ def _all_pass(stage: Stage) -> tuple[Stage, ...]:
 
 def _counted(
     stage: Stage, positives: Patches, negatives: Patches, validation: Patches, detection_rate: float, ridge: float
-) -> StageBase:
-    """The stage's weak learners, with the statistics of these samples and a threshold calibrated on others."""
+) -> StageBase | None:
+    """The stage's weak learners, with the statistics of these samples and a threshold calibrated on others.
+
+    None if all positives get one score: then there is no deviation that a threshold could follow.
+    """
     statistics = [BinaryStatistics.of(_responses(stage, patches)) for patches in (positives, negatives)]
     vote = OnlineDiscriminant(statistics[0], statistics[1], len(stage), rule=Rate(0.0), ridge=ridge)
+    if not deviation_of_positives(vote.projection) > 0:
+        return None
     # Added in the order of the learners, as a scan adds them.
     scores = np.cumsum(_responses(stage, validation) * vote.coef, axis=1)[:, -1]
     vote.rule = Rate(calibrate_rate(scores, vote.projection, detection_rate))
