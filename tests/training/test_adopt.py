@@ -16,7 +16,6 @@ from whet.model.stage import Stage
 from whet.opencv import CascadeClassifier, write_opencv
 from whet.training.adopt import adopt
 from whet.training.node import train_node
-from whet.training.node_goal import NodeGoal
 from whet.training.online import learn, unlearn
 
 WINDOW = (8, 8)
@@ -35,12 +34,7 @@ def case(tmp_path):
     rng = np.random.default_rng(1)
     patches = np.concatenate([objects(200, 0), rng.integers(0, 230, (200, *WINDOW), dtype=np.uint8)])
     labels = np.arange(400) < 200
-    stages = [
-        train_node(
-            HaarPool.of_window(WINDOW), patches, labels, n, goal=NodeGoal(0.98, 0.01), validation=(patches, labels)
-        )
-        for n in (3, 5)
-    ]
+    stages = [train_node(HaarPool.of_window(WINDOW), patches, labels, n) for n in (2, 5)]
     write_opencv(Cascade(WINDOW, tuple(node.stage() for node in stages)), tmp_path / "object.xml")
     pictures = []
     for seed in range(6):
@@ -71,7 +65,7 @@ def test_a_stage_that_few_negatives_reach_keeps_opencvs_votes_and_the_other_lear
     fixed = adopt(path, objects(100, 5), [flat], n_negatives=60)
     assert all(isinstance(stage, Stage) for stage in fixed.taught.base.stages)
     small = pictures[0].with_name("small.png")
-    Image.fromarray(textured((11, 12), np.random.default_rng(1))).save(small)
+    Image.fromarray(textured((10, 11), np.random.default_rng(1))).save(small)
     noisy = np.concatenate([objects(80, 5), np.random.default_rng(6).integers(0, 230, (20, *WINDOW), dtype=np.uint8)])
     half = adopt(path, noisy, [small], n_negatives=20, detection_rate=0.8)
     kinds = [isinstance(stage, StageBase) for stage in half.taught.base.stages]
