@@ -69,6 +69,10 @@ class CannotExportError(WhetError, ValueError):
     """A cascade has what OpenCV's format has no words for."""
 
 
+class CannotConvertError(WhetError, ValueError):
+    """An OpenCV cascade has what a detector of ours has not: tilted features, trees, or weights that are not whole."""
+
+
 class EmptyClassifierError(WhetError, ValueError):
     """A cascade classifier was asked before a cascade was loaded."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.detectors import bull_base, bull_finder, bull_scene, mixed_detector
+from tests.detectors import bull_base, bull_finder, bull_scene
 
 import whet
 from whet.detect.detect import detect
@@ -357,13 +357,13 @@ def test_a_picture_smaller_than_the_window_teaches_nothing():
         bull_finder().learn(np.zeros((9, 9), np.uint8), [[0, 0, 9, 9]], [True])
 
 
-def test_a_detector_with_fixed_stages_runs_but_does_not_learn():
-    mixed = Detector(mixed_detector())
-    mixed.detect(bull_scene())
+def test_a_detector_of_fixed_stages_runs_but_does_not_learn():
+    fixed = Detector.of_base(DetectorBase(bull_finder().window, bull_finder().taught.cascade().stages))
+    assert fixed.detect(bull_scene()) is not None
+    with pytest.raises(CannotLearnError, match="adopt"):
+        fixed.learn(bull_scene(), BULL, [True])
     with pytest.raises(CannotLearnError):
-        mixed.learn(bull_scene(), BULL, [True])
-    with pytest.raises(CannotLearnError):
-        mixed.unlearn([])
+        fixed.unlearn([])
 
 
 # Exactness.

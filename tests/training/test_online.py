@@ -145,12 +145,20 @@ def test_what_was_never_learned_is_not_unlearned_and_nothing_changes(data):
         assert to_bytes(one) == before
 
 
-def test_a_detector_with_fixed_stages_says_that_it_cannot_learn(data):
+def test_fixed_stages_stay_as_they_are_and_the_others_learn(data):
     X, y = data
     mixed = mixed_detector()
-    for verb in (learn, unlearn):
-        with pytest.raises(CannotLearnError, match="stage 0, 2 has fixed weights"):
-            verb(mixed, X, y)
+    before = to_bytes(mixed)
+    learn(mixed, X, y, weights=1)
+    assert [any(counts) for counts in mixed.learned.counts] == [False, True, False]
+    fixed = [0, 2]
+    assert all(mixed.cascade().stages[i] is mixed.base.cascade.stages[i] for i in fixed)
+    unlearn(mixed, X, y, weights=1)
+    assert to_bytes(mixed) == before
+
+
+def test_a_detector_of_fixed_stages_alone_says_that_it_cannot_learn(data):
+    X, y = data
     boosted = train_node(base().stages[0].features, X, y, 3, learner=Boosting()).base()
     with pytest.raises(CannotLearnError, match="GreedyLDA"):
         learn(TaughtDetector(DetectorBase(WINDOW, (boosted,))), X, y)

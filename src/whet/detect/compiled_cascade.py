@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
+from whet.features.rectangle_pool import RectanglePool
 from whet.features.stump_training import TrainedStumps
 from whet.features.subset_training import TrainedSubsets
 from whet.kernels.scan import FlatLearners
@@ -19,9 +20,9 @@ from whet.model.stage import Stage
 
 Int32s = NDArray[np.int32]
 
-# A pattern has 4 x 4 corners, a Haar feature up to 9.
+# A pattern has 4 x 4 corners, a Haar feature up to 9, three rectangles 12.
 CORNERS = 16
-WEIGHTS = 9
+WEIGHTS = 12
 
 
 class Layout(NamedTuple):
@@ -111,12 +112,16 @@ def _responses(stage: Stage) -> tuple[NDArray[np.generic], ...]:
 
 
 def _corners(stage: Stage, layout: Layout) -> tuple[Int32s, Int32s]:
-    """Corners (T, 16) in the layout and weights (T, 9), unused ones zero."""
+    """Corners (T, 16) in the layout and weights (T, 12), unused ones zero."""
     corners = np.zeros((len(stage), CORNERS), dtype=np.int32)
     weights = np.zeros((len(stage), WEIGHTS), dtype=np.int32)
     match stage.features, stage.weak:
         case HaarPool() as pool, TrainedStumps():
-            pixels, weights = pool.corners()
+            pixels, few = pool.corners()
+            weights[:, : few.shape[1]] = few
+        case RectanglePool() as pool, TrainedStumps():
+            y, x, weights = pool.merged_corners
+            pixels = y * np.int32(pool.window[1] + 1) + x
         case BlockPatternPool() as pool, TrainedSubsets():
             pixels = pool.corners().reshape(len(stage), CORNERS)
         case family, weak:

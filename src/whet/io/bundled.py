@@ -1,4 +1,4 @@
-"""Detectors that come with whet."""
+"""Detectors by name or by file: those that come with whet, saved ones, and OpenCV cascades."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 
-from whet.errors import DetectorNotFoundError
+from whet.errors import CannotConvertError, DetectorNotFoundError
 from whet.io import model_file
+from whet.io.opencv_xml import read_opencv
+from whet.model.detector_base import DetectorBase
+from whet.model.opencv_stages import stages_of
 from whet.model.taught_detector import TaughtDetector
 
 SUFFIX = ".safetensors"
@@ -21,10 +24,23 @@ def bundled_names() -> list[str]:
 
 
 def load(name_or_path: str | PathLike[str]) -> TaughtDetector:
-    """The bundled detector of a bare name (letters, digits, _ and -), or that of a file."""
+    """The bundled detector of a bare name (letters, digits, _ and -), or that of a file; `.xml` is OpenCV's."""
     if isinstance(name_or_path, str) and re.fullmatch(r"[\w-]+", name_or_path):
         return _bundled(name_or_path)
+    if Path(name_or_path).suffix.lower() == ".xml":
+        return _of_opencv(Path(name_or_path))
     return model_file.load(name_or_path)
+
+
+def _of_opencv(path: Path) -> TaughtDetector:
+    if not path.exists():
+        raise DetectorNotFoundError(f"there is no file {path}; expected an OpenCV cascade")
+    cascade = read_opencv(path)
+    try:
+        stages = stages_of(cascade)
+    except CannotConvertError as error:
+        raise CannotConvertError(f"{path}: {error}") from error
+    return TaughtDetector(DetectorBase(cascade.window, stages))
 
 
 def _bundled(name: str) -> TaughtDetector:

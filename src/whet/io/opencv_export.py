@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from whet.errors import CannotExportError
 from whet.features.haar import HaarKind, HaarPool
 from whet.features.lbp import BlockPatternPool
-from whet.features.rectangle_pool import EXACT
+from whet.features.rectangle_pool import EXACT, RectanglePool
 from whet.features.stump_training import TrainedStumps
 from whet.features.subset_training import TrainedSubsets
 from whet.io.atomic_file import write_atomically
@@ -63,7 +63,7 @@ def write_opencv(cascade: Cascade, path: Path | str, *, exits: Exits = "doubling
 
     A stage with early exits becomes several: OpenCV adds up every stage from zero, so the file repeats the first
     learners for each exit that is kept. "all" exits keep every decision, at the price of many repeated stumps;
-    "doubling" keeps those after 1, 2, 4 and so on learners, which at most trebles the stumps and lets a few more
+    "doubling" keeps those after 1, 2, 4 and so on learners, which at most trebles the stumps and lets more
     windows through; "none" keeps the thresholds alone. An `exact` file has two stumps for every learner, the second for
     what float32 rounded off the first.
 
@@ -87,7 +87,7 @@ def _family(cascade: Cascade) -> str:
     kinds = {(type(stage.features), type(stage.weak)) for stage in cascade.stages}
     if kinds == {(BlockPatternPool, TrainedSubsets)}:
         return "LBP"
-    if kinds != {(HaarPool, TrainedStumps)}:
+    if not kinds <= {(HaarPool, TrainedStumps), (RectanglePool, TrainedStumps)}:
         names = sorted(f"{weak.__name__} on {features.__name__}" for features, weak in kinds)
         raise CannotExportError(
             f"got stages of {', '.join(names)}; an OpenCV file holds Haar stumps alone or LBP alone"
@@ -107,7 +107,7 @@ def _differences(cascade: Cascade, family: str, exits: Exits) -> Iterator[str]:
     soft = sum(stage.exits is not None for stage in cascade.stages)
     if soft and exits != "all":
         kept = "none of them" if exits == "none" else "those after 1, 2, 4, ... learners"
-        yield f"{soft} stages have early exits; the file keeps {kept}, so that it accepts a few windows more"
+        yield f"{soft} stages have early exits; the file keeps {kept}, so that it accepts more windows"
 
 
 def _pieces(stage: Stage, exits: Exits) -> list[Piece]:
@@ -226,6 +226,13 @@ def _feature_lines(stage: Stage) -> Iterator[str]:
             case HaarPool() as pool:
                 rectangles = "".join(
                     "\n        <_>\n          {} {} {} {} {}.</_>".format(*part) for part in opencv_rectangles(pool, t)
+                )
+                yield f"    <_>\n      <rects>{rectangles}</rects>\n      <tilted>0</tilted></_>"
+            case RectanglePool() as pool:
+                used = [r for r, weight in enumerate(pool.weights[t]) if weight]
+                rectangles = "".join(
+                    "\n        <_>\n          {} {} {} {} {:.0f}.</_>".format(*pool.boxes[t, r], pool.weights[t, r])
+                    for r in used
                 )
                 yield f"    <_>\n      <rects>{rectangles}</rects>\n      <tilted>0</tilted></_>"
             case BlockPatternPool() as pool:

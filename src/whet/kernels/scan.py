@@ -27,11 +27,11 @@ class FlatLearners(NamedTuple):
     """The weak learners of all stages, one after the other (n,), for integral images of one layout.
 
     A window goes on while its partial sum is above the learner's exit; at the end of a stage the exit is at least
-    the stage's threshold. Stumps have 9 corners with weights, patterns 16 corners and no weights.
+    the stage's threshold. Stumps have up to 12 corners with weights, patterns 16 corners and no weights.
     """
 
     corners: Int32s  # (n, 16): from the window's own place in the integral image
-    weights: Int32s  # (n, 9)
+    weights: Int32s  # (n, 12)
     threshold: Float32s
     above: Floats  # what a value above the threshold, or a code of the subset, adds to the partial sum
     below: Floats  # what any other adds

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from whet.features.family import FeatureFamily
 from whet.features.haar import PARTS, HaarPool
 from whet.features.lbp import BlockPatternPool
+from whet.features.rectangle_pool import RECTANGLES, RectanglePool
 from whet.features.stump_training import TrainedStumps
 from whet.features.subset_training import TrainedSubsets
 from whet.features.weak_training import TrainedWeak
@@ -32,14 +33,22 @@ LAYOUTS: dict[str, dict[str, tuple[np.dtype[Any], tuple[int, ...]]]] = {
         **dict.fromkeys(("block_width", "block_height"), (np.dtype(np.int16), ())),
         "subset": (np.dtype(np.uint64), (4,)),
     },
+    "rectangles": {
+        "boxes": (np.dtype(np.int16), (RECTANGLES, 4)),
+        "weights": (np.dtype(np.float32), (RECTANGLES,)),
+        "threshold": (np.dtype(np.float32), ()),
+        "polarity": (np.dtype(np.int8), ()),
+    },
 }
 
 
 def family_name(features: FeatureFamily) -> str:
     """The name by which a file knows this family."""
-    names = {HaarPool: "haar", BlockPatternPool: "lbp"}
+    names = {HaarPool: "haar", BlockPatternPool: "lbp", RectanglePool: "rectangles"}
     if type(features) not in names:
         raise TypeError(f"got features of type {type(features).__name__}; a detector is of Haar or LBP features")
+    if isinstance(features, RectanglePool) and features.tilted.any():
+        raise TypeError("got tilted features: a detector has upright ones")
     return names[type(features)]
 
 
@@ -66,8 +75,14 @@ def columns_of(features: FeatureFamily, weak: TrainedWeak) -> Columns:
 def from_columns(family: str, window: tuple[int, int], columns: Columns) -> tuple[FeatureFamily, TrainedWeak]:
     """Features and weak learners from their columns; raises ValueError on what no window could have."""
     features: FeatureFamily
-    T = len(columns["x"])
+    T = len(next(iter(columns.values())))
     learner, unknown = np.arange(T), np.full(T, np.nan)
+    if family == "rectangles":
+        pool = RectanglePool(window, columns["boxes"].astype(np.int32), columns["weights"], np.zeros(T, np.bool_))
+        if not pool.is_exact:
+            raise ValueError("the weights of rectangles must be whole numbers, and their sums below 2^24")
+        _check_stumps(columns["threshold"], columns["polarity"])
+        return pool, TrainedStumps(learner, columns["threshold"], columns["polarity"], unknown)
     place = columns["x"], columns["y"]
     if family == "haar":
         features = HaarPool(window, columns["kind"], *place, columns["width"], columns["height"])

@@ -99,16 +99,21 @@ class TaughtDetector:
         self.insert_all(other.learned)
 
     def check_can_learn(self) -> None:
-        """Raise CannotLearnError if any stage has fixed weights."""
-        fixed = [number for number, stage in enumerate(self.base.stages) if isinstance(stage, Stage)]
-        if fixed:
-            raise CannotLearnError(_without_statistics(fixed))
+        """Raise CannotLearnError if all stages have fixed weights; those that have not learn for themselves."""
+        if all(isinstance(stage, Stage) for stage in self.base.stages):
+            raise CannotLearnError(
+                "no stage has statistics: it runs, but cannot learn; train with GreedyLDA, or give an OpenCV cascade "
+                "examples once, with whet.training.adopt.adopt"
+            )
 
     def _of_one_stage(self, stage: int, is_positive: bool, statistics: BinaryStatistics) -> Delta:
         if not 0 <= stage < len(self.base.stages):
             raise IndexError(f"got stage {stage}; the detector has stages 0 to {len(self.base.stages) - 1}")
         if isinstance(self.base.stages[stage], Stage):
-            raise CannotLearnError(_without_statistics([stage]))
+            raise CannotLearnError(
+                f"stage {stage} has fixed weights and no statistics, as boosting makes it: it runs, but cannot learn; "
+                "train the stages with GreedyLDA"
+            )
         size = self._sizes[stage]
         if len(statistics.s) != size:
             raise ValueError(f"got statistics of {len(statistics.s)} responses; stage {stage} has {size} weak learners")
@@ -136,11 +141,3 @@ class TaughtDetector:
         for total, name in ((base.positive.n + pair[0].n, "positives"), (base.negative.n + pair[1].n, "negatives")):
             check_count(total, name)
         return base.stage(*pair)
-
-
-def _without_statistics(stages: list[int]) -> str:
-    numbers = ", ".join(map(str, stages))
-    return (
-        f"stage {numbers} has fixed weights and no statistics, as boosting makes it: it runs, but cannot learn; "
-        "train the stages with GreedyLDA"
-    )

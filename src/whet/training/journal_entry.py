@@ -19,6 +19,7 @@ from whet.errors import JournalError
 from whet.lda.class_statistics import MOST_SAMPLES, BinaryStatistics
 from whet.model.delta import Delta
 from whet.model.detector_base import DetectorBase
+from whet.model.stage import Stage
 from whet.training.node import Labels, Patches
 from whet.training.online import routed
 
@@ -109,10 +110,13 @@ def lesson_of(base: DetectorBase, entries: Sequence[Entry]) -> Delta:
             raise JournalError(
                 f"an entry's responses do not lead it through the {len(sizes)} stages as it says: it was altered"
             )
+        start += size
+        if isinstance(base.stages[number], Stage):  # fixed: its responses lead the way, and are not counted
+            taught.append((BinaryStatistics.empty(0), BinaryStatistics.empty(0)))
+            continue
         sides = is_object[rows], ~is_object[rows]
         positive, negative = (BinaryStatistics.of(seen[side], weights[rows][side]) for side in sides)
         taught.append((positive, negative))
-        start += size
     return Delta(tuple(taught))
 
 

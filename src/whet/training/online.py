@@ -13,6 +13,7 @@ from whet.features.parallel import for_each_block
 from whet.lda.class_statistics import MOST_SAMPLES, BinaryStatistics
 from whet.model.delta import Delta
 from whet.model.detector_base import DetectorBase, StageBase
+from whet.model.stage import Stage
 from whet.model.taught_detector import TaughtDetector
 from whet.training.node import AT_ONCE, Labels, Patches
 
@@ -113,7 +114,10 @@ def lesson(
 
 def _lesson_of_block(base: DetectorBase, patches: Patches, is_positive: Labels, counts: Counts) -> Delta:
     taught: list[tuple[BinaryStatistics, BinaryStatistics]] = []
-    for rows, responses in routed(base, patches, is_positive):
+    for stage, (rows, responses) in zip(base.stages, routed(base, patches, is_positive), strict=True):
+        if isinstance(stage, Stage):  # fixed: it counts nothing, not even samples
+            taught.append((BinaryStatistics.empty(0), BinaryStatistics.empty(0)))
+            continue
         sides = is_positive[rows], ~is_positive[rows]
         positive, negative = (BinaryStatistics.of(responses[side], counts[rows][side]) for side in sides)
         taught.append((positive, negative))
@@ -123,15 +127,14 @@ def _lesson_of_block(base: DetectorBase, patches: Patches, is_positive: Labels, 
 def routed(
     base: DetectorBase, patches: Patches, is_positive: Labels
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.uint8]]]:
-    """For each stage of a base: which patches teach it (n,), and their responses (n, T); T is 0 for a fixed stage."""
+    """For each stage of a base: which patches reach it (n,), and their responses (n, T)."""
     stack = IntegralStack.of(patches, base.min_sigma)
     rows = np.arange(len(patches))
     reaches = is_positive | stack.looked_at
-    for base_stage, stage in zip(base.stages, base.cascade.stages, strict=True):
+    for stage in base.cascade.stages:
         stack, rows = stack.take(reaches), rows[reaches]
         responses = stage.respond(stack)
-        seen = responses.view(np.uint8).T if isinstance(base_stage, StageBase) else np.empty((len(rows), 0), np.uint8)
-        yield rows, seen
+        yield rows, responses.view(np.uint8).T
         # Exits are left out: a soft stage learns what its hard threshold lets through.
         reaches = is_positive[rows] | (stage.weigh(responses)[-1] > stage.threshold)
 

@@ -1,0 +1,109 @@
+"""An adopted cascade: OpenCV's weak learners with statistics, taught, saved and exported again."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.cascades import textured
+
+from whet.errors import TrainingDataError
+from whet.features.haar import HaarPool
+from whet.features.rectangle_pool import RectanglePool
+from whet.io.model_file import from_bytes, to_bytes
+from whet.io.opencv_xml import read_opencv
+from whet.model.cascade import Cascade
+from whet.model.detector_base import StageBase
+from whet.model.stage import Stage
+from whet.opencv import CascadeClassifier, write_opencv
+from whet.training.adopt import adopt
+from whet.training.node import train_node
+from whet.training.online import learn, unlearn
+
+WINDOW = (8, 8)
+
+
+def objects(n, seed):
+    """Patches that are brighter on the right."""
+    patches = np.random.default_rng(seed).integers(0, 170, (n, *WINDOW), dtype=np.uint8)
+    patches[:, :, 4:] += 60
+    return patches
+
+
+@pytest.fixture
+def case(tmp_path):
+    """A cascade file of two stages, and pictures without the object."""
+    rng = np.random.default_rng(1)
+    patches = np.concatenate([objects(200, 0), rng.integers(0, 230, (200, *WINDOW), dtype=np.uint8)])
+    labels = np.arange(400) < 200
+    stages = [train_node(HaarPool.of_window(WINDOW), patches, labels, n) for n in (2, 5)]
+    write_opencv(Cascade(WINDOW, tuple(node.stage() for node in stages)), tmp_path / "object.xml")
+    pictures = []
+    for seed in range(6):
+        pictures.append(tmp_path / f"{seed}.png")
+        Image.fromarray(textured((60, 70), np.random.default_rng(seed))).save(pictures[-1])
+    return tmp_path / "object.xml", pictures
+
+
+def test_stages_are_counted_and_keep_the_weak_learners(case):
+    path, pictures = case
+    heard = []
+    detector = adopt(path, objects(300, 5), pictures, n_negatives=60, tell=lambda *what: heard.append(what))
+    source, stages = read_opencv(path), detector.taught.base.stages
+    assert [len(stage) for stage in stages] == [source.stages[i].stop - source.stages[i].start for i in range(2)]
+    assert all(isinstance(stage, StageBase) and isinstance(stage.features, RectanglePool) for stage in stages)
+    assert [number for number, _, _ in heard] == [0, 1]
+    assert stages[0].positive.n == 225
+    assert stages[0].negative.n == heard[0][2] == 60
+    assert detector.taught.cascade().stages[0].accepts(objects(300, 5)).mean() > 0.9
+    same = adopt(path, objects(300, 5), pictures, n_negatives=60, threads=1)
+    assert to_bytes(same.taught) == to_bytes(detector.taught)
+
+
+def test_a_stage_that_few_negatives_reach_keeps_opencvs_votes_and_the_other_learns(case):
+    path, pictures = case
+    flat = pictures[0].with_name("flat.png")
+    Image.fromarray(np.full((40, 40), 90, np.uint8)).save(flat)
+    fixed = adopt(path, objects(100, 5), [flat], n_negatives=60)
+    assert all(isinstance(stage, Stage) for stage in fixed.taught.base.stages)
+    small = pictures[0].with_name("small.png")
+    Image.fromarray(textured((10, 11), np.random.default_rng(1))).save(small)
+    noisy = np.concatenate([objects(80, 5), np.random.default_rng(6).integers(0, 230, (20, *WINDOW), dtype=np.uint8)])
+    half = adopt(path, noisy, [small], n_negatives=20, detection_rate=0.8)
+    kinds = [isinstance(stage, StageBase) for stage in half.taught.base.stages]
+    assert kinds == [True, False]
+    before = to_bytes(half.taught)
+    picture = textured((60, 70), np.random.default_rng(2))
+    entries = half.learn(picture, [[10, 10, 20, 20], [30, 30, 44, 44]], [False, True], weight=5)
+    assert entries
+    assert half.taught.learned.counts[0] != (0, 0)
+    assert half.taught.learned.counts[1] == (0, 0)
+    assert to_bytes(from_bytes(to_bytes(half.taught))) == to_bytes(half.taught)
+    half.unlearn(entries)
+    assert to_bytes(half.taught) == before
+    taught = half.taught.copy()
+    learn(taught, objects(10, 9), np.zeros(10), weights=3)
+    assert taught.cascade().stages[0].threshold != half.taught.cascade().stages[0].threshold
+    unlearn(taught, objects(10, 9), np.zeros(10), weights=3)
+    assert to_bytes(taught) == before
+
+
+def test_an_adopted_cascade_is_an_opencv_file_again(case, tmp_path):
+    cv2 = pytest.importorskip("cv2")
+    path, pictures = case
+    detector = adopt(path, objects(300, 5), pictures, n_negatives=60)
+    write_opencv(detector.taught.cascade(), tmp_path / "again.xml")
+    ours, theirs = CascadeClassifier(tmp_path / "again.xml"), cv2.CascadeClassifier(str(tmp_path / "again.xml"))
+    picture = textured((60, 70), np.random.default_rng(0))
+    found = [sorted(map(tuple, np.array(c.detectMultiScale(picture, 1.1, 0)).tolist())) for c in (ours, theirs)]
+    assert found[0]
+    assert found[0] == found[1]
+    patches = np.concatenate([objects(50, 7), 255 - objects(50, 7)])
+    accepted = [len(theirs.detectMultiScale(patch, 1.1, 0)) == 1 for patch in patches]
+    np.testing.assert_array_equal(detector.taught.cascade().accepts(patches), accepted)
+
+
+def test_positives_of_another_size_are_refused(case):
+    path, pictures = case
+    with pytest.raises(TrainingDataError, match="window"):
+        adopt(path, np.zeros((10, 9, 9), np.uint8), pictures)
+    with pytest.raises(TrainingDataError, match="too few"):
+        adopt(path, objects(1, 0), pictures)
