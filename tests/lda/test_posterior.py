@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
@@ -12,6 +12,9 @@ moments = st.tuples(st.floats(0, 5), st.floats(0, 4), st.floats(-5, 0), st.float
 
 
 @given(moments, st.floats(-20, 20))
+@example((1.0, 1.2e-161, 0.0, 1.0), 0.0)
+@example((1.0, 1.0, 0.0, 1e-160), 0.5)
+@example((1e-300, 1e-162, 0.0, 1.0), 0.0)
 def test_monotone_and_agrees_with_the_threshold_wherever_that_lies(m, threshold):
     p = probability(scores, Projection(*m, 10, 20), threshold)
     assert np.isfinite(p).all()

@@ -29,7 +29,9 @@ def log_odds(scores: NDArray[np.float64], p: Projection, threshold: float) -> ND
 def _monotone_range(mu_1: float, v1: float, mu_2: float, v2: float) -> tuple[float, float]:
     """Where the log ratio of the two densities rises: it does between the means, up to its extreme."""
     gap = mu_1 - mu_2
-    if not (gap > 0 and v1 > 0 and v2 > 0):
+    # A class that is narrower than this has no spread to speak of, and its square would overflow below.
+    least = max(1e-24 * gap * gap, 1e-200)
+    if not (gap > 0 and v1 > least and v2 > least):
         return 0.0, 0.0
     if v1 == v2:
         return -math.inf, math.inf
