@@ -5,8 +5,10 @@ from functools import cache
 import numpy as np
 
 from tests.cascades import bull_nodes, random_stage, scene
+from whet.evaluate.overlap import intersection_over_union
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
+from whet.io.model_file import to_bytes
 from whet.model.cascade import Cascade
 from whet.model.detector_base import DetectorBase
 from whet.model.provenance import Provenance
@@ -72,3 +74,20 @@ def bull_finder(**options):
 def bull_scene(seed=1):
     """A picture (150, 200) with a bull at (40, 30) of side 30, and one at (120, 70) of side 50."""
     return scene((150, 200), [(40, 30, 30), (120, 70, 50)], np.random.default_rng(seed))
+
+
+BULL = np.array([[40.0, 30.0, 70.0, 60.0]])
+
+
+def content(detector):
+    """The bytes of its file."""
+    return to_bytes(detector.taught)
+
+
+def false_alarm(detector, seed=1, number=2):
+    """A false alarm of several windows: in the drawn scenes, the third best detection."""
+    return detector.detect(bull_scene(seed)).boxes[number : number + 1]
+
+
+def still_there(detector, box, seed=1):
+    return (intersection_over_union(box, detector.detect(bull_scene(seed)).boxes) >= 0.5).any()

@@ -13,9 +13,9 @@ from whet.detect.opencv_levels import Level, levels_of, resized_exactly, rounded
 from whet.features.parallel import blocks, for_each_block
 from whet.kernels.channels import integrate_channels
 from whet.kernels.normalisation import OPENCV_MIN_SIGMA
-from whet.kernels.scan import Windows
 from whet.kernels.tree_scan import scan_trees
 from whet.kernels.tree_walk import walk_trees
+from whet.kernels.windows import Windows
 from whet.model.opencv_cascade import OpenCVCascade
 
 Picture = NDArray[np.uint8]

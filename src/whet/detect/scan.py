@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from whet.detect.compiled_cascade import CompiledCascade, Layout, compiled
 from whet.features.parallel import blocks, for_each_block
 from whet.kernels.integral import integrate_picture
-from whet.kernels.scan import Windows, scan_windows
+from whet.kernels.scan import scan_windows
+from whet.kernels.windows import Windows
 from whet.model.cascade import Cascade
 
 Picture = NDArray[np.uint8]

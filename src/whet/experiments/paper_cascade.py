@@ -20,12 +20,12 @@ from whet.features.weak_training import train_weak_learners
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.lda.online import OnlineDiscriminant
 from whet.model.detector_base import DetectorBase, StageBase
+from whet.training.ending import FEWEST
 from whet.training.learners import GreedyLDA
 from whet.training.node_goal import Judge, NodeGoal
 from whet.training.windows import windows_of_pictures
 
 GOAL = NodeGoal(detection_rate=0.99, false_positive_rate=0.5)
-FEWEST = 0.1  # of the negatives that were asked for: with fewer, training ends
 
 Patches = NDArray[np.uint8]
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from whet.io.atomic_file import write_atomically
+
 # Called with the share of the work that is done, from 0 to 1.
 Progress = Callable[[float], None]
 
@@ -78,9 +80,7 @@ class Report:
             "results": [asdict(row) for row in self.rows],
         }
         path = out / f"{self.name}.json"
-        part = path.with_suffix(".json.part")
-        part.write_text(json.dumps(content, indent=1) + "\n")
-        part.replace(path)
+        write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
         return path
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.kernels.disjoint_sets import root, unite
 from whet.kernels.jit import kernel
 
 Boxes = NDArray[np.float64]
@@ -40,12 +41,12 @@ def connect(boxes: Boxes, least: float, parent: Indices) -> None:
         while j < n and boxes[j, 0] <= x_end:
             near = boxes[j, 1] <= y_end and boxes[j, 3] >= y_start
             # Most pairs around an object are joined already, and a root is found faster than an overlap.
-            apart = near and _root(parent, i) != _root(parent, j)
+            apart = near and root(parent, i) != root(parent, j)
             if apart and intersection_over_union(boxes[i], boxes[j]) >= least:
-                _unite(parent, i, j)
+                unite(parent, i, j)
             j += 1
     for i in range(n):
-        parent[i] = _root(parent, i)
+        parent[i] = root(parent, i)
 
 
 @kernel
@@ -96,17 +97,3 @@ def _intersection(a: Boxes, b: Boxes) -> float:
 @kernel
 def _area(a: Boxes) -> float:
     return float((a[2] - a[0]) * (a[3] - a[1]))
-
-
-@kernel
-def _unite(parent: Indices, i: int, j: int) -> None:
-    a, b = _root(parent, i), _root(parent, j)
-    parent[max(a, b)] = min(a, b)
-
-
-@kernel
-def _root(parent: Indices, i: int) -> int:
-    while parent[i] != i:
-        parent[i] = parent[parent[i]]
-        i = parent[i]
-    return i

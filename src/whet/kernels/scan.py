@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.kernels.jit import kernel
-from whet.kernels.normalisation import window_factor
 from whet.kernels.window_rows import corner_sums, corner_sums_at, pattern_codes, pattern_codes_at
+from whet.kernels.windows import Windows, count, normalise_row
 
 Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]
@@ -43,17 +43,6 @@ class FlatLearners(NamedTuple):
     last_threshold: Floats  # (1,): of the last stage
 
 
-class Windows(NamedTuple):
-    """Where the windows of a picture lie in its integral images."""
-
-    rows: int
-    columns: int
-    row_step: int  # integrals between a row of windows and the next; windows of a row are neighbours
-    inner: Int32s  # (4,): corners of the inner rectangle, top left, top right, bottom left, bottom right
-    area: int  # of the inner rectangle
-    min_sigma: float
-
-
 class Some(NamedTuple):
     """Windows that are left, in any order: place in the integral image, factor, sums and next learner."""
 
@@ -82,30 +71,13 @@ def scan_windows(
     kept = looked_at = needed = 0
     for y in range(windows.rows):
         start = y * windows.row_step
-        left = _normalise(sums, squares, start, windows, factors, alive)
+        left = normalise_row(sums, squares, start, windows, factors, alive)
         looked_at += left
         t, more = _scan_row(sums, start, left, learners, factors, partial, margins, alive, total, codes)
         needed += more
         kept = _keep_row(start, t, factors, partial, margins, alive, kept, some)
     found, more = _scan_some(sums, learners, kept, some, places, scores)
     return found, looked_at, needed + more
-
-
-@kernel
-def _normalise(sums: UInt32s, squares: UInt32s, start: int, windows: Windows, factors: Float32s, alive: Flags) -> int:
-    """Factors and verdicts of a row of windows; returns how many of them are looked at."""
-    n, inner = factors.size, windows.inner
-    area, min_sigma = windows.area, windows.min_sigma
-    a, b, c, d = start + inner[0], start + inner[1], start + inner[2], start + inner[3]
-    sum_a, sum_b, sum_c, sum_d = sums[a : a + n], sums[b : b + n], sums[c : c + n], sums[d : d + n]
-    square_a, square_b = squares[a : a + n], squares[b : b + n]
-    square_c, square_d = squares[c : c + n], squares[d : d + n]
-    for k in range(n):
-        total = np.uint32(sum_a[k] + sum_d[k] - sum_b[k] - sum_c[k])
-        square = np.uint32(square_a[k] + square_d[k] - square_b[k] - square_c[k])
-        factors[k], verdict = window_factor(np.int64(total), np.int64(square), area, min_sigma)
-        alive[k] = np.uint8(verdict)
-    return _count(alive)
 
 
 @kernel
@@ -208,7 +180,7 @@ def _leave(partial: Floats, threshold: float, alive: Flags) -> int:
     """Mark windows that do not go on; returns how many do."""
     for k in range(alive.size):
         alive[k] &= np.uint8(partial[k] > threshold)
-    return _count(alive)
+    return count(alive)
 
 
 @kernel
@@ -233,11 +205,3 @@ def _keep(places: UInt32s, factors: Float32s, partial: Floats, margins: Floats, 
         places[kept], factors[kept], partial[kept], margins[kept] = places[i], factors[i], partial[i], margins[i]
         kept += 1 if goes_on else 0
     return kept
-
-
-@kernel
-def _count(flags: Flags) -> int:
-    total = np.int32(0)
-    for k in range(flags.size):
-        total += np.int32(flags[k])
-    return int(total)

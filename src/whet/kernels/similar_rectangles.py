@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.kernels.disjoint_sets import root, unite
 from whet.kernels.jit import kernel
 
 Indices = NDArray[np.intp]
@@ -22,10 +23,10 @@ def connect_similar(boxes: NDArray[np.int64], eps: float, parent: Indices) -> No
         j = i + 1
         while j < n and boxes[j, 0] - boxes[i, 0] <= reach:
             if _similar(boxes[i], boxes[j], eps):
-                _join(parent, i, j)
+                unite(parent, i, j)
             j += 1
     for i in range(n):
-        parent[i] = _root(parent, i)
+        parent[i] = root(parent, i)
 
 
 @kernel
@@ -34,20 +35,3 @@ def _similar(a: NDArray[np.int64], b: NDArray[np.int64], eps: float) -> bool:
     starts = abs(a[0] - b[0]) <= delta and abs(a[1] - b[1]) <= delta
     ends = abs(a[0] + a[2] - b[0] - b[2]) <= delta and abs(a[1] + a[3] - b[1] - b[3]) <= delta
     return bool(starts and ends)
-
-
-@kernel
-def _root(parent: Indices, i: int) -> int:
-    while parent[i] != i:
-        parent[i] = parent[parent[i]]
-        i = parent[i]
-    return i
-
-
-@kernel
-def _join(parent: Indices, i: int, j: int) -> None:
-    a, b = _root(parent, i), _root(parent, j)
-    if a < b:
-        parent[b] = a
-    else:
-        parent[a] = b

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.kernels.jit import kernel
-from whet.kernels.normalisation import window_factor
-from whet.kernels.scan import ROW_ADVANTAGE, Windows
+from whet.kernels.scan import ROW_ADVANTAGE
 from whet.kernels.window_rows import corner_sums, corner_sums_at, pattern_codes, pattern_codes_at
+from whet.kernels.windows import Windows, count, normalise_row
 
 Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]
@@ -71,7 +71,7 @@ def scan_trees(
         start = y * windows.row_step
         if trees.categorical:
             alive[:] = 1
-        elif _normalise(sums, squares, start, windows, row.factors, alive) == 0:
+        elif normalise_row(sums, squares, start, windows, row.factors, alive) == 0:
             continue
         _stage_on_row(sums, start, trees, 0, row)
         left = _walk(row.partial, trees.stage_threshold[0], alive)
@@ -96,23 +96,6 @@ def _row(n: int, nodes: int) -> Row:
 
 
 @kernel
-def _normalise(sums: UInt32s, squares: UInt32s, start: int, windows: Windows, factors: Float32s, alive: Flags) -> int:
-    """Factors and verdicts of a row of windows; returns how many of them are looked at."""
-    n, inner = factors.size, windows.inner
-    a, b, c, d = start + inner[0], start + inner[1], start + inner[2], start + inner[3]
-    sum_a, sum_b, sum_c, sum_d = sums[a : a + n], sums[b : b + n], sums[c : c + n], sums[d : d + n]
-    square_a, square_b = squares[a : a + n], squares[b : b + n]
-    square_c, square_d = squares[c : c + n], squares[d : d + n]
-    area, min_sigma = windows.area, windows.min_sigma
-    for k in range(n):
-        total = np.uint32(sum_a[k] + sum_d[k] - sum_b[k] - sum_c[k])
-        square = np.uint32(square_a[k] + square_d[k] - square_b[k] - square_c[k])
-        factors[k], verdict = window_factor(np.int64(total), np.int64(square), area, min_sigma)
-        alive[k] = np.uint8(verdict)
-    return _count(alive)
-
-
-@kernel
 def _walk(partial: Floats, threshold: float, alive: Flags) -> int:
     """The first stage: mark windows that fail it, and the neighbours that OpenCV then steps over; how many are left."""
     k, left = 0, 0
@@ -133,7 +116,7 @@ def _leave(partial: Floats, threshold: float, alive: Flags) -> int:
     """Mark windows that fail a stage; returns how many do not."""
     for k in range(alive.size):
         alive[k] &= np.uint8(partial[k] >= threshold)
-    return _count(alive)
+    return count(alive)
 
 
 @kernel
@@ -253,11 +236,3 @@ def _scan_kept(
         places[left], scores[left] = kept_places[i], kept_scores[i]
         left += 1
     return left
-
-
-@kernel
-def _count(flags: Flags) -> int:
-    total = np.int32(0)
-    for k in range(flags.size):
-        total += np.int32(flags[k])
-    return int(total)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from whet.kernels.jit import kernel
 from whet.kernels.normalisation import window_factor
-from whet.kernels.scan import Windows
 from whet.kernels.window_rows import pattern_codes
+from whet.kernels.windows import Windows
 
 Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]

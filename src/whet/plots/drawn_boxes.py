@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from whet.evaluate.evaluation import PictureResult
 from whet.evaluate.matching import Label
 from whet.evaluate.overlap import Floats
+from whet.io.atomic_file import write_atomically
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -55,7 +57,7 @@ def save_picture(picture: NDArray[np.uint8], path: Path) -> Path:
 
 def save_image(image: Image, path: Path) -> Path:
     """Write a Pillow image as PNG, whole or not at all."""
-    part = path.with_suffix(".part")
-    image.save(part, format="PNG")
-    part.replace(path)
+    content = BytesIO()
+    image.save(content, format="PNG")
+    write_atomically(path, content.getvalue())
     return path

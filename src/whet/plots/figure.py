@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whet.errors import MissingExtraError, WhetError
+from whet.io.atomic_file import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +46,7 @@ def new_figure(rows: int, columns: int, width: float, height: float, **options: 
 
 def save(figure: Figure, path: Path) -> Path:
     """Write a PNG, whole or not at all."""
-    part = path.with_suffix(".part")
-    figure.savefig(part, format="png", dpi=130)
-    part.replace(path)
+    content = BytesIO()
+    figure.savefig(content, format="png", dpi=130)
+    write_atomically(path, content.getvalue())
     return path
