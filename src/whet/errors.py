@@ -61,6 +61,10 @@ class BoxError(WhetError, ValueError):
     """A box is not one, is not in the picture, or fits no window of the detector."""
 
 
+class AnnotationError(WhetError, ValueError):
+    """A file of boxes is damaged, or says what cannot be."""
+
+
 class CascadeFileError(WhetError, ValueError):
     """A file is not an OpenCV cascade, is damaged, or says what cannot be."""
 

@@ -8,14 +8,10 @@ import sys
 import time
 
 import pytest
+from tests.commands import whet
 
 from whet.cli.exit_codes import ExitCode
 from whet.experiments.registry import EXPERIMENTS
-
-
-def whet(*arguments, **options):
-    command = [sys.executable, "-m", "whet", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 def test_help_names_every_command_and_imports_nothing_heavy():

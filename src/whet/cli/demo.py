@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from whet.cli.progress import progress_bar, tell_if_compiling
+from whet.cli.progress import progress_bar
+from whet.cli.start import start
 
 
 def demo(
@@ -25,7 +26,7 @@ def demo(
 
     figure.check_installed()
     figure.prepared_folder(out)
-    tell_if_compiling()
+    start()
     found = faces.run()
     typer.echo(found.summary())
     typer.echo(f"pictures: {', '.join(map(str, faces.draw(found, out)))}\n")

@@ -8,18 +8,19 @@ from typing import Annotated
 import typer
 
 from whet import __version__
-from whet.cli import demo, reproduce
+from whet.cli import demo, detect, reproduce
 from whet.cli.exit_codes import ExitCode
 from whet.errors import DataNotFoundError, MissingExtraError, WhetError
 
 app = typer.Typer(
     name="whet",
-    help="Classifiers of pictures and of other samples that learn online, exactly. The demo, and the experiments.",
+    help="Object detectors that are trained on a few hundred pictures and sharpened by every correction, exactly.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich takes longer to import than the rest of the help to print
 )
+app.command("detect")(detect.detect)
 app.command("demo")(demo.demo)
 app.command("reproduce")(reproduce.reproduce)
 
@@ -37,10 +38,11 @@ def options(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Classifiers of pictures and of other samples that learn online, exactly. The demo, and the experiments.
+    """Object detectors that are trained on a few hundred pictures and sharpened by every correction, exactly.
 
     \b
-    Exit codes: 0 done, 1 failed, 2 wrong call, 3 data missing, 4 a package missing, 130 Ctrl-C.
+    Exit codes: 0 done, 1 failed, 2 wrong call, 3 data missing, 4 a package missing,
+    5 some pictures skipped, 130 Ctrl-C.
     """
 
 

@@ -7,8 +7,14 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
-    """A bar with the time left; yields a function that takes the share done, from 0 to 1."""
+def progress_bar(title: str, *, hidden: bool = False) -> Iterator[Callable[[float], None]]:
+    """A bar with the time left; yields a function that takes the share done, from 0 to 1.
+
+    A hidden one costs nothing, not even the import of what draws it.
+    """
+    if hidden:
+        yield lambda _: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
@@ -16,14 +22,3 @@ def progress_bar(title: str) -> Iterator[Callable[[float], None]]:
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(title, total=1.0)
         yield lambda share: bar.update(task, completed=share)
-
-
-def tell_if_compiling() -> None:
-    """Say so before the first run, which compiles for some seconds."""
-    from rich.console import Console
-
-    from whet.kernels.jit import is_compiled
-    from whet.kernels.rank_one import binary_step
-
-    if not is_compiled(binary_step):
-        Console(stderr=True).print("Compiling for this CPU: the first run takes some seconds longer.")

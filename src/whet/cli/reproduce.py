@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.progress import progress_bar, tell_if_compiling
+from whet.cli.progress import progress_bar
+from whet.cli.start import start
 
 if TYPE_CHECKING:
     from whet.experiments.report import Report
@@ -62,7 +63,7 @@ def reproduce(
     """
     from whet.experiments import registry
 
-    tell_if_compiling()
+    start()
     with progress_bar(f"reproduce {name.value}") as progress:
         done = registry.reproduce(name.value, out, size.value, runs, seed, progress)
     if as_json:

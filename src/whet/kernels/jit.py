@@ -22,5 +22,7 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
 def is_compiled(function: Callable[..., Any]) -> bool:
     """Tell whether machine code of a kernel lies in the cache on disk."""
     cache = getattr(function, "_cache", None)
-    folder = Path(cache.cache_path) if cache is not None else Path()
-    return any(folder.glob("*.nbi")) if cache is not None else False
+    if cache is None:
+        return False
+    name = f"{function.__module__.rpartition('.')[2]}.{function.__qualname__}"
+    return any(Path(cache.cache_path).glob(f"{name}-*.nbi"))

@@ -1,0 +1,40 @@
+"""Arguments and options that several commands share, so that they are named and explained alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Model = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="A detector: a bundled one's name (face), a saved file, or an OpenCV .xml."),
+]
+Pictures = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PICTURES...",
+        help="Files, folders, quoted patterns such as 'shots/**/*.png'; - reads names from stdin.",
+    ),
+]
+Threads = Annotated[int | None, typer.Option(min=1, help="Processors to use; all of them unless given.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is drawn at random.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary; errors only.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Threshold = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SCORE|NAME",
+        help="Keep scores above this, or those of a named operating point; else the model's default, if it has one.",
+    ),
+]
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file rather than to the screen.")]
+
+
+def threshold_of(text: str | None) -> float | str | None:
+    """A score where the text is a number; else the name of an operating point."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text

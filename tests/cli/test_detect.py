@@ -1,0 +1,123 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.commands import whet
+from tests.detectors import bull_finder, bull_scene
+
+from whet.cli.detect import Format
+from whet.cli.exit_codes import ExitCode
+from whet.io.detection_files import Layout
+from whet.training.detector import load
+
+
+@pytest.fixture(scope="module")
+def shots(tmp_path_factory):
+    """A folder with a model, two pictures (one below, with a name that is not ASCII) and a file that is none."""
+    folder = tmp_path_factory.mktemp("shots")
+    bull_finder().save(folder / "bull.whet")
+    (folder / "pictures" / "below").mkdir(parents=True)
+    Image.fromarray(bull_scene(1)).save(folder / "pictures" / "a2.png")
+    Image.fromarray(bull_scene(2)).save(folder / "pictures" / "below" / "größe 10.png")
+    (folder / "pictures" / "notes.txt").write_text("no picture")
+    return folder
+
+
+def test_text_csv_and_json_tell_what_the_library_finds(shots):
+    boxes = load(shots / "bull.whet").detect(shots / "pictures" / "a2.png")
+    done = whet("detect", "bull.whet", "pictures", "--json", cwd=shots)
+    assert done.returncode == 0, done.stderr
+    first, second = json.loads(done.stdout)
+    assert (first["path"], second["path"]) == ("pictures/a2.png", "pictures/below/größe 10.png")
+    assert np.array_equal(first["boxes"], boxes.boxes)
+    assert np.array_equal(first["scores"], boxes.scores)
+    text = whet("detect", "bull.whet", "pictures/a2.png", "--best", cwd=shots).stdout
+    x1, y1, x2, y2 = boxes.boxes[0]
+    assert text.startswith(f"pictures/a2.png: {x2 - x1:.0f} x {y2 - y1:.0f} at ({x1:.0f}, {y1:.0f}) scores ")
+    rows = whet("detect", "bull.whet", "pictures/*.png", "-f", "csv", cwd=shots).stdout.splitlines()
+    assert rows[0] == "path,x,y,width,height,score"
+    assert len(rows) == 1 + len(boxes)
+
+
+def test_coco_results_are_read_by_pycocotools(shots, tmp_path):
+    from pycocotools.coco import COCO
+
+    truth = {
+        "images": [{"id": 7, "file_name": "a2.png", "width": 200, "height": 150}],
+        "annotations": [],
+        "categories": [{"id": 1, "name": "bull"}],
+    }
+    (tmp_path / "truth.json").write_text(json.dumps(truth))
+    options = ("--format", "coco", "--ids", tmp_path / "truth.json", "--out", tmp_path / "found.json")
+    done = whet("detect", "bull.whet", "pictures/a2.png", *options, cwd=shots)
+    assert done.returncode == 0, done.stderr
+    assert str(tmp_path / "found.json") in done.stderr
+    results = COCO(str(tmp_path / "truth.json")).loadRes(str(tmp_path / "found.json"))
+    boxes = load(shots / "bull.whet").detect(shots / "pictures" / "a2.png").boxes
+    found = [(x, y, x + w, y + h) for x, y, w, h in (a["bbox"] for a in results.loadAnns(results.getAnnIds(7)))]
+    assert np.allclose(found, boxes)
+    done = whet("detect", "bull.whet", "pictures", "-f", "coco", "--ids", tmp_path / "truth.json", cwd=shots)
+    assert done.returncode == ExitCode.FAILED
+    assert "größe 10.png" in done.stderr
+
+
+def test_names_from_standard_input_and_drawn_pictures(shots, tmp_path):
+    listed = "pictures/a2.png\npictures/below/größe 10.png\n"
+    done = whet("detect", "bull.whet", "-", "--draw", tmp_path / "drawn", "--quiet", cwd=shots, input=listed)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    drawn = np.asarray(Image.open(tmp_path / "drawn" / "größe 10.png"))
+    assert drawn.shape == (150, 200, 3)
+    assert (drawn == (40, 190, 80)).all(axis=2).any()
+
+
+def test_a_corrupt_picture_among_good_ones_is_skipped_and_named(shots, tmp_path):
+    (tmp_path / "cut.png").write_bytes((shots / "pictures" / "a2.png").read_bytes()[:300])
+    done = whet("detect", "bull.whet", "pictures", tmp_path / "cut.png", "--json", cwd=shots)
+    assert done.returncode == ExitCode.SOME_SKIPPED
+    assert len(json.loads(done.stdout)) == 2
+    assert "skipped 1 of 3 pictures" in done.stderr
+    assert "cut.png" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("face", "nowhere.png"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.png"),
+        (("face", "*.nothing"), ExitCode.DATA_MISSING, "no file of such a pattern"),
+        (("face", "empty"), ExitCode.DATA_MISSING, "there is no picture in empty"),
+        (("nobody", "pictures"), ExitCode.FAILED, "there is no detector named 'nobody'"),
+        (("pictures/notes.txt", "pictures"), ExitCode.FAILED, "notes.txt"),
+        (("bull.whet", "pictures/notes.txt"), ExitCode.FAILED, "cannot be read as an image"),
+        (("bull.whet", "pictures", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
+        (("bull.whet", "pictures", "--min-size", "1"), 2, "min_size=1"),
+        (("bull.whet", "pictures", "--factor", "1"), 2, "factor"),
+        (("bull.whet", "pictures", "--out", "nowhere/boxes.txt"), ExitCode.FAILED, "there is no folder nowhere"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(shots, arguments, code, says):
+    (shots / "empty").mkdir(exist_ok=True)
+    done = whet("detect", *arguments, cwd=shots)
+    assert done.returncode == code, done.stderr
+    assert says in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+def test_formats_are_those_of_the_library():
+    assert [one.value for one in Format] == [one.value for one in Layout]
+
+
+def test_a_detection_imports_neither_scikit_learn_nor_what_starts_slowly(shots):
+    code = (
+        "import sys\n"
+        "from whet.cli.main import main\n"
+        "sys.argv = ['whet', 'detect', 'bull.whet', 'pictures/a2.png', '--quiet']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'sklearn', 'scipy.stats', 'scipy.linalg', 'matplotlib', 'rich'} & set(sys.modules)))\n"
+        "import scipy.linalg.cython_blas"  # not hidden for good
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=shots)
+    assert done.stdout.endswith("[]\n")
