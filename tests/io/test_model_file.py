@@ -1,6 +1,7 @@
 import json
 import os
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -182,3 +183,13 @@ def test_operating_points_in_another_order_are_the_same_file():
         for points in ([("a", 1.0), ("b", 2.0)], [("b", 2.0), ("a", 1.0)])
     ]
     assert to_bytes(made[0]) == to_bytes(made[1])
+
+
+def test_the_mean_positive_travels_and_is_no_part_of_the_id():
+    plain = base()
+    mean = np.arange(80, dtype=np.uint8).reshape(plain.window)
+    seen = from_bytes(to_bytes(TaughtDetector(replace(plain, mean_positive=mean))))
+    assert np.array_equal(seen.base.mean_positive, mean)
+    assert seen.base.base_id == plain.base_id
+    with pytest.raises(ValueError, match="mean positive"):
+        replace(plain, mean_positive=mean.T.copy())

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from whet import __version__
-from whet.cli import demo, detect, reproduce
+from whet.cli import demo, detect, inspect, reproduce
 from whet.cli.exit_codes import ExitCode
 from whet.errors import DataNotFoundError, MissingExtraError, WhetError
 
@@ -21,6 +21,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # rich takes longer to import than the rest of the help to print
 )
 app.command("detect")(detect.detect)
+app.command("inspect")(inspect.inspect)
 app.command("demo")(demo.demo)
 app.command("reproduce")(reproduce.reproduce)
 

@@ -34,6 +34,7 @@ MOST_BYTES = 64_000_000
 # One key only: safetensors keeps several in no fixed order.
 KEY = "whet"
 CLASSES = ("positive", "negative")
+MEAN = "mean_positive"
 UNSIGNED = tuple(np.dtype(f"u{size}") for size in (1, 2, 4, 8))
 
 
@@ -80,6 +81,8 @@ def from_bytes(data: bytes) -> TaughtDetector:
 
 
 def _tensors_of(detector: TaughtDetector) -> Iterator[tuple[str, NDArray[Any]]]:
+    if detector.base.mean_positive is not None:
+        yield MEAN, np.ascontiguousarray(detector.base.mean_positive)
     for number, (stage, pair) in enumerate(zip(detector.base.stages, detector.learned.stages, strict=True)):
         for name, column in columns_of(stage.features, stage.weak).items():
             yield _name(number, name), column
@@ -158,6 +161,8 @@ def _check_layout(tensors: Tensors, header: Header) -> None:
         for number, stage in enumerate(header.stages)
         for name, layout in _layout(stage).items()
     }
+    if MEAN in tensors:
+        expected[MEAN] = (np.dtype(np.uint8),), header.window
     wrong = sorted(set(tensors) ^ set(expected))
     if wrong:
         fault = "is missing" if wrong[0] in expected else "does not belong there"
@@ -176,7 +181,7 @@ def _assembled(header: Header, tensors: Tensors) -> TaughtDetector:
         own = {name: tensors[_name(number, name)] for name in _layout(stage)}
         stages.append(_stage(stage, header.window, own))
         learned.append(_learned(stage, own))
-    base = DetectorBase(header.window, tuple(stages), header.min_sigma, header.provenance)
+    base = DetectorBase(header.window, tuple(stages), header.min_sigma, header.provenance, tensors.get(MEAN))
     if base.base_id != header.base_id:
         raise ModelFileError(
             f"the base hashes to {base.base_id[:12]}, the header says {header.base_id[:12]!r}: the file was damaged "

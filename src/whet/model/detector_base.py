@@ -112,15 +112,20 @@ class StageBase:
 class DetectorBase:
     """Stages on windows (height, width): those that learn (`StageBase`), and those with fixed weights (`Stage`).
 
-    A fixed stage, as boosting makes it, has no statistics. It runs, but does not learn.
+    A fixed stage, as boosting makes it, has no statistics. It runs, but does not learn. `mean_positive` (height,
+    width) is what the object looks like on average, for people to see; like the provenance it is no part of the id.
     """
 
     window: tuple[int, int]
     stages: tuple[StageBase | Stage, ...]
     min_sigma: float = OPENCV_MIN_SIGMA
     provenance: Provenance = field(default_factory=Provenance)
+    mean_positive: NDArray[np.uint8] | None = None
 
     def __post_init__(self) -> None:
+        mean = self.mean_positive
+        if mean is not None and (mean.shape != tuple(self.window) or mean.dtype != np.uint8):
+            raise ValueError(f"got a mean positive of {mean.dtype} {mean.shape}; expected uint8 {self.window}")
         if not (np.isfinite(self.min_sigma) and self.min_sigma > 0):
             raise ValueError(f"got min_sigma={self.min_sigma}; expected a number above 0")
         _ = self.cascade  # which checks windows and weights: a base that cannot run is none

@@ -42,7 +42,8 @@ def train_detector(
     provenance = training_provenance(
         plan, ending, n_positives=len(positives), n_pictures=len(pictures), n_features=n_features, origin=origin
     )
-    base = DetectorBase(cascade.window, tuple(node.base() for node in nodes), cascade.min_sigma, provenance)
+    mean = np.rint(positives.mean(axis=0)).astype(np.uint8)
+    base = DetectorBase(cascade.window, tuple(node.base() for node in nodes), cascade.min_sigma, provenance, mean)
     return TaughtDetector(base), ending
 
 

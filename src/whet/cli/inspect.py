@@ -1,0 +1,100 @@
+"""`whet inspect`: what is inside a detector."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from whet.cli.options import Json, Model, Seed
+from whet.cli.start import start
+
+if TYPE_CHECKING:
+    from whet.model.summary import Summary
+
+
+def inspect(
+    model: Model,
+    pictures: Annotated[
+        list[str] | None, typer.Argument(metavar="[PICTURES]...", help="Count on them what each stage rejects.")
+    ] = None,
+    draw: Annotated[
+        Path | None, typer.Option(help="PNG for the first features of each stage, over the mean positive.")
+    ] = None,
+    windows: Annotated[int, typer.Option(min=1, help="How many random windows of the pictures are counted.")] = 20_000,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Show what is inside a detector: stages, weak learners, counts, operating points and where it comes from.
+
+    \b
+    whet inspect face
+    whet inspect mine.whet --draw features.png
+    whet inspect mine.whet shots/ --json | jq .rejected
+    """
+    start()
+    from whet.io.pictures import find_pictures
+    from whet.model.summary import Summary
+    from whet.training.detector import load
+    from whet.training.rejections import rejected_by_stage
+
+    detector = load(model)
+    summary = Summary.of(detector.taught)
+    rejected = None
+    if pictures:
+        rejected = rejected_by_stage(detector.taught.cascade(), find_pictures(pictures, sys.stdin), windows, seed)
+    if draw is not None:
+        from whet.plots.drawn_boxes import save_picture
+        from whet.plots.drawn_features import feature_sheet
+
+        save_picture(feature_sheet(detector.taught.base), draw)
+    if as_json:
+        counted = {} if rejected is None else {"windows": windows, "rejected": rejected}
+        typer.echo(json.dumps(summary.table() | counted, indent=1))
+        return
+    for line in (*_table(summary, rejected, windows), *_provenance(summary)):
+        typer.echo(line)
+    if draw is not None:
+        typer.echo(f"drawn: {draw}")
+
+
+def _table(summary: Summary, rejected: list[int] | None, windows: int) -> Iterator[str]:
+    (height, width), stages = summary.window, summary.stages
+    yield f"{width} x {height} windows, {len(stages)} stages, {summary.n_weak} weak learners"
+    yield f"base {summary.base_id[:12]}; windows of a deviation up to {summary.min_sigma:g} are not looked at"
+    counted = "" if rejected is None else f"  of {windows:,} windows"
+    yield f"stage  features    learners  positives  negatives        learned  rejects{counted}"
+    yield from _rows(summary, rejected, windows)
+    if rejected is not None:
+        yield f"{rejected[0]:,} windows are flat, and {windows - sum(rejected):,} pass all stages"
+
+
+def _rows(summary: Summary, rejected: list[int] | None, windows: int) -> Iterator[str]:
+    left = windows - (rejected[0] if rejected else 0)
+    for number, stage in enumerate(summary.stages):
+        kind = stage.family + (", soft" if stage.is_soft else "")
+        counts = f"{stage.positives:9,}  {stage.negatives:9,}" if stage.learns else "    fixed           "
+        learned = f"{stage.learned_positives:,} + {stage.learned_negatives:,}" if stage.learns else ""
+        rejects = "" if stage.rejects is None else f"{stage.rejects:.0%}"
+        row = f"{number:5d}  {kind:<10}  {stage.n_weak:8d}  {counts}  {learned:>13}  {rejects:>7}"
+        if rejected is not None:
+            row += f"  {rejected[1 + number]:,} of {left:,}"
+            left -= rejected[1 + number]
+        yield row
+
+
+def _provenance(summary: Summary) -> Iterator[str]:
+    for name, score in sorted(summary.operating_points.items()):
+        yield f"operating point '{name}': scores above {score:.4g}"
+    provenance = summary.provenance
+    for name in ("data", "licence", "command"):
+        if provenance[name]:
+            yield f"{name}: {provenance[name]}"
+    for name, value in provenance["goals"].items():
+        yield f"  goal: {name} {value}"
+    for name, value in provenance["facts"].items():
+        yield f"  {name}: {value}"

@@ -1,0 +1,77 @@
+"""The first features of each stage, drawn over what the object looks like on average. Needs Pillow alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.features.family import FeatureFamily
+from whet.features.haar import HaarPool
+from whet.features.lbp import BlockPatternPool
+from whet.features.rectangle_pool import RectanglePool
+from whet.model.detector_base import DetectorBase, StageBase
+from whet.model.stage import Stage
+
+Picture = NDArray[np.uint8]
+
+ZOOM = 96  # pixels of a tile's longer side
+GAP = 4
+STRENGTH = 0.55
+
+
+def feature_sheet(base: DetectorBase, stages: int = 6, features: int = 8) -> Picture:
+    """A row of tiles for each of the first stages: its first features, white where they count up, black where down.
+
+    A local binary pattern has its 3 x 3 blocks outlined. Below is the mean positive, or grey where it is not known.
+
+    >>> from whet.io.bundled import load
+    >>> feature_sheet(load("face").base, stages=2, features=3).shape
+    (204, 304, 3)
+    """
+    mean = np.full(base.window, 128, np.uint8) if base.mean_positive is None else base.mean_positive
+    rows = [_row(stage, mean, features) for stage in base.stages[:stages]]
+    width = max(row.shape[1] for row in rows)
+    padded = [np.pad(row, ((0, 0), (0, width - row.shape[1]), (0, 0)), constant_values=255) for row in rows]
+    sheet = np.concatenate(padded)
+    return np.pad(sheet, ((GAP, 0), (GAP, 0), (0, 0)), constant_values=255)
+
+
+def _row(stage: StageBase | Stage, mean: Picture, most: int) -> Picture:
+    tiles = [feature_drawn(stage.features, i, mean) for i in range(min(most, len(stage)))]
+    return np.concatenate([np.pad(tile, ((0, GAP), (0, GAP), (0, 0)), constant_values=255) for tile in tiles], axis=1)
+
+
+def feature_drawn(pool: FeatureFamily, i: int, below: Picture) -> Picture:
+    """Feature i of a pool over a picture of its window, enlarged: (height, width, 3)."""
+    zoom = max(1, ZOOM // max(pool.window))
+    tile = np.kron(below, np.ones((zoom, zoom))).astype(np.float64)
+    match pool:
+        case HaarPool():
+            for x, y, width, height, weight in pool.parts(i):
+                _shade(tile, (x, y, width, height), zoom, weight)
+        case RectanglePool():
+            for box, weight in zip(pool.boxes[i].tolist(), pool.weights[i].tolist(), strict=True):
+                _shade(tile, box, zoom, weight)
+        case BlockPatternPool():
+            x, y, width, height = pool.describe(i)
+            for row in range(3):
+                for column in range(3):
+                    _outline(tile, (x + column * width, y + row * height, width, height), zoom)
+    return np.repeat(np.rint(tile).astype(np.uint8)[:, :, None], 3, axis=2)
+
+
+def _shade(tile: NDArray[np.float64], box: Sequence[int], zoom: int, weight: float) -> None:
+    x, y, width, height = (zoom * side for side in box)
+    under = tile[y : y + height, x : x + width]
+    tone = 255 if weight > 0 else 0
+    under += STRENGTH * (tone - under) if weight else 0.0
+
+
+def _outline(tile: NDArray[np.float64], box: Sequence[int], zoom: int) -> None:
+    x, y, width, height = (zoom * side for side in box)
+    for rows, columns in (((y, y + height), (x, x + 1)), ((y, y + height), (x + width - 1, x + width))):
+        tile[slice(*rows), slice(*columns)] = 255
+    for rows, columns in (((y, y + 1), (x, x + width)), ((y + height - 1, y + height), (x, x + width))):
+        tile[slice(*rows), slice(*columns)] = 255

@@ -1,0 +1,51 @@
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.commands import whet
+from tests.detectors import bull_finder, bull_scene, false_alarm
+
+from whet.cli.exit_codes import ExitCode
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inspected")
+    detector = bull_finder()
+    detector.set_operating_point("careful", 4.5)
+    detector.learn(bull_scene(), false_alarm(detector), [False], weight=7)
+    detector.save(folder / "bull.whet")
+    Image.fromarray(bull_scene()).save(folder / "scene.png")
+    return folder
+
+
+def test_json_has_every_stage_what_was_learned_and_where_it_comes_from(folder):
+    done = whet("inspect", "bull.whet", "scene.png", "--windows", 500, "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    table = json.loads(done.stdout)
+    assert table["window"] == [12, 12]
+    assert table["operating_points"] == {"careful": 4.5}
+    assert table["provenance"]["licence"] == "CC0-1.0"
+    assert table["stages"][0]["learned_negatives"] == 7
+    assert len(table["rejected"]) == 1 + len(table["stages"])
+    assert 0 < table["rejected"][1] <= sum(table["rejected"]) <= 500
+
+
+def test_people_see_a_table_and_the_features(folder):
+    done = whet("inspect", "bull.whet", "--draw", "features.png", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "12 x 12 windows" in done.stdout
+    assert "operating point 'careful': scores above 4.5" in done.stdout
+    assert "drawn by the tests" in done.stdout
+    sheet = np.asarray(Image.open(folder / "features.png"))
+    assert {int(sheet.min()), int(sheet.max())} != {128}
+
+
+def test_wrong_names_are_one_line(folder):
+    done = whet("inspect", "nothing.whet", cwd=folder)
+    assert done.returncode == ExitCode.FAILED
+    assert done.stderr.strip().splitlines() == [
+        "whet: there is no file nothing.whet; expected a detector that whet has saved"
+    ]
+    assert whet("inspect", "bull.whet", "no.png", cwd=folder).returncode == ExitCode.DATA_MISSING
