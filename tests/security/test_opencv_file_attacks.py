@@ -6,6 +6,7 @@
 import re
 import tracemalloc
 import xml.etree.ElementTree as ET
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -85,7 +86,7 @@ def test_elements_moved_dropped_or_doubled(data):
             case "drop":
                 del parent[i]
             case "double":
-                parent.append(child)
+                parent.append(deepcopy(child))  # the same one twice could later be moved into itself
             case "move":
                 del parent[i]
                 data.draw(st.sampled_from(list(root.iter()))).append(child)

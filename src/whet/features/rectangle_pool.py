@@ -89,7 +89,8 @@ class RectanglePool:
         """Whether values are whole numbers that float32 holds, so that the order of the additions does not matter."""
         area = self.boxes[..., 2].astype(np.int64) * self.boxes[..., 3]
         area = np.where(self.tilted[:, None], 2 * area, area)
-        largest = 255.0 * (abs(self.weights.astype(np.float64)) * area).sum(axis=1)
+        # An empty rectangle sums to 0 whatever its weight; that has to be a number of a sensible size all the same.
+        largest = 255.0 * (abs(self.weights.astype(np.float64)) * np.maximum(area, 1)).sum(axis=1)
         return bool((self.weights == np.rint(self.weights)).all() and (largest < EXACT).all())
 
     @cached_property
