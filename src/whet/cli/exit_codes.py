@@ -9,3 +9,4 @@ class ExitCode(IntEnum):
     FAILED = 1
     DATA_MISSING = 3
     EXTRA_MISSING = 4
+    SOME_SKIPPED = 5

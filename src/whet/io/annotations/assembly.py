@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,6 +43,13 @@ class RawPicture:
     split: str = ""
     line: int | None = None
     said_shape: tuple[int, int] | None = None
+
+
+def each_of(pictures: Sequence[AnnotatedPicture], progress: Progress) -> Iterator[AnnotatedPicture]:
+    """Each picture in turn, with the share done told."""
+    for number, picture in enumerate(pictures, start=1):
+        yield picture
+        progress(number / len(pictures))
 
 
 def assembled(

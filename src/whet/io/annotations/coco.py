@@ -9,7 +9,7 @@ from typing import Any
 
 from whet.errors import AnnotationError
 from whet.io.annotations.annotation import AnnotatedPicture, Annotations
-from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled
+from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled, each_of
 from whet.io.annotations.exact_decimals import FARTHEST, added
 from whet.io.annotations.picture_files import PictureFinder, name_from
 from whet.io.annotations.problem import Problem, ProblemKind, Problems
@@ -135,11 +135,11 @@ def _numbers(values: object) -> list[float] | None:
     return [float(value) for value in values] if good else None
 
 
-def write_coco(annotations: Annotations, path: Path) -> list[Problem]:
+def write_coco(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
     """Write a COCO file; pictures are named relative to its folder. Says all that there is to say."""
     ids = {name: number for number, name in enumerate(_class_names(annotations), start=1)}
     rows: list[Table] = []
-    for number, picture in enumerate(annotations.pictures, start=1):
+    for number, picture in enumerate(each_of(annotations.pictures, progress), start=1):
         _write_boxes(rows, picture, number, ids)
     table = {
         "info": {"description": "written by whet"},

@@ -8,7 +8,7 @@ import numpy as np
 
 from whet.errors import UnreadableImageError
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedPicture, Annotations
-from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled
+from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled, each_of
 from whet.io.annotations.picture_files import PictureFinder, pictures_in
 from whet.io.annotations.problem import Problem, ProblemKind, Problems
 from whet.io.annotations.unique_names import as_file_name, unique_stems
@@ -26,14 +26,14 @@ def read_crops(path: Path, images: Path | None = None, progress: Progress = lamb
     return assembled(raws, (), PictureFinder(folder), Problems(), "crops", progress)
 
 
-def write_crops(annotations: Annotations, path: Path) -> list[Problem]:
+def write_crops(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
     """Cut each object out of its picture, upright, to whole pixels, as PNG files in a folder for each class.
 
     Where in which picture an object was is lost; regions to be ignored and pictures without objects are left out.
     """
     problems = Problems()
     stems = unique_stems([picture.path for picture in annotations.pictures])
-    for picture, stem in zip(annotations.pictures, stems, strict=True):
+    for picture, stem in zip(each_of(annotations.pictures, progress), stems, strict=True):
         if len(picture.ignored):
             problems.add(ProblemKind.DROPPED_BOX, picture.path, None, f"{len(picture.ignored)} regions to be ignored")
         if not len(picture.objects):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from whet.errors import AnnotationError
 from whet.io.annotations.annotation import ONLY_CLASS, Annotations
-from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled
+from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled, each_of
 from whet.io.annotations.exact_decimals import added, number_in, text_of
 from whet.io.annotations.picture_files import PictureFinder, name_from
 from whet.io.annotations.problem import Problem, ProblemKind, Problems
@@ -138,12 +138,12 @@ def _cell(cells: list[str], column: int | None) -> str:
     return cells[column] if column is not None and column < len(cells) else ""
 
 
-def write_csv(annotations: Annotations, path: Path) -> list[Problem]:
+def write_csv(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
     """Write a table with a row of names; pictures are named relative to its folder. Says all that there is to say."""
     text = io.StringIO(newline="")
     table = csv.writer(text, lineterminator="\n")
     table.writerow(HEADER)
-    for picture in annotations.pictures:
+    for picture in each_of(annotations.pictures, progress):
         name = name_from(picture.path, path.parent)
         if not len(picture):
             table.writerow([name, *[""] * (len(HEADER) - 1)])

@@ -22,7 +22,7 @@ from whet.io.annotations.yolo import has_labels, parse_yaml, read_yolo, yaml_fil
 from whet.io.annotations.yolo_writing import write_yolo
 
 Reader = Callable[[Path, Path | None, Progress], Annotations]
-Writer = Callable[[Annotations, Path], list[Problem]]
+Writer = Callable[[Annotations, Path, Progress], list[Problem]]
 
 READERS: dict[str, Reader] = {
     "coco": read_coco,
@@ -168,7 +168,12 @@ def _fits(file: Path, name: str) -> bool:
 
 
 def write_annotations(
-    annotations: Annotations, path: str | PathLike[str], format: str | None = None, *, replace: bool = False
+    annotations: Annotations,
+    path: str | PathLike[str],
+    format: str | None = None,
+    *,
+    replace: bool = False,
+    progress: Progress = lambda _: None,
 ) -> list[Problem]:
     """Write annotations to a file (coco, csv) or a folder (the others); returns what the format could not say.
 
@@ -192,4 +197,4 @@ def write_annotations(
     if not annotations.pictures:
         raise AnnotationError("there are no pictures to write annotations of")
     target.parent.mkdir(parents=True, exist_ok=True)
-    return WRITERS[name](annotations, target)
+    return WRITERS[name](annotations, target, progress)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from whet.errors import AnnotationError
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedPicture, Annotations
-from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled
+from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled, each_of
 from whet.io.annotations.exact_decimals import added, number_in
 from whet.io.annotations.picture_files import PictureFinder, is_picture, name_from
 from whet.io.annotations.problem import Problem, ProblemKind, Problems
@@ -96,7 +96,7 @@ def looks_like_info(text: str) -> bool:
     return row is not None and is_picture(Path(row[0]))
 
 
-def write_opencv(annotations: Annotations, path: Path) -> list[Problem]:
+def write_opencv(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
     """Write info.dat and bg.txt into a folder, or a file of another name with bg.txt beside it.
 
     The format has whole pixels, no classes and no regions to be ignored: corners move by up to half a pixel, such
@@ -109,7 +109,7 @@ def write_opencv(annotations: Annotations, path: Path) -> list[Problem]:
     info.parent.mkdir(parents=True, exist_ok=True)
     problems = Problems()
     rows, backgrounds = [], []
-    for picture in annotations.pictures:
+    for picture in each_of(annotations.pictures, progress):
         name = name_from(picture.path, info.parent)
         if len(picture.objects):
             rows.append(" ".join([name, str(len(picture.objects)), *map(_rounded, picture.objects.tolist())]))

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from whet.errors import AnnotationError
 from whet.io.annotations.annotation import AnnotatedPicture, Annotations
-from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled
+from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled, each_of
 from whet.io.annotations.exact_decimals import added, number_in, text_of
 from whet.io.annotations.picture_files import PictureFinder, name_from
 from whet.io.annotations.problem import Problem, ProblemKind, Problems
@@ -89,11 +89,11 @@ def _box(thing: Element) -> RawBox | str:
     return RawBox((added(xmin, -1.0), added(ymin, -1.0), xmax, ymax), label, ignore)
 
 
-def write_voc(annotations: Annotations, path: Path) -> list[Problem]:
+def write_voc(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
     """Write a file for each picture into a folder; numbers that are not whole stay so."""
     path.mkdir(parents=True, exist_ok=True)
     stems = unique_stems([picture.path for picture in annotations.pictures])
-    for picture, stem in zip(annotations.pictures, stems, strict=True):
+    for picture, stem in zip(each_of(annotations.pictures, progress), stems, strict=True):
         root = _element(picture, path)
         indent(root, "\t")
         write_atomically(path / f"{stem}.xml", tostring(root, encoding="unicode").encode() + b"\n")

@@ -7,12 +7,13 @@ import shutil
 from pathlib import Path
 
 from whet.io.annotations.annotation import AnnotatedPicture, Annotations
+from whet.io.annotations.assembly import Progress, each_of
 from whet.io.annotations.problem import Problem, ProblemKind, Problems
 from whet.io.annotations.unique_names import as_file_name, unique_stems
 from whet.io.atomic_file import write_atomically
 
 
-def write_yolo(annotations: Annotations, path: Path) -> list[Problem]:
+def write_yolo(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
     """Write data.yaml, labels and copies of the pictures into a folder: its readers find one by the place of the other.
 
     The format has no regions to be ignored: they are left out and told. Numbers are written in full.
@@ -24,7 +25,8 @@ def write_yolo(annotations: Annotations, path: Path) -> list[Problem]:
     problems = Problems()
     numbers = {name: number for number, name in enumerate(annotations.classes)}
     pictures = annotations.pictures
-    for picture, stem in zip(pictures, unique_stems([picture.path for picture in pictures]), strict=True):
+    stems = unique_stems([picture.path for picture in pictures])
+    for picture, stem in zip(each_of(pictures, progress), stems, strict=True):
         part = part_of(picture)
         _copy(picture.path, folder / "images" / part / f"{stem}{picture.path.suffix}")
         labels = folder / "labels" / part / f"{stem}.txt"
