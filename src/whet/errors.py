@@ -29,6 +29,10 @@ class UnreadableImageError(WhetError, ValueError):
     """A file is not an image, is cut short, or is too large to be opened."""
 
 
+class AnnotationError(WhetError, ValueError):
+    """Annotations are not in the format that they are read as, could be in several, or cannot be written as asked."""
+
+
 class TrainingDataError(WhetError, ValueError):
     """Positives or pictures that no detector can be trained on."""
 
@@ -59,10 +63,6 @@ class JournalError(WhetError, ValueError):
 
 class BoxError(WhetError, ValueError):
     """A box is not one, is not in the picture, or fits no window of the detector."""
-
-
-class AnnotationError(WhetError, ValueError):
-    """A file of boxes is damaged, or says what cannot be."""
 
 
 class CascadeFileError(WhetError, ValueError):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from whet import __version__
-from whet.cli import demo, detect, inspect, reproduce
+from whet.cli import convert, demo, detect, inspect, reproduce
 from whet.cli.exit_codes import ExitCode
 from whet.errors import DataNotFoundError, MissingExtraError, WhetError
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command("detect")(detect.detect)
 app.command("inspect")(inspect.inspect)
+app.command("convert")(convert.convert)
 app.command("demo")(demo.demo)
 app.command("reproduce")(reproduce.reproduce)
 

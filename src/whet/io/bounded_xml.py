@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder
 
-from whet.errors import CascadeFileError
+from whet.errors import CascadeFileError, WhetError
 
 # The largest cascade known, OpenCV's alt_tree, has 2.6 MB, 69,000 elements and 6 levels.
 MOST_BYTES = 16_000_000
@@ -21,15 +21,15 @@ NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\Z", 
 class _BoundedBuilder(TreeBuilder):
     """Builds elements until there are too many of them, or too many within each other."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, error: type[WhetError]) -> None:
         super().__init__()
-        self.source, self.elements, self.depth = source, 0, 0
+        self.source, self.error, self.elements, self.depth = source, error, 0, 0
 
     def start(self, tag: str, attrs: dict[str, str], /) -> Element:
         self.elements, self.depth = self.elements + 1, self.depth + 1
         if self.elements > MOST_ELEMENTS or self.depth > MOST_DEPTH:
-            raise CascadeFileError(
-                f"{self.source} has over {MOST_ELEMENTS:,} elements or over {MOST_DEPTH} levels: not a cascade"
+            raise self.error(
+                f"{self.source} has over {MOST_ELEMENTS:,} elements or over {MOST_DEPTH} levels: more than whet reads"
             )
         return super().start(tag, attrs)
 
@@ -38,28 +38,28 @@ class _BoundedBuilder(TreeBuilder):
         return super().end(tag)
 
 
-def read_bounded(path: Path) -> bytes:
+def read_bounded(path: Path, error: type[WhetError] = CascadeFileError) -> bytes:
     """The bytes of a file of at most 16 MB."""
     with path.open("rb") as file:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
-        raise CascadeFileError(f"{path} has over {MOST_BYTES:,} bytes: not a cascade")
+        raise error(f"{path} has over {MOST_BYTES:,} bytes: more than whet reads")
     return data
 
 
-def parse_bounded(data: bytes, source: str) -> Element:
-    """The root of an XML document; `CascadeFileError` for what is none, or declares entities, or is too much."""
+def parse_bounded(data: bytes, source: str, error: type[WhetError] = CascadeFileError) -> Element:
+    """The root of an XML document; the `error` for what is none, or declares entities, or is too much."""
     from defusedxml.common import DefusedXmlException
     from defusedxml.ElementTree import DefusedXMLParser
 
-    parser = DefusedXMLParser(target=_BoundedBuilder(source), forbid_dtd=True)
+    parser = DefusedXMLParser(target=_BoundedBuilder(source, error), forbid_dtd=True)
     try:
         parser.feed(data)
         root: Element = parser.close()
-    except (ParseError, DefusedXmlException, ValueError, LookupError) as error:
-        if isinstance(error, CascadeFileError):
+    except (ParseError, DefusedXmlException, ValueError, LookupError) as fault:
+        if isinstance(fault, error):
             raise
-        raise CascadeFileError(f"{source} is not XML that whet reads: {error or type(error).__name__}") from error
+        raise error(f"{source} is not XML that whet reads: {fault or type(fault).__name__}") from fault
     return root
 
 

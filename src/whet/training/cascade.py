@@ -17,6 +17,7 @@ from whet.training.checkpoint import Checkpoint, StageRecord, State
 from whet.training.ending import STALLED, Ending, Why, judged_verdict, mined_verdict
 from whet.training.events import Event, Mining, Resumed, StageFinished, StageStarted, WeakAdded
 from whet.training.fingerprint import fingerprint
+from whet.training.forbidden import Forbidden
 from whet.training.mining import Mined, Miner
 from whet.training.node import Node, train_node
 from whet.training.node_goal import Judge
@@ -38,6 +39,8 @@ def train_cascade(
     tell: Tell = lambda _: None,
     *,
     checkpoint: Path | None = None,
+    groups: NDArray[np.intp] | None = None,
+    forbidden: Forbidden | None = None,
 ) -> tuple[Cascade, tuple[Node, ...], Ending]:
     """Train stages until the plan's false-positive rate is reached or there is a reason to stop.
 
@@ -48,6 +51,9 @@ def train_cascade(
     Of several families each stage takes the next, in turns: what looks like the object to one kind of features often
     does not to the other.
 
+    Positives with the same number in `groups` (n,) show one object: all are on one side, and they count as one.
+    Pictures may show the object where they have boxes (m, 4) in `forbidden`: negatives are taken outside of these.
+
     With a `checkpoint` file, a training that was stopped goes on after its last step when it is called again, and
     ends with the same cascade, to the last bit. Of the plan, `n_stages`, `false_positive_rate` and `threads` may
     have changed. Nothing depends on the number of threads.
@@ -55,7 +61,7 @@ def train_cascade(
     plan = Plan() if plan is None else plan
     families = tuple(family) if isinstance(family, Sequence) else (family,)
     window = _common_window(families)
-    data = TrainingData.of(positives, pictures, window, plan)
+    data = TrainingData.of(positives, pictures, window, plan, groups, forbidden)
     file = Checkpoint(checkpoint, fingerprint(families, data, plan))
     return _Training(families, window, data, plan, tell, file).run()
 
@@ -80,7 +86,8 @@ class _Training:
     def __post_init__(self) -> None:
         sides = self.data.pictures, self.data.check_pictures
         self.miners = [
-            Miner(side, self.window, self.plan.seed + k, threads=self.plan.threads) for k, side in enumerate(sides)
+            Miner(side, self.window, self.plan.seed + k, threads=self.plan.threads, forbidden=self.data.forbidden)
+            for k, side in enumerate(sides)
         ]
         self.begun = time.monotonic()
         self.expected_end: float | None = None
@@ -119,7 +126,8 @@ class _Training:
     def _random(self, miner: Miner, n: int, rng: np.random.Generator) -> Mined:
         """Random windows for the first stage: there is no cascade yet that could accept any."""
         none = np.empty(0, dtype=np.int64)
-        return Mined(windows_of_pictures(miner.pictures, n, self.window, rng), none, none, is_exhausted=False)
+        windows = windows_of_pictures(miner.pictures, n, self.window, rng, forbidden=miner.forbidden)
+        return Mined(windows, none, none, is_exhausted=False)
 
     def _look_for_negatives(self) -> Ending | None:
         """Mine for the next stage, unless training has come to its end: the held-out pictures are asked first."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.features.family import FeatureFamily
+from whet.training.forbidden import Forbidden
 from whet.training.learners import GreedyLDA
 from whet.training.plan import Plan
 from whet.training.training_data import TrainingData
@@ -27,7 +28,7 @@ def fingerprint(families: Sequence[FeatureFamily], data: TrainingData, plan: Pla
         **{f"plan.{name}": text for name, text in _plan_fields(plan).items()},
         "features": "; ".join(f"{len(one)} of {type(one).__name__}, {_digest(_parts(one))}" for one in families),
         "positives": _patches(data.positives, data.check),
-        "pictures": _pictures([*data.pictures, *data.check_pictures]),
+        "pictures": _pictures([*data.pictures, *data.check_pictures], data.forbidden),
     }
 
 
@@ -64,10 +65,11 @@ def _patches(*sides: NDArray[np.uint8]) -> str:
     return f"{sum(map(len, sides))} patches, {_digest(list(sides))}"
 
 
-def _pictures(paths: Sequence[Path]) -> str:
+def _pictures(paths: Sequence[Path], forbidden: Forbidden) -> str:
     """By name and size of the files, in their order: a folder may move, and contents would take minutes to read."""
     files = [(path.name, path.stat().st_size) for path in paths]
-    return f"{len(files)} files, {_digest(files)}"
+    boxes = [part for i, path in enumerate(paths) if len(forbidden.get(path, ())) for part in (i, forbidden[path])]
+    return f"{len(files)} files, {_digest([*files, *boxes])}"
 
 
 def _digest(parts: list[Any]) -> str:

@@ -16,6 +16,7 @@ from whet.errors import UnreadableImageError
 from whet.features.parallel import available_threads, map_in_order
 from whet.io.images import read_grey
 from whet.model.cascade import Cascade
+from whet.training.forbidden import Forbidden, without_forbidden
 from whet.training.windows import SkippedPicturesWarning
 
 Patches = NDArray[np.uint8]
@@ -74,6 +75,9 @@ class Miner:
     `most_of_a_picture` bounds what one picture gives at a time. Pictures that cannot be read are skipped, once and
     for all, and a `SkippedPicturesWarning` says so. Each thread reads and scans a picture of its own; what is found
     does not depend on how many there are.
+
+    Boxes (n, 4) of a picture that are `forbidden` are of the object, or to be ignored: windows that show more than a
+    little of them are never given, nor counted.
     """
 
     pictures: Sequence[Path]
@@ -83,6 +87,7 @@ class Miner:
     step: int = 1
     most_of_a_picture: int = MOST_OF_A_PICTURE
     threads: int | None = None
+    forbidden: Forbidden = field(default_factory=dict, repr=False)
     _used: dict[int, Places] = field(default_factory=dict, init=False, repr=False)
     _unreadable: set[int] = field(default_factory=set, init=False, repr=False)
 
@@ -136,6 +141,9 @@ class Miner:
             return _Unreadable(i, error)
         levels = pyramid(picture, self.window, factor=self.factor, threads=threads)
         scans = scan_pictures(cascade, [level.picture for level in levels], step=self.step, threads=threads)
+        boxes = self.forbidden.get(self.pictures[i])
+        if boxes is not None:
+            scans = without_forbidden(scans, levels, self.window, boxes, self.step)
         places = self._fresh(i, scans, np.random.default_rng([self.seed, turn, i]))
         n_accepted, n_looked_at = sum(map(len, scans)), sum(scan.n_looked_at for scan in scans)
         return _Haul(i, places, self._cut(levels, places), n_accepted, n_looked_at)

@@ -30,6 +30,21 @@ def split_in_runs(n: int, share: float, seed: int) -> tuple[NDArray[np.intp], ND
     return np.sort(np.concatenate([runs[i] for i in train])), np.sort(np.concatenate([runs[i] for i in check]))
 
 
+def split_objects(groups: NDArray[np.intp], share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The same for positives of which some show one object, by its number (n,): an object is on one side only.
+
+    >>> train, check = split_objects(np.repeat(np.arange(20), 3), 0.2, seed=0)
+    >>> len(train), len(check), bool(np.isin(train // 3, check // 3).any())
+    (48, 12, False)
+    """
+    _, first, number = np.unique(groups, return_index=True, return_inverse=True)
+    # Numbered as they come, so that objects that follow each other stay neighbours.
+    rank = np.argsort(np.argsort(first))[number]
+    _, check = split_in_runs(len(first), share, seed)
+    is_check = np.isin(rank, check)
+    return np.flatnonzero(~is_check), np.flatnonzero(is_check)
+
+
 def split_pictures(pictures: Sequence[Path], share: float, seed: int) -> tuple[list[Path], list[Path]]:
     """Pictures to mine for training and for checking; at least one on each side."""
     if len(pictures) < 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from whet.errors import TrainingDataError
 from whet.features.integral import IntegralStack
 from whet.kernels.normalisation import OPENCV_MIN_SIGMA
+from whet.training.forbidden import Forbidden
 from whet.training.plan import Plan
-from whet.training.split import split_in_runs, split_pictures
+from whet.training.split import split_in_runs, split_objects, split_pictures
 from whet.training.windows import usable_pictures
 
 Patches = NDArray[np.uint8]
@@ -32,20 +33,36 @@ class FewPositivesWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Positives and pictures to train on, and those kept apart to check by."""
+    """Positives and pictures to train on, and those kept apart to check by; and boxes that no negative may show."""
 
     positives: Patches
     check: Patches
     pictures: list[Path]
     check_pictures: list[Path]
+    forbidden: Forbidden = field(default_factory=dict)
 
     @classmethod
-    def of(cls, positives: Patches, pictures: Sequence[Path], window: tuple[int, int], plan: Plan) -> TrainingData:
-        """Check and divide as a plan says; raises `TrainingDataError` on what no detector can be trained on."""
-        positives = usable_positives(positives, window, plan.min_sigma)
-        train, check = split_in_runs(len(positives), plan.validation, plan.seed)
+    def of(
+        cls,
+        positives: Patches,
+        pictures: Sequence[Path],
+        window: tuple[int, int],
+        plan: Plan,
+        groups: NDArray[np.intp] | None = None,
+        forbidden: Forbidden | None = None,
+    ) -> TrainingData:
+        """Check and divide as a plan says; raises `TrainingDataError` on what no detector can be trained on.
+
+        Positives of one group show one object and stay on one side.
+        """
+        usable = usable_rows(positives, window, plan.min_sigma, groups)
+        if groups is None:
+            train, check = split_in_runs(len(usable), plan.validation, plan.seed)
+        else:
+            train, check = split_objects(groups[usable], plan.validation, plan.seed)
         sides = split_pictures(usable_pictures(pictures, window), plan.validation, plan.seed)
-        return cls(positives[train], positives[check], *sides)
+        seen = positives[usable]
+        return cls(seen[train], seen[check], *sides, {} if forbidden is None else forbidden)
 
 
 def usable_positives(positives: Patches, window: tuple[int, int], min_sigma: float = OPENCV_MIN_SIGMA) -> Patches:
@@ -55,13 +72,26 @@ def usable_positives(positives: Patches, window: tuple[int, int], min_sigma: flo
     Traceback (most recent call last):
     whet.errors.TrainingDataError: got 30 positives, 0 of them different and with contrast; at least 20 ...
     """
+    return positives[usable_rows(positives, window, min_sigma)]
+
+
+def usable_rows(
+    positives: Patches,
+    window: tuple[int, int],
+    min_sigma: float = OPENCV_MIN_SIGMA,
+    groups: NDArray[np.intp] | None = None,
+) -> NDArray[np.intp]:
+    """Indices of the positives that can be used; with `groups` (n,), objects are counted and not their copies."""
     expected = f"uint8 patches of shape (n, {window[0]}, {window[1]})"
     if not isinstance(positives, np.ndarray) or positives.dtype != np.uint8 or positives.shape[1:] != tuple(window):
         got = f"{positives.dtype} of shape {positives.shape}" if isinstance(positives, np.ndarray) else type(positives)
         raise TrainingDataError(f"positives are {got}; expected {expected}: cut and resize them to the window")
-    looked_at = _with_contrast(positives, min_sigma)
-    seen = positives[looked_at]
-    different = len({patch.tobytes() for patch in seen})
+    if groups is not None and groups.shape != (len(positives),):
+        raise TrainingDataError(f"got groups of shape {groups.shape} for {len(positives)} positives; expected one each")
+    seen = np.flatnonzero(_with_contrast(positives, min_sigma))
+    different = len({patch.tobytes() for patch in positives[seen]})
+    if groups is not None:
+        different = min(different, len(np.unique(groups[seen])))
     if different < FEWEST_POSITIVES:
         raise TrainingDataError(
             f"got {len(positives)} positives, {different} of them different and with contrast; at least "

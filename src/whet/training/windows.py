@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from whet.detect.pyramid import FACTOR, level_at
 from whet.errors import UnreadableImageError
 from whet.io.images import read_grey
+from whet.training.forbidden import Forbidden, forbidden_places
 
 Pictures = NDArray[np.uint8]
 
@@ -57,12 +58,17 @@ def _tell_skipped(skipped: list[str]) -> None:
 
 
 def random_windows(
-    picture: Pictures, n: int, window: tuple[int, int], rng: np.random.Generator, factor: float = FACTOR
+    picture: Pictures,
+    n: int,
+    window: tuple[int, int],
+    rng: np.random.Generator,
+    factor: float = FACTOR,
+    forbidden: NDArray[np.float64] | None = None,
 ) -> Pictures:
     """`n` windows (n, height, width) of a picture, at random places and at random steps of scale.
 
     All scales are as likely, where most windows of a scan are small ones. A picture smaller than the window
-    has none.
+    has none; nor has one of which the boxes (m, 4) that are `forbidden` leave no window free.
 
     >>> windows = random_windows(np.zeros((48, 60), dtype=np.uint8), 5, (24, 24), np.random.default_rng(0))
     >>> windows.shape
@@ -73,6 +79,8 @@ def random_windows(
     if largest < 1:
         return np.empty((0, height, width), dtype=np.uint8)
     n_scales = int(np.log(largest) / np.log(factor) + 1e-9) + 1
+    if forbidden is not None and len(forbidden):
+        return _outside(picture, n, window, rng, [factor**step for step in range(n_scales)], forbidden)
     steps = rng.integers(0, n_scales, n)
     windows = np.empty((n, height, width), dtype=np.uint8)
     for step in np.unique(steps):
@@ -84,16 +92,40 @@ def random_windows(
     return windows
 
 
+def _outside(
+    picture: Pictures,
+    n: int,
+    window: tuple[int, int],
+    rng: np.random.Generator,
+    scales: Sequence[float],
+    forbidden: NDArray[np.float64],
+) -> Pictures:
+    """Windows that no box forbids, at those scales that have any."""
+    height, width = window
+    levels = [level_at(picture, scale) for scale in scales]
+    free = [np.argwhere(~forbidden_places(level, window, forbidden)) for level in levels]
+    usable = [step for step, places in enumerate(free) if len(places)]
+    if not usable:
+        return np.empty((0, height, width), dtype=np.uint8)
+    windows = np.empty((n, height, width), dtype=np.uint8)
+    for row, step in enumerate(rng.choice(usable, n).tolist()):
+        y, x = free[step][rng.integers(len(free[step]))]
+        windows[row] = levels[step].picture[y : y + height, x : x + width]
+    return windows
+
+
 def windows_of_pictures(
     paths: Sequence[Path],
     n: int,
     window: tuple[int, int],
     rng: np.random.Generator,
     progress: Callable[[float], None] = lambda _: None,
+    forbidden: Forbidden | None = None,
 ) -> Pictures:
     """`n` random windows (n, height, width), as evenly from the pictures as can be, in a random order.
 
-    Pictures that cannot be read or are too small are skipped, and a `SkippedPicturesWarning` says so.
+    Windows that show more than a little of a picture's `forbidden` boxes are not among them. Pictures that cannot be
+    read or are too small are skipped, and a `SkippedPicturesWarning` says so.
     """
     found: list[Pictures] = []
     missing, skipped = n, []
@@ -103,12 +135,13 @@ def windows_of_pictures(
         for number, i in enumerate(turn):
             share = -(-missing // (len(turn) - number))
             try:
-                windows = random_windows(read_grey(paths[i]), share, window, rng)
+                boxes = None if forbidden is None else forbidden.get(paths[i])
+                windows = random_windows(read_grey(paths[i]), share, window, rng, forbidden=boxes)
             except UnreadableImageError as error:
                 skipped.append(str(error))
                 continue
             if share and not len(windows):
-                skipped.append(f"{paths[i].name}: smaller than the window")
+                skipped.append(f"{paths[i].name}: smaller than the window, or full of objects")
                 continue
             found.append(windows)
             missing -= len(windows)

@@ -1,0 +1,160 @@
+"""Pictures and the boxes of the objects in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.errors import AnnotationError
+from whet.io.annotations.problem import Problem, ProblemKind, summary
+
+Boxes = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+# The class where a format has no names for one.
+ONLY_CLASS = "object"
+
+
+@dataclass(frozen=True, eq=False)
+class AnnotatedPicture:
+    """A picture's file, its shape (height, width), and boxes (n, 4) with a class each.
+
+    Boxes are x1, y1, x2, y2, half-open, in pixels of the picture as it is shown: turned upright as its EXIF
+    orientation says. Those with `ignore` (VOC's difficult, COCO's iscrowd) are neither the object nor background.
+    `split` is the name of the part of the set that the picture belongs to, such as "train", where the format says it.
+    """
+
+    path: Path
+    shape: tuple[int, int]
+    boxes: Boxes = field(default_factory=lambda: np.empty((0, 4)))
+    labels: tuple[str, ...] = ()
+    ignore: Flags = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
+    split: str = ""
+
+    def __post_init__(self) -> None:
+        n = len(self.labels)
+        if self.boxes.shape != (n, 4) or self.ignore.shape != (n,):
+            raise ValueError(
+                f"{self.path.name}: got boxes {self.boxes.shape}, {n} labels and ignore {self.ignore.shape}; expected "
+                "(n, 4), n and (n,)"
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def objects(self) -> Boxes:
+        """The boxes (n, 4) of objects that are not to be ignored."""
+        return self.boxes[~self.ignore]
+
+    @property
+    def ignored(self) -> Boxes:
+        """The regions (n, 4) to be ignored."""
+        return self.boxes[self.ignore]
+
+    def only(self, keep: Callable[[str, bool], bool]) -> AnnotatedPicture:
+        """The same with those boxes whose label and ignore flag pass."""
+        rows = [i for i, row in enumerate(zip(self.labels, self.ignore.tolist(), strict=True)) if keep(*row)]
+        return replace(
+            self, boxes=self.boxes[rows], labels=tuple(self.labels[i] for i in rows), ignore=self.ignore[rows]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Annotations:
+    """A data set: pictures with their boxes, the names of the classes, and what was wrong with the files.
+
+    >>> box = np.array([[10.0, 20.0, 110.0, 60.0]])
+    >>> picture = AnnotatedPicture(Path("a.jpg"), (100, 200), box, ("car",), np.array([False]))
+    >>> Annotations((picture,), ("car", "person"))
+    Annotations(1 picture, 1 box: car 1, person 0)
+    """
+
+    pictures: tuple[AnnotatedPicture, ...]
+    classes: tuple[str, ...]
+    problems: tuple[Problem, ...] = ()
+    format: str = ""
+
+    def __len__(self) -> int:
+        return len(self.pictures)
+
+    def __repr__(self) -> str:
+        return f"Annotations({self.summary()})"
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many objects there are of each class, without those to be ignored."""
+        counts = Counter(
+            label
+            for picture in self.pictures
+            for label, ignored in zip(picture.labels, picture.ignore.tolist(), strict=True)
+            if not ignored
+        )
+        return {name: counts[name] for name in self.classes}
+
+    @property
+    def n_boxes(self) -> int:
+        """Boxes of objects, without those to be ignored."""
+        return sum(len(picture.objects) for picture in self.pictures)
+
+    @property
+    def n_ignored(self) -> int:
+        """Regions to be ignored."""
+        return sum(len(picture.ignored) for picture in self.pictures)
+
+    @property
+    def boxes(self) -> Boxes:
+        """All boxes (n, 4) of objects, picture after picture."""
+        return np.concatenate([np.empty((0, 4)), *(picture.objects for picture in self.pictures)])
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of the parts of the set, in their order; one of them may be empty."""
+        return tuple(dict.fromkeys(picture.split for picture in self.pictures))
+
+    def of_split(self, name: str) -> Annotations:
+        """The pictures of one part of the set, such as "val"."""
+        if name not in self.splits:
+            there = ", ".join(filter(None, self.splits)) or "none"
+            raise AnnotationError(f"there is no part {name!r} of these annotations; there is: {there}")
+        return replace(self, pictures=tuple(picture for picture in self.pictures if picture.split == name))
+
+    def select(self, name: str | None = None) -> Annotations:
+        """The set for one class: boxes of the others are gone, and so they are background; a problem tells of them.
+
+        Regions to be ignored stay if they are of that class or of none. Without a name, the only class there is.
+
+        >>> Annotations((), ("car", "person")).select("dog")
+        Traceback (most recent call last):
+        whet.errors.AnnotationError: there is no class 'dog'; there are: car (0 boxes), person (0 boxes)
+        """
+        counts = self.counts
+        listed = ", ".join(f"{each} ({n:,} boxes)" for each, n in counts.items()) or "none"
+        if name is None:
+            with_boxes = [each for each, n in counts.items() if n] or list(counts)
+            if len(with_boxes) != 1:
+                raise AnnotationError(f"there are several classes, choose one by its name: {listed}")
+            name = with_boxes[0]
+        if name not in counts:
+            raise AnnotationError(f"there is no class {name!r}; there are: {listed}")
+        chosen = tuple(picture.only(lambda label, _: label in (name, "")) for picture in self.pictures)
+        others = {each: n for each, n in counts.items() if each != name and n}
+        told = "background for this class now: " + ", ".join(f"{n:,} boxes of {each}" for each, n in others.items())
+        note = [Problem(ProblemKind.NOTE, "", None, told)] if others else []
+        return replace(self, pictures=chosen, classes=(name,), problems=(*self.problems, *note))
+
+    def summary(self) -> str:
+        """One line: counts of pictures, of boxes by class, and of problems."""
+        n, m = len(self), self.n_boxes
+        by_class = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
+        ignored = f", {self.n_ignored:,} to ignore" if self.n_ignored else ""
+        faults = summary(self.problems)
+        return (
+            f"{n:,} picture{'s' * (n != 1)}, {m:,} box{'es' * (m != 1)}{f': {by_class}' if by_class else ''}{ignored}"
+            f"{f'; {faults}' if faults else ''}"
+        )

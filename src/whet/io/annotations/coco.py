@@ -1,0 +1,182 @@
+"""COCO: one JSON file of images, categories and annotations with bbox = x, y, width, height (cocodataset.org)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from whet.errors import AnnotationError
+from whet.io.annotations.annotation import AnnotatedPicture, Annotations
+from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled, each_of
+from whet.io.annotations.exact_decimals import FARTHEST, added
+from whet.io.annotations.picture_files import PictureFinder, name_from
+from whet.io.annotations.problem import Problem, ProblemKind, Problems
+from whet.io.annotations.text_lines import read_bytes
+from whet.io.atomic_file import write_atomically
+
+Table = dict[str, Any]
+Image = tuple[int, RawPicture]
+
+PARTS = ("images", "annotations")
+
+
+def read_coco(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
+    """Read a COCO file. `iscrowd` regions are to be ignored; an annotation without `bbox` has that of its polygons."""
+    table = parse(path)
+    problems = Problems()
+    pictures: dict[object, RawPicture] = {}
+    for number, image in enumerate(_rows(table, "images", path, problems)):
+        _add_image(pictures, image, number, path, problems)
+    names = _categories(table, path, problems)
+    for number, row in enumerate(_rows(table, "annotations", path, problems)):
+        _add_box(pictures, names, row, number, path, problems)
+    finder = PictureFinder(path.parent, images)
+    return assembled(list(pictures.values()), filter(None, names.values()), finder, problems, "coco", progress)
+
+
+def parse(path: Path) -> Table:
+    """The JSON object of a COCO file; `AnnotationError` where it is none."""
+    try:
+        table = json.loads(read_bytes(path).decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise AnnotationError(f"{path} is not JSON: {error}") from error
+    if not isinstance(table, dict) or not all(isinstance(table.get(part), list) for part in PARTS):
+        found = ", ".join(list(table)[:6]) if isinstance(table, dict) else type(table).__name__
+        raise AnnotationError(f"{path} is not COCO: expected lists named images and annotations, got {found or 'none'}")
+    return table
+
+
+def _rows(table: Table, part: str, path: Path, problems: Problems) -> list[Table]:
+    rows = table.get(part)
+    good = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    for _ in range(len(rows) - len(good) if isinstance(rows, list) else 0):
+        problems.add(ProblemKind.BAD_ROW, path, None, f"an entry of {part} is not an object")
+    return good
+
+
+def _add_image(pictures: dict[object, RawPicture], image: Table, number: int, path: Path, problems: Problems) -> None:
+    name, key = image.get("file_name"), image.get("id")
+    if not isinstance(name, str) or not name or not isinstance(key, int | str):
+        problems.add(ProblemKind.BAD_ROW, path, None, f"images[{number}] has no file_name or no id")
+        return
+    if key in pictures:
+        problems.add(ProblemKind.BAD_ROW, path, None, f"images[{number}] has the id {key!r} of an image before it")
+        return
+    height, width = image.get("height"), image.get("width")
+    said = (height, width) if isinstance(height, int) and isinstance(width, int) else None
+    pictures[key] = RawPicture(name, path, said_shape=said)
+
+
+def _categories(table: Table, path: Path, problems: Problems) -> dict[object, str]:
+    names: dict[object, str] = {}
+    for number, row in enumerate(_rows(table, "categories", path, problems)):
+        key, name = row.get("id"), row.get("name")
+        if isinstance(key, int | str) and isinstance(name, str):
+            names[key] = name
+        else:
+            problems.add(ProblemKind.BAD_ROW, path, None, f"categories[{number}] has no id or no name")
+    return names
+
+
+def _add_box(
+    pictures: dict[object, RawPicture],
+    names: dict[object, str],
+    row: Table,
+    number: int,
+    path: Path,
+    problems: Problems,
+) -> None:
+    where = f"annotations[{number}]"
+    image, category = row.get("image_id"), row.get("category_id")
+    if not isinstance(image, int | str) or image not in pictures:
+        problems.add(ProblemKind.BAD_ROW, path, None, f"{where} is of image {image!r}, which is not among the images")
+        return
+    if not isinstance(category, int | str):
+        problems.add(ProblemKind.BAD_ROW, path, None, f"{where} has category_id {category!r}; expected a number")
+        return
+    corners = _corners(row)
+    if corners is None:
+        problems.add(
+            ProblemKind.BAD_ROW,
+            path,
+            None,
+            f"{where} has bbox {str(row.get('bbox'))[:60]}; expected x, y, width, height",
+        )
+        return
+    if category not in names:
+        problems.add(ProblemKind.NOTE, path, None, f"category {category!r} has no name; it is called {str(category)!r}")
+        names[category] = str(category)
+    ignore = bool(row.get("iscrowd"))
+    pictures[image].boxes.append(RawBox(corners, names[category] or ("" if ignore else str(category)), ignore))
+
+
+def _corners(row: Table) -> tuple[float, float, float, float] | None:
+    numbers = _numbers(row.get("bbox"))
+    if numbers is not None and len(numbers) == 4:
+        x, y, width, height = numbers
+        return x, y, added(x, width), added(y, height)
+    outlines = row.get("segmentation")
+    if row.get("bbox") is not None or not isinstance(outlines, list):
+        return None
+    points = [value for outline in outlines for value in _numbers(outline) or []]
+    if len(points) < 6 or len(points) % 2:
+        return None
+    return min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2])
+
+
+def _numbers(values: object) -> list[float] | None:
+    if not isinstance(values, list):
+        return None
+    good = all(
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= FARTHEST for value in values
+    )
+    return [float(value) for value in values] if good else None
+
+
+def write_coco(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
+    """Write a COCO file; pictures are named relative to its folder. Says all that there is to say."""
+    ids = {name: number for number, name in enumerate(_class_names(annotations), start=1)}
+    rows: list[Table] = []
+    for number, picture in enumerate(each_of(annotations.pictures, progress), start=1):
+        _write_boxes(rows, picture, number, ids)
+    table = {
+        "info": {"description": "written by whet"},
+        "licenses": [],
+        "images": [
+            {
+                "id": number,
+                "file_name": name_from(picture.path, path.parent),
+                "height": picture.shape[0],
+                "width": picture.shape[1],
+            }
+            for number, picture in enumerate(annotations.pictures, start=1)
+        ],
+        "annotations": rows,
+        "categories": [{"id": number, "name": name, "supercategory": ""} for name, number in ids.items()],
+    }
+    write_atomically(path, json.dumps(table, ensure_ascii=False, indent=1).encode())
+    return []
+
+
+def _class_names(annotations: Annotations) -> Sequence[str]:
+    nameless = any("" in picture.labels for picture in annotations.pictures)
+    return [*annotations.classes, *([""] if nameless else [])]
+
+
+def _write_boxes(rows: list[Table], picture: AnnotatedPicture, number: int, ids: dict[str, int]) -> None:
+    boxes = zip(picture.boxes.tolist(), picture.labels, picture.ignore.tolist(), strict=True)
+    for (x1, y1, x2, y2), label, ignore in boxes:
+        width, height = added(x2, -x1), added(y2, -y1)
+        rows.append(
+            {
+                "id": len(rows) + 1,
+                "image_id": number,
+                "category_id": ids[label],
+                "bbox": [x1, y1, width, height],
+                "area": width * height,
+                "segmentation": [],
+                "iscrowd": int(ignore),
+            }
+        )

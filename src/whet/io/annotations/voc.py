@@ -1,0 +1,121 @@
+"""Pascal VOC: one XML file a picture.
+
+Its coordinates are numbers of pixels, from 1, the last one included: a picture of 100 pixels is covered from 1 to 100.
+So says the development kit of the challenge (Everingham and Winn, The PASCAL VOC2012 Development Kit, section on
+annotation), and so read Detectron2 and supervision. Half-open from 0, that is (xmin - 1, xmax).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PureWindowsPath
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from whet.errors import AnnotationError
+from whet.io.annotations.annotation import AnnotatedPicture, Annotations
+from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled, each_of
+from whet.io.annotations.exact_decimals import added, number_in, text_of
+from whet.io.annotations.picture_files import PictureFinder, name_from
+from whet.io.annotations.problem import Problem, ProblemKind, Problems
+from whet.io.annotations.unique_names import unique_stems
+from whet.io.atomic_file import write_atomically
+from whet.io.bounded_xml import parse_bounded, read_bounded
+
+SIDES = ("xmin", "ymin", "xmax", "ymax")
+
+
+def read_voc(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
+    """Read a folder of VOC files, or one such file. Objects that are `difficult` are to be ignored."""
+    problems = Problems()
+    files = [path] if path.is_file() else xml_files(path)
+    folder = files[0].parent if files else path
+    finder = PictureFinder(folder, images or (path if path.is_dir() and path != folder else None))
+    raws = []
+    for number, file in enumerate(files):
+        raw = _read_file(file, finder, problems)
+        raws += [] if raw is None else [raw]
+        progress((number + 1) / len(files) / 2)
+    return assembled(raws, (), finder, problems, "voc", lambda share: progress((1 + share) / 2))
+
+
+def xml_files(folder: Path) -> list[Path]:
+    """The XML files of a folder, or of its folder Annotations."""
+    return sorted(folder.glob("*.xml")) or sorted(folder.glob("Annotations/*.xml"))
+
+
+def _read_file(file: Path, finder: PictureFinder, problems: Problems) -> RawPicture | None:
+    try:
+        root = parse_bounded(read_bounded(file, AnnotationError), str(file), AnnotationError)
+    except (AnnotationError, OSError) as error:
+        problems.add(ProblemKind.BAD_ROW, file, None, str(error))
+        return None
+    if root.tag != "annotation":
+        problems.add(ProblemKind.BAD_ROW, file, None, f"expected <annotation>, got <{root.tag}>")
+        return None
+    raw = RawPicture(_picture_name(root, file, finder), file, said_shape=_said_shape(root))
+    for number, thing in enumerate(root.iterfind("object"), start=1):
+        box = _box(thing)
+        if isinstance(box, str):
+            problems.add(ProblemKind.BAD_ROW, file, None, f"object {number}: {box}")
+        else:
+            raw.boxes.append(box)
+    return raw
+
+
+def _picture_name(root: Element, file: Path, finder: PictureFinder) -> str | Path:
+    """The picture by its path or its name, or the one that is named like the file."""
+    path, name = (root.findtext(tag, "").strip() for tag in ("path", "filename"))
+    names = [path, name, *(f"{file.stem}{suffix}" for suffix in (".jpg", ".png", ".jpeg")), f"{name}.jpg"]
+    found = next((picture for each in names if each and (picture := finder.find(each)) is not None), None)
+    return found or name or PureWindowsPath(path).name or f"{file.stem}.jpg"
+
+
+def _said_shape(root: Element) -> tuple[int, int] | None:
+    height, width = (number_in(root.findtext(f"size/{side}", "")) for side in ("height", "width"))
+    return None if height is None or width is None else (int(height), int(width))
+
+
+def _box(thing: Element) -> RawBox | str:
+    label = thing.findtext("name", "").strip()
+    sides = [number_in(thing.findtext(f"bndbox/{side}", "")) for side in SIDES]
+    numbers = [side for side in sides if side is not None]
+    if len(numbers) < 4:
+        said = [thing.findtext(f"bndbox/{side}", "nothing")[:30] for side in SIDES]
+        return f"<bndbox> has {', '.join(said)}; expected numbers for {', '.join(SIDES)}"
+    ignore = thing.findtext("difficult", "0").strip().lower() in ("1", "true")
+    if not label and not ignore:
+        return "<name> is empty; expected a class"
+    xmin, ymin, xmax, ymax = numbers
+    return RawBox((added(xmin, -1.0), added(ymin, -1.0), xmax, ymax), label, ignore)
+
+
+def write_voc(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
+    """Write a file for each picture into a folder; numbers that are not whole stay so."""
+    path.mkdir(parents=True, exist_ok=True)
+    stems = unique_stems([picture.path for picture in annotations.pictures])
+    for picture, stem in zip(each_of(annotations.pictures, progress), stems, strict=True):
+        root = _element(picture, path)
+        indent(root, "\t")
+        write_atomically(path / f"{stem}.xml", tostring(root, encoding="unicode").encode() + b"\n")
+    return []
+
+
+def _element(picture: AnnotatedPicture, folder: Path) -> Element:
+    root = Element("annotation")
+    _texts(root, {"folder": picture.path.parent.name, "filename": picture.path.name})
+    _texts(root, {"path": name_from(picture.path, folder)})
+    _texts(SubElement(root, "source"), {"database": "whet"})
+    _texts(SubElement(root, "size"), {"width": picture.shape[1], "height": picture.shape[0], "depth": 3})
+    _texts(root, {"segmented": 0})
+    boxes = zip(picture.boxes.tolist(), picture.labels, picture.ignore.tolist(), strict=True)
+    for (x1, y1, x2, y2), label, ignore in boxes:
+        thing = SubElement(root, "object")
+        _texts(thing, {"name": label, "pose": "Unspecified", "truncated": 0, "difficult": int(ignore)})
+        sides = (added(x1, 1.0), added(y1, 1.0), x2, y2)
+        _texts(SubElement(thing, "bndbox"), dict(zip(SIDES, map(text_of, sides), strict=True)))
+    return root
+
+
+def _texts(parent: Element, texts: Mapping[str, object]) -> None:
+    for tag, text in texts.items():
+        SubElement(parent, tag).text = str(text)

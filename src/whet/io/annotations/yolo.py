@@ -1,0 +1,221 @@
+"""YOLO: a text file of labels for each picture (class, centre and size, in shares of the picture), and data.yaml.
+
+The labels of `.../images/a.jpg` are in `.../labels/a.txt`, or beside it; without a file there is no object. data.yaml
+names the classes and the folders or lists of pictures of each part (docs.ultralytics.com/datasets/detect).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from whet.errors import AnnotationError
+from whet.io.annotations.annotation import Annotations
+from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled
+from whet.io.annotations.exact_decimals import number_in
+from whet.io.annotations.picture_files import PictureFinder, files_in, is_picture, pictures_in
+from whet.io.annotations.problem import ProblemKind, Problems
+from whet.io.annotations.text_lines import lines_of, read_bytes
+
+PARTS = ("train", "val", "valid", "test")
+YAML_BYTES = 1_000_000
+# Lists of classes that other tools keep beside labels.
+NAME_FILES = ("classes.txt", "obj.names", "_darknet.labels", "labels.txt")
+
+
+@dataclass
+class Description:
+    """What data.yaml says: names of classes by number, pictures by part, and how many values key points take."""
+
+    folder: Path
+    names: dict[int, str] = field(default_factory=dict)
+    parts: dict[str, list[str]] = field(default_factory=dict)
+    n_pose_values: int = 0
+
+
+def read_yolo(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
+    """Read a data set by its data.yaml or its folder. Polygons become the boxes around them.
+
+    Classes without a name are called by their number. Each picture knows the part of the set that it is in.
+    """
+    problems = Problems()
+    said = description_of(path, problems)
+    finder = PictureFinder(said.folder, images)
+    raws: dict[Path, RawPicture] = {}
+    used: set[Path] = set()
+    for part, picture in _pictures(said, images, finder, problems):
+        label = _label_file(picture, said.folder)
+        if picture not in raws:
+            raws[picture] = RawPicture(picture, label or picture, split=part)
+            if label is not None:
+                used.add(label)
+                raws[picture].boxes += _boxes(label, said, problems)
+    lost = [RawPicture(f"{file.stem}.*", file) for file in _label_files(said.folder) if file not in used]
+    return assembled([*raws.values(), *lost], said.names.values(), finder, problems, "yolo", progress)
+
+
+def description_of(path: Path, problems: Problems) -> Description:
+    """What the data.yaml at a path, or in that folder, says; without one, what the folder shows."""
+    file = path if path.is_file() else yaml_file(path)
+    if file is None:
+        return Description(path, _listed_names(path, problems))
+    table = parse_yaml(file)
+    return Description(
+        _root(table, file.parent), _names(table.get("names"), file), _parts(table), _pose_values(table.get("kpt_shape"))
+    )
+
+
+def yaml_file(folder: Path) -> Path | None:
+    """The description in a folder: data.yaml, or the only YAML file with names."""
+    files = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
+    named = [file for file in files if file.stem in ("data", "dataset")]
+    if named:
+        return named[0]
+    others = [file for file in files if _has_names(file)]
+    return others[0] if len(others) == 1 else None
+
+
+def _has_names(file: Path) -> bool:
+    try:
+        return "names" in parse_yaml(file)
+    except AnnotationError:
+        return False
+
+
+def parse_yaml(file: Path) -> dict[str, Any]:
+    """The table in a YAML file; `AnnotationError` where there is none."""
+    import yaml
+
+    try:
+        table = yaml.safe_load(read_bytes(file, YAML_BYTES).decode("utf-8-sig"))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise AnnotationError(f"{file} is not YAML: {' '.join(str(error).split())[:200]}") from error
+    if not isinstance(table, dict):
+        raise AnnotationError(f"{file} holds {type(table).__name__}; expected a table with names, train and val")
+    return {str(key): value for key, value in table.items()}
+
+
+def _names(said: object, file: Path) -> dict[int, str]:
+    if said is None:
+        return {}
+    table = dict(enumerate(said)) if isinstance(said, list) else said
+    # Of any other kind than these, a value may be an alias of aliases, whose text has no end.
+    if isinstance(table, dict) and all(
+        isinstance(key, int | str) and str(key).isdecimal() and isinstance(name, str | int | float)
+        for key, name in table.items()
+    ):
+        return {int(key): str(name) for key, name in sorted(table.items(), key=lambda item: int(item[0]))}
+    raise AnnotationError(f"{file} has names of type {type(said).__name__}; expected texts, or texts by number")
+
+
+def _parts(table: dict[str, Any]) -> dict[str, list[str]]:
+    parts = {part: said if isinstance(said := table.get(part), list) else [said] for part in PARTS}
+    texts = {part: [each for each in said if isinstance(each, str) and each] for part, said in parts.items()}
+    return {part: said for part, said in texts.items() if said}
+
+
+def _pose_values(shape: object) -> int:
+    good = isinstance(shape, list) and len(shape) == 2 and all(isinstance(side, int) for side in shape)
+    return int(shape[0] * shape[1]) if good and isinstance(shape, list) else 0
+
+
+def _root(table: dict[str, Any], folder: Path) -> Path:
+    said = table.get("path")
+    root = folder / said if isinstance(said, str) else folder
+    return root if root.is_dir() else folder
+
+
+def _listed_names(folder: Path, problems: Problems) -> dict[int, str]:
+    places = (folder / where / name for name in NAME_FILES for where in ("", "labels"))
+    file = next((place for place in places if place.is_file()), None)
+    return {} if file is None else dict(enumerate(text for _, text in lines_of(file, problems)))
+
+
+def _pictures(
+    said: Description, images: Path | None, finder: PictureFinder, problems: Problems
+) -> Iterator[tuple[str, Path]]:
+    """Each picture with its part of the set."""
+    if images is not None or not said.parts:
+        for picture in pictures_in(images or said.folder):
+            part = next((name for name in picture.relative_to(images or said.folder).parts if name in PARTS), "")
+            yield ("val" if part == "valid" else part), picture
+        return
+    for part, entries in said.parts.items():
+        for entry in entries:
+            place = _place(said.folder, entry)
+            if place is None:
+                problems.add(ProblemKind.MISSING_PICTURE, said.folder, None, f"{part}: there is no {entry!r}")
+            elif place.is_dir():
+                yield from (("val" if part == "valid" else part, picture) for picture in pictures_in(place))
+            else:
+                yield from ((part, picture) for picture in _listed(place, finder, problems))
+
+
+def _place(folder: Path, entry: str) -> Path | None:
+    # Some exports say ../train/images for the folder beside data.yaml.
+    entry = entry.replace("\\", "/")
+    return next((folder / each for each in (entry, entry.removeprefix("../")) if (folder / each).exists()), None)
+
+
+def _listed(file: Path, finder: PictureFinder, problems: Problems) -> Iterator[Path]:
+    beside = PictureFinder(file.parent)
+    for line, text in lines_of(file, problems):
+        picture = beside.find(text) or finder.find(text)
+        if picture is None:
+            problems.add(ProblemKind.MISSING_PICTURE, file, line, f"there is no picture {text!r}")
+        else:
+            yield picture
+
+
+def _label_file(picture: Path, folder: Path) -> Path | None:
+    """The labels of a picture: in the folder labels that answers to images, beside it, or under the set's labels."""
+    places = [picture.with_suffix(".txt")]
+    parts = list(picture.parts)
+    for at in range(len(parts) - 2, -1, -1):
+        if parts[at] == "images":
+            places.insert(0, Path(*parts[:at], "labels", *parts[at + 1 :]).with_suffix(".txt"))
+            break
+    places += [folder / "labels" / f"{picture.stem}.txt"]
+    return next((place for place in places if place.is_file()), None)
+
+
+def _label_files(folder: Path) -> list[Path]:
+    labels = folder / "labels"
+    if not labels.is_dir():
+        return []
+    return [file for file in files_in(labels) if file.suffix == ".txt" and file.name not in NAME_FILES]
+
+
+def has_labels(folder: Path) -> bool:
+    """Whether some pictures of a folder have files of labels: in `labels`, or beside them."""
+    if _label_files(folder):
+        return True
+    return any(is_picture(file) and file.with_suffix(".txt").is_file() for file in files_in(folder))
+
+
+def _boxes(file: Path, said: Description, problems: Problems) -> Iterator[RawBox]:
+    for line, text in lines_of(file, problems):
+        words = text.split()
+        values = [number_in(word) for word in words]
+        numbers = [value for value in values if value is not None]
+        if len(numbers) < len(words) or len(words) < 5 or numbers[0] < 0 or numbers[0] != int(numbers[0]):
+            problems.add(
+                ProblemKind.BAD_ROW, file, line, f"got {text[:80]!r}; expected: class x y width height, as numbers"
+            )
+            continue
+        number = int(numbers[0])
+        if number not in said.names:
+            problems.add(ProblemKind.NOTE, file, line, f"class {number} has no name; it is called {str(number)!r}")
+            said.names[number] = str(number)
+        yield RawBox(_corners(numbers[1:], said), said.names[number], line=line, is_relative=True)
+
+
+def _corners(values: list[float], said: Description) -> tuple[float, float, float, float]:
+    # Five numbers are a box and a confidence; more are the corners of a polygon, unless data.yaml speaks of poses.
+    if len(values) <= 5 or len(values) == 4 + said.n_pose_values:
+        x, y, width, height = values[:4]
+        return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+    values = values[: len(values) // 2 * 2]
+    return min(values[::2]), min(values[1::2]), max(values[::2]), max(values[1::2])

@@ -1,0 +1,157 @@
+"""Negatives of pictures that show the object are taken outside of its boxes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_pictures
+from tests.io.annotations.sets import picture
+
+from whet.detect.pyramid import level_at, pyramid
+from whet.errors import CheckpointError
+from whet.evaluate.overlap import intersection_over_first
+from whet.features.haar import HaarPool
+from whet.io.annotations.annotation import Annotations
+from whet.io.model_file import to_bytes
+from whet.model.cascade import Cascade
+from whet.model.detector_base import DetectorBase
+from whet.model.taught_detector import TaughtDetector
+from whet.training.cascade import train_cascade
+from whet.training.forbidden import MOST_OVERLAP, backgrounds_of, forbidden_places
+from whet.training.mining import Miner
+from whet.training.node import train_node
+from whet.training.windows import random_windows, windows_of_pictures
+
+side = st.floats(0, 60)
+
+
+@given(st.lists(st.tuples(side, side, st.floats(0.5, 40), st.floats(0.5, 40)), max_size=4), st.floats(1, 2.5))
+def test_a_place_is_forbidden_where_a_box_holds_enough_of_its_window(rows, scale):
+    """Against every window one by one."""
+    boxes = np.array([[x, y, x + w, y + h] for x, y, w, h in rows]).reshape(-1, 4)
+    level = level_at(np.zeros((50, 60), dtype=np.uint8), scale)
+    found = forbidden_places(level, (8, 12), boxes)
+    y, x = (axis.reshape(-1) for axis in np.indices(found.shape))
+    shares = intersection_over_first(level.boxes(y, x, (8, 12)), boxes).max(axis=1, initial=0)
+    clear = abs(shares - MOST_OVERLAP) > 1e-9
+    assert ((shares > MOST_OVERLAP) == found.reshape(-1))[clear].all()
+
+
+@pytest.fixture(scope="module")
+def street(tmp_path_factory):
+    """Pictures with a cross each, and its box."""
+    folder, rng = tmp_path_factory.mktemp("street"), np.random.default_rng(5)
+    places = {}
+    for number in range(6):
+        grey = rng.integers(0, 256, (60, 80), dtype=np.uint8)
+        y, x = rng.integers(0, 60 - WINDOW[0]), rng.integers(0, 80 - WINDOW[1])
+        grey[y : y + WINDOW[0], x : x + WINDOW[1]] = crosses(1, rng)[0]
+        path = folder / f"{number}.png"
+        Image.fromarray(grey).save(path)
+        places[path] = np.array([[x, y, x + WINDOW[1], y + WINDOW[0]]], dtype=np.float64)
+    return places
+
+
+def accepts_nearly_all():
+    rng = np.random.default_rng(1)
+    patches = np.concatenate([crosses(200, rng), rng.integers(0, 256, (200, *WINDOW), dtype=np.uint8)])
+    features = HaarPool.of_window(WINDOW).sample(300, rng)
+    return Cascade(WINDOW, (train_node(features, patches, np.arange(400) < 200, 2).stage(),))
+
+
+def windows_outside(path, boxes):
+    grey = np.asarray(Image.open(path))
+    found = set()
+    for level in pyramid(grey, WINDOW):
+        views = np.lib.stride_tricks.sliding_window_view(level.picture, WINDOW)
+        free = ~forbidden_places(level, WINDOW, boxes)
+        found |= {window.tobytes() for window in views[free]}
+    return found
+
+
+def test_a_miner_never_gives_what_is_forbidden_and_all_of_the_rest(street):
+    cascade = accepts_nearly_all()
+    free = Miner(list(street), WINDOW, most_of_a_picture=10**6).mine(cascade, 10**6, 1)
+    mined = Miner(list(street), WINDOW, most_of_a_picture=10**6, forbidden=street).mine(cascade, 10**6, 1)
+    outside = set().union(*(windows_outside(path, boxes) for path, boxes in street.items()))
+    assert {patch.tobytes() for patch in mined.patches} <= outside
+    assert {patch.tobytes() for patch in free.patches} - outside  # it is the boxes that keep them out
+    assert {patch.tobytes() for patch in free.patches} & outside == {patch.tobytes() for patch in mined.patches}
+    assert mined.n_accepted == len(mined.patches) < free.n_accepted
+    assert mined.n_accepted <= mined.n_looked_at < free.n_looked_at
+
+
+def test_without_boxes_a_miner_is_what_it_was(street):
+    cascade = accepts_nearly_all()
+    plain, empty = (
+        Miner(list(street), WINDOW, forbidden=forbidden).mine(cascade, 50, 1)
+        for forbidden in ({}, {path: np.empty((0, 4)) for path in street})
+    )
+    assert (plain.patches == empty.patches).all()
+    assert (plain.looked_at == empty.looked_at).all()
+
+
+def test_random_windows_keep_out_of_the_boxes(street, rng):
+    windows = windows_of_pictures(list(street), 300, WINDOW, rng, forbidden=street)
+    outside = set().union(*(windows_outside(path, boxes) for path, boxes in street.items()))
+    assert {window.tobytes() for window in windows} <= outside
+    whole = np.array([[0.0, 0.0, 80.0, 60.0]])
+    assert not len(random_windows(np.asarray(Image.open(next(iter(street)))), 5, WINDOW, rng, forbidden=whole))
+
+
+def test_backgrounds_have_all_boxes_and_crops_are_none():
+    cars = picture("street.png", [[0, 0, 20, 20], [50, 50, 60, 60]], None, [False, True])
+    crop = picture("crop.png", [[0, 0, 200, 100]])
+    found = backgrounds_of(Annotations((cars, crop, picture("empty.png")), ("car",)))
+    assert {path.name: len(boxes) for path, boxes in found.items()} == {"street.png": 2, "empty.png": 0}
+
+
+def detector_bytes(nodes):
+    return to_bytes(TaughtDetector(DetectorBase(WINDOW, tuple(node.base() for node in nodes))))
+
+
+class StoppedError(Exception):
+    pass
+
+
+@pytest.fixture(scope="module")
+def mixed(street, tmp_path_factory):
+    """Plain pictures and such with the object."""
+    return [*street, *write_pictures(tmp_path_factory.mktemp("plain"))]
+
+
+def test_a_training_that_was_stopped_ends_alike_with_groups_and_boxes(street, mixed, tmp_path):
+    groups = np.arange(len(positives())) // 2
+    options = {"groups": groups, "forbidden": street}
+    _, whole, _ = train_cascade(pool(), positives(), mixed, PLAN, **options)
+    file = tmp_path / "checkpoint"
+    events = []
+
+    def stop(event):
+        events.append(event)
+        if len(events) % 40 == 0:
+            raise StoppedError
+
+    for _ in range(200):
+        try:
+            _, resumed, _ = train_cascade(pool(), positives(), mixed, PLAN, stop, checkpoint=file, **options)
+            break
+        except StoppedError:
+            pass
+    assert len(events) > 40
+    assert detector_bytes(resumed) == detector_bytes(whole)
+
+
+def test_other_boxes_or_groups_are_another_training(street, mixed, tmp_path):
+    file = tmp_path / "checkpoint"
+    plan = replace(PLAN, n_stages=1)
+    train_cascade(pool(), positives(), mixed, plan, checkpoint=file, forbidden=street)
+    moved = {path: boxes + 1 for path, boxes in street.items()}
+    with pytest.raises(CheckpointError, match="pictures is"):
+        train_cascade(pool(), positives(), mixed, plan, checkpoint=file, forbidden=moved)
+    groups = np.arange(len(positives())) // 7
+    with pytest.raises(CheckpointError, match="positives is"):
+        train_cascade(pool(), positives(), mixed, plan, checkpoint=file, forbidden=street, groups=groups)
