@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from whet.learn.river_adapter import RiverClassifier as RiverClassifier
     from whet.training.detector import Detector as Detector
     from whet.training.detector import load as load
+    from whet.training.train import train as train
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ _HOME = {
     "OnlineGSLDA": "whet.learn.online_gslda",
     "RiverClassifier": "whet.learn.river_adapter",
     "load": "whet.training.detector",
+    "train": "whet.training.train",
 }
 
 # RiverClassifier needs an extra: it is there by name, but not for `from whet import *`.
@@ -42,6 +44,7 @@ __all__ = [
     "OnlineGSLDA",
     "__version__",
     "load",
+    "train",
 ]
 
 

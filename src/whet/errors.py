@@ -37,6 +37,10 @@ class TrainingDataError(WhetError, ValueError):
     """Positives or pictures that no detector can be trained on."""
 
 
+class RecipeError(WhetError, ValueError):
+    """A file of training settings is damaged, or asks for what cannot be."""
+
+
 class CannotSeparateError(WhetError, ValueError):
     """Positives and negatives look alike to every feature, or nearly so."""
 

@@ -213,3 +213,14 @@ def test_the_least_contrast_is_the_plans(pool, pictures, plan):
     cascade, _, _ = train_cascade(pool, faint, pictures, replace(plan, n_stages=1, min_sigma=1.0))
     assert cascade.min_sigma == 1.0
     assert cascade.accepts(faint).mean() > 0.9
+
+
+def test_copies_of_one_object_do_not_make_an_interval_narrower():
+    from whet.training.cascade import _detection_interval
+
+    once = np.arange(40) != 3
+    copied, groups = np.repeat(once, 10), np.repeat(np.arange(40), 10)
+    assert _detection_interval(copied, groups) == pytest.approx(_detection_interval(once, None), abs=0.02)
+    all_ten = np.ones(400, np.bool_)
+    assert _detection_interval(all_ten, groups) == _detection_interval(np.ones(40, np.bool_), None)
+    assert _detection_interval(all_ten, None)[0] > _detection_interval(all_ten, groups)[0]

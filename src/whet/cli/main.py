@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from whet import __version__
-from whet.cli import convert, demo, detect, inspect, reproduce
+from whet.cli import convert, demo, detect, inspect, reproduce, train
 from whet.cli.exit_codes import ExitCode
 from whet.errors import DataNotFoundError, MissingExtraError, WhetError
 
@@ -20,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rich takes longer to import than the rest of the help to print
 )
+app.command("train")(train.train)
 app.command("detect")(detect.detect)
 app.command("inspect")(inspect.inspect)
 app.command("convert")(convert.convert)

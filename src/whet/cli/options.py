@@ -20,7 +20,7 @@ Pictures = Annotated[
 ]
 Threads = Annotated[int | None, typer.Option(min=1, help="Processors to use; all of them unless given.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is drawn at random.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary; errors only.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary; warnings and errors only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Threshold = Annotated[
     str | None,

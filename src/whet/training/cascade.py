@@ -146,7 +146,7 @@ class _Training:
         return self._ending(*verdict, state.judged)
 
     def _ending(self, why: Why, reason: str, judged: Mined) -> Ending:
-        found, n = int(self._cascade().accepts(self.data.check).sum()), len(self.data.check)
+        accepted = self._cascade().accepts(self.data.check)
         return Ending(
             why,
             reason,
@@ -154,8 +154,8 @@ class _Training:
             picture_interval(judged.accepted, judged.looked_at),
             judged.n_looked_at,
             judged.n_pictures,
-            found / n,
-            rate_interval(found, n),
+            float(accepted.mean()),
+            _detection_interval(accepted, self.data.check_groups),
             tuple(number for number, record in enumerate(self.state.records) if not record.meets_goal),
             len(self.state.nodes),
             self._seconds(),
@@ -261,6 +261,17 @@ class _Training:
         now, end = self._seconds(), self.expected_end
         left = None if end is None else max(end - now, 0.0)
         self.tell(kind(len(self.state.nodes) if stage is None else stage, now, left, *details))
+
+
+def _detection_interval(accepted: NDArray[np.bool_], groups: NDArray[np.intp] | None) -> tuple[float, float]:
+    """Interval of the detection rate; copies of one object are accepted together, so that objects are the samples."""
+    if groups is None:
+        return rate_interval(int(accepted.sum()), len(accepted))
+    _, number = np.unique(groups, return_inverse=True)
+    n = np.bincount(number)
+    if accepted.all() or not accepted.any():  # no variance between objects can be seen: each counts as one
+        return rate_interval(len(n) * int(accepted.any()), len(n))
+    return picture_interval(np.bincount(number, weights=accepted).astype(np.int64), n)
 
 
 def _labelled(positives: Patches, negatives: Patches) -> tuple[Patches, NDArray[np.bool_]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 import whet
 from whet.features.family import FeatureFamily
@@ -17,6 +18,7 @@ from whet.model.taught_detector import TaughtDetector
 from whet.training.cascade import Patches, train_cascade
 from whet.training.ending import Ending
 from whet.training.events import Event
+from whet.training.forbidden import Forbidden
 from whet.training.learners import GreedyLDA
 from whet.training.plan import Plan
 
@@ -30,6 +32,8 @@ def train_detector(
     *,
     checkpoint: Path | None = None,
     origin: Provenance | None = None,
+    groups: NDArray[np.intp] | None = None,
+    forbidden: Forbidden | None = None,
 ) -> tuple[TaughtDetector, Ending]:
     """Train a cascade as `train_cascade` does, and make a detector of it that can be saved, run and taught.
 
@@ -37,7 +41,9 @@ def train_detector(
     how training ended. Seconds are among its facts: they are all in which the files of two equal trainings differ.
     """
     plan = Plan() if plan is None else plan
-    cascade, nodes, ending = train_cascade(family, positives, pictures, plan, tell, checkpoint=checkpoint)
+    cascade, nodes, ending = train_cascade(
+        family, positives, pictures, plan, tell, checkpoint=checkpoint, groups=groups, forbidden=forbidden
+    )
     n_features = sum(map(len, family)) if isinstance(family, Sequence) else len(family)
     provenance = training_provenance(
         plan, ending, n_positives=len(positives), n_pictures=len(pictures), n_features=n_features, origin=origin

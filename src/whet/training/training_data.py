@@ -33,13 +33,17 @@ class FewPositivesWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Positives and pictures to train on, and those kept apart to check by; and boxes that no negative may show."""
+    """Positives and pictures to train on, and those kept apart to check by; and boxes that no negative may show.
+
+    `check_groups` (n,) numbers the object that each positive to check by shows, where some show the same.
+    """
 
     positives: Patches
     check: Patches
     pictures: list[Path]
     check_pictures: list[Path]
     forbidden: Forbidden = field(default_factory=dict)
+    check_groups: NDArray[np.intp] | None = None
 
     @classmethod
     def of(
@@ -62,7 +66,8 @@ class TrainingData:
             train, check = split_objects(groups[usable], plan.validation, plan.seed)
         sides = split_pictures(usable_pictures(pictures, window), plan.validation, plan.seed)
         seen = positives[usable]
-        return cls(seen[train], seen[check], *sides, {} if forbidden is None else forbidden)
+        check_groups = None if groups is None else groups[usable][check]
+        return cls(seen[train], seen[check], *sides, {} if forbidden is None else forbidden, check_groups)
 
 
 def usable_positives(positives: Patches, window: tuple[int, int], min_sigma: float = OPENCV_MIN_SIGMA) -> Patches:

@@ -1,0 +1,273 @@
+"""`whet train`: from annotated pictures to a detector."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whet.cli.options import Json, Quiet, Threads
+from whet.cli.progress import progress_bar
+from whet.cli.start import start
+from whet.cli.training_view import training_view
+from whet.cli.wrong_call import wrong_call_if_value_error
+
+if TYPE_CHECKING:
+    from whet.training.preparation import Preparation
+    from whet.training.recipe import Recipe
+    from whet.training.train import Trained
+
+MOST_PROBLEMS = 10
+
+
+class FeatureChoice(StrEnum):
+    """Which features: those of `whet.training.recipe.FEATURES`."""
+
+    both = "both"
+    haar = "haar"
+    lbp = "lbp"
+
+
+class MirrorChoice(StrEnum):
+    """Whether mirror images are examples too."""
+
+    yes = "yes"
+    no = "no"
+    safe = "safe"
+
+
+def train(
+    annotations: Annotated[
+        Path | None, typer.Argument(help="Boxes: COCO, YOLO, VOC, info.dat or CSV; or a folder of crops.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The detector's file, such as cars.whet.")] = None,
+    negatives: Annotated[
+        list[str] | None, typer.Option("--negatives", "-n", help="Pictures without the object; may be repeated.")
+    ] = None,
+    class_name: Annotated[str | None, typer.Option("--class", help="Which class, where there are several.")] = None,
+    format: Annotated[str | None, typer.Option(help="Format of the annotations; else it is found out.")] = None,
+    images: Annotated[Path | None, typer.Option(help="Folder of the pictures, if not beside the annotations.")] = None,
+    split: Annotated[str | None, typer.Option(help="Only this part of the set, such as train.")] = None,
+    backgrounds: Annotated[
+        bool | None,
+        typer.Option("--backgrounds/--no-backgrounds", help="Take negatives outside the boxes too. [default: yes]"),
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option(metavar="WxH", help="Window in pixels, such as 36x16; else chosen from the boxes.")
+    ] = None,
+    margin: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Of a box's size, to see around it. [default: 0.1; crops: 0]")
+    ] = None,
+    mirror: Annotated[
+        MirrorChoice | None, typer.Option(help="Mirror images are examples too; safe: if they look alike. [safe]")
+    ] = None,
+    copies: Annotated[
+        int | None, typer.Option(min=1, help="Patches of each object, a little moved and turned; else by their number.")
+    ] = None,
+    rotation: Annotated[float | None, typer.Option(min=0, max=45, help="Degrees to turn them by. [default: 3]")] = None,
+    features: Annotated[FeatureChoice | None, typer.Option(help="Which kinds of features. [default: both]")] = None,
+    most_features: Annotated[int | None, typer.Option(min=1, help="Of each kind. [default: 10000]")] = None,
+    stages: Annotated[int | None, typer.Option(min=1, help="At most so many stages. [default: 12]")] = None,
+    learners: Annotated[int | None, typer.Option(min=1, help="At most so many in a stage. [default: 100]")] = None,
+    n_negatives: Annotated[
+        int | None, typer.Option("--stage-negatives", min=1, help="Windows that a stage trains on. [default: 3000]")
+    ] = None,
+    detection_rate: Annotated[float | None, typer.Option(help="Goal of a stage. [default: 0.995]")] = None,
+    false_positive_rate: Annotated[
+        float | None, typer.Option(help="Goal of the whole: share of windows accepted. [default: 1e-6]")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="TOML file of settings; options on the command line come before it.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever was there.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of all that is drawn at random. [default: 0]")] = None,
+    threads: Threads = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a detector from annotated pictures.
+
+    Beside the detector, its settings are written as TOML: `whet train --config` repeats the training. A training
+    that was stopped, by Ctrl-C or by a crash, goes on with --resume and ends with the same detector.
+
+    \b
+    whet train cars.json --class car --out cars.whet
+    whet train boxes.csv --negatives streets/ --out plates.whet --mirror no
+    whet train crops/ --negatives backgrounds/ --out logo.whet --dry-run
+    whet train --config cars.toml --out cars2.whet --seed 1
+    """
+    given = {
+        "annotations": None if annotations is None else str(annotations),
+        "negatives": tuple(negatives) if negatives else None,
+        "class_name": class_name,
+        "format": format,
+        "images": None if images is None else str(images),
+        "split": split,
+        "backgrounds": backgrounds,
+        "window": _sides(window),
+        "margin": margin,
+        "mirror": {None: None, "yes": True, "no": False, "safe": "safe"}[mirror],
+        "copies": copies,
+        "rotation": rotation,
+        "features": None if features is None else features.value,
+        "most_features": most_features,
+        "stages": stages,
+        "learners": learners,
+        "n_negatives": n_negatives,
+        "detection_rate": detection_rate,
+        "false_positive_rate": false_positive_rate,
+        "seed": seed,
+    }
+    start(quiet=quiet)
+    from whet.training.preparation import prepare
+
+    recipe = _recipe({name: value for name, value in given.items() if value is not None}, config)
+    if out is None and not dry_run:
+        raise typer.BadParameter("where should the detector be written? Give --out, such as --out mine.whet")
+    checkpoint = None if dry_run or out is None else _checkpoint(out, resume=resume, fresh=fresh)
+    with progress_bar("prepare", hidden=quiet) as progress:
+        preparation = prepare(recipe, lambda _, share: progress(share), threads)
+    if not quiet:
+        _tell_plan(preparation, threads)
+    if dry_run or out is None:
+        if as_json:
+            typer.echo(json.dumps(_plan_table(preparation, threads), indent=1))
+        return
+    _run(preparation, out, checkpoint, threads, as_json=as_json, quiet=quiet)
+
+
+def _recipe(given: dict[str, Any], config: Path | None) -> Recipe:
+    from whet.training.recipe_file import read_settings, recipe_of
+
+    settings = given if config is None else read_settings(config) | given
+    if "annotations" not in settings:
+        raise typer.BadParameter("which annotations? Give a file or folder, or --config")
+    with wrong_call_if_value_error():
+        return recipe_of(settings, "the command" if config is None else str(config))
+
+
+def _sides(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    width, _, height = text.lower().partition("x")
+    if not (width.isdecimal() and height.isdecimal()):
+        raise typer.BadParameter(f"got --window {text}; expected width x height in pixels, such as 36x16")
+    return int(width), int(height)
+
+
+def _checkpoint(out: Path, *, resume: bool, fresh: bool) -> Path:
+    """The checkpoint's place; what a training that was stopped has left is never thrown away unasked."""
+    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    if not out.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {out.parent} to write {out.name} to: make it first")
+    if checkpoint.exists() and not resume and not fresh:
+        raise typer.BadParameter(
+            f"{checkpoint} is of a training that was stopped: --resume goes on with it, --fresh begins anew"
+        )
+    if fresh:
+        checkpoint.unlink(missing_ok=True)
+    return checkpoint
+
+
+def _run(
+    preparation: Preparation, out: Path, checkpoint: Path | None, threads: int | None, *, as_json: bool, quiet: bool
+) -> None:
+    from whet.model.provenance import Provenance
+    from whet.training.recipe_file import write_recipe
+    from whet.training.train import train_prepared
+
+    recipe_file = out.with_suffix(".toml")
+    write_recipe(preparation.recipe, recipe_file)
+    try:
+        with training_view(quiet=quiet) as tell:
+            trained = train_prepared(
+                preparation, tell, checkpoint=checkpoint, origin=_origin(Provenance), threads=threads
+            )
+    except KeyboardInterrupt:
+        typer.echo(f"whet: stopped; the same command with --resume goes on from {checkpoint}", err=True)
+        raise
+    trained.detector.save(out)
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
+    if as_json:
+        typer.echo(json.dumps(_table(trained, out), indent=1))
+    elif not quiet:
+        for line in _summary(trained, out, recipe_file):
+            typer.echo(line)
+
+
+def _origin(provenance: Any) -> Any:  # noqa: ANN401 - its class, imported by the caller
+    """The command, unless it names a folder of this machine."""
+    try:
+        return provenance(command=shlex.join(["whet", *sys.argv[1:]]))
+    except ValueError:
+        return provenance(command="whet train")
+
+
+def _tell_plan(preparation: Preparation, threads: int | None) -> None:
+    for problem in preparation.problems[:MOST_PROBLEMS]:
+        typer.echo(f"whet: {problem}", err=True)
+    more = len(preparation.problems) - MOST_PROBLEMS
+    if more > 0:
+        typer.echo(f"whet: and {more:,} more", err=True)
+    typer.echo(preparation.describe(threads), err=True)
+
+
+def _plan_table(preparation: Preparation, threads: int | None) -> dict[str, Any]:
+    height, width = preparation.choice.window
+    return {
+        "window": {"width": width, "height": height},
+        "positives": len(preparation.positives),
+        "objects": preparation.positives.n_objects,
+        "pictures": len(preparation.pictures),
+        "features": preparation.n_features,
+        "memory_bytes": preparation.memory,
+        "seconds": round(preparation.seconds(threads), 1),
+        "problems": [str(problem) for problem in preparation.problems],
+    }
+
+
+def _table(trained: Trained, out: Path) -> dict[str, Any]:
+    ending = trained.ending
+    return {
+        "detector": str(out),
+        "ending": str(ending.why),
+        "reason": ending.reason,
+        "stages": ending.n_stages,
+        "learners": trained.detector.taught.cascade().n_weak,
+        "false_positive_rate": ending.false_positive_rate,
+        "false_positive_interval": ending.interval,
+        "detection_rate": ending.detection_rate,
+        "detection_interval": ending.detection_interval,
+        "held_out_pictures": trained.n_pictures,
+        "false_alarms": trained.false_alarms,
+        "operating_points": dict(trained.detector.operating_points),
+        "seconds": round(ending.seconds, 1),
+    }
+
+
+def _summary(trained: Trained, out: Path, recipe_file: Path) -> list[str]:
+    from whet.training.events import duration
+
+    ending, (low, high) = trained.ending, trained.ending.detection_interval
+    points = trained.detector.operating_points
+    default = f"; by default boxes score above {points['default']:.3g}" if "default" in points else ""
+    return [
+        f"{out}: {ending.n_stages} stages, {trained.detector.taught.cascade().n_weak} weak learners, "
+        f"{out.stat().st_size:,} bytes, in {duration(ending.seconds)}",
+        f"why it ended: {ending.reason}",
+        f"windows accepted by mistake: {ending.false_positive_rate:.2g} of held-out windows "
+        f"({ending.interval[0]:.2g} to {ending.interval[1]:.2g})",
+        f"objects kept: {ending.detection_rate:.1%} of those held out for validation ({low:.1%} to {high:.1%}); "
+        "a test set will show less",
+        f"false alarms in {trained.n_pictures:,} held-out pictures: {trained.false_alarms:,} at any score{default}",
+        f"settings: {recipe_file}",
+        f"next: whet detect {out} PICTURES --draw drawn; whet evaluate {out} ANNOTATIONS",
+    ]

@@ -1,0 +1,165 @@
+"""Vans and walkers, drawn into pictures: objects of two shapes to try a training on, with their boxes.
+
+No two are alike: light, shade, proportions, direction, size, blur and noise are drawn at random, by a seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.io.annotations.annotation import AnnotatedPicture, Annotations
+from whet.io.images import read_grey
+from whet.plots.drawn_boxes import save_picture
+
+if TYPE_CHECKING:
+    from PIL.ImageDraw import ImageDraw
+
+Picture = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+FINER = 4  # drawn so much larger, and made smaller with all edges smooth
+TRIES = 20
+
+
+def draw_set(
+    kind: str, backgrounds: Sequence[Path], out: Path, seed: int = 0, most: int = 2, sizes: tuple[int, int] = (24, 160)
+) -> Annotations:
+    """Draw up to `most` objects into each of these pictures, save them in a folder, and tell where they are.
+
+    `kind` is "van" (about 9 to 4) or "walker" (about 1 to 2); `sizes` are those of the longer side, in pixels.
+    """
+    rng = np.random.default_rng(seed)
+    out.mkdir(parents=True, exist_ok=True)
+    pictures = []
+    for number, path in enumerate(backgrounds):
+        grey, boxes = read_grey(path).astype(np.float64), np.empty((0, 4))
+        for _ in range(int(rng.integers(1, most + 1))):
+            grey, boxes = _with_object(grey, boxes, kind, sizes, rng)
+        drawn = save_picture(grey.clip(0, 255).astype(np.uint8), out / f"{kind}{number:04d}.png")
+        shape = grey.shape[0], grey.shape[1]
+        pictures.append(AnnotatedPicture(drawn, shape, boxes, (kind,) * len(boxes), np.zeros(len(boxes), np.bool_)))
+    return Annotations(tuple(pictures), (kind,))
+
+
+def _with_object(
+    grey: Floats, boxes: Floats, kind: str, sizes: tuple[int, int], rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """One more object, where there is room for it."""
+    longer = float(np.exp(rng.uniform(*np.log(sizes))))
+    patch, mask = object_drawn(kind, longer, rng)
+    height, width = patch.shape
+    for _ in range(TRIES):
+        if height >= grey.shape[0] or width >= grey.shape[1]:
+            break
+        y, x = (int(rng.integers(0, room - side)) for room, side in zip(grey.shape, patch.shape, strict=True))
+        box = np.array([x, y, x + width, y + height], dtype=np.float64)
+        if not ((box[:2] < boxes[:, 2:]) & (boxes[:, :2] < box[2:])).all(axis=1).any():
+            under = grey[y : y + height, x : x + width]
+            grey[y : y + height, x : x + width] = under * (1 - mask) + patch * mask
+            return grey, np.concatenate([boxes, box[None]])
+    return grey, boxes
+
+
+def object_drawn(kind: str, longer: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """An object whose longer side has about so many pixels: its grey values and its mask, both (height, width).
+
+    >>> patch, mask = object_drawn("van", 90.0, np.random.default_rng(0))
+    >>> patch.shape[1] > 1.8 * patch.shape[0], 0 < mask.mean() < 1
+    (True, True)
+    """
+    from PIL import Image, ImageDraw
+
+    draw, aspect = OBJECTS[kind]
+    ratio = aspect * float(np.exp(rng.normal(0, 0.07)))
+    width, height = (longer, longer / ratio) if ratio > 1 else (longer * ratio, longer)
+    size = max(4, round(width)), max(4, round(height))
+    large = FINER * size[0], FINER * size[1]
+    body, mask = Image.new("L", large, 0), Image.new("L", large, 0)
+    draw(ImageDraw.Draw(body), ImageDraw.Draw(mask), np.array(large, dtype=np.float64), rng)
+    mirrored = rng.random() < 0.5
+    layers = []
+    for layer in (body, mask):
+        turned = layer.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else layer
+        layers.append(np.asarray(turned.resize(size, Image.Resampling.BOX), dtype=np.float64))
+    return _photographed(layers[0], rng), layers[1] / 255
+
+
+def _photographed(patch: Floats, rng: np.random.Generator) -> Floats:
+    """Light from one side, contrast, and noise."""
+    height, width = patch.shape
+    slope = (
+        rng.uniform(-40, 40) * np.linspace(-1, 1, width)[None]
+        + rng.uniform(-30, 30) * np.linspace(-1, 1, height)[:, None]
+    )
+    lit = (patch - 128) * rng.uniform(0.5, 1.1) + 128 + rng.uniform(-25, 25) + slope
+    return np.asarray(lit + rng.normal(0, rng.uniform(1, 8), patch.shape))
+
+
+def _van(body: ImageDraw, mask: ImageDraw, size: Floats, rng: np.random.Generator) -> None:
+    paint, glass, tyre = float(rng.uniform(90, 235)), float(rng.uniform(10, 70)), float(rng.uniform(0, 45))
+    nose, roof, floor = rng.uniform(0.16, 0.28), rng.uniform(0.38, 0.5), rng.uniform(0.8, 0.86)
+    outline = [
+        (0.01, 0.04),
+        (1 - nose, 0.04),
+        (0.99 - nose * 0.35, roof),
+        (0.99, roof + 0.08),
+        (0.99, floor),
+        (0.01, floor),
+    ]
+    for layer, tone in ((body, paint), (mask, 255.0)):
+        layer.polygon(_scaled(outline, size), fill=round(tone))
+    n = int(rng.integers(2, 5))
+    edges = np.linspace(0.05, 0.95 - nose, n + 1)
+    for left, right in pairwise(edges.tolist()):
+        body.rectangle(_scaled([(left, 0.12), (right - 0.02, roof - 0.02)], size), fill=round(glass))
+    body.line(_scaled([(0.01, floor - 0.12), (0.99, floor - 0.12)], size), fill=round(paint * 0.6), width=FINER)
+    radius = rng.uniform(0.15, 0.19) * size[1]
+    for centre in (rng.uniform(0.16, 0.24), rng.uniform(0.74, 0.82)):
+        x, y = centre * size[0], size[1] - radius
+        for layer, tone in ((body, tyre), (mask, 255.0)):
+            layer.ellipse((x - radius, y - radius, x + radius, y + radius - 1), fill=round(tone))
+        body.ellipse(
+            (x - radius * 0.45, y - radius * 0.45, x + radius * 0.45, y + radius * 0.45), fill=round(paint * 0.8)
+        )
+
+
+def _walker(body: ImageDraw, mask: ImageDraw, size: Floats, rng: np.random.Generator) -> None:
+    skin, coat, trousers = (float(tone) for tone in rng.uniform((120, 20, 10), (230, 210, 160)))
+    stride, lean = rng.uniform(0.05, 0.22), rng.uniform(-0.04, 0.04)
+    hip, shoulder = (0.5, 0.55), (0.5 + lean, 0.22)
+    broad = rng.uniform(0.16, 0.22)
+    arm = rng.uniform(0.05, 0.25)
+    parts: list[tuple[str, list[tuple[float, float]], float]] = [
+        ("leg", [hip, (0.5 - stride, 0.78), (0.5 - stride - 0.05, 0.98)], trousers * 0.8),
+        ("leg", [hip, (0.5 + stride, 0.76), (0.5 + stride * 0.8, 0.98)], trousers),
+        ("arm", [shoulder, (0.5 - broad - arm * 0.5, 0.42), (0.5 - arm, 0.56)], coat * 0.85),
+        ("arm", [shoulder, (0.5 + broad, 0.42), (0.5 + arm + 0.1, 0.52)], coat * 0.9),
+    ]
+    wide = {"leg": 0.16 * size[0], "arm": 0.1 * size[0]}
+    for kind, points, tone in parts:
+        for layer, fill in ((body, tone), (mask, 255.0)):
+            layer.line(_scaled(points, size), fill=round(fill), width=round(wide[kind]), joint="curve")
+    trunk = [
+        (shoulder[0] - broad, 0.2),
+        (shoulder[0] + broad, 0.2),
+        (hip[0] + broad * 0.8, 0.58),
+        (hip[0] - broad * 0.8, 0.58),
+    ]
+    head = _scaled([(shoulder[0] - 0.12, 0.01), (shoulder[0] + 0.12, 0.18)], size)
+    for layer, fill, face in ((body, coat, skin), (mask, 255.0, 255.0)):
+        layer.polygon(_scaled(trunk, size), fill=round(fill))
+        layer.ellipse(head, fill=round(face))
+
+
+def _scaled(points: Sequence[tuple[float, float]], size: Floats) -> list[tuple[float, float]]:
+    return [(float(x * size[0]), float(y * size[1])) for x, y in points]
+
+
+# How each is drawn, and its width over its height.
+OBJECTS: dict[str, tuple[Callable[..., None], float]] = {"van": (_van, 2.25), "walker": (_walker, 0.5)}

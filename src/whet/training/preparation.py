@@ -1,0 +1,151 @@
+"""From a recipe to what a cascade is trained on: read, chosen, cut and counted, before any training begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from whet.errors import TrainingDataError
+from whet.features.family import FeatureFamily
+from whet.features.haar import HaarPool
+from whet.features.lbp import BlockPatternPool
+from whet.features.parallel import available_threads
+from whet.io.annotations.annotation import Annotations
+from whet.io.annotations.formats import read_annotations
+from whet.io.annotations.problem import Problem
+from whet.io.pictures import find_pictures
+from whet.training.events import duration
+from whet.training.forbidden import Forbidden, backgrounds_of
+from whet.training.positives import Positives, cut_positives
+from whet.training.recipe import Recipe
+from whet.training.window_choice import WindowChoice, window_of
+
+# Core seconds, measured on a server of 2024: for a feature on a sample, and for a stage on a megapixel of pictures.
+A_RESPONSE = 6e-9
+A_MEGAPIXEL = 0.15
+TYPICAL_MEGAPIXELS = 0.3
+# Of a box's size, on each side: what is around an object helps to tell it.
+MARGIN = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """Annotations of one class, the window, positives, pictures to mine with their forbidden boxes, and features."""
+
+    recipe: Recipe
+    annotations: Annotations
+    choice: WindowChoice
+    positives: Positives
+    pictures: tuple[Path, ...]
+    forbidden: Forbidden
+    families: tuple[FeatureFamily, ...]
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What could not be used, of files and of boxes."""
+        return (*self.annotations.problems, *self.positives.problems)
+
+    @property
+    def n_features(self) -> int:
+        """Features of all families."""
+        return sum(map(len, self.families))
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the largest stage takes: a bit for each response, and the integral images."""
+        height, width = self.choice.window
+        samples = len(self.positives) + self.recipe.n_negatives
+        return max(map(len, self.families)) * samples // 8 + 2 * 4 * (height + 1) * (width + 1) * samples
+
+    def seconds(self, threads: int | None = None) -> float:
+        """A rough estimate of the time that training takes: within a factor of two or three."""
+        samples = len(self.positives) + self.recipe.n_negatives
+        stage = A_RESPONSE * self.n_features / len(self.families) * samples
+        mining = A_MEGAPIXEL * TYPICAL_MEGAPIXELS * len(self.pictures)
+        return self.recipe.stages * (stage + mining) / (threads or available_threads())
+
+    def describe(self, threads: int | None = None) -> str:
+        """The plan, in lines for people."""
+        recipe, objects = self.recipe, self.positives
+        name = self.annotations.classes[0] if self.annotations.classes else "object"
+        return "\n".join(
+            (
+                f"object     {name}: {self.annotations.summary()}",
+                f"window     {self.choice}",
+                f"positives  {objects}",
+                f"negatives  {len(self.pictures):,} pictures, up to {recipe.n_negatives:,} windows a stage"
+                + (f"; {len(self.forbidden):,} show the object and are mined around it" if self.forbidden else ""),
+                f"features   {self.n_features:,} ({recipe.features}); up to {recipe.stages} stages of "
+                f"{recipe.learners} weak learners",
+                f"memory     {self.memory / 1e6:,.0f} MB",
+                f"time       about {duration(self.seconds(threads))}, within a factor of two or three",
+            )
+        )
+
+
+def prepare(
+    recipe: Recipe, progress: Callable[[str, float], None] = lambda *_: None, threads: int | None = None
+) -> Preparation:
+    """Read, choose, cut and count as a recipe says; `progress` hears what is being done and the share of it."""
+    found = read_annotations(
+        recipe.annotations, recipe.format, recipe.images, lambda share: progress("reading annotations", share)
+    )
+    found = found if recipe.split is None else found.of_split(recipe.split)
+    annotations = found.select(recipe.class_name)
+    choice = _chosen(annotations, recipe)
+    positives = cut_positives(
+        annotations,
+        choice,
+        copies=recipe.copies,
+        jitter=recipe.jitter,
+        mirror=recipe.mirror,
+        seed=recipe.seed,
+        threads=threads,
+        progress=lambda share: progress("cutting positives", share),
+    )
+    forbidden = backgrounds_of(annotations) if recipe.backgrounds else {}
+    apart = find_pictures(recipe.negatives) if recipe.negatives else []
+    annotated = {picture.path.resolve() for picture in annotations.pictures if len(picture)}
+    pictures = dict.fromkeys([*forbidden, *(path for path in apart if path.resolve() not in annotated)])
+    if not pictures:
+        raise TrainingDataError(
+            "there are no pictures to take negatives from: give some without the object (negatives), better hundreds; "
+            "the annotated pictures show it all over"
+        )
+    families = families_for(choice.window, recipe)
+    return Preparation(recipe, annotations, choice, positives, tuple(pictures), forbidden, families)
+
+
+def _chosen(annotations: Annotations, recipe: Recipe) -> WindowChoice:
+    margin = recipe.margin
+    if margin is None:
+        margin = 0.0 if annotations.format == "crops" else MARGIN
+    choice = window_of(annotations.boxes, margin=margin)
+    if recipe.window is None:
+        return choice
+    width, height = recipe.window
+    return replace(choice, height=height, width=width)
+
+
+def families_for(window: tuple[int, int], recipe: Recipe) -> tuple[FeatureFamily, ...]:
+    """The pools of features, each drawn down to the most that the recipe allows; the seed fixes the draw.
+
+    >>> [len(pool) for pool in families_for((24, 24), Recipe("cars.csv", most_features=5000))]
+    [5000, 5000]
+    """
+    kinds: Sequence[type[HaarPool] | type[BlockPatternPool]] = {
+        "both": (HaarPool, BlockPatternPool),
+        "haar": (HaarPool,),
+        "lbp": (BlockPatternPool,),
+    }[recipe.features]
+    rng = np.random.default_rng([recipe.seed, 3])
+    pools: list[FeatureFamily] = []
+    for kind in kinds:
+        pool = kind.of_window(window)
+        if len(pool) > recipe.most_features:
+            pool = pool.take(np.sort(rng.choice(len(pool), recipe.most_features, replace=False)))
+        pools.append(pool)
+    return tuple(pools)

@@ -1,0 +1,162 @@
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from PIL import Image
+from tests.commands import whet
+from tests.drawn_sets import QUICK, van_set
+
+import whet as library
+from whet.cli.exit_codes import ExitCode
+from whet.training.recipe_file import read_recipe
+
+TRAIN = ("train", "vans.csv", "--negatives", "textures", *QUICK)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    van_set(folder)
+    done = whet(*TRAIN, "--out", "vans.whet", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    (folder / "stdout.txt").write_text(done.stdout)
+    (folder / "stderr.txt").write_text(done.stderr)
+    return folder
+
+
+def same(first, second):
+    """Whether two detector files are of one training; their seconds and commands may differ."""
+    first, second = map(library.load, (first, second))
+    return first.base_id == second.base_id and first.operating_points == second.operating_points
+
+
+def test_the_plan_comes_first_the_stages_follow_and_a_summary_says_what_to_do_next(folder):
+    told, summary = (folder / "stderr.txt").read_text(), (folder / "stdout.txt").read_text()
+    for word in (
+        "object     van: 30 pictures",
+        "window     ",
+        "positives  ",
+        "negatives  ",
+        "memory     ",
+        "time       ",
+    ):
+        assert word in told
+    assert "stage 2: trained" in told
+    assert "why it ended: " in summary
+    assert "whet evaluate vans.whet" in summary
+    assert not (folder / "vans.whet.checkpoint").exists()
+
+
+def test_what_was_trained_finds_vans_of_their_shape(folder, tmp_path):
+    found = van_set(tmp_path, n=6, seed=9)
+    detector = library.load(folder / "vans.whet")
+    height, width = detector.window
+    assert 1.8 < width / height < 2.8
+    from whet.evaluate.evaluation import evaluate
+
+    boxes = [detector.detect(picture.path, threshold=-1e9) for picture in found.pictures]
+    judged = evaluate([(one.boxes, one.scores) for one in boxes], [(picture.boxes, None) for picture in found.pictures])
+    assert judged.curve.recall[-1] > 0.7
+    assert detector.provenance.data.startswith("vans.csv: 30 pictures")
+    assert detector.taught.base.mean_positive.shape == detector.window
+
+
+def test_the_settings_that_were_written_repeat_the_training(folder):
+    assert read_recipe(folder / "vans.toml").learners == 8
+    done = whet("train", "--config", "vans.toml", "--out", "again.whet", "--json", "--quiet", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert all(line.startswith("whet: ") for line in done.stderr.splitlines())  # warnings alone
+    assert json.loads(done.stdout)["stages"] == len(library.load(folder / "again.whet").taught.base.stages)
+    assert same(folder / "vans.whet", folder / "again.whet")
+
+
+def test_killed_at_several_moments_and_resumed_it_is_the_same_detector(folder):
+    command = [sys.executable, "-m", "whet", *map(str, TRAIN), "--out", "killed.whet"]
+    for seconds, how in ((2.5, signal.SIGKILL), (3.5, signal.SIGINT)):
+        process = subprocess.Popen(
+            [*command, "--resume"],
+            cwd=folder,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        try:
+            time.sleep(seconds)
+            process.send_signal(how)
+            _, told = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        assert "Traceback" not in told
+    if not (folder / "killed.whet").exists():
+        again = whet(*TRAIN, "--out", "killed.whet", cwd=folder)
+        if (folder / "killed.whet.checkpoint").exists():
+            assert again.returncode == 2
+            assert "--resume goes on" in " ".join(again.stderr.split())
+            done = whet(*TRAIN, "--out", "killed.whet", "--resume", cwd=folder)
+            assert done.returncode == 0, done.stderr
+    assert same(folder / "vans.whet", folder / "killed.whet")
+    assert not (folder / "killed.whet.checkpoint").exists()
+
+
+def test_a_dry_run_shows_the_plan_and_writes_nothing(folder):
+    before = sorted(folder.iterdir())
+    done = whet("train", "vans.csv", "--dry-run", "--json", "--window", "30x12", "--mirror", "no", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    table = json.loads(done.stdout)
+    assert table["window"] == {"width": 30, "height": 12}
+    assert table["pictures"] == 30  # no others were given: the vans' own, outside their boxes
+    assert sorted(folder.iterdir()) == before
+
+
+def test_a_corrupt_picture_is_named_and_the_others_train(tmp_path):
+    van_set(tmp_path, n=25, seed=3)
+    (tmp_path / "vans" / "van0003.png").write_bytes(b"no picture")
+    (tmp_path / "textures" / "größe.png").write_bytes(b"neither")
+    with (tmp_path / "vans.csv").open("a") as file:
+        file.write("vans/van0001.png,-500,-500,20,10,van\nvans/van0001.png,5,5,0,0,van\nvans/missing.png,1,1,9,9,van\n")
+    done = whet(*TRAIN, "--out", "vans.whet", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for name in ("van0003.png", "größe.png", "missing.png", "van0001.png"):
+        assert name in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("nowhere.csv", "--out", "a.whet"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.csv"),
+        (("vans.csv",), 2, "Give --out"),
+        ((), 2, "which annotations"),
+        (("vans.csv", "--out", "a.whet", "--class", "ship"), ExitCode.FAILED, "there is no class 'ship'"),
+        (("vans.csv", "--out", "a.whet", "--window", "12"), 2, "width x height"),
+        (("vans.csv", "--out", "no/a.whet"), 2, "there is no folder no"),
+        (("vans.csv", "--out", "a.whet", "--negatives", "empty"), ExitCode.DATA_MISSING, "no picture in empty"),
+        (("--config", "broken.toml", "--out", "a.whet"), ExitCode.FAILED, "broken.toml is not TOML"),
+        (("--config", "odd.toml", "--out", "a.whet"), ExitCode.FAILED, "there is no setting 'colour'"),
+        (("vans.csv", "--out", "a.whet", "--detection-rate", "2"), ExitCode.FAILED, "detection_rate"),
+    ],
+)
+def test_what_is_wrong_is_said_before_any_work(folder, arguments, code, says):
+    (folder / "empty").mkdir(exist_ok=True)
+    (folder / "broken.toml").write_text("annotations = ")
+    (folder / "odd.toml").write_text('annotations = "vans.csv"\ncolour = "red"\n')
+    done = whet("train", *arguments, cwd=folder)
+    assert done.returncode == code, done.stderr
+    assert says in re.sub(r"\s+", " ", done.stderr)
+    assert "Traceback" not in done.stderr
+    assert not (folder / "a.whet").exists()
+
+
+def test_a_folder_of_crops_trains_too(tmp_path):
+    found = van_set(tmp_path, n=25, seed=5)
+    (tmp_path / "crops").mkdir()
+    for number, picture in enumerate(found.pictures):
+        x1, y1, x2, y2 = picture.boxes[0].astype(int).tolist()
+        Image.open(picture.path).crop((x1, y1, x2, y2)).save(tmp_path / "crops" / f"{number}.png")
+    done = whet("train", "crops", "--negatives", "textures", *QUICK, "--out", "c.whet", "--quiet", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert library.load(tmp_path / "c.whet").frame == (0, 0, 1, 1)

@@ -1,0 +1,30 @@
+"""Small annotated sets that tests draw for themselves: vans on textures."""
+
+import numpy as np
+from PIL import Image
+
+from tests.cascades import textured
+from whet.experiments.drawn_objects import draw_set
+from whet.io.annotations.formats import write_annotations
+
+
+def backgrounds(folder, n, seed, shape=(120, 160)):
+    """Textures as pictures in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(seed)
+    paths = [folder / f"texture{number}.png" for number in range(n)]
+    for path in paths:
+        Image.fromarray(textured(shape, rng)).save(path)
+    return paths
+
+
+def van_set(folder, n=30, seed=0):
+    """Pictures with vans in `folder/vans`, their boxes in `folder/vans.csv`, and textures in `folder/textures`."""
+    found = draw_set("van", backgrounds(folder / "under", n, seed), folder / "vans", seed, sizes=(36, 80))
+    write_annotations(found, folder / "vans.csv", "csv", replace=True)
+    backgrounds(folder / "textures", 12, seed + 1)
+    return found
+
+
+# A training of seconds.
+QUICK = ("--stages", 3, "--learners", 8, "--most-features", 400, "--stage-negatives", 300, "--copies", 3)
