@@ -148,6 +148,27 @@ def test_left_and_right_that_differ_are_not_mirrored(rng):
     assert asymmetry(np.zeros((30, 8, 8), dtype=np.uint8)) == 0
 
 
+def test_digits_are_not_mirrored_but_for_the_one_that_looks_the_same():
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    shares = [asymmetry((16 * digits.images[digits.target == k]).clip(0, 255).astype(np.uint8)) for k in range(10)]
+    assert min(shares[2:8]) > 0.25
+    assert 0.6 < max(shares) < 0.8
+    assert shares[8] < 0.1
+
+
+def test_faces_may_be_mirrored():
+    from whet.io import datasets
+
+    folder = datasets.find("faces_lfw")
+    if folder is None:
+        pytest.skip("the faces of LFW are not on this machine: set WHET_DATA")
+    frames = [np.asarray(Image.open(path).convert("L")) for path in sorted(folder.glob("*.jpg"))[:200]]
+    faces = np.array([cut_window(frame, np.array([24.0, 23.0, 137.0, 136.0]), (24, 24)) for frame in frames])
+    assert abs(asymmetry(faces)) < 0.01
+
+
 def test_objects_that_cannot_be_cut_are_told(cars, tmp_path):
     tiny = picture(cars.pictures[0].path, [[10, 10, 20, 14]], shape=(120, 200))
     broken = tmp_path / "broken.png"

@@ -66,8 +66,9 @@ def convert(
     whet convert VOC2007 yolo-set --to yolo
     whet convert labels.txt set.json --from opencv --images pictures
     """
-    from whet.io.annotations.formats import read_annotations, write_annotations
+    from whet.io.annotations.formats import place_to_write, read_annotations, write_annotations
 
+    place_to_write(target, to and to.value, replace=force)  # before a long time of reading
     with nullcontext(lambda _: None) if quiet else progress_bar("reading") as progress:
         found = read_annotations(source, from_ and from_.value, images, progress)
     if split is not None:

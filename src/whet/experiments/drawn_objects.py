@@ -70,7 +70,7 @@ def object_drawn(kind: str, longer: float, rng: np.random.Generator) -> tuple[Fl
     """An object whose longer side has about so many pixels: its grey values and its mask, both (height, width).
 
     >>> patch, mask = object_drawn("van", 90.0, np.random.default_rng(0))
-    >>> patch.shape[1] > 1.8 * patch.shape[0], 0 < mask.mean() < 1
+    >>> patch.shape[1] > 1.8 * patch.shape[0], bool(0 < mask.mean() < 1)
     (True, True)
     """
     from PIL import Image, ImageDraw

@@ -7,10 +7,11 @@ import secrets
 from pathlib import Path
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Write a file beside its place and move it there: a reader, or a crash, never sees half of it.
 
-    A symbolic link stays one; what it points at is replaced.
+    A symbolic link stays one; what it points at is replaced. Only a `durable` file outlives a loss of power, which
+    takes milliseconds to make sure of: too long where thousands are written that can be written again.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
@@ -23,7 +24,8 @@ def write_atomically(path: Path, data: bytes) -> None:
         with temporary.open("xb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)

@@ -58,8 +58,19 @@ def train(
     `whet.training.recipe.Recipe`: window, mirror, stages, seed and so on. With a `checkpoint` file, a training that was
     stopped goes on. `tell` hears what happens (`whet.training.events`).
 
-        detector = whet.train("cars.csv", "streets/")
-        detector.save("cars.whet")
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> from whet.experiments.drawn_objects import draw_set
+    >>> from whet.io.annotations.formats import write_annotations
+    >>> folder, rng = Path(tempfile.mkdtemp()), np.random.default_rng(0)
+    >>> for i in range(20):  # in earnest, photographs
+    ...     noise = Image.fromarray(rng.integers(0, 256, (20, 30), dtype=np.uint8))
+    ...     noise.resize((180, 120)).save(folder / f"{i}.png")
+    >>> drawn = draw_set("van", sorted(folder.glob("*.png")), folder / "vans", sizes=(40, 80))
+    >>> _ = write_annotations(drawn, folder / "vans.csv")
+    >>> detector = train(folder / "vans.csv", stages=2, learners=10, most_features=300, n_negatives=300, threads=1)
+    >>> detector
+    Detector(36 x 16 windows, 2 stages, ... weak learners; learned since its base: 0 of the object, 0 of others; ...)
     """
     named = [negatives] if isinstance(negatives, str | PathLike) else negatives
     without = tuple(fspath(one) for one in named)

@@ -67,7 +67,7 @@ def test_missing_and_unreadable_pictures_are_named_and_left_out(folder):
     (folder / "broken.png").write_bytes(b"not a picture")
     read = read_text(folder, "b.csv", "a.png,1,2,3,4\ngone.png,1,2,3,4\nbroken.png,1,2,3,4\n")
     assert len(read) == 1
-    assert read.summary() == "1 picture, 1 box: object 1; 1 pictures missing, 1 pictures unreadable"
+    assert read.summary() == "1 picture, 1 box: object 1; 1 picture missing, 1 picture unreadable"
     assert told(read, folder)[0] == "b.csv:2: there is no picture 'gone.png'"
 
 
@@ -350,7 +350,7 @@ def test_what_is_there_is_not_overwritten(folder):
 
 def test_several_classes_do_not_fit_into_info_dat(folder):
     read = read_text(folder, "b.csv", "a.png,1,2,3,4,car\na.png,1,2,3,4,dog\n")
-    with pytest.raises(AnnotationError, match=r"choose one \(--class NAME\) of car \(1 boxes\), dog \(1 boxes\)"):
+    with pytest.raises(AnnotationError, match=r"choose one \(--class NAME\) of car \(1 box\), dog \(1 box\)"):
         write_annotations(read, folder / "opencv", "opencv")
     assert not (folder / "opencv").exists()
 
@@ -362,8 +362,8 @@ def test_a_class_is_chosen_by_name_and_the_others_are_told(folder):
     cars = read.select("car")
     assert cars.counts == {"car": 1}
     assert cars.pictures[0].ignored.tolist() == [[50, 5, 59, 14]]  # a region to be ignored by every class
-    assert str(cars.problems[-1]) == "background for this class now: 1 boxes of dog"
-    with pytest.raises(AnnotationError, match=r"no class 'cat'; there are: car \(1 boxes\), dog \(1 boxes\)"):
+    assert str(cars.problems[-1]) == "background for car now: 1 box of dog"
+    with pytest.raises(AnnotationError, match=r"no class 'cat'; there are: car \(1 box\), dog \(1 box\)"):
         read.select("cat")
     with pytest.raises(AnnotationError, match="several classes, choose one by its name"):
         read.select()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import AnnotationError
-from whet.io.annotations.problem import Problem, ProblemKind, summary
+from whet.io.annotations.problem import Problem, ProblemKind, counted, summary
 
 Boxes = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -134,7 +134,7 @@ class Annotations:
         whet.errors.AnnotationError: there is no class 'dog'; there are: car (0 boxes), person (0 boxes)
         """
         counts = self.counts
-        listed = ", ".join(f"{each} ({n:,} boxes)" for each, n in counts.items()) or "none"
+        listed = self.listed_classes() or "none"
         if name is None:
             with_boxes = [each for each, n in counts.items() if n] or list(counts)
             if len(with_boxes) != 1:
@@ -144,17 +144,19 @@ class Annotations:
             raise AnnotationError(f"there is no class {name!r}; there are: {listed}")
         chosen = tuple(picture.only(lambda label, _: label in (name, "")) for picture in self.pictures)
         others = {each: n for each, n in counts.items() if each != name and n}
-        told = "background for this class now: " + ", ".join(f"{n:,} boxes of {each}" for each, n in others.items())
+        told = ", ".join(f"{counted(n, 'boxes')} of {each}" for each, n in others.items())
+        told = f"background for {name} now: {told}"
         note = [Problem(ProblemKind.NOTE, "", None, told)] if others else []
         return replace(self, pictures=chosen, classes=(name,), problems=(*self.problems, *note))
 
     def summary(self) -> str:
         """One line: counts of pictures, of boxes by class, and of problems."""
-        n, m = len(self), self.n_boxes
         by_class = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
+        boxes = counted(self.n_boxes, "boxes") + (f": {by_class}" if by_class else "")
         ignored = f", {self.n_ignored:,} to ignore" if self.n_ignored else ""
         faults = summary(self.problems)
-        return (
-            f"{n:,} picture{'s' * (n != 1)}, {m:,} box{'es' * (m != 1)}{f': {by_class}' if by_class else ''}{ignored}"
-            f"{f'; {faults}' if faults else ''}"
-        )
+        return f"{counted(len(self), 'pictures')}, {boxes}{ignored}{f'; {faults}' if faults else ''}"
+
+    def listed_classes(self) -> str:
+        """The classes with their counts, for messages."""
+        return ", ".join(f"{name} ({counted(n, 'boxes')})" for name, n in self.counts.items())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled
 from whet.io.annotations.picture_files import PictureFinder, pictures_in
 from whet.io.annotations.problem import Problem, ProblemKind, Problems
 from whet.io.annotations.unique_names import as_file_name, unique_stems
+from whet.io.atomic_file import write_atomically
 
 
 def read_crops(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
@@ -67,4 +69,6 @@ def _cut(picture: AnnotatedPicture, folder: Path, stem: str) -> None:
         target.mkdir(parents=True, exist_ok=True)
         cut = upright.crop((x1, y1, max(x2, x1 + 1), max(y2, y1 + 1)))
         cut.info.clear()
-        cut.save(target / f"{stem}-{number}.png")
+        data = BytesIO()
+        cut.save(data, "PNG")
+        write_atomically(target / f"{stem}-{number}.png", data.getvalue(), durable=False)

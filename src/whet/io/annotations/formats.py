@@ -73,7 +73,7 @@ def read_annotations(
     >>> _ = (folder / "boxes.csv").write_text("street.png,10,20,100,40,car\\nstreet.png,0,0,0,7,car\\n")
     >>> cars = read_annotations(folder / "boxes.csv")
     >>> cars
-    Annotations(1 picture, 1 box: car 1; 1 boxes dropped)
+    Annotations(1 picture, 1 box: car 1; 1 box dropped)
     >>> cars.problems[0].line, cars.pictures[0].boxes
     (2, array([[ 10.,  20., 110.,  60.]]))
     """
@@ -181,20 +181,26 @@ def write_annotations(
 
     >>> write_annotations(Annotations((), ()), "boxes.doc")
     Traceback (most recent call last):
-    whet.errors.AnnotationError: boxes.doc does not tell its format; name one of: coco, yolo, voc, opencv, csv, crops
+    whet.errors.AnnotationError: boxes.doc does not tell its format; name one (format=, --to): coco, yolo, voc, ...
     """
+    name, target = place_to_write(path, format, replace=replace)
+    if not annotations.pictures:
+        raise AnnotationError("there are no pictures to write annotations of")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return WRITERS[name](annotations, target, progress)
+
+
+def place_to_write(path: str | PathLike[str], format: str | None = None, *, replace: bool = False) -> tuple[str, Path]:
+    """The format that is written to a path, and the file or folder; an `AnnotationError` where that cannot be."""
     target = Path(path)
     name = format or BY_SUFFIX.get(target.suffix.lower())
     if name not in WRITERS:
         said = f"there is no format {name!r}" if name else f"{target} does not tell its format"
-        raise AnnotationError(f"{said}; name one of: {', '.join(FORMATS)}")
+        raise AnnotationError(f"{said}; name one (format=, --to): {', '.join(FORMATS)}")
     if name in FILE_FORMATS and (target.is_dir() or not target.suffix):
         target = target / ("annotations.json" if name == "coco" else "annotations.csv")
     if name in ("voc", "crops") and target.suffix in BY_SUFFIX:
         raise AnnotationError(f"{target} is the name of a file; {name} is written to a folder")
     if not replace and (target.is_file() or (target.is_dir() and any(target.iterdir()))):
-        raise AnnotationError(f"{target} is there already: choose another place, or say that it may be replaced")
-    if not annotations.pictures:
-        raise AnnotationError("there are no pictures to write annotations of")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return WRITERS[name](annotations, target, progress)
+        raise AnnotationError(f"{target} is there already: choose another place, or replace it (replace=True, --force)")
+    return name, target

@@ -103,7 +103,7 @@ def write_opencv(annotations: Annotations, path: Path, progress: Progress = lamb
     regions are left out and told, and several classes are an error.
     """
     if len({label for picture in annotations.pictures for label in picture.labels if label}) > 1:
-        listed = ", ".join(f"{name} ({n:,} boxes)" for name, n in annotations.counts.items())
+        listed = annotations.listed_classes()
         raise AnnotationError(f"info.dat has no names for classes: choose one (--class NAME) of {listed}")
     info = path if path.suffix else path / "info.dat"
     info.parent.mkdir(parents=True, exist_ok=True)

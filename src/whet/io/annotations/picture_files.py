@@ -86,7 +86,9 @@ class PictureFinder:
         for variant in dict.fromkeys([name, *variants]):
             for folder in self._folders:
                 if _is_file(folder / variant):
-                    return Path(os.path.normpath(folder / variant))
+                    # One file by one name; but not where a folder is a link, and .. leads elsewhere.
+                    short = Path(os.path.normpath(folder / variant))
+                    return short if _is_file(short) else folder / variant
         return None
 
     def _by_base_name(self, name: str) -> Path | None:

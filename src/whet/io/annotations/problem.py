@@ -20,7 +20,7 @@ class ProblemKind(StrEnum):
     BAD_ROW = "rows skipped"
     DROPPED_BOX = "boxes dropped"
     CLIPPED_BOX = "boxes clipped"
-    IGNORED_BOX = "boxes made regions to ignore"
+    IGNORED_BOX = "boxes mostly outside"
     NOTE = "notes"
 
 
@@ -56,17 +56,30 @@ class Problems:
             self.found.append(Problem(kind, str(file), line, what))
 
     def all(self) -> tuple[Problem, ...]:
-        """Those noted; where they were too many, a last one says how many more there were."""
+        """Those noted, by file and line; where they were too many, a last one says how many more there were."""
         more = self.counts.total() - len(self.found)
         last = Problem(ProblemKind.NOTE, "", None, f"and {more:,} more problems")
-        return (*self.found, *([last] if more else []))
+        files = {file: i for i, file in enumerate(dict.fromkeys(problem.file for problem in self.found))}
+        ordered = sorted(self.found, key=lambda problem: (files[problem.file], problem.line or 0))
+        return (*ordered, *([last] if more else []))
 
 
 def summary(problems: Iterable[Problem]) -> str:
-    """Counts by kind.
+    """Counts by kind; notes are not counted.
 
-    >>> summary([Problem(ProblemKind.CLIPPED_BOX, "a.xml", None, "")] * 2)
-    '2 boxes clipped'
+    >>> one = Problem(ProblemKind.MISSING_PICTURE, "a.csv", 1, "")
+    >>> summary([Problem(ProblemKind.CLIPPED_BOX, "a.xml", None, "")] * 2 + [one])
+    '1 picture missing, 2 boxes clipped'
     """
-    counts = Counter(problem.kind for problem in problems)
-    return ", ".join(f"{counts[kind]:,} {kind}" for kind in ProblemKind if counts[kind])
+    counts = Counter(str(problem.kind) for problem in problems if problem.kind is not ProblemKind.NOTE)
+    told = [(counts[kind], kind.split(" ", 1)) for kind in ProblemKind if counts[kind]]
+    return ", ".join(f"{counted(n, things)} {what}" for n, (things, what) in told)
+
+
+def counted(n: int, things: str) -> str:
+    """A number of things, by the plural of their name.
+
+    >>> counted(1, "boxes"), counted(2000, "pictures")
+    ('1 box', '2,000 pictures')
+    """
+    return f"{n:,} {things if n != 1 else things.removesuffix('es' if things.endswith('xes') else 's')}"

@@ -96,7 +96,7 @@ def write_voc(annotations: Annotations, path: Path, progress: Progress = lambda 
     for picture, stem in zip(each_of(annotations.pictures, progress), stems, strict=True):
         root = _element(picture, path)
         indent(root, "\t")
-        write_atomically(path / f"{stem}.xml", tostring(root, encoding="unicode").encode() + b"\n")
+        write_atomically(path / f"{stem}.xml", tostring(root, encoding="unicode").encode() + b"\n", durable=False)
     return []
 
 

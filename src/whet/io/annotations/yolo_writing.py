@@ -31,7 +31,7 @@ def write_yolo(annotations: Annotations, path: Path, progress: Progress = lambda
         _copy(picture.path, folder / "images" / part / f"{stem}{picture.path.suffix}")
         labels = folder / "labels" / part / f"{stem}.txt"
         labels.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(labels, "".join(_lines(picture, numbers)).encode())
+        write_atomically(labels, "".join(_lines(picture, numbers)).encode(), durable=False)
         if len(picture.ignored):
             problems.add(
                 ProblemKind.DROPPED_BOX,
@@ -72,4 +72,9 @@ def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists() and os.path.samefile(source, target):
         return
-    shutil.copyfile(source, target)
+    part = target.with_name(f".{target.name}.part")
+    try:
+        shutil.copyfile(source, part)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)

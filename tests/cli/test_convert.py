@@ -1,0 +1,129 @@
+"""`whet convert` as a user meets it: a real process."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from tests.io.annotations.sets import save_picture
+
+from whet.cli.convert import LEFT_OUT, Format
+from whet.cli.exit_codes import ExitCode
+from whet.io.annotations.formats import FORMATS, read_annotations
+from whet.io.annotations.problem import ProblemKind
+
+
+def convert(folder, *arguments):
+    command = [sys.executable, "-m", "whet", "convert", *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def last_line(done):
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    save_picture(tmp_path / "bilder" / "größe 1.png")
+    save_picture(tmp_path / "bilder" / "b.png")
+    rows = "bilder/größe 1.png,10,20,100,40,car\nbilder/b.png,5,5,20,30,car\nbilder/b.png,40,5,20,30,dog\n"
+    (tmp_path / "good.csv").write_text(rows)
+    (tmp_path / "bad.csv").write_text(rows + "gone.png,1,2,3,4,car\nbilder/b.png,1,2,0,0,dog\n")
+    (tmp_path / "empty").mkdir()
+    return tmp_path
+
+
+def test_help_lists_the_formats_and_the_constants_are_those_of_the_library():
+    assert tuple(each.value for each in Format) == FORMATS
+    assert set(LEFT_OUT) <= {str(kind) for kind in ProblemKind}
+
+
+def test_a_good_file_is_converted_and_summed_up(folder):
+    done = convert(folder, "good.csv", "set.json")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "set.json: 2 pictures, 3 boxes: car 2, dog 1 (from csv)\n"
+    assert read_annotations(folder / "set.json").counts == {"car": 2, "dog": 1}
+
+
+def test_what_is_left_out_is_told_and_has_an_exit_code(folder):
+    done = convert(folder, "bad.csv", "yolo", "--to", "yolo")
+    assert done.returncode == ExitCode.SOME_SKIPPED
+    assert done.stdout == "yolo: 2 pictures, 3 boxes: car 2, dog 1; 1 picture missing, 1 box dropped (from csv)\n"
+    assert done.stderr.endswith(
+        "bad.csv:4: there is no picture 'gone.png'\n"
+        "bad.csv:5: box (1, 2, 1, 2) in b.png: it has no width or no height; dropped\n"
+    )
+    assert read_annotations(folder / "yolo").counts == {"car": 2, "dog": 1}
+
+
+def test_json_is_for_programs_and_quiet_is_quiet(folder):
+    done = convert(folder, "bad.csv", "voc", "--to", "voc", "--json", "--quiet")
+    told = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert (told["from"], told["boxes"], told["classes"]) == ("csv", 3, {"car": 2, "dog": 1})
+    assert [problem["line"] for problem in told["problems"]] == [4, 5]
+
+
+def test_one_class_goes_to_info_dat_and_back(folder):
+    assert convert(folder, "good.csv", "cv", "--to", "opencv", "--class", "car").returncode == 0
+    assert convert(folder, "cv", "back.csv").returncode == 0
+    assert read_annotations(folder / "back.csv").n_boxes == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nowhere", "a.json"], 2, "Error: Invalid value for 'source': path 'nowhere' does not exist."),
+        (
+            ["empty", "a.json"],
+            1,
+            f"whet: empty is in none of the formats that whet knows ({', '.join(FORMATS)}), or has no picture",
+        ),
+        (
+            ["good.csv", "a.json", "--class", "cat"],
+            1,
+            "whet: there is no class 'cat'; there are: car (2 boxes), dog (1 box)",
+        ),
+        (
+            ["good.csv", "cv", "--to", "opencv"],
+            1,
+            "whet: info.dat has no names for classes: choose one (--class NAME) of car (2 boxes), dog (1 box)",
+        ),
+        (
+            ["good.csv", "bad.csv"],
+            1,
+            "whet: bad.csv is there already: choose another place, or replace it (replace=True, --force)",
+        ),
+        (
+            ["good.csv", "somewhere"],
+            1,
+            "whet: somewhere does not tell its format; name one (format=, --to): coco, yolo, voc, opencv, csv, crops",
+        ),
+        (
+            ["good.csv", "a.json", "--images", "empty"],
+            0,
+            "",
+        ),
+        (
+            ["good.csv", "a.json", "--split", "val"],
+            1,
+            "whet: there is no part 'val' of these annotations; there is: none",
+        ),
+    ],
+)
+def test_each_fault_is_one_line_and_an_exit_code(folder, arguments, code, message):
+    done = convert(folder, *arguments)
+    assert done.returncode == code, done.stderr
+    if message:
+        assert last_line(done) == message
+
+
+def test_pictures_that_are_nowhere_are_missing_data(folder):
+    (folder / "lost.csv").write_text("x.png,1,2,3,4\n")
+    done = convert(folder, "lost.csv", "a.json")
+    assert done.returncode == ExitCode.DATA_MISSING
+    assert last_line(done).startswith(
+        "whet: none of the 1 annotated pictures could be used, under . or as named: there"
+    )
+    assert not (folder / "a.json").exists()
