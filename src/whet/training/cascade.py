@@ -30,6 +30,9 @@ from whet.training.windows import windows_of_pictures
 Patches = NDArray[np.uint8]
 Tell = Callable[[Event], None]
 
+# A stage that accepts more of the negatives than this is tried with the other families of features too.
+HARD = 0.6
+
 
 def train_cascade(
     family: FeatureFamily | Sequence[FeatureFamily],
@@ -49,7 +52,7 @@ def train_cascade(
     all other positives. `tell` hears of all that happens, as events.
 
     Of several families each stage takes the next, in turns: what looks like the object to one kind of features often
-    does not to the other.
+    does not to the other. Where it rejects little, the others are tried as well, and the best is kept.
 
     Positives with the same number in `groups` (n,) show one object: all are on one side, and they count as one.
     Pictures may show the object where they have boxes (m, 4) in `forbidden`: negatives are taken outside of these.
@@ -184,16 +187,8 @@ class _Training:
         negatives, unseen = state.mined.patches, state.judged.patches
         self._say(StageStarted, len(positives), len(negatives))
         begun = self._seconds()
-        try:
-            node = self._node((positives, negatives), (check, unseen))
-        except CannotSeparateError:
-            if not state.nodes:
-                raise
-            state.stalled = 1.0
-            return
-        passed = node.predict(check, plan.threads), node.predict(unseen, plan.threads)
-        rates = float(passed[0].mean()), float(passed[1].mean())
-        if rates[1] > STALLED * plan.goal.detection_rate:
+        node, rates = self._best_node((positives, negatives), (check, unseen))
+        if node is None or rates[1] > STALLED * plan.goal.detection_rate:
             self._stall(rates[1])
             return
         meets_goal = rates[1] <= plan.goal.false_positive_rate
@@ -205,14 +200,40 @@ class _Training:
         cascade = self._cascade()
         self._say(StageFinished, cascade, node, len(negatives), *rates, meets_goal, mined, stage=len(state.nodes) - 1)
 
-    def _node(self, training: tuple[Patches, Patches], validation: tuple[Patches, Patches]) -> Node:
+    def _best_node(
+        self, training: tuple[Patches, Patches], validation: tuple[Patches, Patches]
+    ) -> tuple[Node | None, tuple[float, float]]:
+        """A node of the family whose turn it is, and its rates on validation; of all of them, the best, if it is hard.
+
+        None where no family tells positives from negatives at all.
+        """
+        best, rates = None, (1.0, 1.0)
+        for turn in range(len(self.families)):
+            family = self.families[(len(self.state.nodes) + turn) % len(self.families)]
+            try:
+                node = self._node(family, training, validation)
+            except CannotSeparateError:
+                if not self.state.nodes and len(self.families) == 1:
+                    raise
+                continue
+            passed = [node.predict(side, self.plan.threads) for side in validation]
+            found = float(passed[0].mean()), float(passed[1].mean())
+            if best is None or found[1] < rates[1]:
+                best, rates = node, found
+            if rates[1] <= HARD:
+                break
+        return best, rates
+
+    def _node(
+        self, family: FeatureFamily, training: tuple[Patches, Patches], validation: tuple[Patches, Patches]
+    ) -> Node:
         plan, most = self.plan, self.plan.most_weak(len(self.state.nodes))
 
         def added(n_weak: int, judge: Judge) -> None:
             self._say(WeakAdded, n_weak, most, judge.detection_rate, judge.false_positive_rate)
 
         return train_node(
-            self.families[len(self.state.nodes) % len(self.families)],
+            family,
             *_labelled(*training),
             most,
             learner=plan.learner,

@@ -21,6 +21,7 @@ from whet.training.events import duration
 from whet.training.forbidden import Forbidden, backgrounds_of
 from whet.training.positives import Positives, cut_positives
 from whet.training.recipe import Recipe
+from whet.training.ridge_choice import RidgeChoice, choose_ridge
 from whet.training.window_choice import WindowChoice, window_of
 
 # Core seconds, measured on a server of 2024: for a feature on a sample, and for a stage on a megapixel of pictures.
@@ -29,6 +30,10 @@ A_MEGAPIXEL = 0.15
 TYPICAL_MEGAPIXELS = 0.3
 # Of a box's size, on each side: what is around an object helps to tell it.
 MARGIN = 0.1
+# The part of a set that is trained on, where it has one of that name and no other was asked for.
+TRAIN = "train"
+# With more, the data outweigh any ridge.
+FEW_OBJECTS = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +47,7 @@ class Preparation:
     pictures: tuple[Path, ...]
     forbidden: Forbidden
     families: tuple[FeatureFamily, ...]
+    ridge: RidgeChoice | None = None
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -80,6 +86,7 @@ class Preparation:
                 + (f"; {len(self.forbidden):,} show the object and are mined around it" if self.forbidden else ""),
                 f"features   {self.n_features:,} ({recipe.features}); up to {recipe.stages} stages of "
                 f"{recipe.learners} weak learners",
+                *([] if self.ridge is None else [f"ridge      {self.ridge}"]),
                 f"memory     {self.memory / 1e6:,.0f} MB",
                 f"time       about {duration(self.seconds(threads))}, within a factor of two or three",
             )
@@ -93,7 +100,8 @@ def prepare(
     found = read_annotations(
         recipe.annotations, recipe.format, recipe.images, lambda share: progress("reading annotations", share)
     )
-    found = found if recipe.split is None else found.of_split(recipe.split)
+    split = recipe.split or (TRAIN if TRAIN in found.splits else None)
+    found = found if split is None else found.of_split(split)
     annotations = found.select(recipe.class_name)
     choice = _chosen(annotations, recipe)
     positives = cut_positives(
@@ -116,7 +124,19 @@ def prepare(
             "the annotated pictures show it all over"
         )
     families = families_for(choice.window, recipe)
-    return Preparation(recipe, annotations, choice, positives, tuple(pictures), forbidden, families)
+    ridge = None
+    if recipe.ridge is None and positives.n_objects < FEW_OBJECTS:
+        ridge = choose_ridge(
+            families[0],
+            positives.patches,
+            positives.groups,
+            list(pictures),
+            forbidden=forbidden,
+            seed=recipe.seed,
+            threads=threads,
+            progress=lambda share: progress("choosing the ridge", share),
+        )
+    return Preparation(recipe, annotations, choice, positives, tuple(pictures), forbidden, families, ridge)
 
 
 def _chosen(annotations: Annotations, recipe: Recipe) -> WindowChoice:

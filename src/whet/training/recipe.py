@@ -27,7 +27,8 @@ class Recipe:
     the boxes, with a `margin` of their size around (0.1; 0 for crops, which have nothing around). `mirror`, `copies`
     and the jitter (`shift`, `scale`, `rotation`) stretch few positives, see
     `whet.training.positives.cut_positives`. `most_features` bounds each family's pool, from which so many are drawn.
-    The rest are goals and sizes of `whet.training.plan.Plan`.
+    Without a `ridge`, one is chosen from the data where there are few objects. The rest are goals and sizes of
+    `whet.training.plan.Plan`.
 
     >>> Recipe("cars.csv", stages=8).plan.n_stages
     8
@@ -59,7 +60,7 @@ class Recipe:
     stage_false_positive_rate: float = 0.4
     false_positive_rate: float = 1e-6
     validation: float = 0.25
-    ridge: float = DEFAULT_RIDGE
+    ridge: float | None = None
     soft: bool = True
     min_sigma: float = OPENCV_MIN_SIGMA / 2
     seed: int = 0
@@ -93,7 +94,7 @@ class Recipe:
             validation=self.validation,
             false_positive_rate=self.false_positive_rate,
             soft=self.soft,
-            learner=GreedyLDA(ridge=self.ridge),
+            learner=GreedyLDA(ridge=DEFAULT_RIDGE if self.ridge is None else self.ridge),
             seed=self.seed,
             min_sigma=self.min_sigma,
         )

@@ -88,7 +88,8 @@ def train_prepared(
 ) -> Trained:
     """Train on what was prepared; then set operating points on the pictures that were kept apart."""
     recipe, positives = preparation.recipe, preparation.positives
-    plan = replace(recipe.plan, threads=threads)
+    chosen = recipe if preparation.ridge is None else replace(recipe, ridge=preparation.ridge.ridge)
+    plan = replace(chosen.plan, threads=threads)
     taught, ending = train_detector(
         preparation.families,
         positives.patches,

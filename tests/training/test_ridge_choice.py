@@ -1,0 +1,42 @@
+import numpy as np
+from sklearn.metrics import roc_auc_score
+from tests.drawn_sets import van_set
+
+from whet.features.haar import HaarPool
+from whet.lda.discriminant import DEFAULT_RIDGE
+from whet.training.forbidden import backgrounds_of
+from whet.training.positives import cut_positives
+from whet.training.ridge_choice import RIDGES, _auc, _best, choose_ridge
+from whet.training.window_choice import window_of
+
+
+def test_auc_is_that_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    scores, labels = rng.integers(0, 20, 300).astype(float), rng.random(300) < 0.4
+    assert np.isclose(_auc(scores[labels], scores[~labels]), roc_auc_score(labels, scores))
+
+
+def test_another_ridge_needs_to_be_better_by_more_than_chance():
+    default = RIDGES.index(DEFAULT_RIDGE)
+    errors = np.full((4, len(RIDGES)), 0.05)
+    assert _best(errors).ridge == DEFAULT_RIDGE
+    other = (default + 1) % len(RIDGES)
+    errors[:, other] = [0.01, 0.09, 0.02, 0.07]  # sometimes better, sometimes worse
+    assert _best(errors).ridge == DEFAULT_RIDGE
+    errors[:, other] = [0.03, 0.035, 0.03, 0.032]
+    assert _best(errors).ridge == RIDGES[other]
+
+
+def test_it_is_chosen_from_pictures_and_the_same_again(tmp_path):
+    found = van_set(tmp_path, n=30)
+    choice = window_of(found.boxes)
+    positives = cut_positives(found, choice, copies=3)
+    pool = HaarPool.of_window(choice.window).sample(300, np.random.default_rng(0))
+    where = backgrounds_of(found)
+    choices = [
+        choose_ridge(pool, positives.patches, positives.groups, list(where), forbidden=where, threads=threads)
+        for threads in (1, 2)
+    ]
+    assert choices[0] == choices[1]
+    assert set(choices[0].errors) == set(RIDGES)
+    assert all(0 <= mean < 0.5 for mean, _ in choices[0].errors.values())
