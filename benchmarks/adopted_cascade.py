@@ -1,9 +1,10 @@
-"""OpenCV's face cascade before and after it was adopted, on MIT+CMU: `python -m benchmarks.adopted_cascade`.
+"""OpenCV's face cascade before and after it was adopted: `python -m benchmarks.adopted_cascade --seed 0`.
 
-Prints JSON. The cascade is shown 1,000 faces of LFW, scaled to its window, and its own false alarms in 500 pictures
-without faces. Before and after run in whet's own way (same pyramid, step and merging) and are judged alike. Then the
-adopted detector is exported, and OpenCV has to find in the file what whet finds. MIT+CMU is for reporting: nothing is
-chosen by it.
+Prints JSON. The cascade is shown 1,000 people of LFW, each many ways (`whet.training.variations`), and its own false
+alarms in 500 pictures without faces. Before and after are judged alike: run in whet's own way (same pyramid, step and
+merging) and, as files, by OpenCV. MIT+CMU is for reporting, and nothing is chosen by it; choices are made with
+`--pasted`, which judges by other people of LFW pasted into other pictures. `--join FILE ...` puts runs of several seeds
+together.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,76 +21,97 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from scripts.train_face import split_pictures
 
 import whet
-from whet.detect.pyramid import resized
-from whet.errors import DataNotFoundError
+from benchmarks.pasted_faces import FACE, LEFT, TOP, Scene, scenes
+from whet.detect.detect import detect
+from whet.evaluate.evaluation import evaluate
 from whet.experiments.mit_cmu_trial import Trial, faces_at
+from whet.experiments.opencv_peers import NEIGHBOURS, groupings
 from whet.experiments.report import versions
-from whet.io.datasets import find, negative_pictures
+from whet.io.datasets import lfw_pictures
 from whet.io.images import read_grey
 from whet.model.cascade import Cascade
 from whet.model.detector_base import StageBase
 from whet.opencv import CascadeClassifier, write_opencv
 from whet.training.adopt import adopt
-from whet.training.detector import Detector
+from whet.training.variations import Variations
 
-# Where the face lies in every picture of LFW, in OpenCV's convention.
-X, Y, SIDE = 24, 23, 113
 FALSE_ALARMS = (5, 10, 20, 50, 100, 200)
+BOX = LEFT, TOP, LEFT + FACE, TOP + FACE
+OPENCV_FACTOR = 1.1
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cascade", default="frontalface_default")
     parser.add_argument("--faces", type=int, default=1000)
+    parser.add_argument("--windows", type=int, default=10, help="of each face")
     parser.add_argument("--pictures", type=int, default=500)
-    parser.add_argument("--detection-rate", type=float, default=0.998)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--pasted", action="store_true", help="judge by pasted faces, not by MIT+CMU")
+    parser.add_argument("--join", nargs="+", type=Path, metavar="FILE", help="runs to put together")
     options = parser.parse_args()
+    report = joined([json.loads(path.read_text()) for path in options.join]) if options.join else run(options)
+    print(json.dumps(report, indent=1))
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Adopt, and judge before and after."""
     path = f"{cv2.data.haarcascades}haarcascade_{options.cascade}.xml"
     before = whet.load(path)
+    taught, others = people(options.faces, options.seed)
     pictures = chosen_negatives(options.pictures, options.seed)
     began = time.perf_counter()
     after = adopt(
         path,
-        lfw_faces(options.faces, before.window, options.seed),
+        faces(taught, before.window, options.windows, options.seed),
         pictures,
-        detection_rate=options.detection_rate,
         seed=options.seed,
+        threads=options.threads,
         tell=lambda number, base, n: print(f"stage {number}: {n} negatives, {type(base).__name__}", file=sys.stderr),
     )
     seconds = time.perf_counter() - began
-    trial = Trial.of_mit_cmu()
+    cascades = {"before": before.taught.cascade(), "after": after.taught.cascade()}
     report = {
-        "options": vars(options),
+        "options": {name: value for name, value in vars(options).items() if name != "join"},
         "versions": versions(),
         "opencv": cv2.__version__,
         "seconds to adopt": round(seconds, 1),
         "stages": [stage_report(stage) for stage in after.taught.base.stages],
         "false alarms": FALSE_ALARMS,
-        "faces of": trial.n_truths,
-        "before": judged(trial, before),
-        "after": judged(trial, after),
-        "exported": exported(after.taught.cascade(), trial),
     }
-    print(json.dumps(report, indent=1))
+    if options.pasted:
+        kinds = {"easy": scenes(150, 7, faces=others), "hard": scenes(150, 7, hard=True, faces=others)}
+        return report | {kind: {name: pasted(c, some) for name, c in cascades.items()} for kind, some in kinds.items()}
+    trial = Trial.of_mit_cmu()
+    return report | {
+        "faces of": trial.n_truths,
+        "in whet": {name: in_whet(trial, cascade) for name, cascade in cascades.items()},
+        "in OpenCV": {name: in_opencv(trial, cascade) for name, cascade in cascades.items()},
+        "exported": exported(cascades["after"], trial),
+    }
 
 
-def lfw_faces(n: int, window: tuple[int, int], seed: int) -> NDArray[np.uint8]:
-    """Faces of n people of LFW in the window's size, drawn at random."""
-    folder = find("faces_lfw")
-    if folder is None:
-        raise DataNotFoundError("faces_lfw is not in $WHET_DATA")
-    every = sorted(folder.rglob("*.jpg"))
-    chosen = sorted(np.random.default_rng(seed).choice(len(every), n, replace=False).tolist())
-    cut = (read_grey(every[i])[Y : Y + SIDE, X : X + SIDE] for i in chosen)
-    return np.array([resized(np.ascontiguousarray(face), window) for face in cut])
+def people(n: int, seed: int) -> tuple[list[Path], list[Path]]:
+    """Photographs of n people of LFW, drawn at random, and those of all others."""
+    every = lfw_pictures()
+    order = np.random.default_rng(seed).permutation(len(every)).tolist()
+    return [every[i] for i in sorted(order[:n])], [every[i] for i in sorted(order[n:])]
+
+
+def faces(photographs: Sequence[Path], window: tuple[int, int], n: int, seed: int) -> NDArray[np.uint8]:
+    """Windows of each face, n ways."""
+    rng = np.random.default_rng(seed)
+    return np.concatenate([Variations().cut(read_grey(path), BOX, window, n, rng) for path in photographs])
 
 
 def chosen_negatives(n: int, seed: int) -> list[Path]:
-    every = negative_pictures()
-    return [every[i] for i in sorted(np.random.default_rng(seed).choice(len(every), n, replace=False).tolist())]
+    """Pictures without faces, drawn from those that are not for judging."""
+    every = split_pictures()[0]
+    return [every[i] for i in sorted(np.random.default_rng(seed).permutation(len(every))[:n].tolist())]
 
 
 def stage_report(stage: Any) -> dict[str, Any]:  # noqa: ANN401 - a stage that learns, or a fixed one
@@ -96,14 +119,35 @@ def stage_report(stage: Any) -> dict[str, Any]:  # noqa: ANN401 - a stage that l
     return {"learners": len(stage), "learns": learns, **({"negatives": stage.negative.n} if learns else {})}
 
 
-def judged(trial: Trial, detector: Detector) -> dict[str, Any]:
-    evaluation = trial.run(detector.taught.cascade())
-    curve = evaluation.curve
+def in_whet(trial: Trial, cascade: Cascade) -> dict[str, Any]:
+    """Most faces at each number of false alarms, and at the lowest threshold."""
+    return points(trial.run(cascade).curve)
+
+
+def points(curve: Any) -> dict[str, Any]:  # noqa: ANN401 - a curve
     return {
         "faces": faces_at(curve, FALSE_ALARMS),
         "all faces": int(curve.found[-1]),
         "all false alarms": int(curve.false_alarms[-1]),
     }
+
+
+def pasted(cascade: Cascade, some: Sequence[Scene]) -> dict[str, Any]:
+    """The same on pasted faces."""
+    found = [detect(cascade, picture) for picture, _ in some]
+    return points(evaluate([(one.boxes, one.scores) for one in found], [(boxes, None) for _, boxes in some]).curve)
+
+
+def in_opencv(trial: Trial, cascade: Cascade) -> dict[str, Any]:
+    """The file in `cv2.CascadeClassifier`: swept by `minNeighbors`, and by the last stage's weight at 3 neighbours."""
+    with TemporaryDirectory() as folder:
+        write_opencv(cascade, f"{folder}/cascade.xml")
+        peer = cv2.CascadeClassifier(f"{folder}/cascade.xml")
+    grouped = [groupings(peer, picture, OPENCV_FACTOR) for picture in trial.pictures]
+    curves = {k: trial.judge([(one[k].boxes, one[k].weights) for one in grouped]).curve for k in NEIGHBOURS}
+    ends = [(int(curve.found[-1]), int(curve.false_alarms[-1])) for curve in curves.values()]
+    by_neighbours = [max((faces for faces, alarms in ends if alarms <= n), default=0) for n in FALSE_ALARMS]
+    return {"by minNeighbors": by_neighbours, "by weight": faces_at(curves[3], FALSE_ALARMS)}
 
 
 def exported(cascade: Cascade, trial: Trial) -> dict[str, Any]:
@@ -126,6 +170,24 @@ def exported(cascade: Cascade, trial: Trial) -> dict[str, Any]:
         "pictures": len(counts),
         "windows": sum(n for n, _ in counts),
         "same windows in OpenCV": all(same for _, same in counts),
+    }
+
+
+def joined(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Runs of several seeds: mean and standard deviation of the faces that adopting gains, and all runs."""
+    gains: dict[str, Any] = {}
+    for way, measure in (("in whet", "faces"), ("in OpenCV", "by minNeighbors"), ("in OpenCV", "by weight")):
+        after, before = (np.array([run[way][when][measure] for run in runs]) for when in ("after", "before"))
+        gains[f"{way}, {measure}"] = {
+            "before": before[0].tolist(),
+            "after, mean": after.mean(axis=0).round(1).tolist(),
+            "after, deviation": after.std(axis=0, ddof=1).round(1).tolist(),
+        }
+    return {
+        "false alarms": FALSE_ALARMS,
+        "seeds": [run["options"]["seed"] for run in runs],
+        **gains,
+        "runs": list(runs),
     }
 
 

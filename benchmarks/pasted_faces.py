@@ -7,6 +7,9 @@ blurred and noisy faces.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
@@ -24,16 +27,16 @@ LEFT, TOP, FACE = 24, 23, 113
 A_SCENE = 3
 
 
-def scenes(n: int = 200, seed: int = 0, *, hard: bool = False) -> list[Scene]:
-    """Pictures and the boxes (m, 4) of the faces in them."""
+def scenes(n: int = 200, seed: int = 0, *, hard: bool = False, faces: Sequence[Path] | None = None) -> list[Scene]:
+    """Pictures and the boxes (m, 4) of the faces in them, which are of all of LFW or of these photographs."""
     rng = np.random.default_rng([seed, hard])
-    paths = lfw_pictures()
-    faces = iter(rng.permutation(len(paths)).tolist())
+    paths = lfw_pictures() if faces is None else faces
+    drawn = iter(rng.permutation(len(paths)).tolist())
     made = []
     for path in split_pictures()[1][:n]:
         picture, boxes = read_grey(path).astype(np.float64), np.empty((0, 4))
         for _ in range(A_SCENE):
-            picture, boxes = _with_face(picture, boxes, read_grey(paths[next(faces)]), rng, hard=hard)
+            picture, boxes = _with_face(picture, boxes, read_grey(paths[next(drawn)]), rng, hard=hard)
         made.append((picture.clip(0, 255).astype(np.uint8), boxes))
     return made
 

@@ -82,9 +82,11 @@ BROKEN_HAAR = {
     "rectangle far outside": ("<rects><_>", "<rects><_>0 0 2147483647 2147483647 1</_><_>"),
     "tilted rectangle outside": ("<rects>", "<rects><_>1 0 3 3 1</_></rects><tilted>1</tilted><was>"),
     "infinite weight": ("<rects><_>", "<rects><_>0 0 1 1 1e999</_><_>"),
+    "weight beyond float32": ("<rects><_>", "<rects><_>0 0 1 1 1e39</_><_>"),
 }
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", BROKEN_HAAR)
 def test_haar_files_that_are_refused(haar, name):
     old, new = BROKEN_HAAR[name]

@@ -1,5 +1,7 @@
 """An adopted cascade: OpenCV's weak learners with statistics, taught, saved and exported again."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -12,9 +14,11 @@ from whet.io.model_file import from_bytes, to_bytes
 from whet.io.opencv_xml import read_opencv
 from whet.model.cascade import Cascade
 from whet.model.detector_base import StageBase
+from whet.model.opencv_stages import stages_of
 from whet.model.stage import Stage
 from whet.opencv import CascadeClassifier, write_opencv
 from whet.training.adopt import adopt
+from whet.training.mining import Miner
 from whet.training.node import train_node
 from whet.training.online import learn, unlearn
 
@@ -51,11 +55,46 @@ def test_stages_are_counted_and_keep_the_weak_learners(case):
     assert [len(stage) for stage in stages] == [source.stages[i].stop - source.stages[i].start for i in range(2)]
     assert all(isinstance(stage, StageBase) and isinstance(stage.features, RectanglePool) for stage in stages)
     assert [number for number, _, _ in heard] == [0, 1]
-    assert stages[0].positive.n == 225
+    assert stages[0].positive.n == 300
     assert stages[0].negative.n == heard[0][2] == 60
     assert detector.taught.cascade().stages[0].accepts(objects(300, 5)).mean() > 0.9
     same = adopt(path, objects(300, 5), pictures, n_negatives=60, threads=1)
     assert to_bytes(same.taught) == to_bytes(detector.taught)
+
+
+def test_a_threshold_lets_through_what_opencvs_does_or_keeps_a_detection_rate(case):
+    path, pictures = case
+    theirs = stages_of(read_opencv(path))[0]
+    everything = Cascade(WINDOW, (replace(theirs, coef=np.zeros(len(theirs)), threshold=-1.0),))
+    negatives = Miner(pictures, WINDOW, most_of_a_picture=100).mine(everything, 60, 0).patches
+    ours = adopt(path, objects(300, 5), pictures, n_negatives=60).taught.cascade().stages[0]
+    # Of two learners' few sums several windows share each, so that at least as many pass, and the next sum is above.
+    kept, let_through = ours.accepts(negatives), theirs.accepts(negatives).mean()
+    assert 0 < let_through <= kept.mean() < 1
+    assert (ours.score(negatives[kept]) > ours.score(negatives[kept]).min()).mean() < let_through
+    rated = adopt(path, objects(300, 5), pictures, n_negatives=60, detection_rate=0.9)
+    assert rated.taught.base.stages[0].positive.n == 225
+    fresh = rated.taught.cascade().stages[0].accepts(objects(2000, 11)).mean()
+    assert fresh > 0.85
+
+
+def test_merged_copies_are_the_detector_that_saw_both_streams(case):
+    path, pictures = case
+    first = adopt(path, objects(300, 5), pictures, n_negatives=60)
+    second, both, adopted = first.copy(), first.copy(), to_bytes(first.taught)
+    lessons = [
+        (textured((60, 70), np.random.default_rng(seed)), [[10, 10, 22, 22], [30, 30, 44, 44]]) for seed in (2, 3)
+    ]
+    entries = [
+        one.learn(*lesson, [False, True], weight=4) for one, lesson in zip((first, second), lessons, strict=True)
+    ]
+    for lesson in reversed(lessons):
+        both.learn(*lesson, [False, True], weight=4)
+    first.merge(second)
+    assert to_bytes(first.taught) == to_bytes(both.taught) != adopted
+    first.unlearn(entries[1])
+    first.unlearn(entries[0])
+    assert to_bytes(first.taught) == adopted
 
 
 def test_a_stage_that_few_negatives_reach_keeps_opencvs_votes_and_the_other_learns(case):
@@ -90,7 +129,7 @@ def test_an_adopted_cascade_is_an_opencv_file_again(case, tmp_path):
     cv2 = pytest.importorskip("cv2")
     path, pictures = case
     detector = adopt(path, objects(300, 5), pictures, n_negatives=60)
-    write_opencv(detector.taught.cascade(), tmp_path / "again.xml")
+    assert detector.export_opencv(tmp_path / "again.xml").differences == ()
     ours, theirs = CascadeClassifier(tmp_path / "again.xml"), cv2.CascadeClassifier(str(tmp_path / "again.xml"))
     picture = textured((60, 70), np.random.default_rng(0))
     found = [sorted(map(tuple, np.array(c.detectMultiScale(picture, 1.1, 0)).tolist())) for c in (ours, theirs)]
@@ -105,5 +144,7 @@ def test_positives_of_another_size_are_refused(case):
     path, pictures = case
     with pytest.raises(TrainingDataError, match="window"):
         adopt(path, np.zeros((10, 9, 9), np.uint8), pictures)
-    with pytest.raises(TrainingDataError, match="too few"):
+    with pytest.raises(TrainingDataError, match="at least 2"):
         adopt(path, objects(1, 0), pictures)
+    with pytest.raises(TrainingDataError, match="too few"):
+        adopt(path, objects(2, 0), pictures, detection_rate=0.9, held_out=0.1)

@@ -218,7 +218,7 @@ def _block(feature: Element, window: tuple[int, int], where: str) -> Box:
 
 def _rectangle_pool(parts: _Parts, window: tuple[int, int]) -> RectanglePool:
     boxes = np.array(parts.boxes, dtype=np.int32).reshape(-1, RECTANGLES, 4)
-    weights = np.array(parts.weights, dtype=np.float32).reshape(-1, RECTANGLES)
+    weights = _float32(parts.weights).reshape(-1, RECTANGLES)
     return RectanglePool(window, boxes, weights, np.array(parts.tilted, dtype=np.bool_))
 
 
@@ -247,7 +247,7 @@ def _int32(values: NDArray[np.int64]) -> NDArray[np.int32]:
     return np.clip(values, -(2**31), 2**31 - 1).astype(np.int32)
 
 
-def _float32(values: list[float]) -> NDArray[np.float32]:
+def _float32(values: list[float] | list[list[float]]) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # becomes infinite, and is refused as such
         return np.array(values, dtype=np.float64).astype(np.float32)
 

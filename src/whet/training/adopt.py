@@ -42,9 +42,10 @@ def adopt(
     positives: Patches,
     pictures: Sequence[Path],
     *,
-    detection_rate: float = 0.998,
+    detection_rate: float | None = None,
     held_out: float = 0.25,
-    n_negatives: int = 2000,
+    n_negatives: int = 5000,
+    most_of_a_picture: int = 100,
     ridge: float = DEFAULT_RIDGE,
     frame: Frame | None = None,
     provenance: Provenance | None = None,
@@ -54,29 +55,54 @@ def adopt(
 ) -> Detector:
     """A detector of an OpenCV cascade's weak learners that learns online.
 
-    `positives` are (samples, height, width) of the cascade's window; `pictures` have no object in them. A stage's
-    weights come from linear discriminant analysis of up to `n_negatives` windows that reach it, and of the positives
-    but for a share that is `held_out`; its threshold keeps `detection_rate` of those. A stage that fewer negatives
-    reach than five for each weak learner keeps OpenCV's votes, fixed; so does one that gives all positives one
-    score. `tell` hears the number of each stage, what
-    became of it, and how many negatives reached it. The same seed gives the same detector.
+    `positives` are (samples, height, width) of the cascade's window, and there should be many more than the largest
+    stage has weak learners: `whet.training.variations.Variations` makes many of one photograph. `pictures` have no
+    object in them. A stage's weights come from linear discriminant analysis of the positives and of up to
+    `n_negatives` windows that reach it; more are mined when half of them are gone, of each picture at most
+    `most_of_a_picture` at a time. Its threshold lets through the share of those windows that OpenCV's own threshold
+    does, which keeps the number of false alarms; or, with a `detection_rate`, it keeps that share of the positives
+    that are then `held_out`. A stage that fewer negatives reach than five for each weak learner keeps OpenCV's votes,
+    fixed; so does one that gives all positives one score. `tell` hears the number of each stage, what became of it,
+    and how many negatives reached it. The same seed gives the same detector.
 
     Raises `CannotConvertError` for a cascade of trees or tilted features.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from PIL import Image
+    >>> from whet.features.haar import HaarPool
+    >>> from whet.io.opencv_export import write_opencv
+    >>> from whet.training.node import train_node
+    >>> rng = np.random.default_rng(0)
+    >>> patches = rng.integers(0, 170, (400, 8, 8), dtype=np.uint8)
+    >>> patches[:200, :, 4:] += 60  # the object is brighter on the right
+    >>> node = train_node(HaarPool.of_window((8, 8)), patches, np.arange(400) < 200, 3)
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = write_opencv(Cascade((8, 8), (node.stage(),)), f"{folder}/object.xml")
+    ...     Image.fromarray(rng.integers(0, 230, (50, 50), dtype=np.uint8)).save(f"{folder}/other.png")
+    ...     detector = adopt(f"{folder}/object.xml", patches[:200], [Path(folder) / "other.png"], n_negatives=50)
+    >>> detector.taught.base.stages[0].positive.n, detector.taught.base.stages[0].negative.n
+    (200, 50)
     """
     source = cascade if isinstance(cascade, OpenCVCascade) else read_opencv(Path(cascade))
     stages = stages_of(source)
-    train, validation = _halves(positives, source.window, held_out, seed)
-    miner = Miner(list(pictures), source.window, seed=seed, threads=threads)
+    _check(positives, source.window)
+    train, validation = positives, positives[:0]
+    if detection_rate is not None:
+        train, validation = _halves(positives, held_out, seed)
+    miner = Miner(list(pictures), source.window, seed=seed, most_of_a_picture=most_of_a_picture, threads=threads)
     negatives = np.empty((0, *source.window), dtype=np.uint8)
     bases: list[StageBase | Stage] = []
     is_exhausted = False
     for number, stage in enumerate(stages):
-        wanted = max(n_negatives, NEGATIVES_A_LEARNER * len(stage)) - len(negatives)
-        if wanted > 0 and not is_exhausted:
+        needed = NEGATIVES_A_LEARNER * len(stage)
+        if len(negatives) < max(n_negatives // 2, needed) and not is_exhausted:
+            wanted = max(n_negatives, needed) - len(negatives)
             mined = miner.mine(Cascade(source.window, _run(bases) or _all_pass(stage)), wanted, number)
-            negatives, is_exhausted = np.concatenate([negatives, mined.patches]), mined.is_exhausted
+            # Where a cap a picture, and not the pictures, was the end, later turns find more.
+            is_exhausted = mined.is_exhausted and len(mined.patches) == 0
+            negatives = np.concatenate([negatives, mined.patches])
         base: StageBase | Stage = stage
-        if len(negatives) >= NEGATIVES_A_LEARNER * len(stage):
+        if len(negatives) >= needed:
             base = _counted(stage, train, negatives, validation, detection_rate, ridge) or stage
         bases.append(base)
         tell(number, base, len(negatives))
@@ -84,12 +110,15 @@ def adopt(
     return Detector.of_base(DetectorBase(source.window, tuple(bases), provenance=provenance or Provenance()), frame)
 
 
-def _halves(positives: Patches, window: tuple[int, int], held_out: float, seed: int) -> tuple[Patches, Patches]:
-    if positives.dtype != np.uint8 or positives.shape[1:] != window:
+def _check(positives: Patches, window: tuple[int, int]) -> None:
+    if positives.dtype != np.uint8 or positives.shape[1:] != window or len(positives) < 2:
         raise TrainingDataError(
             f"got positives {positives.dtype} of shape {positives.shape}; expected uint8, (samples, {window[0]}, "
-            f"{window[1]}), the cascade's window"
+            f"{window[1]}), the cascade's window, and at least 2 of them"
         )
+
+
+def _halves(positives: Patches, held_out: float, seed: int) -> tuple[Patches, Patches]:
     if not 0 < held_out < 1:
         raise ValueError(f"got held_out={held_out}; expected a share between 0 and 1")
     n = round(held_out * len(positives))
@@ -111,20 +140,34 @@ def _all_pass(stage: Stage) -> tuple[Stage, ...]:
 
 
 def _counted(
-    stage: Stage, positives: Patches, negatives: Patches, validation: Patches, detection_rate: float, ridge: float
+    stage: Stage,
+    positives: Patches,
+    negatives: Patches,
+    validation: Patches,
+    detection_rate: float | None,
+    ridge: float,
 ) -> StageBase | None:
-    """The stage's weak learners, with the statistics of these samples and a threshold calibrated on others.
+    """The stage's weak learners, with the statistics of these samples and a threshold by its goal.
 
     None if all positives get one score: then there is no deviation that a threshold could follow.
     """
-    statistics = [BinaryStatistics.of(_responses(stage, patches)) for patches in (positives, negatives)]
+    of_negatives = _responses(stage, negatives)
+    statistics = [BinaryStatistics.of(of_class) for of_class in (_responses(stage, positives), of_negatives)]
     vote = OnlineDiscriminant(statistics[0], statistics[1], len(stage), rule=Rate(0.0), ridge=ridge)
     if not deviation_of_positives(vote.projection) > 0:
         return None
-    # Added in the order of the learners, as a scan adds them.
-    scores = np.cumsum(_responses(stage, validation) * vote.coef, axis=1)[:, -1]
-    vote.rule = Rate(calibrate_rate(scores, vote.projection, detection_rate))
+    if detection_rate is None:
+        let_through = float((_sums(of_negatives, stage.coef) > stage.threshold).mean())
+        z = calibrate_rate(_sums(of_negatives, vote.coef), vote.projection, let_through)
+    else:
+        z = calibrate_rate(_sums(_responses(stage, validation), vote.coef), vote.projection, detection_rate)
+    vote.rule = Rate(z)
     return StageBase.of_vote(stage.features, stage.weak, vote)
+
+
+def _sums(responses: NDArray[np.uint8], coef: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weighted sums (samples,), added in the order of the learners, as a scan adds them."""
+    return np.asarray(np.cumsum(responses * coef, axis=1)[:, -1])
 
 
 def _responses(stage: Stage, patches: Patches) -> NDArray[np.uint8]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from numbers import Integral
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
@@ -16,6 +17,8 @@ from whet.detect.grouping import OVERLAP
 from whet.detect.pyramid import FACTOR, SMALLEST
 from whet.io import bundled, model_file
 from whet.io.images import as_grey
+from whet.io.opencv_export import Exits as OpenCVExits
+from whet.io.opencv_export import Exported, write_opencv
 from whet.lda.class_statistics import MOST_SAMPLES
 from whet.model.detector_base import DetectorBase
 from whet.model.provenance import Provenance
@@ -197,6 +200,16 @@ class Detector:
     def save(self, path: str | PathLike[str]) -> None:
         """Write all of it to a file: as a whole, or not at all. Equal histories give equal bytes."""
         model_file.save(self._taught, path)
+
+    def export_opencv(
+        self, path: str | PathLike[str], *, exits: OpenCVExits = "doubling", exact: bool = False
+    ) -> Exported:
+        """Write the detector as it is now for `cv2.CascadeClassifier`; statistics, frame and points stay behind.
+
+        The answer says how the file's decisions can differ (see `whet.io.opencv_export.write_opencv`). Raises
+        `CannotExportError` where OpenCV's format has no words for it.
+        """
+        return write_opencv(self._taught.cascade(), Path(path), exits=exits, exact=exact)
 
     def set_operating_point(self, name: str, threshold: float | None) -> None:
         """Give a score threshold a name, for `detect(threshold=name)`; None takes the name away.
