@@ -1,8 +1,9 @@
 """An OpenCV cascade that learns: its weak learners, with weights and thresholds from examples.
 
-A cascade file has votes and no statistics. Shown examples of both classes once, stage after stage is counted: the
-responses of OpenCV's own weak learners, on positives and on what the stages before let through of pictures without the
-object. From then on the detector learns, unlearns and merges as any other.
+A cascade file has votes and no statistics, so it is shown examples of both classes once. Either its stages stay and one
+more stage is made of its weak learners (`whet.training.extension`), or stage after stage is counted anew: the responses
+of its own weak learners, on positives and on what the stages before let through of pictures without the object. From
+then on the detector learns, unlearns and merges as any other.
 """
 
 from __future__ import annotations
@@ -29,12 +30,17 @@ from whet.model.provenance import Provenance
 from whet.model.reporting import Frame
 from whet.model.stage import Stage
 from whet.training.detector import Detector
+from whet.training.extension import NEGATIVES_A_LEARNER, extension_of
 from whet.training.mining import Miner
+from whet.training.split import split_in_runs
 
 Patches = NDArray[np.uint8]
 
-# A discriminant of T weak learners on fewer negatives than this times T fits the sample, not the class.
-NEGATIVES_A_LEARNER = 5
+Tell = Callable[[int, StageBase | Stage, int], None]
+
+# What a stage that is added keeps of the positives held out.
+DETECTION_RATE = 0.995
+FEWEST_POSITIVES = 10
 
 
 def adopt(
@@ -42,28 +48,36 @@ def adopt(
     positives: Patches,
     pictures: Sequence[Path],
     *,
+    keep_votes: bool = True,
+    n_weak: int = 500,
     detection_rate: float | None = None,
     held_out: float = 0.25,
-    n_negatives: int = 5000,
+    n_negatives: int = 8000,
     most_of_a_picture: int = 100,
     ridge: float = DEFAULT_RIDGE,
     frame: Frame | None = None,
     provenance: Provenance | None = None,
     seed: int = 0,
     threads: int | None = None,
-    tell: Callable[[int, StageBase | Stage, int], None] = lambda *_: None,
+    tell: Tell = lambda *_: None,
 ) -> Detector:
     """A detector of an OpenCV cascade's weak learners that learns online.
 
-    `positives` are (samples, height, width) of the cascade's window, and there should be many more than the largest
-    stage has weak learners: `whet.training.variations.Variations` makes many of one photograph. `pictures` have no
-    object in them. A stage's weights come from linear discriminant analysis of the positives and of up to
-    `n_negatives` windows that reach it; more are mined when half of them are gone, of each picture at most
-    `most_of_a_picture` at a time. Its threshold lets through the share of those windows that OpenCV's own threshold
-    does, which keeps the number of false alarms; or, with a `detection_rate`, it keeps that share of the positives
-    that are then `held_out`. A stage that fewer negatives reach than five for each weak learner keeps OpenCV's votes,
-    fixed; so does one that gives all positives one score. `tell` hears the number of each stage, what became of it,
-    and how many negatives reached it. The same seed gives the same detector.
+    `positives` are (samples, height, width) of the cascade's window, and there should be many more than a stage has
+    weak learners: `whet.training.variations.Variations` makes many of one photograph; keep those of one photograph
+    together. `pictures` have no object in them.
+
+    With `keep_votes`, OpenCV's stages stay as they are, and one more follows, of up to `n_weak` of all their weak
+    learners, chosen by greedy sparse LDA on up to `n_negatives` windows that pass most stages. It keeps a
+    `detection_rate` (0.995) of the positives that are `held_out`, and it alone learns later.
+
+    Without, every stage keeps its weak learners and gets weights by LDA, on the positives and on up to `n_negatives`
+    windows that reach it. Its threshold lets through the share of those windows that OpenCV's own threshold does; or,
+    with a `detection_rate`, it keeps that share of the positives held out. A stage that fewer negatives reach than five
+    for each weak learner keeps OpenCV's votes, fixed; so does one that gives all positives one score.
+
+    Of each picture at most `most_of_a_picture` windows are taken at a time. `tell` hears the number of each stage that
+    was made, what became of it, and how many negatives it was made with. The same seed gives the same detector.
 
     Raises `CannotConvertError` for a cascade of trees or tilted features.
 
@@ -80,34 +94,65 @@ def adopt(
     ...     _ = write_opencv(Cascade((8, 8), (node.stage(),)), f"{folder}/object.xml")
     ...     Image.fromarray(rng.integers(0, 230, (50, 50), dtype=np.uint8)).save(f"{folder}/other.png")
     ...     detector = adopt(f"{folder}/object.xml", patches[:200], [Path(folder) / "other.png"], n_negatives=50)
-    >>> detector.taught.base.stages[0].positive.n, detector.taught.base.stages[0].negative.n
-    (200, 50)
+    >>> added = detector.taught.base.stages[-1]
+    >>> len(added), added.positive.n, added.negative.n
+    (3, 160, 50)
     """
     source = cascade if isinstance(cascade, OpenCVCascade) else read_opencv(Path(cascade))
     stages = stages_of(source)
     _check(positives, source.window)
-    train, validation = positives, positives[:0]
-    if detection_rate is not None:
-        train, validation = _halves(positives, held_out, seed)
     miner = Miner(list(pictures), source.window, seed=seed, most_of_a_picture=most_of_a_picture, threads=threads)
-    negatives = np.empty((0, *source.window), dtype=np.uint8)
+    train, validation = positives, positives[:0]
+    if keep_votes or detection_rate is not None:
+        train, validation = _sides(positives, held_out, seed)
+    if keep_votes:
+        new = extension_of(
+            stages,
+            source.window,
+            train,
+            validation,
+            miner,
+            n_weak=n_weak,
+            n_negatives=n_negatives,
+            detection_rate=DETECTION_RATE if detection_rate is None else detection_rate,
+            ridge=ridge,
+        )
+        tell(len(stages), new, int(new.negative.n))
+        bases: list[StageBase | Stage] = [*stages, new]
+    else:
+        bases = _relearned(stages, source.window, miner, (train, validation), detection_rate, n_negatives, ridge, tell)
+    return Detector.of_base(DetectorBase(source.window, tuple(bases), provenance=provenance or Provenance()), frame)
+
+
+def _relearned(
+    stages: Sequence[Stage],
+    window: tuple[int, int],
+    miner: Miner,
+    positives: tuple[Patches, Patches],
+    detection_rate: float | None,
+    n_negatives: int,
+    ridge: float,
+    tell: Tell,
+) -> list[StageBase | Stage]:
+    """Every stage with weights and a threshold from examples, on the windows that those before it let through."""
+    negatives = np.empty((0, *window), dtype=np.uint8)
     bases: list[StageBase | Stage] = []
     is_exhausted = False
     for number, stage in enumerate(stages):
         needed = NEGATIVES_A_LEARNER * len(stage)
         if len(negatives) < max(n_negatives // 2, needed) and not is_exhausted:
             wanted = max(n_negatives, needed) - len(negatives)
-            mined = miner.mine(Cascade(source.window, _run(bases) or _all_pass(stage)), wanted, number)
+            mined = miner.mine(Cascade(window, _run(bases) or _all_pass(stage)), wanted, number)
             # Where a cap a picture, and not the pictures, was the end, later turns find more.
             is_exhausted = mined.is_exhausted and len(mined.patches) == 0
             negatives = np.concatenate([negatives, mined.patches])
         base: StageBase | Stage = stage
         if len(negatives) >= needed:
-            base = _counted(stage, train, negatives, validation, detection_rate, ridge) or stage
+            base = _counted(stage, positives[0], negatives, positives[1], detection_rate, ridge) or stage
         bases.append(base)
         tell(number, base, len(negatives))
         negatives = negatives[_run([base])[0].accepts(negatives)]
-    return Detector.of_base(DetectorBase(source.window, tuple(bases), provenance=provenance or Provenance()), frame)
+    return bases
 
 
 def _check(positives: Patches, window: tuple[int, int]) -> None:
@@ -118,14 +163,14 @@ def _check(positives: Patches, window: tuple[int, int]) -> None:
         )
 
 
-def _halves(positives: Patches, held_out: float, seed: int) -> tuple[Patches, Patches]:
+def _sides(positives: Patches, held_out: float, seed: int) -> tuple[Patches, Patches]:
+    """Positives to train on and to set a threshold by, in runs of neighbours: those of one photograph stay together."""
     if not 0 < held_out < 1:
         raise ValueError(f"got held_out={held_out}; expected a share between 0 and 1")
-    n = round(held_out * len(positives))
-    if not 0 < n < len(positives):
-        raise TrainingDataError(f"got {len(positives)} positives: too few to hold some of them out for the thresholds")
-    order = np.random.default_rng(seed).permutation(len(positives))
-    return positives[order[n:]], positives[order[:n]]
+    if len(positives) < FEWEST_POSITIVES:
+        raise TrainingDataError(f"got {len(positives)} positives: too few to hold some of them out for a threshold")
+    train, check = split_in_runs(len(positives), held_out, seed)
+    return positives[train], positives[check]
 
 
 def _run(bases: Sequence[StageBase | Stage]) -> tuple[Stage, ...]:

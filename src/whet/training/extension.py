@@ -1,0 +1,92 @@
+"""An OpenCV cascade with one more stage: the best of all its weak learners, chosen and weighed by greedy sparse LDA.
+
+OpenCV's own stages were boosted on more faces than most people can show; they stay as they are. What passes most of
+them is what the new stage is trained on, and it goes on learning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.errors import TrainingDataError
+from whet.features.family import FeatureFamily
+from whet.features.integral import IntegralStack
+from whet.features.response_matrix import BitResponses
+from whet.features.weak_training import TrainedWeak
+from whet.lda.thresholds import Rate, calibrate_rate
+from whet.model.cascade import Cascade
+from whet.model.columns import columns_of, family_name, from_columns
+from whet.model.detector_base import StageBase
+from whet.model.stage import Stage
+from whet.training.learners import GreedyLDA
+from whet.training.mining import Miner
+
+Patches = NDArray[np.uint8]
+
+# Negatives are windows that pass this share of the stages: what passes all of them is too rare to learn much from.
+PASSED = 0.7
+# A discriminant of T weak learners on fewer negatives than this times T fits the sample, not the class.
+NEGATIVES_A_LEARNER = 5
+FEWEST_LEARNERS = 5
+AT_ONCE = 2000
+
+
+def extension_of(
+    stages: Sequence[Stage],
+    window: tuple[int, int],
+    train: Patches,
+    validation: Patches,
+    miner: Miner,
+    *,
+    n_weak: int,
+    n_negatives: int,
+    detection_rate: float,
+    ridge: float,
+) -> StageBase:
+    """One more stage of up to `n_weak` of the cascade's weak learners, whose threshold keeps the detection rate."""
+    negatives = _hard_windows(stages, window, miner, n_negatives, NEGATIVES_A_LEARNER * n_weak)
+    n_weak = min(n_weak, len(negatives) // NEGATIVES_A_LEARNER)
+    if n_weak < FEWEST_LEARNERS:
+        raise TrainingDataError(
+            f"the pictures gave {len(negatives)} windows that the cascade takes for the object; a stage that learns "
+            f"needs at least {NEGATIVES_A_LEARNER * FEWEST_LEARNERS}: add pictures"
+        )
+    features, weak = joined(stages, window)
+    patches = np.concatenate([train, negatives])
+    responses = _responses(features, weak, patches)
+    bits = BitResponses.of(responses, np.arange(len(patches)) < len(train))
+    learner = GreedyLDA(ridge=ridge)
+    chosen = np.array(list(learner.rounds(bits, n_weak)))
+    vote = learner.vote(bits, chosen)
+    seen = _responses(features.take(chosen), weak.take(chosen), validation)
+    scores = np.cumsum(seen * vote.coef[:, None], axis=0)[-1]  # in the order of the learners, as a scan adds them
+    vote.rule = Rate(calibrate_rate(scores, vote.projection, detection_rate))
+    return StageBase.of_vote(features.take(chosen), weak.take(chosen), vote)
+
+
+def joined(stages: Sequence[Stage], window: tuple[int, int]) -> tuple[FeatureFamily, TrainedWeak]:
+    """The features and weak learners of all stages, one after the other; all are of one family."""
+    columns = [columns_of(stage.features, stage.weak) for stage in stages]
+    together = {name: np.concatenate([each[name] for each in columns]) for name in columns[0]}
+    return from_columns(family_name(stages[0].features), window, together)
+
+
+def _hard_windows(stages: Sequence[Stage], window: tuple[int, int], miner: Miner, most: int, needed: int) -> Patches:
+    """Windows that pass most stages, or fewer stages where else there are not enough."""
+    found = np.empty((0, *window), dtype=np.uint8)
+    n = ceil(PASSED * len(stages))
+    while n and len(found) < needed:
+        found = miner.mine(Cascade(window, tuple(stages[:n])), most, turn=n).patches
+        n -= max(1, len(stages) // 10)
+    return found
+
+
+def _responses(features: FeatureFamily, weak: TrainedWeak, patches: Patches) -> NDArray[np.bool_]:
+    """Responses (learners, samples), some samples at a time: their integral images take more than they do."""
+    blocks = (patches[start : start + AT_ONCE] for start in range(0, len(patches), AT_ONCE))
+    parts = [weak.respond(features.evaluate(IntegralStack.of(block))) for block in blocks]
+    return np.concatenate([np.empty((len(weak), 0), np.bool_), *parts], axis=1)
