@@ -58,6 +58,25 @@ def for_each_block(work: Callable[[slice], None], n: int, size: int, threads: in
             raise
 
 
+def in_threads(work: Callable[[], None], threads: int) -> None:
+    """Call `work` in so many threads at once, this one among them; an error in one of them is raised here.
+
+    >>> seen = []
+    >>> in_threads(lambda: seen.append(1), 3)
+    >>> seen
+    [1, 1, 1]
+    """
+    if threads <= 1:
+        for _ in range(threads):
+            work()
+        return
+    with ThreadPoolExecutor(threads - 1, thread_name_prefix="whet") as pool:
+        others = [pool.submit(work) for _ in range(threads - 1)]
+        work()
+        for other in others:
+            other.result()
+
+
 def map_in_order(work: Callable[[T], R], items: Iterable[T], threads: int | None = None) -> Iterator[R]:
     """Results of `work` on each item, in the order of the items, a few of them computed ahead.
 

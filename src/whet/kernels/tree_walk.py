@@ -67,12 +67,19 @@ def _run(sums: UInt32s, squares: UInt32s, place: int, windows: Windows, trees: W
             return -1, 0.0
     partial = 0.0
     for s in range(trees.stage_threshold.size):
-        partial = 0.0
-        for t in range(trees.first_tree[s], trees.first_tree[s + 1]):
-            partial += np.float64(_leaf(sums, place, factor, trees, t))
+        partial = stage_sum(sums, place, factor, trees, s)
         if partial < trees.stage_threshold[s]:
             return s, partial
     return trees.stage_threshold.size, partial
+
+
+@kernel
+def stage_sum(sums: UInt32s, place: int, factor: np.float32, trees: WalkedTrees, s: int) -> float:
+    """The sum of a window's leaves in stage s."""
+    total = 0.0
+    for t in range(trees.first_tree[s], trees.first_tree[s + 1]):
+        total += np.float64(_leaf(sums, place, factor, trees, t))
+    return total
 
 
 @kernel
