@@ -84,6 +84,15 @@ def _item(typing: Any, address: Any, index: Any) -> Any:
     return address.dtype(address, types.intp), generate
 
 
+@intrinsic
+def _pair(typing: Any, address: Any, index: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), ir.IntType(64).as_pointer())
+        return builder.load(place, align=4)
+
+    return types.int64(address, types.intp), generate
+
+
 def _eight(builder: Any, address: Any, index: Any, kind: LanesType) -> Any:
     """Pointer to eight entries."""
     return builder.bitcast(builder.gep(address, [index]), _vector(kind).as_pointer())
@@ -262,6 +271,8 @@ for _function, _generated in _OPERATORS.items():
 
 address_of = cast(Callable[[NDArray[Any]], Address], _address)
 item = cast(Callable[[Address, int], int], _item)
+# Two int32 as one int64, the first in its lower half.
+pair = cast(Callable[[Address, int], int], _pair)
 load = cast(Callable[[Address, int], Lanes], _load)
 load_bytes = cast(Callable[[Address, int], Lanes], _load_bytes)
 store = cast(Callable[[Address, int, Lanes], None], _store)

@@ -50,7 +50,7 @@ class Buffers(NamedTuple):
     pixels: Pixels
     mixed: Int32s
     sources: Int32s
-    weights: Int32s
+    weights: Int64s
     tilted: UInt32s
     asked: Int32s
 
@@ -75,9 +75,9 @@ def scan_bands(
     buffers = Buffers(
         channels,
         np.zeros(width + RUN, np.uint8),
-        np.empty(width + LANES, np.int32),
+        np.empty(width + 1, np.int32),
         np.empty(width, np.int32),
-        np.empty(width, np.int32),
+        np.empty(width, np.int64),
         np.empty((3, width + 2), np.uint32),
         np.empty(LANES * widest, np.int32),
     )
