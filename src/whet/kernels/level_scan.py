@@ -53,6 +53,7 @@ class Buffers(NamedTuple):
     weights: Int64s
     tilted: UInt32s
     asked: Int32s
+    found: Found
 
 
 @kernel
@@ -65,55 +66,60 @@ def scan_bands(
     channels: UInt32s,
     counter: Int64s,
 ) -> tuple[Int64s, Floats]:
-    """Scan the bands whose numbers this thread gets from the counter.
+    """Scan the bands (n, 6) whose numbers this thread takes from the counter.
 
     Returns accepted windows (n, 3), band, row and column in it, each band's from the top left, and their last sums.
     `channels` (most rows + 1, 1 to 3, line) is written over.
     """
-    width = picture.shape[1]
-    widest = max(steps.one.largest, steps.two.largest)
-    buffers = Buffers(
-        channels,
-        np.zeros(width + RUN, np.uint8),
-        np.empty(width + 1, np.int32),
-        np.empty(width, np.int32),
-        np.empty(width, np.int64),
-        np.empty((3, width + 2), np.uint32),
-        np.empty(LANES * widest, np.int32),
-    )
-    found, places, scores = 0, np.empty((64, 3), np.int64), np.empty(64)
-    row = Found(np.empty(width, np.uint32), np.empty(width))
+    buffers = buffers_of(picture.shape[1], channels, steps.one.largest)
+    area = (window[0] - 2) * (window[1] - 2)
+    places, scores, found = np.empty((64, 3), np.int64), np.empty(64), 0
     number = take(counter)
     while number < len(bands):
-        b = bands[number]
-        band = Band(b[0], b[1], b[2], b[3], b[4], b[5])
+        band = band_of(bands, number)
         trees = steps.one if band.step == 1 else steps.two
-        area = (window[0] - 2) * (window[1] - 2)
         stride = channels.shape[1] * channels.shape[2]
-        windows = Windows(band.rows, band.columns, stride, steps.inner[band.step - 1], area, min_sigma)
-        _begin(picture, band, buffers)
-        pixel_rows = (band.rows - 1) * band.step + window[0]
-        flat = channels.reshape(channels.size)
-        squares = flat[channels.shape[2] if channels.shape[1] > 1 else 0 :]
-        for y in range(pixel_rows):
-            _next_row(picture, band, y, buffers)
-            above = y + 1 - window[0]
-            if above < 0 or above % band.step:
-                continue
-            n = scan_row(flat, squares, above * stride, windows, trees, buffers.asked, row)
-            if n:
+        windows = Windows(band.rows, band.columns, band.step * stride, steps.inner[band.step - 1], area, min_sigma)
+        begin_band(picture, band, buffers)
+        for y in range((band.rows - 1) * band.step + window[0]):
+            make_row(picture, band, y, buffers)
+            first = y + 1 - window[0]
+            if first >= 0 and first % band.step == 0:
+                n = _scan_row(first * stride, windows, trees, buffers)
                 places, scores = _with_room(places, scores, found + n)
                 for i in range(n):
-                    places[found, 0], places[found, 1] = number, above // band.step
-                    places[found, 2] = row.places[i] - above * stride
-                    scores[found] = row.scores[i]
+                    column = buffers.found.places[i] - first * stride
+                    places[found, 0], places[found, 1], places[found, 2] = number, first // band.step, column
+                    scores[found] = buffers.found.scores[i]
                     found += 1
         number = take(counter)
     return places[:found].copy(), scores[:found].copy()
 
 
 @kernel
-def _begin(picture: Pixels, band: Band, buffers: Buffers) -> None:
+def buffers_of(width: int, channels: UInt32s, largest: int) -> Buffers:
+    """Room for pictures of a width and trees of `largest` nodes."""
+    return Buffers(
+        channels,
+        np.zeros(width + RUN, np.uint8),
+        np.empty(width + 1, np.int32),
+        np.empty(width, np.int32),
+        np.empty(width, np.int64),
+        np.empty((3, width + 2), np.uint32),
+        np.empty(LANES * largest, np.int32),
+        Found(np.empty(width, np.uint32), np.empty(width)),
+    )
+
+
+@kernel
+def band_of(bands: Int64s, number: int) -> Band:
+    """A row of the table."""
+    b = bands[number]
+    return Band(b[0], b[1], b[2], b[3], b[4], b[5])
+
+
+@kernel
+def begin_band(picture: Pixels, band: Band, buffers: Buffers) -> None:
     """Prepare for the first row of a band."""
     column_sources(picture.shape[1], buffers.sources[: band.width], buffers.weights[: band.width])
     buffers.pixels[band.width :] = 0
@@ -122,12 +128,20 @@ def _begin(picture: Pixels, band: Band, buffers: Buffers) -> None:
 
 
 @kernel
-def _next_row(picture: Pixels, band: Band, y: int, buffers: Buffers) -> None:
+def make_row(picture: Pixels, band: Band, y: int, buffers: Buffers) -> None:
     """Pixels and integrals of row y of a band."""
     sources, weights = buffers.sources[: band.width], buffers.weights[: band.width]
     resize_row(picture, band.first * band.step + y, band.height, sources, weights, buffers.mixed, buffers.pixels)
     above, here = buffers.channels[y], buffers.channels[y + 1]
     integrate_row(buffers.pixels, band.width, band.step, above, here, buffers.tilted[:, : band.width + 2])
+
+
+@kernel
+def _scan_row(start: int, windows: Windows, trees: LaneTrees, buffers: Buffers) -> int:
+    channels = buffers.channels
+    sums = channels.reshape(channels.size)
+    squares = sums[channels.shape[2] if channels.shape[1] > 1 else 0 :]
+    return scan_row(sums, squares, start, windows, trees, buffers.asked, buffers.found)
 
 
 @kernel
