@@ -1,7 +1,7 @@
 """A small face detector of one feature family, as an OpenCV file: `python -m benchmarks.exported_face LBP face.xml`.
 
-Trained as `scripts.train_face` trains the detector that ships, but with fewer windows and looser goals, in minutes; hard
-stages, so that the file decides as the detector does.
+Trained as `scripts.train_face` trains the detector that ships, but with fewer windows and looser goals, in minutes;
+hard stages, so that the file decides as the detector does.
 """
 
 from __future__ import annotations

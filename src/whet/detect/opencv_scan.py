@@ -42,8 +42,8 @@ def scan_levels(
     workers = threads or available_threads()
     line = Layout.of_width(width + RUN, 2).line
     count = channels_of(cascade)
-    bands = _bands(levels, cascade.window, MOST_INTEGRALS // (line * count), workers)
-    steps = _steps(cascade, line)
+    bands = bands_of(levels, cascade.window, MOST_INTEGRALS // (line * count), workers)
+    steps = steps_of(cascade, line)
     counter = np.zeros(1, dtype=np.int64)
     most_rows = int(((bands[:, 2] - 1) * bands[:, 4]).max(initial=0)) + cascade.window[0]
     parts: list[tuple[NDArray[np.int64], NDArray[np.float64]]] = []
@@ -63,7 +63,7 @@ def scan_levels(
     return FoundWindows(_boxes((first + row) * step, column * step, scale, cascade.window), scores[order])
 
 
-def _bands(levels: list[Level], window: tuple[int, int], most_rows: int, workers: int) -> NDArray[np.int64]:
+def bands_of(levels: list[Level], window: tuple[int, int], most_rows: int, workers: int) -> NDArray[np.int64]:
     """Bands (n, 7): their levels, then the fields of `Band`. Some for every worker, but no more rows of pixels each."""
     total = sum(level.rows * level.columns for level in levels)
     bands: list[tuple[int, ...]] = []
@@ -79,7 +79,8 @@ def _bands(levels: list[Level], window: tuple[int, int], most_rows: int, workers
 
 
 @lru_cache(maxsize=8)
-def _steps(cascade: OpenCVCascade, line: int) -> Steps:
+def steps_of(cascade: OpenCVCascade, line: int) -> Steps:
+    """The cascade for both steps, in integral images of so many columns."""
     height, width = cascade.window
     y, x = np.array([1, 1, height - 1, height - 1]), np.array([1, width - 1, 1, width - 1])
     layouts = Layout(line, 1), Layout(line, 2)
