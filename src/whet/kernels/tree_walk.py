@@ -1,7 +1,6 @@
 """An OpenCV cascade over the windows of a picture, one window after the other, as OpenCV itself goes.
 
-For cascades that the faster scan cannot hold: fractional weights, whose sums depend on the order of the additions, and
-large trees. Each value is rounded to float32 where OpenCV rounds it (`OptFeature::calc` and `predictOrdered` in
+What `lane_scan` must find, and how it sums up what whole numbers leave open. Each value is rounded to float32 where OpenCV rounds it (`OptFeature::calc` and `predictOrdered` in
 modules/objdetect/src/cascadedetect.hpp, branch 4.x); the leaves of a stage are summed in float64.
 """
 
@@ -41,7 +40,10 @@ class WalkedTrees(NamedTuple):
 def walk_trees(
     sums: UInt32s, squares: UInt32s, windows: Windows, trees: WalkedTrees, places: UInt32s, scores: Floats
 ) -> int:
-    """As `scan_trees`: places and last sums of accepted windows; returns how many there are."""
+    """Write the places of accepted windows to `places` and their sums in the last stage to `scores`; how many there are.
+
+    `sums` and `squares` are flat; `places` and `scores` have room for all windows.
+    """
     found = 0
     for y in range(windows.rows):
         k = 0
