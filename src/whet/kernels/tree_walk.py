@@ -1,7 +1,7 @@
 """An OpenCV cascade over the windows of a picture, one window after the other, as OpenCV itself goes.
 
-What `lane_scan` must find, and how it sums up what whole numbers leave open. Each value is rounded to float32 where OpenCV rounds it (`OptFeature::calc` and `predictOrdered` in
-modules/objdetect/src/cascadedetect.hpp, branch 4.x); the leaves of a stage are summed in float64.
+What `lane_scan` must find, and how it sums up what whole numbers leave open. Each value is rounded to float32 where
+OpenCV rounds it (`OptFeature::calc` and `predictOrdered` in modules/objdetect/src/cascadedetect.hpp, branch 4.x); the leaves of a stage are summed in float64.
 """
 
 from typing import NamedTuple
@@ -40,7 +40,7 @@ class WalkedTrees(NamedTuple):
 def walk_trees(
     sums: UInt32s, squares: UInt32s, windows: Windows, trees: WalkedTrees, places: UInt32s, scores: Floats
 ) -> int:
-    """Write the places of accepted windows to `places` and their sums in the last stage to `scores`; how many there are.
+    """Write places of accepted windows to `places` and their sums in the last stage to `scores`; returns how many.
 
     `sums` and `squares` are flat; `places` and `scores` have room for all windows.
     """
