@@ -22,7 +22,7 @@ Picture = NDArray[np.uint8]
 # Integrals of a band: 4 MB. What is read stays in the cache anyway, but memory that is new to a process costs time.
 MOST_INTEGRALS = 2**20
 # So that no thread waits long for the last.
-BANDS_A_WORKER = 12
+BANDS_A_WORKER = 6
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,26 +10,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.kernels.jit import inlined, kernel
+from whet.kernels.jit import kernel
 from whet.kernels.lane_trees import sum_haar, sum_patterns
 from whet.kernels.lanes import (
     LANES,
-    Address,
-    Lanes,
     address_of,
     bits_of,
     item,
     load,
-    rounded,
-    select,
     spread,
-    square_root,
-    store,
-    to_doubles,
-    widened,
 )
 from whet.kernels.tree_walk import WalkedTrees, stage_sum
-from whet.kernels.windows import Windows
+from whet.kernels.windows import Windows, normalise_lanes
 
 Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]
@@ -54,8 +46,6 @@ def _visits() -> NDArray[np.int32]:
 
 VISITS = _visits()
 STEP_OVER = 256
-# Windows of less contrast than this times the least are left out before the square root: its rounding is far finer.
-NEARLY_ONE = 0.999
 
 
 class LaneTrees(NamedTuple):
@@ -101,7 +91,7 @@ def scan_row(
         place, s = start + k, 0
         left = (1 << min(windows.columns - k, LANES)) - 1
         if not categorical:
-            left &= _normalise(at, squares_at, place, inner, area, min_sigma, factors_at)
+            left &= normalise_lanes(at, squares_at, place, inner, area, min_sigma, factors_at)
         if left == 0:
             step_over = 0
         while left and s < last:
@@ -152,28 +142,3 @@ def _keep(
             found.scores[n] = stage_sum(sums, place + lane, factors[lane], trees, last)
             n += 1
     return n
-
-
-@inlined
-def _normalise(
-    sums: Address, squares: Address, place: int, inner: Address, pixels: float, min_sigma: float, factors: Address
-) -> int:
-    """Factors of eight windows, by the arithmetic of `window_factor`; which of them are looked at, one bit each."""
-    total, square = to_doubles(_inner(sums, place, inner)), to_doubles(_inner(squares, place, inner))
-    area = spread(pixels)
-    spread_out = area * square - total * total
-    least = pixels * min_sigma
-    if bits_of(spread_out >= spread(NEARLY_ONE * least * least)) == 0:
-        return 0
-    one = spread(1.0)
-    has_spread = spread(0.0) < spread_out
-    factor = rounded(one / square_root(select(has_spread, spread_out, one)))
-    store(factors, 0, factor)
-    has_contrast = area * widened(factor) < spread(1.0 / min_sigma)
-    return bits_of(has_spread & has_contrast)
-
-
-@inlined
-def _inner(integral: Address, place: int, corners: Address) -> Lanes:
-    gained = load(integral, place + item(corners, 0)) + load(integral, place + item(corners, 3))
-    return gained - load(integral, place + item(corners, 1)) - load(integral, place + item(corners, 2))

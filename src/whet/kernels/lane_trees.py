@@ -34,11 +34,11 @@ def sum_haar(
     `asked` has room for eight numbers for every node of the largest tree.
     """
     for node in range(NODE * first, NODE * last, NODE):
-        value = to_floats(_difference(sums, place, nodes, node, 0)) * _real(nodes, node, WEIGHTS)
-        value = value + to_floats(_difference(sums, place, nodes, node, 4)) * _real(nodes, node, WEIGHTS + 1)
+        value = to_floats(_difference(sums, place, nodes, node, 0)) * real(nodes, node, WEIGHTS)
+        value = value + to_floats(_difference(sums, place, nodes, node, 4)) * real(nodes, node, WEIGHTS + 1)
         if item(nodes, node + WEIGHTS + 2) != 0:
-            value = value + to_floats(_difference(sums, place, nodes, node, 8)) * _real(nodes, node, WEIGHTS + 2)
-        goes_left = value * factors < _real(nodes, node, THRESHOLD)
+            value = value + to_floats(_difference(sums, place, nodes, node, 8)) * real(nodes, node, WEIGHTS + 2)
+        goes_left = value * factors < real(nodes, node, THRESHOLD)
         if item(nodes, node + SHARES_TREE) == 0:
             total = total + (goes_left & spread(item(nodes, node + LEFT)))
         else:
@@ -52,7 +52,7 @@ def sum_patterns(
 ) -> Lanes:
     """As `sum_haar`, for nodes with patterns."""
     for node in range(NODE * first, NODE * last, NODE):
-        goes_left = _has_code(sums, place, nodes, node)
+        goes_left = has_code(sums, place, nodes, node)
         if item(nodes, node + SHARES_TREE) == 0:
             total = total + (goes_left & spread(item(nodes, node + LEFT)))
         else:
@@ -61,7 +61,8 @@ def sum_patterns(
 
 
 @inlined
-def _real(nodes: Address, node: int, k: int) -> Lanes:
+def real(nodes: Address, node: int, k: int) -> Lanes:
+    """Number k of a node, which is a float32."""
     return as_floats(spread(item(nodes, node + k)))
 
 
@@ -81,19 +82,20 @@ def _leaf(nodes: Address, node: int, answers: Lanes, asked: Address) -> Lanes:
 
 
 @inlined
-def _corner(sums: Address, place: int, nodes: Address, node: int, k: int) -> Lanes:
+def corner(sums: Address, place: int, nodes: Address, node: int, k: int) -> Lanes:
+    """Corner k of a node."""
     return load(sums, place + item(nodes, node + CORNERS + k))
 
 
 @inlined
 def _difference(sums: Address, place: int, nodes: Address, node: int, k: int) -> Lanes:
     """The pixels of a rectangle, modulo 2^32."""
-    upper = _corner(sums, place, nodes, node, k) - _corner(sums, place, nodes, node, k + 1)
-    return upper - _corner(sums, place, nodes, node, k + 2) + _corner(sums, place, nodes, node, k + 3)
+    upper = corner(sums, place, nodes, node, k) - corner(sums, place, nodes, node, k + 1)
+    return upper - corner(sums, place, nodes, node, k + 2) + corner(sums, place, nodes, node, k + 3)
 
 
 @inlined
-def _has_code(sums: Address, place: int, nodes: Address, node: int) -> Lanes:
+def has_code(sums: Address, place: int, nodes: Address, node: int) -> Lanes:
     """Where the code of 3 x 3 blocks is in the subset: three bits choose one of eight words, five a bit of it."""
     a0, a1, a2 = _blocks(sums, place, nodes, node, 0)
     b0, b1, b2 = _blocks(sums, place, nodes, node, 4)
@@ -116,8 +118,8 @@ def _choose(low: Lanes, middle: Lanes, nodes: Address, node: int, k: int) -> Lan
 @inlined
 def _blocks(sums: Address, place: int, nodes: Address, node: int, k: int) -> tuple[Lanes, Lanes, Lanes]:
     """Sums of the three blocks between a row of four corners and the next."""
-    edge0 = _corner(sums, place, nodes, node, k + 4) - _corner(sums, place, nodes, node, k)
-    edge1 = _corner(sums, place, nodes, node, k + 5) - _corner(sums, place, nodes, node, k + 1)
-    edge2 = _corner(sums, place, nodes, node, k + 6) - _corner(sums, place, nodes, node, k + 2)
-    edge3 = _corner(sums, place, nodes, node, k + 7) - _corner(sums, place, nodes, node, k + 3)
+    edge0 = corner(sums, place, nodes, node, k + 4) - corner(sums, place, nodes, node, k)
+    edge1 = corner(sums, place, nodes, node, k + 5) - corner(sums, place, nodes, node, k + 1)
+    edge2 = corner(sums, place, nodes, node, k + 6) - corner(sums, place, nodes, node, k + 2)
+    edge3 = corner(sums, place, nodes, node, k + 7) - corner(sums, place, nodes, node, k + 3)
     return edge1 - edge0, edge2 - edge1, edge3 - edge2

@@ -55,7 +55,7 @@ class LanesType(types.Type):
 INTS, FLOATS, DOUBLES = LanesType("int32"), LanesType("float32"), LanesType("float64")
 _WHOLE, _BITS = ir.IntType(32), ir.IntType(1)
 _ELEMENTS = {"int32": _WHOLE, "float32": ir.FloatType(), "float64": ir.DoubleType()}
-_OF_ARRAY = {types.uint32: INTS, types.int32: INTS, types.float32: FLOATS}
+_OF_ARRAY = {types.uint32: INTS, types.int32: INTS, types.float32: FLOATS, types.float64: DOUBLES}
 
 
 def _vector(kind: LanesType) -> ir.VectorType:

@@ -1,7 +1,8 @@
 """An OpenCV cascade over the windows of a picture, one window after the other, as OpenCV itself goes.
 
 What `lane_scan` must find, and how it sums up what whole numbers leave open. Each value is rounded to float32 where
-OpenCV rounds it (`OptFeature::calc` and `predictOrdered` in modules/objdetect/src/cascadedetect.hpp, branch 4.x); the leaves of a stage are summed in float64.
+OpenCV rounds it (`OptFeature::calc` and `predictOrdered` in
+modules/objdetect/src/cascadedetect.hpp, branch 4.x); the leaves of a stage are summed in float64.
 """
 
 from typing import NamedTuple
