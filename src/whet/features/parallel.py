@@ -64,7 +64,7 @@ def for_each_block(work: Callable[[slice], None], n: int, size: int, threads: in
 def in_threads(work: Callable[[], None], threads: int) -> None:
     """Call `work` here and in up to `threads` - 1 more threads at once; an error in one of them is raised here.
 
-    For work that is shared out by a counter: threads that have not begun when this one has done are not waited for. They
+    For work that is shared out by a counter: threads that have not begun when this one is done are not waited for. They
     are kept for the next call, since one that is new often begins where the caller runs, and waits for it.
 
     >>> seen = []
