@@ -1,10 +1,11 @@
 """Work in blocks."""
 
+import os
 import threading
 
 import pytest
 
-from whet.features.parallel import for_each_block, map_in_order
+from whet.features.parallel import for_each_block, in_threads, map_in_order
 
 
 @pytest.mark.parametrize("threads", [None, 1, 2, 7])
@@ -73,3 +74,36 @@ def test_blocks_that_have_not_begun_are_given_up_after_an_error():
     with pytest.raises(KeyError):
         for_each_block(work, 1000, 1, threads=2)
     assert len(begun) < 100
+
+
+def test_errors_of_helpers_are_raised():
+    barrier = threading.Barrier(2, timeout=20)
+    here = threading.get_ident()
+
+    def work():
+        barrier.wait()
+        if threading.get_ident() != here:
+            raise KeyError("helper")
+
+    with pytest.raises(KeyError, match="helper"):
+        in_threads(work, 2)
+
+
+def test_helpers_that_never_began_are_not_waited_for():
+    done = []
+    in_threads(lambda: in_threads(lambda: done.append(1), 70), 2)
+    assert 1 <= len(done) <= 140
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_makes_helpers_of_its_own():
+    in_threads(lambda: None, 2)
+    child = os.fork()
+    if child == 0:
+        barrier = threading.Barrier(2, timeout=20)
+        try:
+            in_threads(lambda: barrier.wait() and None, 2)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0

@@ -1,5 +1,7 @@
 """Kernels of the OpenCV scan against their definitions in plain NumPy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,20 +11,34 @@ from tests.cascades import textured
 from tests.opencv_files import haar_file, lbp_file
 
 from whet.detect import opencv_scan
-from whet.detect.opencv_levels import resized_exactly
+from whet.detect.compiled_cascade import Layout
+from whet.detect.compiled_trees import channels_of, walked_trees
+from whet.detect.opencv_levels import levels_of, resized_exactly
 from whet.io.opencv_xml import parse_opencv
-from whet.kernels.channels import integrate_channels
+from whet.kernels.channels import RUN, integrate_row
+from whet.kernels.normalisation import OPENCV_MIN_SIGMA
 from whet.kernels.similar_rectangles import connect_similar
+from whet.kernels.tree_walk import walk_trees
+from whet.kernels.windows import Windows
 
 pictures = arrays(np.uint8, st.tuples(st.integers(1, 7), st.integers(1, 9)))
 
 
-@given(pictures, st.sampled_from([1, 2]), st.integers(0, 2))
+def channels_of_rows(picture, step, line, count=3):
+    height, width = picture.shape
+    channels, tilted = np.full((height + 1, count, line), 7, dtype=np.uint32), np.zeros((3, width + 2), np.uint32)
+    channels[0] = 0
+    for y in range(height):
+        row = np.concatenate([picture[y], np.zeros(RUN, dtype=np.uint8)])
+        integrate_row(row, width, step, channels[y], channels[y + 1], tilted)
+    return channels
+
+
+@given(arrays(np.uint8, st.tuples(st.integers(1, 5), st.integers(1, 35))), st.sampled_from([1, 2]), st.integers(0, 2))
 def test_channels_are_sums_over_their_regions(picture, step, spare):
     height, width = picture.shape
-    line = (width + 1 + spare + step) // step * step
-    channels = np.full((height + 1, 3, line), 7, dtype=np.uint32)
-    integrate_channels(picture, step, channels)
+    line = Layout.of_width(width + RUN + spare, step).line
+    channels = channels_of_rows(picture, step, line)
     y, x = np.indices(picture.shape)
     wide = picture.astype(np.int64)
     for Y in range(height + 1):
@@ -67,19 +83,83 @@ def test_similar_rectangles_are_connected_by_chains(boxes):
     assert np.array_equal(parent[:, None] == parent[None], linked)
 
 
+def walked(cascade, picture, scales):
+    """Boxes and sums by walking from window to window, as OpenCV does."""
+    boxes, sums, (height, width) = [], [], cascade.window
+    for level in levels_of(picture.shape, cascade.window, scales):
+        layout, count = Layout.of_width(picture.shape[1] + RUN, level.step), channels_of(cascade)
+        channels = channels_of_rows(resized_exactly(picture, level.shape), level.step, layout.line, count)
+        stride = count * layout.line
+        y, x = np.array([1, 1, height - 1, height - 1]), np.array([1, width - 1, 1, width - 1])
+        inner = (layout.offset(0 * y, x) + y * stride).astype(np.int32)
+        area = (height - 2) * (width - 2)
+        windows = Windows(level.rows, level.columns, level.step * stride, inner, area, OPENCV_MIN_SIGMA)
+        places, scores = np.empty(level.rows * level.columns, np.uint32), np.empty(level.rows * level.columns)
+        flat, trees = channels.ravel(), walked_trees(cascade, layout)
+        n = walk_trees(flat, flat[layout.line if count > 1 else 0 :], windows, trees, places, scores)
+        row, column = np.divmod(places[:n].astype(np.int64), windows.row_step)
+        corner = np.rint(np.stack([column, row], -1).astype(np.float32) * np.float32(level.step) * level.scale)
+        size = np.rint(np.float32([width, height]) * level.scale)
+        boxes.append(np.concatenate([corner, np.broadcast_to(size, corner.shape)], axis=1))
+        sums.append(scores[:n])
+    return np.concatenate(boxes), np.concatenate(sums)
+
+
+SCALES = [np.float32(1), np.float32(2.2)]
+
+
+def assert_scanned_as_walked(cascade, picture, threads=None):
+    fast = opencv_scan.scan_levels(cascade, picture, SCALES, threads)
+    boxes, sums = walked(cascade, picture, SCALES)
+    assert np.array_equal(fast.boxes, boxes)
+    assert np.array_equal(fast.scores, sums)
+    return len(boxes)
+
+
 @pytest.mark.parametrize("make", [haar_file, lbp_file])
-@pytest.mark.parametrize("sizes", [(1,), (2,), (1, 2, 3, 5)])
-def test_rows_of_windows_and_windows_one_by_one_agree(make, sizes, monkeypatch):
+@pytest.mark.parametrize("sizes", [(1,), (2,), (1, 2, 3, 5), (20,)])
+def test_eight_windows_at_once_and_one_by_one_agree(make, sizes):
     found = 0
     for seed in range(3):
         rng = np.random.default_rng(seed)
         cascade = parse_opencv(make(rng, (16, 14), [3, 6, 9], sizes=sizes).encode())
-        picture, scales = textured((60, 71), rng), [np.float32(1), np.float32(2.2)]
-        fast = opencv_scan.scan_levels(cascade, picture, scales)
-        with monkeypatch.context() as patch:
-            patch.setattr(opencv_scan, "is_simple", lambda _: False)
-            slow = opencv_scan.scan_levels(cascade, picture, scales)
-        assert np.array_equal(fast.boxes, slow.boxes)
-        assert np.array_equal(fast.scores, slow.scores)
-        found += len(fast.boxes)
+        found += assert_scanned_as_walked(cascade, textured((60, 71), rng), threads=1 + seed)
     assert found > 20
+
+
+@pytest.mark.parametrize("make", [haar_file, lbp_file])
+def test_sums_at_the_threshold_are_summed_as_opencv_does(make, rng):
+    """Float32 has no number between most sums and the next: many windows are within rounding of such a threshold."""
+    picture = textured((60, 71), rng)
+    cascade = parse_opencv(make(rng, (16, 14), [2, 9]).encode())
+    cascade = replace(cascade, threshold=np.float32([-9, -9]))
+    sums = np.unique(walked(cascade, picture, SCALES)[1])
+    counts = []
+    for middle in sums[len(sums) // 3 : len(sums) // 3 + 8].astype(np.float32):
+        for threshold in (np.nextafter(middle, np.float32(-9)), middle, np.nextafter(middle, np.float32(9))):
+            tight = replace(cascade, threshold=np.float32([-9, threshold]))
+            counts.append(assert_scanned_as_walked(tight, picture))
+    assert len(set(counts)) > 5
+
+
+def test_nodes_in_any_order_and_nodes_that_nothing_leads_to(rng):
+    picture = textured((60, 71), rng)
+    cascade = parse_opencv(haar_file(rng, (16, 14), [2, 4], sizes=(3,)).encode())
+    trees, n = cascade.trees, len(cascade.trees)
+    left, right = np.tile([2, -1, 1], n), np.tile([-2, 0, -3], n)  # the root's child is the last node
+    backwards = replace(trees, left=left.astype(np.int32), right=right.astype(np.int32))
+    found = assert_scanned_as_walked(replace(cascade, trees=backwards), picture)
+    left, right = np.tile([2, -1, 0], n), np.tile([-2, 0, -3], n)  # and nothing leads to the one between
+    orphaned = replace(trees, left=left.astype(np.int32), right=right.astype(np.int32))
+    assert found + assert_scanned_as_walked(replace(cascade, trees=orphaned), picture) > 20
+
+
+def test_whole_leaves_hold_any_finite_number(rng):
+    cascade = parse_opencv(haar_file(rng, (16, 14), [3, 6]).encode())
+    picture = textured((60, 71), rng)
+    for size in (1e-40, 1e-20, 1e30, 0.0):
+        leaves = (cascade.trees.leaves * np.float64(size)).astype(np.float32)
+        threshold = (cascade.threshold * np.float64(size)).astype(np.float32)
+        scaled = replace(cascade, trees=replace(cascade.trees, leaves=leaves), threshold=threshold)
+        assert assert_scanned_as_walked(scaled, picture) > 0
+        assert assert_scanned_as_walked(replace(scaled, threshold=np.float32([3e38, 3e38])), picture) == 0

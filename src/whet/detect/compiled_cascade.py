@@ -14,7 +14,9 @@ from whet.features.lbp import BlockPatternPool
 from whet.features.rectangle_pool import RectanglePool
 from whet.features.stump_training import TrainedStumps
 from whet.features.subset_training import TrainedSubsets
-from whet.kernels.scan import FlatLearners
+from whet.kernels.lane_trees import NODE, SUBSET
+from whet.kernels.scan import EXITS, N_CORNERS, OPENS, THRESHOLD, FlatLearners
+from whet.kernels.scan import WEIGHTS as FIRST_WEIGHT
 from whet.model.cascade import Cascade
 from whet.model.stage import Stage
 
@@ -78,30 +80,38 @@ def compiled(cascade: Cascade, layout: Layout) -> CompiledCascade:
     inner = layout.offset(y, x).astype(np.int32)
     *before, last = (0.0, *(stage.threshold for stage in cascade.stages))
     stages = [
-        _stage_columns(stage, threshold_before, number == cascade.first_scoring, layout)
+        _stage_rows(stage, threshold_before, number == cascade.first_scoring, layout)
         for number, (stage, threshold_before) in enumerate(zip(cascade.stages, before, strict=True))
     ]
-    columns: list[Any] = [np.concatenate(column) for column in zip(*stages, strict=True)]
-    learners = FlatLearners(*[*columns, np.array([last])])
+    rows, reals = (np.concatenate(parts) for parts in zip(*stages, strict=True))
+    learners = FlatLearners(rows, reals, float(last))
     return CompiledCascade(cascade.window, float(cascade.min_sigma), layout, learners, inner)
 
 
-def _stage_columns(
+def _stage_rows(
     stage: Stage, threshold_before: float, scores_begin: bool, layout: Layout
-) -> tuple[NDArray[np.generic], ...]:
-    """The fields of `FlatLearners`, but for the last one, of a single stage."""
+) -> tuple[Int32s, NDArray[np.float64]]:
+    """The rows of a stage's learners."""
     n = len(stage)
     exits = np.full(n, -np.inf) if stage.exits is None else stage.exits.astype(np.float64)
     exits[-1] = max(exits[-1], stage.threshold)
     threshold, above, below, subset = _responses(stage)
     corners, weights = _corners(stage, layout)
-    first = np.arange(n) == 0
-    opens, before = np.where(first, 1 + scores_begin, 0).astype(np.uint8), np.where(first, threshold_before, 0.0)
-    categorical = np.full(n, isinstance(stage.weak, TrainedSubsets), dtype=np.uint8)
-    return corners, weights, threshold, above, below, exits, opens, before, categorical, subset
+    rows = np.zeros((n, NODE), dtype=np.int32)
+    rows[:, :CORNERS] = corners
+    if isinstance(stage.weak, TrainedSubsets):
+        rows[:, SUBSET : SUBSET + 8] = np.ascontiguousarray(subset).view(np.int32)
+    else:
+        rows[:, FIRST_WEIGHT : FIRST_WEIGHT + WEIGHTS] = weights
+        rows[:, THRESHOLD] = threshold.view(np.int32)
+        used = WEIGHTS - np.argmax(weights[:, ::-1] != 0, axis=1)
+        rows[:, N_CORNERS] = np.where((weights != 0).any(axis=1), -(-used // 3) * 3, 3)
+    rows[0, OPENS], rows[:, EXITS] = 1 + scores_begin, exits > -np.inf
+    before = np.where(np.arange(n) == 0, threshold_before, 0.0)
+    return rows, np.stack([above, below, exits, before], axis=1)
 
 
-def _responses(stage: Stage) -> tuple[NDArray[np.generic], ...]:
+def _responses(stage: Stage) -> tuple[NDArray[Any], ...]:
     """Thresholds, what the two responses add to the sum, and subsets."""
     nothing, coef = np.zeros(len(stage)), stage.coef.astype(np.float64)
     if isinstance(stage.weak, TrainedSubsets):

@@ -7,17 +7,31 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.detect.compiled_cascade import CORNERS, Layout
+from whet.detect.compiled_cascade import CORNERS as MOST_CORNERS
+from whet.detect.compiled_cascade import Layout
 from whet.features.lbp import BlockPatternPool
 from whet.features.rectangle_pool import RectanglePool
-from whet.kernels.tree_scan import FlatTrees
+from whet.kernels.lane_scan import LaneTrees
+from whet.kernels.lane_trees import (
+    CORNERS,
+    LEFT,
+    LEFT_SLOT,
+    NODE,
+    RIGHT,
+    RIGHT_SLOT,
+    SHARES_TREE,
+    SLOT,
+    SUBSET,
+    THRESHOLD,
+    WEIGHTS,
+)
 from whet.kernels.tree_walk import WalkedTrees
 from whet.model.opencv_cascade import OpenCVCascade, Trees
 
 Int32s = NDArray[np.int32]
 
-# Answers of a tree's nodes are the bits of a byte; a table of all their leaves has 64 entries.
-MOST_NODES = 6
+# Sums of whole leaves stay below this.
+WHOLE = 2.0**30
 # The third channel of the integral images.
 TILTED = 2
 
@@ -29,34 +43,68 @@ def channels_of(cascade: OpenCVCascade) -> int:
     return 3 if cascade.has_tilted else 2
 
 
-def is_simple(cascade: OpenCVCascade) -> bool:
-    """Whether the fast scan holds the cascade: small trees, and values that are exact in any order."""
-    exact = not isinstance(cascade.features, RectanglePool) or cascade.features.is_exact
-    return exact and int(cascade.trees.sizes.max()) <= MOST_NODES
-
-
 @lru_cache(maxsize=8)  # a picture has two layouts, and frames of a video have one size
-def flat_trees(cascade: OpenCVCascade, layout: Layout) -> FlatTrees:
-    """Flatten a simple cascade."""
-    trees, weights = cascade.trees, np.zeros((len(cascade.trees.left), 12), dtype=np.int32)
-    match cascade.features:
-        case RectanglePool() as pool:
-            y, x, merged = (column[trees.feature] for column in pool.merged_corners)
-            weights = merged
-            corners = _offsets(cascade, layout, y, x, pool.tilted[trees.feature])
-        case BlockPatternPool() as pool:
-            corners = _block_offsets(cascade, layout, pool)
-    return FlatTrees(
-        corners,
-        weights,
-        trees.threshold,
-        trees.subset,
-        trees.first,
-        leaf_table(trees),
-        cascade.first_tree,
-        cascade.threshold.astype(np.float64),
-        cascade.family == "LBP",
+def lane_trees(cascade: OpenCVCascade, layout: Layout) -> LaneTrees:
+    """Flatten a cascade, with leaves in whole numbers."""
+    walked, trees, sizes = walked_trees(cascade, layout), cascade.trees, cascade.trees.sizes
+    n_trees = np.diff(cascade.first_tree)
+    scale = _scales(trees, cascade.first_tree)
+    whole = np.rint(trees.leaves.astype(np.float64) * np.repeat(np.repeat(scale, n_trees), sizes + 1))
+    stump = sizes == 1
+    rows = _rows(walked, whole.astype(np.int32), np.repeat(stump, sizes))
+    going_right = np.where(stump, rows[trees.first[:-1], RIGHT], 0)
+    order, first_node = _parents_first(trees)
+    threshold, doubt = cascade.threshold.astype(np.float64) * scale, n_trees / 2 + 1
+    return LaneTrees(
+        rows[order],
+        first_node[cascade.first_tree],
+        np.add.reduceat(going_right, cascade.first_tree[:-1], dtype=np.int32),
+        np.floor(threshold - doubt).clip(-WHOLE, WHOLE).astype(np.int32),
+        np.ceil(threshold + doubt).clip(-WHOLE, WHOLE).astype(np.int32),
+        int(sizes.max()),
+        walked,
     )
+
+
+def _scales(trees: Trees, first_tree: Int32s) -> NDArray[np.float64]:
+    """Powers of two (stages,) by which leaves are multiplied: no sum of a stage then reaches half of `WHOLE`."""
+    leaves = abs(trees.leaves.astype(np.float64))
+    largest = np.maximum.reduceat(leaves, trees.first[:-1] + np.arange(len(trees)))
+    most = np.add.reduceat(largest, first_tree[:-1])
+    return np.asarray(np.exp2(np.floor(np.log2(WHOLE / 2 / np.maximum(most, np.finfo(np.float32).tiny)))))
+
+
+def _parents_first(trees: Trees) -> tuple[NDArray[np.intp], Int32s]:
+    """Nodes that their root leads to, parents before their children; where each tree then begins (trees + 1,)."""
+    first = np.repeat(trees.first[:-1], trees.sizes)
+    depth = np.where(np.arange(len(first)) == first, 0, -1)
+    for d in range(int(trees.sizes.max())):
+        for child in (trees.left, trees.right):
+            parents = (depth == d) & (child > 0)
+            depth[(first + child)[parents]] = d + 1
+    order = np.lexsort((depth, first))
+    order = order[depth[order] >= 0]
+    return order, np.searchsorted(first[order], trees.first).astype(np.int32)
+
+
+def _rows(trees: WalkedTrees, leaves: Int32s, is_stump: NDArray[np.bool_]) -> Int32s:
+    """Nodes as the kernel reads them."""
+    rows = np.zeros((len(trees.left), NODE), dtype=np.int32)
+    sizes = np.diff(trees.first_node)
+    first = np.repeat(trees.first_node[:-1], sizes)
+    first_leaf = first + np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+    rows[:, CORNERS : CORNERS + trees.corners.shape[1]] = trees.corners
+    if not trees.categorical:
+        rows[:, WEIGHTS : WEIGHTS + 3] = trees.weights.view(np.int32)
+        rows[:, THRESHOLD] = trees.threshold.view(np.int32)
+    rows[:, SUBSET : SUBSET + 8] = trees.subset.view(np.int32)
+    left, right = (
+        np.where(child > 0, 0, leaves[first_leaf - np.minimum(child, 0)]) for child in (trees.left, trees.right)
+    )
+    rows[:, LEFT], rows[:, RIGHT], rows[:, SHARES_TREE] = np.where(is_stump, left - right, left), right, ~is_stump
+    rows[:, SLOT] = np.arange(len(rows)) - first
+    rows[:, LEFT_SLOT], rows[:, RIGHT_SLOT] = np.maximum(trees.left, 0), np.maximum(trees.right, 0)
+    return rows
 
 
 @lru_cache(maxsize=8)
@@ -85,33 +133,9 @@ def walked_trees(cascade: OpenCVCascade, layout: Layout) -> WalkedTrees:
     )
 
 
-def leaf_table(trees: Trees) -> NDArray[np.float64]:
-    """The leaf (trees, 2^nodes) that each combination of answers leads to, the root's answer in the lowest bit.
-
-    >>> column = lambda *v: np.array(v, dtype=np.int32)
-    >>> tree = Trees(column(0, 2), column(1, 0), column(-2, -1), column(0, 0), np.zeros(2, np.float32),
-    ...              np.zeros((2, 4), np.uint64), np.array([5, 6, 7], dtype=np.float32))
-    >>> leaf_table(tree)  # right; left and right; right; left twice
-    array([[7., 6., 7., 5.]])
-    """
-    most = int(trees.sizes.max())
-    answers = np.arange(2**most)
-    table = np.empty((len(trees), len(answers)))
-    child = np.zeros(table.shape, dtype=np.int64)
-    walking = np.ones(table.shape, dtype=np.bool_)
-    first = trees.first[:-1, None].astype(np.int64)
-    for _ in range(most):
-        node = first + np.where(walking, child, 0)
-        goes_left = answers >> np.where(walking, child, 0) & 1
-        child = np.where(walking, np.where(goes_left, trees.left[node], trees.right[node]), child)
-        walking &= child > 0
-    table[:] = trees.leaves[first + np.arange(len(trees))[:, None] - child]
-    return table
-
-
 def _offsets(cascade: OpenCVCascade, layout: Layout, y: Int32s, x: Int32s, tilted: NDArray[np.bool_]) -> Int32s:
     """Corners (nodes, 16), unused ones zero, from the window's own place in the channels."""
-    corners = np.zeros((len(y), CORNERS), dtype=np.int32)
+    corners = np.zeros((len(y), MOST_CORNERS), dtype=np.int32)
     channel = np.where(tilted, TILTED, 0)[:, None]
     places = (y * channels_of(cascade) + channel) * layout.line + layout.offset(np.zeros_like(x), x)
     corners[:, : y.shape[1]] = places
@@ -119,6 +143,6 @@ def _offsets(cascade: OpenCVCascade, layout: Layout, y: Int32s, x: Int32s, tilte
 
 
 def _block_offsets(cascade: OpenCVCascade, layout: Layout, pool: BlockPatternPool) -> Int32s:
-    pixels = pool.corners().reshape(len(pool), CORNERS)[cascade.trees.feature]
+    pixels = pool.corners().reshape(len(pool), MOST_CORNERS)[cascade.trees.feature]
     y, x = np.divmod(pixels, pool.window[1] + 1)
     return _offsets(cascade, layout, y, x, np.zeros(len(pixels), dtype=np.bool_))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.kernels.exact_resize import ONE, resize_rows
+from whet.kernels.exact_resize import resize_picture
 
 Picture = NDArray[np.uint8]
 Size = tuple[int, int]
@@ -113,15 +113,5 @@ def resized_exactly(picture: Picture, shape: tuple[int, int]) -> Picture:
         return picture
     out = np.empty(shape, dtype=np.uint8)
     if out.size:
-        resize_rows(picture, *_sources(picture.shape[0], shape[0]), *_sources(picture.shape[1], shape[1]), out)
+        resize_picture(picture, out)
     return out
-
-
-def _sources(source: int, target: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """The first of the two source pixels of each target pixel, and the weight of the second out of 256."""
-    step = 1.0 / (target / source)
-    place = step * (np.arange(target) + 0.5) - 0.5
-    first = np.floor(place)
-    weight = np.rint((place - first) * ONE)
-    outside = (first < 0) | (first >= source - 1)
-    return first.clip(0, source - 1).astype(np.int32), np.where(outside, 0, weight).astype(np.int32)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from whet.detect.compiled_cascade import CompiledCascade, Layout, compiled
 from whet.features.parallel import blocks, for_each_block
 from whet.kernels.integral import integrate_picture
+from whet.kernels.lanes import LANES
 from whet.kernels.scan import scan_windows
 from whet.kernels.windows import Windows
 from whet.model.cascade import Cascade
@@ -64,7 +65,7 @@ def scan_pictures(
     if step < 1:
         raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
     widest = max((picture.shape[1] for picture in pictures), default=0)
-    runnable = compiled(cascade, Layout.of_width(widest, step))
+    runnable = compiled(cascade, Layout.of_width(widest + LANES * step, step))
     tasks = [
         (i, rows) for i, picture in enumerate(pictures) for rows in blocks(_places(picture, cascade, step)[0], BAND)
     ]
@@ -99,9 +100,8 @@ def _scan_band(cascade: CompiledCascade, picture: Picture, rows: slice) -> Scan:
     windows = Windows(n, columns, step * cascade.layout.line, cascade.inner, cascade.area, cascade.min_sigma)
     places, scores = np.empty(n * columns, dtype=np.uint32), np.empty(n * columns)
     found, *counts = scan_windows(sums, squares, windows, cascade.learners, places, scores)
-    order = np.argsort(places[:found])
-    row, column = np.divmod(places[order].astype(np.intp), windows.row_step)
-    return Scan((rows.start + row) * step, column * step, scores[order], n * columns, *counts)
+    row, column = np.divmod(places[:found].astype(np.intp), windows.row_step)
+    return Scan((rows.start + row) * step, column * step, scores[:found].copy(), n * columns, *counts)
 
 
 def _joined(bands: Sequence[Scan]) -> Scan:

@@ -10,7 +10,10 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
+
+MOST_HELPERS = 64
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -56,6 +59,36 @@ def for_each_block(work: Callable[[slice], None], n: int, size: int, threads: in
         except BaseException:  # Ctrl-C too: nobody wants to wait for the blocks that have not begun
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def in_threads(work: Callable[[], None], threads: int) -> None:
+    """Call `work` here and in up to `threads` - 1 more threads at once; an error in one of them is raised here.
+
+    For work that is shared out by a counter: threads that have not begun when this one is done are not waited for. They
+    are kept for the next call, since one that is new often begins where the caller runs, and waits for it.
+
+    >>> seen = []
+    >>> in_threads(lambda: seen.append(1), 3)
+    >>> 1 <= len(seen) <= 3
+    True
+    """
+    others = [_helpers().submit(work) for _ in range(threads - 1)]
+    try:
+        work()
+    finally:
+        begun = [other for other in others if not other.cancel()]
+    for other in begun:
+        other.result()
+
+
+@cache
+def _helpers() -> ThreadPoolExecutor:
+    """Threads that are made when all others are at work."""
+    return ThreadPoolExecutor(MOST_HELPERS, thread_name_prefix="whet")
+
+
+if hasattr(os, "register_at_fork"):  # a child has the pool, but not its threads
+    os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 
 def map_in_order(work: Callable[[T], R], items: Iterable[T], threads: int | None = None) -> Iterator[R]:

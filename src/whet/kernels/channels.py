@@ -7,37 +7,73 @@ windows that are neighbours at their step read integrals that are neighbours in 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.kernels.jit import kernel
+from whet.kernels.jit import inlined, kernel
+from whet.kernels.lanes import (
+    LANES,
+    Address,
+    Lanes,
+    address_of,
+    evens,
+    last_of,
+    load,
+    load_bytes,
+    odds,
+    running_sum,
+    spread,
+    store,
+)
 
+Pixels = NDArray[np.uint8]
 UInt32s = NDArray[np.uint32]
+
+# Rows are integrated in runs of pixels: a line of pixels, and each part of a line of integrals, has so many to spare.
+RUN = 2 * LANES
 
 
 @kernel
-def integrate_channels(picture: NDArray[np.uint8], step: int, channels: UInt32s) -> None:
-    """Fill `channels` (height + 1, 1 to 3, line), modulo 2^32, from a picture (height, width).
+def integrate_row(row: Pixels, width: int, step: int, above: UInt32s, here: UInt32s, tilted: UInt32s) -> None:
+    """Fill `here` (1 to 3, line), modulo 2^32, from a row of pixels and the integrals `above` it.
 
-    Entry x of a row is at x % step * (line / step) + x / step. Sums and squares at (Y, X) are over the pixels with
+    Entry x of a line is at x % step * (line / step) + x / step. Sums and squares at (Y, X) are over the pixels with
     y < Y and x < X; the third channel is over y < Y and |x - X + 1| <= Y - y - 1, as OpenCV's `integral` has it.
+    `row` goes on with zeros for `RUN` pixels after its `width`, and `line` is at least `step` + `RUN` longer than it.
+    `tilted` (3, width + 2) holds what the third channel has to know of the rows before; zero at first.
     """
-    height, width = picture.shape
-    count = channels.shape[1]
-    channels[0] = 0
-    sums, squares = np.zeros(width + 1, np.uint32), np.zeros(width + 1, np.uint32)
-    tilted = np.zeros((3, width + 2), np.uint32)
-    for y in range(height):
-        row = picture[y]
-        total = square = np.uint32(0)
-        for x in range(width):
-            pixel = np.uint32(row[x])
-            total = np.uint32(total + pixel)
-            square = np.uint32(square + pixel * pixel)
-            sums[x + 1], squares[x + 1] = total, square
-        _add_row(channels[y, 0], sums, step, channels[y + 1, 0])
-        if count > 1:
-            _add_row(channels[y, 1], squares, step, channels[y + 1, 1])
-        if count > 2:
-            _tilted_growth(row, tilted)
-            _add_row(channels[y, 2], tilted[2, : width + 1], step, channels[y + 1, 2])
+    count, line = here.shape
+    here[:, 0] = 0
+    old, new, part = address_of(above), address_of(here), line // step
+    pixels = address_of(row)
+    for channel in range(min(count, 2)):
+        _integrate_lane(pixels, width, channel == 1, step, old, new, channel * line, part)
+    if count > 2:
+        _tilted_growth(row[:width], tilted)
+        _add_row(above[2], tilted[2, : width + 1], step, here[2])
+
+
+@inlined
+def _integrate_lane(
+    pixels: Address, width: int, squared: bool, step: int, old: Address, new: Address, start: int, part: int
+) -> None:
+    total = spread(np.int32(0))
+    for x in range(0, width, RUN):
+        first, second = load_bytes(pixels, x), load_bytes(pixels, x + LANES)
+        if squared:
+            first, second = first * first, second * second
+        first = running_sum(first) + total
+        total = last_of(first, first)
+        second = running_sum(second) + total
+        total = last_of(second, second)
+        if step == 1:
+            _add(old, new, start + x + 1, first)
+            _add(old, new, start + x + 1 + LANES, second)
+        else:
+            _add(old, new, start + part + x // 2, evens(first, second))
+            _add(old, new, start + x // 2 + 1, odds(first, second))
+
+
+@inlined
+def _add(old: Address, new: Address, place: int, growth: Lanes) -> None:
+    store(new, place, load(old, place) + growth)
 
 
 @kernel
@@ -55,7 +91,7 @@ def _add_row(above: UInt32s, growth: UInt32s, step: int, here: UInt32s) -> None:
 
 
 @kernel
-def _tilted_growth(row: NDArray[np.uint8], tilted: UInt32s) -> None:
+def _tilted_growth(row: Pixels, tilted: UInt32s) -> None:
     """What a triangle that opens upwards gains with a row: the two diagonals that end in its lowest pixel.
 
     Rows of `tilted`: diagonals that end in column x of this row, for x from -1, coming from the left and from the

@@ -19,6 +19,11 @@ def kernel(function: Callable[P, R]) -> Callable[P, R]:
     return cast(Callable[P, R], numba.njit(nogil=True, cache=True, error_model="numpy")(function))
 
 
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """A part of a kernel that is compiled into each place where it is called: a call would cost more than the part."""
+    return cast(Callable[P, R], numba.njit(nogil=True, error_model="numpy", forceinline=True)(function))
+
+
 def is_compiled(function: Callable[..., Any]) -> bool:
     """Tell whether machine code of a kernel lies in the cache on disk."""
     cache = getattr(function, "_cache", None)

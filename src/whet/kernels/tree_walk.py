@@ -1,7 +1,7 @@
 """An OpenCV cascade over the windows of a picture, one window after the other, as OpenCV itself goes.
 
-For cascades that the faster scan cannot hold: fractional weights, whose sums depend on the order of the additions, and
-large trees. Each value is rounded to float32 where OpenCV rounds it (`OptFeature::calc` and `predictOrdered` in
+What `lane_scan` must find, and how it sums up what whole numbers leave open. Each value is rounded to float32 where
+OpenCV rounds it (`OptFeature::calc` and `predictOrdered` in
 modules/objdetect/src/cascadedetect.hpp, branch 4.x); the leaves of a stage are summed in float64.
 """
 
@@ -41,7 +41,10 @@ class WalkedTrees(NamedTuple):
 def walk_trees(
     sums: UInt32s, squares: UInt32s, windows: Windows, trees: WalkedTrees, places: UInt32s, scores: Floats
 ) -> int:
-    """As `scan_trees`: places and last sums of accepted windows; returns how many there are."""
+    """Write places of accepted windows to `places` and their sums in the last stage to `scores`; returns how many.
+
+    `sums` and `squares` are flat; `places` and `scores` have room for all windows.
+    """
     found = 0
     for y in range(windows.rows):
         k = 0
@@ -67,12 +70,19 @@ def _run(sums: UInt32s, squares: UInt32s, place: int, windows: Windows, trees: W
             return -1, 0.0
     partial = 0.0
     for s in range(trees.stage_threshold.size):
-        partial = 0.0
-        for t in range(trees.first_tree[s], trees.first_tree[s + 1]):
-            partial += np.float64(_leaf(sums, place, factor, trees, t))
+        partial = stage_sum(sums, place, factor, trees, s)
         if partial < trees.stage_threshold[s]:
             return s, partial
     return trees.stage_threshold.size, partial
+
+
+@kernel
+def stage_sum(sums: UInt32s, place: int, factor: np.float32, trees: WalkedTrees, s: int) -> float:
+    """The sum of a window's leaves in stage s."""
+    total = 0.0
+    for t in range(trees.first_tree[s], trees.first_tree[s + 1]):
+        total += np.float64(_leaf(sums, place, factor, trees, t))
+    return total
 
 
 @kernel

@@ -1,44 +1,14 @@
-"""One feature on a row of windows of a picture: on all of them, or on some.
-
-For a given feature, neighbouring windows read neighbouring integrals: on a whole row the loads are contiguous and the
-compiler does eight windows at once. Windows at any `places` of the flat integral image take six
-times as long each, most of it for single loads.
-"""
+"""Codes of 3 x 3 blocks on neighbouring windows of a picture."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet.kernels.jit import kernel
-from whet.kernels.rectangles import add_three
 
 Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]
 Codes = NDArray[np.uint8]
 Corners = tuple[np.uint32, np.uint32, np.uint32, np.uint32]
-
-
-@kernel
-def corner_sums(sums: UInt32s, start: int, corners: Int32s, weights: Int32s, total: Int32s) -> None:
-    """Weighted corners of windows `start`, `start` + 1 and so on of the flat integral image `sums`."""
-    n = total.size
-    for k in range(0, weights.size, 3):
-        u, v, w = weights[k], weights[k + 1], weights[k + 2]
-        if k == 0 or u != 0 or v != 0 or w != 0:
-            a, b, c = start + corners[k], start + corners[k + 1], start + corners[k + 2]
-            add_three(sums[a : a + n], sums[b : b + n], sums[c : c + n], u, v, w, k == 0, total)
-
-
-@kernel
-def corner_sums_at(sums: UInt32s, corners: Int32s, weights: Int32s, places: UInt32s, total: Int32s) -> None:
-    """Weighted corners of the windows at `places`."""
-    for k in range(0, weights.size, 3):
-        u, v, w = weights[k], weights[k + 1], weights[k + 2]
-        if k == 0 or u != 0 or v != 0 or w != 0:
-            a, b, c = sums[corners[k] :], sums[corners[k + 1] :], sums[corners[k + 2] :]
-            for i in range(places.size):
-                p = places[i]
-                more = np.int32(u * a[p] + v * b[p] + w * c[p])
-                total[i] = more if k == 0 else np.int32(total[i] + more)
 
 
 @kernel
@@ -53,21 +23,6 @@ def pattern_codes(sums: UInt32s, start: int, corners: Int32s, codes: Codes) -> N
         a, b = (a0[k], a1[k], a2[k], a3[k]), (b0[k], b1[k], b2[k], b3[k])
         c, d = (c0[k], c1[k], c2[k], c3[k]), (d0[k], d1[k], d2[k], d3[k])
         codes[k] = _code(a, b, c, d)
-
-
-@kernel
-def pattern_codes_at(sums: UInt32s, corners: Int32s, places: UInt32s, codes: Codes) -> None:
-    """Codes of 3 x 3 blocks for the windows at `places`."""
-    n = sums.size
-    a0, a1, a2, a3 = _corner_row(sums, 0, corners[0:4], n)
-    b0, b1, b2, b3 = _corner_row(sums, 0, corners[4:8], n)
-    c0, c1, c2, c3 = _corner_row(sums, 0, corners[8:12], n)
-    d0, d1, d2, d3 = _corner_row(sums, 0, corners[12:16], n)
-    for i in range(places.size):
-        k = places[i]
-        a, b = (a0[k], a1[k], a2[k], a3[k]), (b0[k], b1[k], b2[k], b3[k])
-        c, d = (c0[k], c1[k], c2[k], c3[k]), (d0[k], d1[k], d2[k], d3[k])
-        codes[i] = _code(a, b, c, d)
 
 
 @kernel
