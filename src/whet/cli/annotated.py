@@ -36,7 +36,7 @@ def read_set(
     *,
     quiet: bool = False,
 ) -> Annotations:
-    """Read annotations of one class; what is wrong with them is told on standard error."""
+    """Read annotations of one class; what is wrong with them is told on standard error, if quiet what was left out."""
     from whet.io.annotations.formats import read_annotations
 
     with progress_bar("reading", hidden=quiet) as progress:
@@ -44,14 +44,17 @@ def read_set(
     if split is not None:
         found = found.of_split(split)
     found = found.select(class_)
-    if not quiet:
-        show(found.problems)
+    show(_left_out(found.problems) if quiet else found.problems)
     return found
 
 
 def is_incomplete(problems: Sequence[Problem]) -> bool:
     """Whether something of the annotations was left out."""
-    return any(problem.kind in LEFT_OUT for problem in problems)
+    return bool(_left_out(problems))
+
+
+def _left_out(problems: Sequence[Problem]) -> list[Problem]:
+    return [problem for problem in problems if problem.kind in LEFT_OUT]
 
 
 def scan_options(

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from whet.training.detector import Detector
     from whet.training.evaluation_run import EvaluationRun
 
+# So many samples a bootstrap should have: with fewer, what is rare was not seen often enough to be drawn.
+FEW = 30
+
 
 def evaluate(
     model: Model,
@@ -88,7 +91,8 @@ def evaluate(
     with wrong_call_if_value_error(), progress_bar("evaluate", hidden=quiet) as progress:
         above = threshold_of(threshold)
         run = evaluate_many(detector, found.pictures, overlap=overlap, threshold=above, tell=progress, **options)
-    numbers = _numbers(run, model, annotations, overlap, seed)
+    left_out = [str(problem) for problem in found.problems if is_incomplete([problem])]
+    numbers = _numbers(run, model, annotations, overlap, seed, left_out)
     point = None
     if set_point is not None and target is not None:
         point = _set_point(detector, run, set_point, false_alarms)
@@ -107,11 +111,13 @@ def evaluate(
     if fault and not quiet:
         typer.echo(f"whet: no curves were drawn: {fault}", err=True)
     exit_if_skipped(run.unread, len(found.pictures))
-    if is_incomplete(found.problems):
+    if left_out:
         raise typer.Exit(ExitCode.SOME_SKIPPED)
 
 
-def _numbers(run: EvaluationRun, model: str, annotations: Path, overlap: float, seed: int) -> dict[str, Any]:
+def _numbers(
+    run: EvaluationRun, model: str, annotations: Path, overlap: float, seed: int, left_out: list[str]
+) -> dict[str, Any]:
     measures = {
         name: {"value": number(one.value), "low": number(one.low), "high": number(one.high)}
         for name, one in run.measures(seed).items()
@@ -128,7 +134,7 @@ def _numbers(run: EvaluationRun, model: str, annotations: Path, overlap: float, 
         "overlap": overlap,
         "threshold": number(run.threshold),
         "measures": {name.replace(" ", "_").replace("-", "_"): one for name, one in measures.items()},
-        "unread": [str(error) for error in run.unread],
+        "left_out": [*left_out, *map(str, run.unread)],
     }
 
 
@@ -142,11 +148,13 @@ def _table(numbers: dict[str, Any]) -> Iterator[str]:
         "precision": f"{right:,} of {right + wrong:,} detections right",
         "false_alarms_a_picture": f"{wrong:,} in {count(numbers['pictures'], 'picture')}",
     }
-    yield f"{'measure':<22}  value  95 % interval"
+    yield f"{'measure':<22}    value  95 % interval"
     for name, one in numbers["measures"].items():
         interval = f"{rounded(one['low'])} to {rounded(one['high'])}"
-        row = f"{name.replace('_', ' '):<22}  {rounded(one['value']):>5}  {interval:<16}  {counts.get(name, '')}"
-        yield row.rstrip()
+        named = name.replace("_", " ").replace("log average", "log-average")
+        yield f"{named:<22}  {rounded(one['value']):>7}  {interval:<16}  {counts.get(name, '')}".rstrip()
+    if numbers["pictures"] < FEW:
+        yield f"With fewer than {FEW} pictures the last three intervals are too narrow: annotate more to be sure."
 
 
 def _set_point(detector: Detector, run: EvaluationRun, name: str, false_alarms: float) -> float:

@@ -24,7 +24,8 @@ from whet.cli.annotated import (
     read_set,
     scan_options,
 )
-from whet.cli.exit_codes import CTRL_C, ExitCode
+from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
+from whet.cli.exit_codes import ExitCode
 from whet.cli.model_out import Destination, Force, ModelOut, is_same
 from whet.cli.options import Json, Model, Quiet, Threads, Threshold, threshold_of
 from whet.cli.progress import progress_bar
@@ -104,23 +105,21 @@ def learn(
     target = Destination.of(model, detector, out, journal, force=force)
     if no_journal:
         target = replace(target, journal=None)
-    found = None if annotations is None else read_set(annotations, layout, images, class_, split, quiet=quiet)
-    judges = () if held_out is None else read_set(held_out, layout, images, class_, quiet=quiet).pictures
-    shown = Shown.of(
-        () if found is None else found.pictures,
-        find_pictures(positives, sys.stdin) if positives else (),
-        find_pictures(negatives, sys.stdin) if negatives else (),
-    )
     options = scan_options(min_size, max_size, factor, step, threads) | {"threshold": threshold_of(threshold)}
-    try:
+    with nothing_changed_on_ctrl_c():
+        found = None if annotations is None else read_set(annotations, layout, images, class_, split, quiet=quiet)
+        judges = () if held_out is None else read_set(held_out, layout, images, class_, quiet=quiet).pictures
+        shown = Shown.of(
+            () if found is None else found.pictures,
+            find_pictures(positives, sys.stdin) if positives else (),
+            find_pictures(negatives, sys.stdin) if negatives else (),
+        )
         with wrong_call_if_value_error(), progress_bar("learn", hidden=quiet) as progress:
             run = learn_from(detector, shown, weight, held_out=judges, tell=progress, **options)
-        is_written = not dry_run and (bool(run.lessons.entries) or not is_same(model, target.out))
-        if is_written:
+    is_written = not dry_run and (bool(run.lessons.entries) or not is_same(model, target.out))
+    if is_written:
+        with uninterrupted():
             target.save(run.detector, run.lessons.entries)
-    except KeyboardInterrupt:
-        typer.echo("whet: stopped; nothing was changed", err=True)
-        raise typer.Exit(CTRL_C) from None
     if as_json:
         typer.echo(json.dumps(_table(run, shown, target if is_written else None), indent=1))
     elif not quiet:

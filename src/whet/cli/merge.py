@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whet.cli.ctrl_c import uninterrupted
 from whet.cli.model_out import Destination, Force, is_file
 from whet.cli.options import Json, Model, Quiet
 from whet.cli.start import start
@@ -53,7 +54,8 @@ def merge(
         told.append({"model": name} | _counts(other))
     known = _entries(detector, model) if target.takes_along is None else target.takes_along
     shared = sum((Counter([*known, *entries]) - Counter(set(known) | set(entries))).values())
-    target.save(detector, entries)
+    with uninterrupted():
+        target.save(detector, entries)
     if as_json:
         merged = {"model": str(target.out)} | _counts(detector)
         typer.echo(json.dumps({"merged": merged, "from": told, "entries_more_than_once": shared}, indent=1))

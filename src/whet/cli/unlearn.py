@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whet.cli.ctrl_c import uninterrupted
 from whet.cli.model_out import Force, ModelOut, is_file, is_same, model_out
 from whet.cli.options import Json, Model, Quiet
 from whet.cli.start import start
@@ -85,14 +87,11 @@ def unlearn(
     target = model_out(model, out, force=force)
     check_agreement(detector, kept, model)
     detector.unlearn(chosen)
-    if is_same(model, target):
-        if chosen:
+    with uninterrupted():
+        if not is_same(model, target):
+            save_anew(detector, target, journal_beside(target), list((Counter(known) - Counter(chosen)).elements()))
+        elif chosen:
             save_unlearned(detector, target, kept, chosen)
-    else:
-        left = list(known)
-        for entry in chosen:
-            left.remove(entry)
-        save_anew(detector, target, journal_beside(target), left)
     objects, others = detector.learned
     if as_json:
         told = {"unlearned": len(chosen), "left": len(known) - len(chosen), "model": str(target)}

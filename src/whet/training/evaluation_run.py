@@ -81,25 +81,29 @@ class EvaluationRun:
 
         Pictures are the samples, as what one picture shows is found or missed together: recall and precision have
         the interval of Korn and Graubard (`whet.training.rates.picture_interval`), the others that of a bootstrap
-        over pictures, drawn with `seed`.
+        over pictures, drawn with `seed`, and none where there is one picture only.
         """
         detections = self.found + self.false_alarms
         area, miss_rate = self._resampled_areas(seed)
-        alarms = self._resample_pictures(seed) @ self.false_alarms / len(self.paths)
-        most = max(float(np.quantile(alarms, 0.975)), 0.0 if self.n_false_alarms else NONE_SEEN / len(self.paths))
         return {
             "recall": _of_counts(self.found, self.truths),
             "precision": _of_counts(self.found, detections),
-            "false alarms a picture": Measured(
-                self.n_false_alarms / len(self.paths), float(np.quantile(alarms, 0.025)), most
-            ),
+            "false alarms a picture": self._alarms_a_picture(seed),
             "average precision": _with_quantiles(self.evaluation.average_precision, area),
             "log-average miss rate": _with_quantiles(self.evaluation.log_average_miss_rate, miss_rate),
         }
 
-    def _resample_pictures(self, seed: int) -> Counts:
-        """How often each picture is drawn (resamples, pictures)."""
+    def _alarms_a_picture(self, seed: int) -> Measured:
         n = len(self.paths)
+        if not self.n_false_alarms:
+            return Measured(0.0, 0.0, NONE_SEEN / n)
+        return _with_quantiles(self.n_false_alarms / n, self._resample_pictures(seed) @ self.false_alarms / n)
+
+    def _resample_pictures(self, seed: int) -> Counts:
+        """How often each picture is drawn (resamples, pictures); one alone says nothing of others."""
+        n = len(self.paths)
+        if n < 2:
+            return np.empty((0, n), np.int64)
         return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
 
     def _resampled_areas(self, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -119,7 +123,7 @@ class EvaluationRun:
             alarms = np.append(0, np.cumsum(times * ~right)[last_of_step])
             curve = Curve(np.empty(len(found)), found, alarms, int(drawn @ self.truths), len(pictures))
             areas.append((average_precision(curve), log_average_miss_rate(curve)))
-        first, second = np.array(areas).T
+        first, second = np.array(areas).reshape(-1, 2).T
         return first, second
 
 
