@@ -41,7 +41,9 @@ FEW = 30
 
 def evaluate(
     model: Model,
-    annotations: Annotated[Path, typer.Argument(exists=True, help="Annotated pictures: a file or a folder.")],
+    annotations: Annotated[
+        Path, typer.Argument(metavar="ANNOTATIONS", exists=True, help="Annotated pictures: a file or a folder.")
+    ],
     layout: FormatOption = None,
     images: Images = None,
     class_: Class = None,
@@ -150,7 +152,7 @@ def _table(numbers: dict[str, Any]) -> Iterator[str]:
     }
     yield f"{'measure':<22}    value  95 % interval"
     for name, one in numbers["measures"].items():
-        interval = f"{rounded(one['low'])} to {rounded(one['high'])}"
+        interval = "-" if one["low"] is None else f"{rounded(one['low'])} to {rounded(one['high'])}"
         named = name.replace("_", " ").replace("log average", "log-average")
         yield f"{named:<22}  {rounded(one['value']):>7}  {interval:<16}  {counts.get(name, '')}".rstrip()
     if numbers["pictures"] < FEW:

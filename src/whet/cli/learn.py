@@ -43,11 +43,15 @@ def learn(
     model: Model,
     positives: Annotated[
         list[str] | None,
-        typer.Option("--positives", "-p", help="Pictures that one object fills: files, folders, patterns."),
+        typer.Option(
+            "--positives", "-p", metavar="PICTURES", help="Pictures that one object fills: files, folders, patterns."
+        ),
     ] = None,
     negatives: Annotated[
         list[str] | None,
-        typer.Option("--negatives", "-n", help="Pictures without the object: what is found in them is wrong."),
+        typer.Option(
+            "--negatives", "-n", metavar="PICTURES", help="Pictures without the object: what is found in them is wrong."
+        ),
     ] = None,
     annotations: Annotated[
         Path | None, typer.Option("--annotations", "-a", exists=True, help="Annotated pictures: a file or a folder.")
@@ -78,8 +82,9 @@ def learn(
 ) -> None:
     """Teach a detector by pictures.
 
-    Of annotated pictures, every box is the object, and what is detected beside all boxes is a false alarm. Patterns are
-    quoted: --negatives 'street/*.jpg'; - reads names from stdin. Give the threshold and the sizes that you detect with.
+    Of annotated pictures, every box is the object, and what is detected beside all boxes is a false alarm. PICTURES are
+    files, folders or quoted patterns ('street/*.jpg'), - reads names from stdin, and each option may be repeated. Give
+    the threshold and the sizes that you detect with.
 
     \b
     All or nothing: Ctrl-C changes nothing. What was learned goes to a journal, for whet unlearn.

@@ -27,7 +27,10 @@ BASE_STAYS = "What the base was trained on cannot be taken out: it chose the wea
 def unlearn(
     model: Model,
     journal: Annotated[
-        Path | None, typer.Argument(exists=True, dir_okay=False, help="Journal; else MODEL.journal.jsonl.")
+        Path | None,
+        typer.Argument(
+            metavar="[JOURNAL]", exists=True, dir_okay=False, help="What it learned; else MODEL.journal.jsonl."
+        ),
     ] = None,
     picture: Annotated[
         list[Path] | None,
