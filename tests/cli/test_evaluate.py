@@ -114,7 +114,7 @@ def test_numbers_come_without_matplotlib(run_here, monkeypatch, tmp_path):
         (("bull.whet", "truths.csv", "--split", "val"), ExitCode.FAILED, "there is no part 'val'"),
         (("bull.whet", "truths.csv", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
         (("bull.whet", "truths.csv", "--save", "x.whet"), 2, "--set-point"),
-        (("face", "truths.csv", "--set-point", "mine"), 2, "-o FILE"),
+        (("face", "truths.csv", "--set-point", "mine"), 2, "with --save FILE"),
         (("nobody", "truths.csv"), ExitCode.FAILED, "there is no detector named 'nobody'"),
     ],
 )

@@ -128,7 +128,8 @@ def test_a_journal_that_is_ahead_of_its_model_is_noticed_and_can_be_settled(fold
         (("bull.whet", "-a", "nowhere.csv"), 2, "nowhere.csv"),
         (("bull.whet", "-a", "truths.csv", "--class", "cow"), ExitCode.FAILED, "there is no class 'cow'"),
         (("bull.whet", "-n", "none", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
-        (("bull.whet", "-n", "none", "-o", "other.whet"), 2, "--force"),
+        (("bull.whet", "-n", "none", "-o", "other.whet"), 2, "other.whet is there already"),
+        (("bull.whet", "-n", "none", "-o", "gone.whet"), 2, "gone.whet.journal.jsonl is there already"),
         (("bull.whet", "-n", "none", "-o", "nowhere/x.whet"), 2, "nowhere/x.whet cannot be written"),
         (("bull.whet", "-n", "none", "--journal", "j", "--no-journal"), 2, "choose one"),
         (("bull.whet", "-n", "none", "--weight", "0"), 2, "--weight"),
@@ -137,6 +138,7 @@ def test_a_journal_that_is_ahead_of_its_model_is_noticed_and_can_be_settled(fold
 def test_what_is_wrong_is_said_and_nothing_is_changed(folder, run_here, arguments, code, says):
     (folder / "empty").mkdir()
     bull_finder().save(folder / "other.whet")
+    (folder / "gone.whet.journal.jsonl").write_text("")
     files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     done = run_here("learn", *arguments)
     assert done.code == code, done.err

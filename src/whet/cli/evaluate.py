@@ -23,7 +23,7 @@ from whet.cli.annotated import (
     scan_options,
 )
 from whet.cli.exit_codes import ExitCode
-from whet.cli.model_out import model_out
+from whet.cli.model_out import Destination, Force
 from whet.cli.options import Json, Model, Quiet, Seed, Threads, Threshold, threshold_of
 from whet.cli.progress import progress_bar
 from whet.cli.results import exit_if_skipped
@@ -65,6 +65,7 @@ def evaluate(
     ] = None,
     false_alarms: Annotated[float, typer.Option(min=0, help="False alarms a picture for --set-point.")] = 0.1,
     save: Annotated[Path | None, typer.Option(help="Where --set-point writes the model; else MODEL itself.")] = None,
+    force: Force = False,
     seed: Seed = 0,
     threads: Threads = None,
     as_json: Json = False,
@@ -87,7 +88,7 @@ def evaluate(
     if save is not None and set_point is None:
         raise typer.BadParameter("--save writes the model with an operating point: give its name, --set-point NAME")
     detector = load(model)
-    target = None if set_point is None else model_out(model, save)
+    target = None if set_point is None else Destination.of(model, detector, save, force=force, option="--save")
     found = read_set(annotations, layout, images, class_, split, quiet=quiet)
     options = scan_options(min_size, max_size, factor, step, threads)
     with wrong_call_if_value_error(), progress_bar("evaluate", hidden=quiet) as progress:
@@ -98,16 +99,16 @@ def evaluate(
     point = None
     if set_point is not None and target is not None:
         point = _set_point(detector, run, set_point, false_alarms)
-        detector.save(target)
-        numbers["set_point"] = {"name": set_point, "threshold": point, "model": str(target)}
+        target.save(detector, [])
+        numbers["set_point"] = {"name": set_point, "threshold": point, "model": str(target.out)}
     written, fault = _draw(run, out, draw, model, numbers)
     if as_json:
         typer.echo(json.dumps(numbers, indent=1))
     elif not quiet:
         for line in _table(numbers):
             typer.echo(line)
-        if point is not None:
-            typer.echo(f"operating point {set_point!r}: scores above {point:.4g}, stored in {target}")
+        if target is not None and point is not None:
+            typer.echo(f"operating point {set_point!r}: scores above {point:.4g}, stored in {target.out}")
         if written:
             typer.echo(f"wrote {', '.join(map(str, written))}")
     if fault and not quiet:

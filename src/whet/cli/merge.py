@@ -44,7 +44,7 @@ def merge(
     if twice is not None:
         raise typer.BadParameter(f"{twice} is named twice: all that it has learned would count twice")
     detector = load(model)
-    target = Destination.of(model, detector, out, None, force=force)
+    target = Destination.of(model, detector, out, force=force)
     told = [{"model": model} | _counts(detector)]
     entries: list[Entry] = []
     for name in others:

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 ModelOut = Annotated[
     Path | None, typer.Option("--out", "-o", help="Write the model here; without it, MODEL itself is replaced.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace what is at --out, and its journal.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the model that is at another place, and its journal.")]
+
+# The same as `whet.training.model_journal.SUFFIX`, known here without imports.
+JOURNAL_SUFFIX = ".journal.jsonl"
 
 
 def is_file(model: str) -> bool:
@@ -27,19 +30,21 @@ def is_file(model: str) -> bool:
     return not re.fullmatch(r"[\w-]+", model) and path.suffix.lower() != ".xml" and path.is_file()
 
 
-def model_out(model: str, out: Path | None, *, force: bool = False) -> Path:
+def model_out(model: str, out: Path | None, *, force: bool = False, option: str = "-o") -> Path:
     """The file to write, checked before any work: `out`, or the model itself where it can be replaced."""
     if out is None:
         if not is_file(model):
             raise typer.BadParameter(
-                f"{model} comes with whet or is an OpenCV cascade: say where to write, with -o FILE"
+                f"{model} comes with whet or is an OpenCV cascade: say where to write the model, with {option} FILE"
             )
         return Path(model)
     if out.is_dir() or not out.parent.is_dir():
         raise typer.BadParameter(f"{out} cannot be written: it is a folder, or in no folder that there is")
-    if out.exists() and not force and not is_same(model, out):
+    journal = out.with_name(out.name + JOURNAL_SUFFIX)
+    there = next((path for path in (out, journal) if path.exists()), None)
+    if there is not None and not force and not is_same(model, out):
         raise typer.BadParameter(
-            f"{out} is there already, and would be lost with what it has learned: name it as MODEL to change it, or "
+            f"{there} is there already, and would be lost with what it tells: name {out} as MODEL to change it, or "
             "replace it with --force"
         )
     return out
@@ -62,12 +67,21 @@ class Destination:
     takes_along: tuple[Entry, ...] | None = None
 
     @classmethod
-    def of(cls, model: str, detector: Detector, out: Path | None, journal: Path | None, *, force: bool) -> Destination:
+    def of(
+        cls,
+        model: str,
+        detector: Detector,
+        out: Path | None,
+        journal: Path | None = None,
+        *,
+        force: bool,
+        option: str = "-o",
+    ) -> Destination:
         """By default, the journal is beside the file; raises `JournalError` where it is not about the detector."""
         from whet.training.journal import Journal
         from whet.training.model_journal import check_agreement, journal_beside
 
-        target = model_out(model, out, force=force)
+        target = model_out(model, out, force=force, option=option)
         own = None if journal is None else Journal(journal)
         if own is None and is_file(model):
             own = journal_beside(Path(model))

@@ -60,7 +60,7 @@ def check_agreement(detector: Detector, journal: Journal, model: str) -> None:
 
 def save_learned(detector: Detector, out: Path, journal: Journal | None, entries: Sequence[Entry]) -> None:
     """Write down entries that were learned, and then the detector; if that fails, the journal is as it was."""
-    if journal is None:
+    if journal is None or not entries:
         detector.save(out)
         return
     with _restored_on_failure(journal.path):
