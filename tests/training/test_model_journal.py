@@ -47,7 +47,13 @@ def test_where_one_of_the_two_files_cannot_be_written_the_other_is_as_it_was(tau
     with pytest.raises(OSError, match="no folder"):
         save_anew(finder, tmp_path / "nowhere" / "bull.whet", journal, first)
     assert journal.path.read_bytes() == lines
+    with pytest.raises(JournalError, match="cannot be written to"):
+        save_learned(bull_finder(), tmp_path / "bull.whet", Journal(tmp_path / "nowhere" / "j.jsonl"), first)
+    assert (tmp_path / "bull.whet").read_bytes() == before
     finder.unlearn(later)
+    with pytest.raises(OSError, match="no folder"):
+        save_unlearned(finder, tmp_path / "nowhere" / "bull.whet", journal, later)
+    assert journal.path.read_bytes() == lines
     with pytest.raises(JournalError, match="never written down"):
         save_unlearned(finder, tmp_path / "bull.whet", journal, [*later, *later])
     assert (tmp_path / "bull.whet").read_bytes() == before

@@ -20,9 +20,6 @@ ModelOut = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the model that is at another place, and its journal.")]
 
-# The same as `whet.training.model_journal.SUFFIX`, known here without imports.
-JOURNAL_SUFFIX = ".journal.jsonl"
-
 
 def is_file(model: str) -> bool:
     """Whether a model is a file of whet's own, rather than a bundled one or an OpenCV cascade."""
@@ -32,6 +29,8 @@ def is_file(model: str) -> bool:
 
 def model_out(model: str, out: Path | None, *, force: bool = False, option: str = "-o") -> Path:
     """The file to write, checked before any work: `out`, or the model itself where it can be replaced."""
+    from whet.training.model_journal import journal_beside
+
     if out is None:
         if not is_file(model):
             raise typer.BadParameter(
@@ -40,8 +39,7 @@ def model_out(model: str, out: Path | None, *, force: bool = False, option: str 
         return Path(model)
     if out.is_dir() or not out.parent.is_dir():
         raise typer.BadParameter(f"{out} cannot be written: it is a folder, or in no folder that there is")
-    journal = out.with_name(out.name + JOURNAL_SUFFIX)
-    there = next((path for path in (out, journal) if path.exists()), None)
+    there = next((path for path in (out, journal_beside(out).path) if path.exists()), None)
     if there is not None and not force and not is_same(model, out):
         raise typer.BadParameter(
             f"{there} is there already, and would be lost with what it tells: name {out} as MODEL to change it, or "
