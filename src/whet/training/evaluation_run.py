@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.detect.detections import Detections
 from whet.errors import DataNotFoundError, UnreadableImageError
 from whet.evaluate.curves import Curve, average_precision, log_average_miss_rate
 from whet.evaluate.evaluation import Evaluation, evaluate
@@ -26,6 +25,7 @@ RESAMPLES = 1000
 NONE_SEEN = -float(np.log(0.025))
 
 Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -153,22 +153,20 @@ def evaluate_many(
     if not pictures:
         raise DataNotFoundError("there are no pictures to evaluate on")
     run = detect_many(detector, [picture.path for picture in pictures], threshold=-np.inf, **options)
-    seen: list[tuple[AnnotatedPicture, Detections]] = []
+    seen: list[AnnotatedPicture] = []
+    detections: list[tuple[Floats, Floats]] = []  # and not the windows behind them, which are many
     unread = []
     for number, (picture, one) in enumerate(zip(pictures, run, strict=True), start=1):
         if one.found is not None:
-            seen.append((picture, one.found))
+            seen.append(picture)
+            detections.append((one.found.boxes, one.found.scores))
         elif one.error is not None:
             unread.append(one.error)
         tell(number / len(pictures))
     if not seen:
         raise UnreadableImageError(f"none of the {len(pictures)} pictures could be read, so: {unread[0]}")
-    result = evaluate(
-        [(found.boxes, found.scores) for _, found in seen],
-        [(picture.boxes, picture.ignore) for picture, _ in seen],
-        overlap=overlap,
-    )
-    return EvaluationRun(tuple(picture.path for picture, _ in seen), result, above, tuple(unread))
+    result = evaluate(detections, [(picture.boxes, picture.ignore) for picture in seen], overlap=overlap)
+    return EvaluationRun(tuple(picture.path for picture in seen), result, above, tuple(unread))
 
 
 def _share(part: int, whole: int) -> float:
