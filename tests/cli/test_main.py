@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from tests.commands import whet
+from tests.commands import whet, whet_here
 
 from whet.cli.exit_codes import ExitCode
 from whet.experiments.registry import EXPERIMENTS
@@ -24,7 +24,26 @@ def test_help_names_every_command_and_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("[]\n")
-    assert all(command in done.stdout for command in ("demo", "reproduce"))
+    assert all(command in done.stdout for command in ("learn", "unlearn", "merge", "evaluate", "demo", "reproduce"))
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (
+            "learn",
+            ["whet learn face --annotations boxes.csv -o mine.whet", "--held-out", "exit code is then 5", "--journal"],
+        ),
+        ("unlearn", ["whet unlearn mine.whet --entries 3,5-8", "cannot be taken out", "--list", "[JOURNAL]"]),
+        ("merge", ["whet merge door.whet yard.whet -o both.whet", "counts twice", "--force"]),
+        ("evaluate", ["whet evaluate mine.whet val.json", "--set-point NAME", "pictures, not boxes", "ANNOTATIONS"]),
+    ],
+)
+def test_help_of_a_command_has_examples_and_what_matters(monkeypatch, capsys, command, says):
+    done = whet_here(monkeypatch, capsys, command, "--help")
+    assert done.code == 0
+    told = " ".join(done.out.split())
+    assert [text for text in says if text not in told] == []
 
 
 def test_importing_whet_imports_nothing_heavy():

@@ -10,3 +10,6 @@ class ExitCode(IntEnum):
     DATA_MISSING = 3
     EXTRA_MISSING = 4
     SOME_SKIPPED = 5
+
+
+CTRL_C = 130

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from whet import __version__
-from whet.cli import convert, demo, detect, inspect, reproduce, train
+from whet.cli import convert, demo, detect, evaluate, inspect, learn, merge, reproduce, train, unlearn
 from whet.cli.exit_codes import ExitCode
 from whet.errors import DataNotFoundError, MissingExtraError, WhetError
 
@@ -22,6 +22,10 @@ app = typer.Typer(
 )
 app.command("train")(train.train)
 app.command("detect")(detect.detect)
+app.command("learn")(learn.learn)
+app.command("unlearn")(unlearn.unlearn)
+app.command("merge")(merge.merge)
+app.command("evaluate")(evaluate.evaluate)
 app.command("inspect")(inspect.inspect)
 app.command("convert")(convert.convert)
 app.command("demo")(demo.demo)

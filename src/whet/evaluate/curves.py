@@ -138,6 +138,8 @@ def average_precision(curve: Curve) -> float:
     >>> average_precision(sweep([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], n_truths=2, n_pictures=1)).__round__(4)
     0.8333
     """
+    if not curve.n_truths:
+        return float("nan")
     best_from_here = np.maximum.accumulate(curve.precision[::-1])[::-1]
     return float(np.sum(np.diff(curve.recall) * best_from_here[1:]))
 

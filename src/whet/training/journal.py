@@ -62,13 +62,17 @@ class Journal:
     def learned(
         self, *, picture: str | None = None, is_object: bool | None = None, base_id: str | None = None
     ) -> list[Entry]:
-        """The entries that are still learned, all or those that match; equal ones together, by their first line."""
+        """The entries that are still learned, all or those that match, in the order in which they were learned."""
         wanted = {"picture": picture, "is_object": is_object, "base_id": base_id}
-        return [
-            entry
-            for entry in self._balance().elements()
-            if all(value is None or getattr(entry, name) == value for name, value in wanted.items())
-        ]
+        lines = list(self._read_lines())
+        left = _balance(lines)
+        kept = []
+        for _, did, entry in lines:
+            if did == LEARNED and left[entry]:
+                left[entry] -= 1
+                if all(value is None or getattr(entry, name) == value for name, value in wanted.items()):
+                    kept.append(entry)
+        return kept
 
     def repair(self) -> str:
         """Take off a last line that was cut short, by a full disk or a crash; returns what stood there."""
@@ -80,13 +84,13 @@ class Journal:
 
     def _balance(self) -> Counter[Entry]:
         """How often each entry is learned now."""
-        balance: Counter[Entry] = Counter()
+        return _balance(self._read_lines())
+
+    def _read_lines(self) -> Iterator[tuple[str, str, Entry]]:
+        """Where each line is, what it says was done, and with which entry."""
         for number, line in self._lines():
-            did, entry = _read(line, f"{self.path}, line {number}")
-            balance[entry] += 1 if did == LEARNED else -1
-            if balance[entry] < 0:
-                raise JournalError(f"{self.path}, line {number}: unlearns what is not learned by the lines before it")
-        return balance
+            where = f"{self.path}, line {number}"
+            yield where, *_read(line, where)
 
     def _lines(self) -> Iterator[tuple[int, str]]:
         if not self.path.exists():
@@ -120,6 +124,15 @@ class Journal:
             file.seek(max(size - 1, 0))
             if file.read(1) not in (b"", b"\n"):
                 raise JournalError(f"{self.path}: {CUT_SHORT}")
+
+
+def _balance(lines: Iterable[tuple[str, str, Entry]]) -> Counter[Entry]:
+    balance: Counter[Entry] = Counter()
+    for where, did, entry in lines:
+        balance[entry] += 1 if did == LEARNED else -1
+        if balance[entry] < 0:
+            raise JournalError(f"{where}: unlearns what is not learned by the lines before it")
+    return balance
 
 
 def _read(line: str, where: str) -> tuple[str, Entry]:

@@ -1,0 +1,182 @@
+"""`whet evaluate`: how good a detector is on annotated pictures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whet.cli.annotated import (
+    Class,
+    Factor,
+    FormatOption,
+    Images,
+    MaxSize,
+    MinSize,
+    Split,
+    Step,
+    is_incomplete,
+    read_set,
+    scan_options,
+)
+from whet.cli.exit_codes import ExitCode
+from whet.cli.model_out import Destination, Force
+from whet.cli.options import Json, Model, Quiet, Seed, Threads, Threshold, threshold_of
+from whet.cli.progress import progress_bar
+from whet.cli.results import exit_if_skipped
+from whet.cli.start import start
+from whet.cli.words import count, number, rounded
+from whet.cli.wrong_call import wrong_call_if_value_error
+
+if TYPE_CHECKING:
+    from whet.training.detector import Detector
+    from whet.training.evaluation_run import EvaluationRun
+
+# So many samples a bootstrap should have: with fewer, what is rare was not seen often enough to be drawn.
+FEW = 30
+
+
+def evaluate(
+    model: Model,
+    annotations: Annotated[
+        Path, typer.Argument(metavar="ANNOTATIONS", exists=True, help="Annotated pictures: a file or a folder.")
+    ],
+    layout: FormatOption = None,
+    images: Images = None,
+    class_: Class = None,
+    split: Split = None,
+    overlap: Annotated[
+        float, typer.Option(min=0, max=0.99, help="Intersection over union above which an object is found.")
+    ] = 0.5,
+    threshold: Threshold = None,
+    min_size: MinSize = None,
+    max_size: MaxSize = None,
+    factor: Factor = 1.2,
+    step: Step = 1,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder for numbers, curves and sheets of the worst mistakes.")
+    ] = None,
+    draw: Annotated[Path | None, typer.Option(help="Folder for all pictures, found and missed drawn in.")] = None,
+    set_point: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Store the score for --false-alarms in the model, by this name.")
+    ] = None,
+    false_alarms: Annotated[float, typer.Option(min=0, help="False alarms a picture for --set-point.")] = 0.1,
+    save: Annotated[Path | None, typer.Option(help="Where --set-point writes the model; else MODEL itself.")] = None,
+    force: Force = False,
+    seed: Seed = 0,
+    threads: Threads = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure a detector on annotated pictures that it was not trained on.
+
+    Recall, precision and false alarms a picture are those at the threshold in use; the two areas are over all
+    thresholds. Intervals (95 %) take pictures, not boxes, for the samples.
+
+    \b
+    whet evaluate mine.whet val.json
+    whet evaluate mine.whet VOC2007 --class car --out report
+    whet evaluate mine.whet val.json --set-point default --false-alarms 0.1
+    """
+    start(quiet=quiet)
+    from whet.training.detector import load
+    from whet.training.evaluation_run import evaluate_many
+
+    if save is not None and set_point is None:
+        raise typer.BadParameter("--save writes the model with an operating point: give its name, --set-point NAME")
+    detector = load(model)
+    target = None if set_point is None else Destination.of(model, detector, save, force=force, option="--save")
+    found = read_set(annotations, layout, images, class_, split, quiet=quiet)
+    options = scan_options(min_size, max_size, factor, step, threads)
+    with wrong_call_if_value_error(), progress_bar("evaluate", hidden=quiet) as progress:
+        above = threshold_of(threshold)
+        run = evaluate_many(detector, found.pictures, overlap=overlap, threshold=above, tell=progress, **options)
+    left_out = [str(problem) for problem in found.problems if is_incomplete([problem])]
+    numbers = _numbers(run, model, annotations, overlap, seed, left_out)
+    point = None
+    if set_point is not None and target is not None:
+        point = _set_point(detector, run, set_point, false_alarms)
+        target.save(detector, [])
+        numbers["set_point"] = {"name": set_point, "threshold": point, "model": str(target.out)}
+    written, fault = _draw(run, out, draw, model, numbers)
+    if as_json:
+        typer.echo(json.dumps(numbers, indent=1))
+    elif not quiet:
+        for line in _table(numbers):
+            typer.echo(line)
+        if target is not None and point is not None:
+            typer.echo(f"operating point {set_point!r}: scores above {point:.4g}, stored in {target.out}")
+        if written:
+            typer.echo(f"wrote {', '.join(map(str, written))}")
+    if fault and not quiet:
+        typer.echo(f"whet: no curves were drawn: {fault}", err=True)
+    exit_if_skipped(run.unread, len(found.pictures))
+    if left_out:
+        raise typer.Exit(ExitCode.SOME_SKIPPED)
+
+
+def _numbers(
+    run: EvaluationRun, model: str, annotations: Path, overlap: float, seed: int, left_out: list[str]
+) -> dict[str, Any]:
+    measures = {
+        name: {"value": number(one.value), "low": number(one.low), "high": number(one.high)}
+        for name, one in run.measures(seed).items()
+    }
+    return {
+        "model": model,
+        "annotations": str(annotations),
+        "pictures": len(run.paths),
+        "objects": int(run.truths.sum()),
+        "ignored": sum(int(each.ignored.sum()) for each in run.evaluation.pictures),
+        "found": int(run.found.sum()),
+        "missed": run.n_missed,
+        "false_alarms": run.n_false_alarms,
+        "overlap": overlap,
+        "threshold": number(run.threshold),
+        "measures": {name.replace(" ", "_").replace("-", "_"): one for name, one in measures.items()},
+        "left_out": [*left_out, *map(str, run.unread)],
+    }
+
+
+def _table(numbers: dict[str, Any]) -> Iterator[str]:
+    above = "all scores" if numbers["threshold"] is None else f"scores above {numbers['threshold']:.4g}"
+    ignored = f", {numbers['ignored']:,} to ignore" if numbers["ignored"] else ""
+    yield f"{count(numbers['pictures'], 'picture')}, {count(numbers['objects'], 'object')}{ignored}; {above}"
+    right, wrong = numbers["found"], numbers["false_alarms"]
+    counts = {
+        "recall": f"{right:,} of {numbers['objects']:,} found",
+        "precision": f"{right:,} of {right + wrong:,} detections right",
+        "false_alarms_a_picture": f"{wrong:,} in {count(numbers['pictures'], 'picture')}",
+    }
+    yield f"{'measure':<22}    value  95 % interval"
+    for name, one in numbers["measures"].items():
+        interval = "-" if one["low"] is None else f"{rounded(one['low'])} to {rounded(one['high'])}"
+        named = name.replace("_", " ").replace("log average", "log-average")
+        yield f"{named:<22}  {rounded(one['value']):>7}  {interval:<16}  {counts.get(name, '')}".rstrip()
+    if numbers["pictures"] < FEW:
+        yield f"With fewer than {FEW} pictures the last three intervals are too narrow: annotate more to be sure."
+
+
+def _set_point(detector: Detector, run: EvaluationRun, name: str, false_alarms: float) -> float:
+    from whet.evaluate.curves import operating_point
+
+    point = operating_point(run.evaluation.curve, false_alarms)
+    if number(point) is None:
+        raise typer.BadParameter("nothing was detected in these pictures: there is no score that a point could be")
+    with wrong_call_if_value_error():
+        detector.set_operating_point(name, point)
+    return point
+
+
+def _draw(
+    run: EvaluationRun, out: Path | None, draw: Path | None, model: str, numbers: dict[str, Any]
+) -> tuple[list[Path], str]:
+    from whet.plots.evaluation_report import draw_results, write_report
+
+    if draw is not None:
+        draw_results(run, draw)
+    written, fault = ([], "") if out is None else write_report(run, out, Path(model).stem, numbers)
+    return [*written, *([] if draw is None else [draw])], fault

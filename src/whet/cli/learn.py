@@ -1,0 +1,212 @@
+"""`whet learn`: a detector is shown pictures, and corrected by them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whet.cli.annotated import (
+    Class,
+    Factor,
+    FormatOption,
+    Images,
+    MaxSize,
+    MinSize,
+    Split,
+    Step,
+    is_incomplete,
+    read_set,
+    scan_options,
+)
+from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
+from whet.cli.exit_codes import ExitCode
+from whet.cli.model_out import Destination, Force, ModelOut, is_same
+from whet.cli.options import Json, Model, Quiet, Threads, Threshold, threshold_of
+from whet.cli.progress import progress_bar
+from whet.cli.results import MOST_NAMED, exit_if_skipped
+from whet.cli.start import start
+from whet.cli.words import count, number, rounded
+from whet.cli.wrong_call import wrong_call_if_value_error
+
+if TYPE_CHECKING:
+    from whet.training.evaluation_run import EvaluationRun
+    from whet.training.learning_run import LearningRun, Shown
+
+
+def learn(
+    model: Model,
+    positives: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--positives", "-p", metavar="PICTURES", help="Pictures that one object fills: files, folders, patterns."
+        ),
+    ] = None,
+    negatives: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--negatives", "-n", metavar="PICTURES", help="Pictures without the object: what is found in them is wrong."
+        ),
+    ] = None,
+    annotations: Annotated[
+        Path | None, typer.Option("--annotations", "-a", exists=True, help="Annotated pictures: a file or a folder.")
+    ] = None,
+    held_out: Annotated[
+        Path | None, typer.Option(exists=True, help="Annotations to judge by, before and after; not learned.")
+    ] = None,
+    layout: FormatOption = None,
+    images: Images = None,
+    class_: Class = None,
+    split: Split = None,
+    weight: Annotated[int | None, typer.Option(min=1, help="How often a box counts; else 4 % of its class.")] = None,
+    threshold: Threshold = None,
+    min_size: MinSize = None,
+    max_size: MaxSize = None,
+    factor: Factor = 1.2,
+    step: Step = 1,
+    journal: Annotated[
+        Path | None, typer.Option(help="File for what was learned, to undo it; else OUT.journal.jsonl.")
+    ] = None,
+    no_journal: Annotated[bool, typer.Option("--no-journal", help="Keep none: what is learned stays.")] = False,
+    out: ModelOut = None,
+    force: Force = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and write nothing.")] = False,
+    threads: Threads = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Teach a detector by pictures.
+
+    Of annotated pictures, every box is the object, and what is detected beside all boxes is a false alarm. PICTURES are
+    files, folders or quoted patterns ('street/*.jpg'), - reads names from stdin, and each option may be repeated. Give
+    the threshold and the sizes that you detect with.
+
+    \b
+    All or nothing: Ctrl-C changes nothing. What was learned goes to a journal, for whet unlearn.
+    Pictures that cannot be read, and boxes that fit no window, are skipped and named; the exit code is then 5.
+
+    \b
+    whet learn mine.whet --negatives street/
+    whet learn mine.whet --positives crops/ --weight 20
+    whet learn mine.whet --annotations new.json --class car --held-out val.json
+    whet learn face --annotations boxes.csv -o mine.whet
+    """
+    start(quiet=quiet)
+    from whet.io.pictures import find_pictures
+    from whet.training.detector import load
+    from whet.training.learning_run import Shown, learn_from
+
+    if not (positives or negatives or annotations):
+        raise typer.BadParameter("there is nothing to learn from: give --positives, --negatives or --annotations")
+    if no_journal and journal is not None:
+        raise typer.BadParameter("got --journal and --no-journal: choose one")
+    detector = load(model)
+    detector.taught.check_can_learn()
+    target = Destination.of(model, detector, out, journal, force=force)
+    if no_journal:
+        target = replace(target, journal=None)
+    options = scan_options(min_size, max_size, factor, step, threads) | {"threshold": threshold_of(threshold)}
+    with nothing_changed_on_ctrl_c():
+        found = None if annotations is None else read_set(annotations, layout, images, class_, split, quiet=quiet)
+        judges = () if held_out is None else read_set(held_out, layout, images, class_, quiet=quiet).pictures
+        shown = Shown.of(
+            () if found is None else found.pictures,
+            find_pictures(positives, sys.stdin) if positives else (),
+            find_pictures(negatives, sys.stdin) if negatives else (),
+        )
+        with wrong_call_if_value_error(), progress_bar("learn", hidden=quiet) as progress:
+            run = learn_from(detector, shown, weight, held_out=judges, tell=progress, **options)
+    is_written = not dry_run and (bool(run.lessons.entries) or not is_same(model, target.out))
+    if is_written:
+        with uninterrupted():
+            target.save(run.detector, run.lessons.entries)
+    if as_json:
+        typer.echo(json.dumps(_table(run, shown, target if is_written else None), indent=1))
+    elif not quiet:
+        for line in _report(run, shown):
+            typer.echo(line)
+        typer.echo(f"wrote {target}" if is_written else "nothing was written")
+    _tell_left_out(run, shown, is_incomplete(() if found is None else found.problems))
+
+
+def _table(run: LearningRun, shown: Shown, target: Destination | None) -> dict[str, Any]:
+    kept = None if target is None or target.journal is None else str(target.journal.path)
+    return {
+        "shown": {"pictures": len(shown.pictures), "objects": shown.n_objects},
+        "taught": {
+            "objects": run.lessons.n_objects,
+            "false_alarms": run.lessons.n_false_alarms,
+            "windows": len(run.lessons.entries),
+            "weight": sum(entry.weight for entry in run.lessons.entries),
+        },
+        "on_shown": {name: _figures(one) for name, one in zip(("before", "after"), run.shown, strict=True)},
+        "on_held_out": run.held_out
+        and {name: _figures(one) for name, one in zip(("before", "after"), run.held_out, strict=True)},
+        "degrees_turned": run.turns,
+        "skipped": {
+            "pictures": [str(error) for error in _unread(run, shown)],
+            "boxes": run.lessons.unfit,
+        },
+        "model": None if target is None else str(target.out),
+        "journal": kept,
+    }
+
+
+def _figures(run: EvaluationRun) -> dict[str, Any]:
+    return {
+        "pictures": len(run.paths),
+        "objects": int(run.truths.sum()),
+        "missed": run.n_missed,
+        "false_alarms": run.n_false_alarms,
+        "recall": number(run.recall),
+        "false_alarms_a_picture": run.n_false_alarms / len(run.paths),
+        "average_precision": number(run.evaluation.average_precision),
+    }
+
+
+def _report(run: LearningRun, shown: Shown) -> Iterator[str]:
+    lessons, n = run.lessons, len(run.lessons.entries)
+    yield f"shown: {count(len(shown.pictures), 'picture')}, {count(shown.n_objects, 'object')}"
+    if not n:
+        yield "learned nothing: there is no object and no false alarm in what was shown"
+    else:
+        counted = sum(entry.weight for entry in lessons.entries)
+        yield (
+            f"learned: {count(lessons.n_objects, 'object')} and {count(lessons.n_false_alarms, 'false alarm')}, by "
+            f"{count(n, 'window')} that count {counted:,} times"
+        )
+        stage = max(range(len(run.turns)), key=run.turns.__getitem__)
+        yield f"weights turned by up to {run.turns[stage]:.2g} degrees (stage {stage})"
+    before, after = run.shown
+    yield (
+        f"errors on what was shown: {before.n_missed} missed + {count(before.n_false_alarms, 'false alarm')} before, "
+        f"{after.n_missed} + {after.n_false_alarms} after"
+    )
+    if run.held_out is not None:
+        old, new = map(_figures, run.held_out)
+        yield f"held out, {count(old['pictures'], 'picture')} with {count(old['objects'], 'object')}:"
+        for name in ("recall", "false_alarms_a_picture", "average_precision"):
+            yield f"  {name.replace('_', ' '):<22}  {rounded(old[name])} -> {rounded(new[name])}"
+
+
+def _unread(run: LearningRun, shown: Shown) -> list[str]:
+    """Each picture once, though it may have been tried again and again."""
+    held = () if run.held_out is None else run.held_out[0].unread
+    return list(dict.fromkeys(map(str, (*shown.unread, *run.shown[0].unread, *run.lessons.unread, *held))))
+
+
+def _tell_left_out(run: LearningRun, shown: Shown, is_incomplete: bool) -> None:
+    unfit = run.lessons.unfit
+    if unfit:
+        typer.echo(f"whet: {count(len(unfit), 'box', 'boxes')} that fit no window, not learned:", err=True)
+        for line in unfit[:MOST_NAMED]:
+            typer.echo(f"  {line}", err=True)
+    judged = 0 if run.held_out is None else len(run.held_out[0].paths) + len(run.held_out[0].unread)
+    exit_if_skipped(_unread(run, shown), len(shown.pictures) + len(shown.unread) + judged)
+    if unfit or is_incomplete:
+        raise typer.Exit(ExitCode.SOME_SKIPPED)

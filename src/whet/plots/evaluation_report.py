@@ -1,0 +1,57 @@
+"""A folder that shows an evaluation: its numbers, its curves, and the worst mistakes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from whet.errors import MissingExtraError
+from whet.io.annotations.unique_names import unique_stems
+from whet.io.atomic_file import write_atomically
+from whet.io.grey_files import GreyFiles
+from whet.plots.contact_sheet import contact_sheet
+from whet.plots.curves import draw_precision_recall, draw_roc
+from whet.plots.drawn_boxes import FALSE_ALARM, MISSED, result_drawn, save_picture
+from whet.plots.figure import check_installed, prepared_folder
+from whet.training.evaluation_run import EvaluationRun
+
+
+def write_report(run: EvaluationRun, folder: Path, name: str, numbers: Mapping[str, Any]) -> tuple[list[Path], str]:
+    """Write evaluation.json, roc.png, precision-recall.png, misses.png and false-alarms.png; returns the files.
+
+    Without matplotlib there are no curves; why is then returned, too. A sheet of no mistakes is not written, and an
+    old one is taken away.
+    """
+    prepared_folder(folder)
+    summary = folder / "evaluation.json"
+    write_atomically(summary, (json.dumps(numbers, indent=1) + "\n").encode())
+    written, fault = [summary], ""
+    try:
+        check_installed()
+        curves = {name: run.evaluation.curve}
+        written.append(draw_roc(curves, folder / "roc.png"))
+        written.append(draw_precision_recall(curves, folder / "precision-recall.png"))
+    except MissingExtraError as error:
+        fault = str(error)
+    pictures = GreyFiles(run.paths)
+    sheets = {
+        "misses.png": (run.evaluation.worst_misses(run.threshold), MISSED),
+        "false-alarms.png": (run.evaluation.worst_false_alarms(run.threshold), FALSE_ALARM),
+    }
+    for file, (mistakes, color) in sheets.items():
+        if mistakes:
+            written.append(save_picture(contact_sheet(pictures, mistakes, color=color), folder / file))
+        else:
+            (folder / file).unlink(missing_ok=True)
+    return written, fault
+
+
+def draw_results(run: EvaluationRun, folder: Path, tell: Callable[[float], None] = lambda _: None) -> None:
+    """Draw what was found, missed and falsely found into each picture, as PNG files in a folder."""
+    prepared_folder(folder)
+    pictures, stems = GreyFiles(run.paths), unique_stems(run.paths)
+    for number, (stem, result) in enumerate(zip(stems, run.evaluation.pictures, strict=True)):
+        save_picture(result_drawn(pictures[number], result, run.threshold), folder / f"{stem}.png")
+        tell((number + 1) / len(stems))

@@ -1,0 +1,159 @@
+"""Pictures that a detector is shown, and what it learns from each: the objects in it, and its false alarms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.errors import AnnotationError, BoxError, UnreadableImageError
+from whet.evaluate.overlap import intersection_over_first, intersection_over_union
+from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedPicture, Boxes
+from whet.io.annotations.picture_files import upright_shape
+from whet.io.images import read_grey
+from whet.model.cascade import Cascade
+from whet.training.correction import SAME
+from whet.training.detector import Detector
+from whet.training.journal_entry import Entry
+
+Grey = NDArray[np.uint8]
+
+
+@dataclass(eq=False)
+class Lessons:
+    """What was taught: entries, boxes of objects and false alarms; what fitted no window, and what was not read."""
+
+    entries: list[Entry] = field(default_factory=list)
+    n_objects: int = 0
+    n_false_alarms: int = 0
+    unfit: list[str] = field(default_factory=list)
+    unread: list[UnreadableImageError] = field(default_factory=list)
+
+
+def crops(paths: Iterable[Path]) -> tuple[list[AnnotatedPicture], list[UnreadableImageError]]:
+    """Pictures that one object fills, and those that cannot be read.
+
+    All around the object is a region to be ignored: what else is detected in a crop is no false alarm.
+    """
+    return _shown(paths, is_filled=True)
+
+
+def empty_pictures(paths: Iterable[Path]) -> tuple[list[AnnotatedPicture], list[UnreadableImageError]]:
+    """Pictures without the object, and those that cannot be read: whatever is detected in them is a false alarm."""
+    return _shown(paths, is_filled=False)
+
+
+def check_no_contradiction(pictures: Sequence[AnnotatedPicture], without: Sequence[AnnotatedPicture]) -> None:
+    """Raise `AnnotationError` where a picture is said to have no object, and is shown with objects, too."""
+    named = {picture.path.resolve(): picture for picture in pictures if len(picture.objects)}
+    for picture in without:
+        if picture.path.resolve() in named:
+            raise AnnotationError(
+                f"{picture.path} is among the pictures without the object, and among those with it: take it out of one"
+            )
+
+
+def teach(
+    detector: Detector,
+    pictures: Sequence[AnnotatedPicture],
+    weight: int | None = None,
+    *,
+    tell: Callable[[float], None] = lambda _: None,
+    **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
+) -> Lessons:
+    """Teach a detector picture after picture: boxes are the object, detections beside all of them are not.
+
+    `weight` and `options` are those of `Detector.learn`. A false alarm has less than half in common with any box,
+    and does not lie in a region to be ignored. A picture that cannot be read and a box that no window fits are left
+    out and named. `tell` gets the share that is done.
+
+    >>> from whet.training.detector import load
+    >>> teach(load("face"), crops([Path("nowhere.png")])[0]).entries
+    []
+    """
+    lessons = Lessons()
+    for number, picture in enumerate(pictures, start=1):
+        try:
+            _teach_picture(detector, picture, read_grey(picture.path), weight, options, lessons)
+        except UnreadableImageError as error:
+            lessons.unread.append(error)
+        tell(number / len(pictures))
+    return lessons
+
+
+def false_alarms(detected: Boxes, picture: AnnotatedPicture) -> Boxes:
+    """Those of the detected boxes (n, 4) that show neither an object of the picture nor what is to be ignored.
+
+    >>> car = AnnotatedPicture(Path("a.png"), (50, 90), np.array([[0.0, 0, 40, 20]]), ("car",), np.array([False]))
+    >>> false_alarms(np.array([[1.0, 0, 40, 20], [50, 0, 90, 20]]), car)
+    array([[50.,  0., 90., 20.]])
+    """
+    is_object = (intersection_over_union(detected, picture.objects) >= SAME).any(axis=1)
+    inside = (intersection_over_first(detected, picture.ignored) >= SAME).any(axis=1)
+    alike = (intersection_over_union(detected, picture.ignored) >= SAME).any(axis=1)
+    return detected[~(is_object | inside | alike)]
+
+
+def turns(before: Cascade, after: Cascade) -> list[float]:
+    """Degrees by which the weights of each stage have turned."""
+    degrees = []
+    for old, new in zip(before.stages, after.stages, strict=True):
+        lengths = float(np.linalg.norm(old.coef) * np.linalg.norm(new.coef))
+        cosine = float(old.coef @ new.coef) / lengths if lengths else 1.0
+        is_same = np.array_equal(old.coef, new.coef)
+        degrees.append(0.0 if is_same else float(np.degrees(np.arccos(np.clip(cosine, -1, 1)))))
+    return degrees
+
+
+def _shown(paths: Iterable[Path], *, is_filled: bool) -> tuple[list[AnnotatedPicture], list[UnreadableImageError]]:
+    shown, unread = [], []
+    for path in paths:
+        try:
+            height, width = upright_shape(path)
+        except UnreadableImageError as error:
+            unread.append(error)
+            continue
+        whole = np.array([[0.0, 0.0, width, height]])
+        if is_filled:
+            boxes, ignore = np.concatenate([whole, whole]), np.array([False, True])
+            shown.append(AnnotatedPicture(path, (height, width), boxes, (ONLY_CLASS, ONLY_CLASS), ignore))
+        else:
+            shown.append(AnnotatedPicture(path, (height, width)))
+    return shown, unread
+
+
+def _teach_picture(
+    detector: Detector,
+    picture: AnnotatedPicture,
+    grey: Grey,
+    weight: int | None,
+    options: dict[str, Any],
+    lessons: Lessons,
+) -> None:
+    wrong = false_alarms(detector.detect(grey, **options).boxes, picture)
+    boxes = np.concatenate([picture.objects, wrong])
+    is_object = np.arange(len(boxes)) < len(picture.objects)
+    try:
+        entries = detector.learn(grey, boxes, is_object, weight, **options)
+    except BoxError:
+        faults = [_fault(detector, grey, box, options) for box in boxes]
+        lessons.unfit += [f"{picture.path}: {fault}" for fault in faults if fault is not None]
+        fits = np.array([fault is None for fault in faults])
+        boxes, is_object = boxes[fits], is_object[fits]
+        entries = detector.learn(grey, boxes, is_object, weight, **options) if len(boxes) else []
+    lessons.entries += entries
+    lessons.n_objects += int(is_object.sum())
+    lessons.n_false_alarms += int((~is_object).sum())
+
+
+def _fault(detector: Detector, grey: Grey, box: Boxes, options: dict[str, Any]) -> BoxError | None:
+    """Why no window fits a box; tried on a copy."""
+    try:
+        detector.copy().learn(grey, box[None], [True], 1, **options)
+    except BoxError as error:
+        return error.__cause__ if isinstance(error.__cause__, BoxError) else error
+    return None

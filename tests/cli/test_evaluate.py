@@ -1,0 +1,125 @@
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.commands import whet, whet_here
+from tests.detectors import bull_finder, bull_scene
+
+from whet.cli.exit_codes import ExitCode
+from whet.errors import MissingExtraError
+from whet.evaluate.evaluation import evaluate
+from whet.training.detector import load
+
+BULLS = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two scenes with two bulls each, and boxes; one box is outside of its picture."""
+    folder = tmp_path_factory.mktemp("evaluated")
+    bull_finder().save(folder / "bull.whet")
+    rows = ["path,x,y,w,h,label"]
+    for seed in (1, 2):
+        Image.fromarray(bull_scene(seed)).save(folder / f"Stier {seed}.png")
+        rows += [f"Stier {seed}.png,40,30,30,30,bull", f"Stier {seed}.png,120,70,50,50,bull"]
+    (folder / "truths.csv").write_text("\n".join(rows) + "\n")
+    (folder / "outside.csv").write_text("\n".join([*rows, "Stier 1.png,500,500,30,30,bull"]) + "\n")
+    return folder
+
+
+@pytest.fixture
+def run_here(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
+
+
+def test_numbers_are_those_of_the_library_and_pictures_show_them(folder, tmp_path):
+    done = whet("evaluate", "bull.whet", "truths.csv", "--out", tmp_path / "report", "--threshold", 15, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    detector = load(folder / "bull.whet")
+    found = [detector.detect(bull_scene(seed), threshold=-np.inf) for seed in (1, 2)]
+    expected = evaluate([(each.boxes, each.scores) for each in found], [(BULLS, None)] * 2)
+    told = json.loads((tmp_path / "report" / "evaluation.json").read_text())
+    measures = {name: one["value"] for name, one in told["measures"].items()}
+    alarms = [int((each.scores > 15).sum()) - 2 for each in found]
+    assert measures["recall"] == 1.0
+    assert told["false_alarms"] == sum(alarms)
+    assert measures["false_alarms_a_picture"] == sum(alarms) / 2
+    assert measures["precision"] == 4 / (4 + sum(alarms))
+    assert measures["average_precision"] == expected.average_precision
+    assert measures["log_average_miss_rate"] == expected.log_average_miss_rate
+    assert "2 pictures, 4 objects; scores above 15" in done.stdout
+    assert "4 of 4 found" in done.stdout
+    assert "too narrow" in done.stdout
+    assert {path.name for path in (tmp_path / "report").iterdir()} == {
+        "evaluation.json",
+        "roc.png",
+        "precision-recall.png",
+        "false-alarms.png",
+    }
+    sheet = np.asarray(Image.open(tmp_path / "report" / "false-alarms.png"))
+    assert (sheet == (250, 150, 0)).all(axis=2).any()
+
+
+def test_a_box_outside_and_a_corrupt_picture_are_left_out_and_named(folder, run_here, tmp_path):
+    done = run_here("evaluate", "bull.whet", "outside.csv", "--json", "--draw", tmp_path / "drawn")
+    assert done.code == ExitCode.SOME_SKIPPED
+    assert json.loads(done.out)["objects"] == 4
+    assert "outside the 200 x 150 picture" in done.err
+    assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"Stier 1.png", "Stier 2.png"}
+    Image.fromarray(bull_scene(1)).save(folder / "cut.jpg")
+    for name in ("cut.jpg", "cut.png"):  # the end of a JPEG is missed only when its pixels are read
+        data = (folder / name.replace("cut.png", "Stier 1.png")).read_bytes()
+        (folder / name).write_bytes(data[: len(data) // 2])
+        (folder / "cut.csv").write_text(f"{name},40,30,30,30,bull\nStier 2.png,40,30,30,30,bull\n")
+        done = run_here("evaluate", "bull.whet", "cut.csv", "--json", "--quiet")
+        assert done.code == ExitCode.SOME_SKIPPED
+        assert name in done.err
+        told = json.loads(done.out)
+        assert told["pictures"] == 1
+        assert name in told["left_out"][0]
+        assert told["measures"]["average_precision"]["low"] is None
+
+
+def test_an_operating_point_is_stored(folder, run_here, tmp_path):
+    before = (folder / "bull.whet").read_bytes()
+    options = ("--set-point", "careful", "--false-alarms", 0.5, "--save", tmp_path / "pointed.whet")
+    done = run_here("evaluate", "bull.whet", "truths.csv", *options)
+    assert done.code == 0, done.err
+    assert "operating point 'careful': scores above" in done.out
+    assert (folder / "bull.whet").read_bytes() == before
+    pointed = load(tmp_path / "pointed.whet")
+    found = [pointed.detect(bull_scene(seed), threshold="careful") for seed in (1, 2)]
+    assert sum(map(len, found)) - 4 <= 1
+
+
+def test_numbers_come_without_matplotlib(run_here, monkeypatch, tmp_path):
+    def missing():
+        raise MissingExtraError("matplotlib", "plots")
+
+    monkeypatch.setattr("whet.plots.evaluation_report.check_installed", missing)
+    done = run_here("evaluate", "bull.whet", "truths.csv", "--out", tmp_path)
+    assert done.code == 0
+    assert "no curves were drawn: matplotlib is not installed" in done.err
+    assert {path.name for path in tmp_path.iterdir()} == {"evaluation.json", "false-alarms.png"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("bull.whet", "nowhere.csv"), 2, "nowhere.csv"),
+        (("bull.whet", "empty"), ExitCode.FAILED, "or has no picture"),
+        (("bull.whet", "truths.csv", "--class", "cow"), ExitCode.FAILED, "there is no class 'cow'; there are: bull"),
+        (("bull.whet", "truths.csv", "--split", "val"), ExitCode.FAILED, "there is no part 'val'"),
+        (("bull.whet", "truths.csv", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
+        (("bull.whet", "truths.csv", "--save", "x.whet"), 2, "--set-point"),
+        (("face", "truths.csv", "--set-point", "mine"), 2, "with --save FILE"),
+        (("nobody", "truths.csv"), ExitCode.FAILED, "there is no detector named 'nobody'"),
+    ],
+)
+def test_what_is_wrong_is_said(folder, run_here, arguments, code, says):
+    (folder / "empty").mkdir(exist_ok=True)
+    done = run_here("evaluate", *arguments)
+    assert done.code == code, done.err
+    assert says in " ".join(done.err.replace("│", " ").split())

@@ -1,0 +1,71 @@
+import json
+
+import pytest
+from tests.commands import whet_here
+from tests.detectors import BULL, base, bull_finder, bull_scene, content, false_alarm
+
+from whet.cli.exit_codes import ExitCode
+from whet.training.detector import Detector
+from whet.training.journal import Journal
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two copies of a model that have learned apart, each with its journal, and a model of another base."""
+    for name, box, label in (("door", false_alarm(bull_finder()), False), ("yard", BULL, True)):
+        detector = bull_finder()
+        entries = detector.learn(bull_scene(), box, [label], weight=7)
+        detector.save(tmp_path / f"{name}.whet")
+        Journal(tmp_path / f"{name}.whet.journal.jsonl").add_learned(entries)
+    Detector.of_base(base()).save(tmp_path / "stranger.whet")
+    return tmp_path
+
+
+@pytest.fixture
+def run_here(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
+
+
+def test_the_merged_model_has_learned_all_and_its_journal_says_what(folder, run_here):
+    done = run_here("merge", "door.whet", "yard.whet", "-o", "both.whet")
+    assert done.code == 0, done.err
+    assert "yard.whet: learned the object 7 times, others 0 times" in done.out
+    assert "learned the object 7 times, others 7 times" in done.out.splitlines()[-1]
+    assert done.err == ""
+    entries = Journal(folder / "both.whet.journal.jsonl").learned()
+    both = bull_finder()
+    both.relearn(entries)
+    assert (folder / "both.whet").read_bytes() == content(both)
+    assert run_here("unlearn", "both.whet").code == 0
+    assert (folder / "both.whet").read_bytes() == content(bull_finder())
+
+
+def test_what_two_models_learned_before_they_were_copied_apart_is_told(folder, run_here):
+    for end in (".whet", ".whet.journal.jsonl"):
+        (folder / f"copy{end}").write_bytes((folder / f"door{end}").read_bytes())
+    n = len(Journal(folder / "door.whet.journal.jsonl").learned())
+    done = run_here("merge", "door.whet", "copy.whet", "yard.whet", "-o", "door.whet", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["entries_more_than_once"] == n
+    assert json.loads(done.out)["merged"] == {"model": "door.whet", "learned_objects": 7, "learned_others": 14}
+    assert len(Journal(folder / "door.whet.journal.jsonl").learned()) == 2 * n + 1
+    assert "counted more than once" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("door.whet", "stranger.whet", "-o", "x.whet"), ExitCode.FAILED, "stranger.whet is of another base"),
+        (("door.whet", "./door.whet", "-o", "x.whet"), 2, "is named twice"),
+        (("door.whet", "yard.whet"), 2, "--out"),
+        (("door.whet", "yard.whet", "-o", "stranger.whet"), 2, "--force"),
+        (("door.whet", "nowhere.whet", "-o", "x.whet"), ExitCode.FAILED, "there is no file nowhere.whet"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_changed(folder, run_here, arguments, code, says):
+    files = {path: path.read_bytes() for path in folder.iterdir()}
+    done = run_here("merge", *arguments)
+    assert done.code == code, done.err
+    assert says in " ".join(done.err.replace("│", " ").split())
+    assert files == {path: path.read_bytes() for path in folder.iterdir()}

@@ -1,0 +1,81 @@
+import json
+
+import pytest
+from PIL import Image
+from tests.commands import whet_here
+from tests.detectors import BULL, bull_finder, bull_scene, content, false_alarm
+
+from whet.cli.exit_codes import ExitCode
+from whet.training.detector import load
+from whet.training.journal import Journal
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model that has learned a false alarm and then a bull, and its journal."""
+    detector = bull_finder()
+    entries = detector.learn(bull_scene(), false_alarm(detector), [False], weight=7)
+    entries += detector.learn(bull_scene(2), BULL, [True], weight=3)
+    detector.save(tmp_path / "bull.whet")
+    Journal(tmp_path / "bull.whet.journal.jsonl").add_learned(entries)
+    Image.fromarray(bull_scene(2)).save(tmp_path / "scene 2.png")
+    Image.fromarray(bull_scene(3)).save(tmp_path / "scene 3.png")
+    return tmp_path
+
+
+@pytest.fixture
+def run_here(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
+
+
+def test_entries_are_listed_with_numbers_and_taken_out_by_them(folder, run_here):
+    journal = Journal(folder / "bull.whet.journal.jsonl")
+    entries = journal.learned()
+    rows = run_here("unlearn", "bull.whet", "--list").out.splitlines()
+    assert len(rows) == 1 + len(entries)
+    assert rows[-1].split()[0] == str(len(entries))
+    assert rows[-1].split()[1] == entries[-1].picture[:10]
+    assert rows[-1].split()[-2:] == ["object", "3"]
+    listed = json.loads(run_here("unlearn", "bull.whet", "--list", "--json", "--last", 1).out)
+    assert [(row["number"], row["is_object"]) for row in listed] == [(len(entries), True)]
+    done = run_here("unlearn", "bull.whet", "--entries", f"1-{len(entries) - 1}")
+    assert done.code == 0, done.err
+    assert "cannot be taken out" in done.out
+    assert load(folder / "bull.whet").learned == (3, 0)
+    assert journal.learned() == entries[-1:]
+
+
+def test_with_out_the_first_model_and_its_journal_stay(folder, run_here):
+    model, journal = folder / "bull.whet", Journal(folder / "bull.whet.journal.jsonl")
+    before, entries = model.read_bytes(), journal.learned()
+    done = run_here("unlearn", "bull.whet", "--picture", "scene 2.png", "-o", "less.whet", "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["unlearned"] == 1
+    assert (model.read_bytes(), journal.learned()) == (before, entries)
+    assert Journal(folder / "less.whet.journal.jsonl").learned() == entries[:-1]
+    assert run_here("unlearn", "less.whet", folder / "less.whet.journal.jsonl").code == 0
+    assert (folder / "less.whet").read_bytes() == content(bull_finder())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("bull.whet", "nowhere.jsonl"), 2, "nowhere.jsonl"),
+        (("face",), 2, "name the journal"),
+        (("bull.whet", "--entries", "0"), 2, "such as 3,5-8"),
+        (("bull.whet", "--entries", "1-999"), 2, "numbered from 1"),
+        (("bull.whet", "--last", "999"), 2, "there are"),
+        (("bull.whet", "--last", "1", "--entries", "1"), 2, "choose one"),
+        (("bull.whet", "--picture", "scene 3.png"), ExitCode.FAILED, "nothing was learned from scene 3.png"),
+        (("bull.whet", "scene 3.png"), ExitCode.FAILED, "scene 3.png, line 1"),
+        (("base.whet", "bull.whet.journal.jsonl"), ExitCode.FAILED, "has entries that base.whet has not learned"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_is_changed(folder, run_here, arguments, code, says):
+    bull_finder().save(folder / "base.whet")
+    files = {path: path.read_bytes() for path in folder.iterdir()}
+    done = run_here("unlearn", *arguments)
+    assert done.code == code, done.err
+    assert says in " ".join(done.err.replace("│", " ").split())
+    assert files == {path: path.read_bytes() for path in folder.iterdir()}

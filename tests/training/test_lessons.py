@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+from PIL import Image
+from tests.cascades import random_cascade
+from tests.detectors import bull_finder, bull_scene, content
+
+from whet.errors import AnnotationError, CannotLearnError
+from whet.io.annotations.annotation import AnnotatedPicture
+from whet.model.detector_base import DetectorBase
+from whet.training.detector import Detector
+from whet.training.journal_entry import picture_hash
+from whet.training.learning_run import Shown, learn_from
+from whet.training.lessons import crops, teach, turns
+
+BULLS = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])
+
+
+@pytest.fixture
+def scene(tmp_path):
+    Image.fromarray(bull_scene()).save(tmp_path / "scene.png")
+    return tmp_path / "scene.png"
+
+
+def annotated(path, boxes, ignore):
+    return AnnotatedPicture(path, (150, 200), np.array(boxes), ("bull",) * len(boxes), np.array(ignore))
+
+
+def test_boxes_are_objects_and_what_is_detected_beside_them_is_not(scene):
+    finder, twin = bull_finder(), bull_finder()
+    lessons = teach(finder, [annotated(scene, BULLS, [False, False])])
+    found = twin.detect(bull_scene()).boxes
+    assert lessons.n_objects == 2
+    assert lessons.n_false_alarms == len(found) - 2
+    entries = twin.learn(bull_scene(), [*BULLS, *found[2:]], [True, True] + [False] * (len(found) - 2))
+    assert lessons.entries == entries
+    assert {entry.picture for entry in entries} == {picture_hash(bull_scene())}
+    assert content(finder) == content(twin)
+
+
+def test_what_lies_in_a_region_to_be_ignored_is_not_taught_as_wrong(scene):
+    everything = [0.0, 0.0, 200.0, 150.0]
+    lessons = teach(bull_finder(), [annotated(scene, [*BULLS, everything], [False, False, True])])
+    assert (lessons.n_objects, lessons.n_false_alarms) == (2, 0)
+    assert all(entry.is_object for entry in lessons.entries)
+
+
+def test_a_crop_teaches_its_object_and_no_false_alarm(tmp_path):
+    Image.fromarray(bull_scene()[60:130, 110:180]).save(tmp_path / "loose.png")
+    pictures, unread = crops([tmp_path / "loose.png", tmp_path / "nowhere.png"])
+    assert "nowhere.png" in str(unread[0])
+    lessons = teach(bull_finder(), pictures)
+    assert (lessons.n_objects, lessons.n_false_alarms, len(lessons.entries)) == (1, 0, 1)
+
+
+def test_a_box_that_no_window_fits_is_left_out_and_the_others_are_learned(scene):
+    boxes = [BULLS[0].tolist(), [0.0, 0.0, 200.0, 4.0]]
+    lessons = teach(bull_finder(), [annotated(scene, boxes, [False, False])], weight=2)
+    assert lessons.n_objects == 1
+    assert len(lessons.unfit) == 1
+    assert "scene.png: got the box [0.0, 0.0, 200.0, 4.0]" in lessons.unfit[0]
+    assert sum(entry.weight for entry in lessons.entries if entry.is_object) == 2
+
+
+def test_the_detector_that_is_given_stays_as_it_is(scene):
+    finder = bull_finder()
+    told = []
+    run = learn_from(finder, Shown.of(negatives=[scene]), tell=told.append)
+    assert content(finder) == content(bull_finder()) != content(run.detector)
+    assert told == sorted(told)
+    assert told[-1] == 1.0
+    assert max(run.turns) > 0 == max(turns(finder.taught.cascade(), finder.taught.cascade()))
+
+
+def test_contradictions_and_detectors_that_cannot_learn_are_refused(scene, tmp_path):
+    with pytest.raises(AnnotationError, match="take it out of one"):
+        Shown.of(positives=[scene], negatives=[tmp_path / "." / "scene.png"])
+    cascade = random_cascade(["haar"], (12, 12), [4], np.random.default_rng(0))
+    with pytest.raises(CannotLearnError):
+        learn_from(Detector.of_base(DetectorBase((12, 12), cascade.stages)), Shown.of(negatives=[scene]))
