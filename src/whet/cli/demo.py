@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -15,13 +16,13 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo-out"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the order in which digits arrive.")] = 0,
 ) -> None:
-    """Find faces, correct a false alarm online, take it back; then teach a classifier of digits one by one.
+    """Find faces and correct a false alarm; train a detector of your own; teach a classifier of digits one by one.
 
     \b
     whet demo
     whet demo --out pictures --seed 1
     """
-    from whet.experiments import digits, faces
+    from whet.experiments import digits, faces, own_detector
     from whet.plots import figure
 
     figure.check_installed()
@@ -30,6 +31,11 @@ def demo(
     found = faces.run()
     typer.echo(found.summary())
     typer.echo(f"pictures: {', '.join(map(str, faces.draw(found, out)))}\n")
+    with progress_bar("a detector of vans") as progress, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        own = own_detector.run(out, progress, seed)
+    typer.echo(own.summary())
+    typer.echo(f"picture: {', '.join(map(str, own.files))}; pictures, boxes and detectors: {out / 'vans'}\n")
     with progress_bar("one digit at a time") as progress:
         story = digits.run(seed, progress)
     typer.echo(story.summary())

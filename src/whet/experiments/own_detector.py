@@ -1,0 +1,143 @@
+"""The demo's second half: a detector of one's own, from boxes to a correction.
+
+Vans are drawn into photographs that come with scikit-image; those to judge by are drawn into other photographs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from whet.errors import MissingExtraError
+from whet.evaluate.evaluation import Evaluation, evaluate
+from whet.experiments.drawn_objects import draw_set
+from whet.io.annotations.annotation import Annotations
+from whet.io.annotations.formats import write_annotations
+from whet.io.images import as_grey, read_grey
+from whet.plots.drawn_boxes import result_drawn, save_picture
+from whet.plots.figure import prepared_folder
+from whet.training.detection_run import detect_many
+from whet.training.detector import Detector
+from whet.training.preparation import prepare
+from whet.training.recipe import Recipe
+from whet.training.train import train_prepared
+
+TRAIN = ("astronaut", "brick", "camera", "coffee", "coins", "grass", "gravel", "page", "text", "rocket", "clock")
+TEST = ("chelsea", "stereo_motorcycle", "moon", "retina")
+SHAPE = (240, 320)
+N_TRAIN, N_EMPTY, N_TEST = 70, 60, 40
+
+
+@dataclass(frozen=True, eq=False)
+class OwnStory:
+    """A detector that was trained, how it did on other photographs, and what one correction changed."""
+
+    n_objects: int
+    n_stages: int
+    seconds_to_train: float
+    before: Evaluation
+    after: Evaluation
+    threshold: float
+    told: str
+    seconds_to_learn: float
+    files: tuple[Path, ...]
+
+    def summary(self) -> str:
+        """A few lines for the terminal."""
+        rows = [
+            (
+                f"a detector of vans, from {self.n_objects} boxes",
+                f"{self.n_stages} stages in {self.seconds_to_train:.0f} s",
+            ),
+            ("  on other photographs", _counts(self.before, self.threshold)),
+        ]
+        if self.told:
+            rows.append((f"  {self.told}", _counts(self.after, self.threshold)))
+        return "\n".join(f"{what:<50}  {value}" for what, value in rows)
+
+
+def run(out: Path, progress: Callable[[float], None] = lambda _: None, seed: int = 0) -> OwnStory:
+    """Draw, train, judge, correct, judge again; pictures, boxes and the detector stay in a folder."""
+    folder = prepared_folder(out / "vans")
+    rng = np.random.default_rng(seed)
+    drawn = draw_set("van", _crops(TRAIN, N_TRAIN, folder / "under", rng), folder / "pictures", seed, sizes=(40, 120))
+    write_annotations(drawn, folder / "vans.csv", "csv", replace=True)
+    _crops(TRAIN, N_EMPTY, folder / "empty", rng)
+    test = draw_set("van", _crops(TEST, N_TEST, folder / "under-test", rng), folder / "test", seed + 1, sizes=(40, 120))
+    write_annotations(test, folder / "test.csv", "csv", replace=True)
+    recipe = Recipe(
+        str(folder / "vans.csv"), negatives=(str(folder / "empty"),), stages=8, n_negatives=1500, ridge=20.0
+    )
+    prepared = prepare(recipe)
+    begun = time.perf_counter()
+    trained = train_prepared(prepared, lambda event: progress(min(0.9, (event.stage + 1) / (recipe.stages + 1))))
+    seconds = time.perf_counter() - begun
+    trained.detector.save(folder / "vans.whet")
+    correction = _corrected(trained.detector, test, folder)
+    progress(1.0)
+    return OwnStory(drawn.n_boxes, trained.ending.n_stages, seconds, *correction)
+
+
+def _corrected(
+    detector: Detector, test: Annotations, folder: Path
+) -> tuple[Evaluation, Evaluation, float, str, float, tuple[Path, ...]]:
+    """Judge, correct the worst false alarm or else a miss, and judge again."""
+    threshold = detector.operating_points.get("default", -np.inf)
+    before = _judged(detector, test)
+    alarms, misses = before.worst_false_alarms(threshold), before.worst_misses(threshold)
+    if not alarms and not misses:
+        return before, before, threshold, "", 0.0, ()
+    mistake = alarms[0] if alarms else misses[-1]
+    told = 'told of the worst false alarm: "not a van"' if alarms else 'shown one that it missed: "a van"'
+    path = test.pictures[mistake.picture].path
+    begun = time.perf_counter()
+    detector.learn(path, mistake.box[None], [not alarms])
+    seconds = time.perf_counter() - begun
+    detector.save(folder / "vans-corrected.whet")
+    after = _judged(detector, test)
+    sides = [result_drawn(read_grey(path), one.pictures[mistake.picture], threshold) for one in (before, after)]
+    file = save_picture(np.concatenate(sides, axis=1), folder.parent / "vans.png")
+    return before, after, threshold, told, seconds, (file,)
+
+
+def _judged(detector: Detector, test: Annotations) -> Evaluation:
+    done = list(detect_many(detector, [picture.path for picture in test.pictures], threshold=-np.inf))
+    found = [(one.found.boxes, one.found.scores) for one in done if one.found is not None]
+    return evaluate(found, [(picture.boxes, picture.ignore) for picture in test.pictures])
+
+
+def _counts(judged: Evaluation, threshold: float) -> str:
+    found = sum(len(picture.found(threshold)) for picture in judged.pictures)
+    return f"{found} of {judged.curve.n_truths} vans, {len(judged.worst_false_alarms(threshold))} false alarms"
+
+
+def _crops(names: Sequence[str], n: int, folder: Path, rng: np.random.Generator) -> list[Path]:
+    """Parts of photographs, of all sizes that they have, as pictures in a folder."""
+    from PIL import Image
+
+    prepared_folder(folder)
+    photographs = [_photograph(name) for name in names]
+    paths = []
+    for number in range(n):
+        grey = photographs[number % len(photographs)]
+        largest = min(grey.shape[0] / SHAPE[0], grey.shape[1] / SHAPE[1])
+        scale = largest * rng.uniform(0.5, 1.0)
+        height, width = round(SHAPE[0] * scale), round(SHAPE[1] * scale)
+        y, x = (int(rng.integers(0, room - side + 1)) for room, side in zip(grey.shape, (height, width), strict=True))
+        cut = Image.fromarray(grey[y : y + height, x : x + width]).resize(SHAPE[::-1], Image.Resampling.BILINEAR)
+        paths.append(folder / f"{number:03d}.png")
+        save_picture(np.asarray(cut), paths[-1])
+    return paths
+
+
+def _photograph(name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    try:
+        from skimage import data
+    except ImportError as error:
+        raise MissingExtraError("scikit-image", "demo") from error
+    picture = getattr(data, name)()
+    return as_grey(picture[0] if isinstance(picture, tuple) else picture)
