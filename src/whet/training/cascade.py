@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from whet.training.fingerprint import fingerprint
 from whet.training.forbidden import Forbidden
 from whet.training.mining import Mined, Miner
 from whet.training.node import Node, train_node
-from whet.training.node_goal import Judge
+from whet.training.node_goal import Judge, NodeGoal
 from whet.training.plan import Plan
 from whet.training.rates import picture_interval, rate_interval
 from whet.training.time_left import Pace, seconds_left
@@ -30,7 +31,7 @@ from whet.training.windows import windows_of_pictures
 Patches = NDArray[np.uint8]
 Tell = Callable[[Event], None]
 
-# A stage that accepts more of the negatives than this is tried with the other families of features too.
+# A stage that accepts more of the negatives than this is hard: other features, and a relaxed goal, are tried too.
 HARD = 0.6
 
 
@@ -203,17 +204,19 @@ class _Training:
     def _best_node(
         self, training: tuple[Patches, Patches], validation: tuple[Patches, Patches]
     ) -> tuple[Node | None, tuple[float, float]]:
-        """A node of the family whose turn it is, and its rates on validation; of all of them, the best, if it is hard.
+        """A node of the family whose turn it is, and its rates on validation.
 
-        None where no family tells positives from negatives at all.
+        Where it rejects little, the other families are tried too, then all with the relaxed goal, if the plan has one;
+        the best is taken. None where no family tells positives from negatives at all.
         """
         best, rates = None, (1.0, 1.0)
-        for turn in range(len(self.families)):
-            family = self.families[(len(self.state.nodes) + turn) % len(self.families)]
+        first = len(self.state.nodes)
+        order = [self.families[(first + turn) % len(self.families)] for turn in range(len(self.families))]
+        for goal, family in product(self.plan.goals, order):
             try:
-                node = self._node(family, training, validation)
+                node = self._node(family, training, validation, goal)
             except CannotSeparateError:
-                if not self.state.nodes and len(self.families) == 1:
+                if not self.state.nodes and len(order) == 1:
                     raise
                 continue
             passed = [node.predict(side, self.plan.threads) for side in validation]
@@ -225,7 +228,11 @@ class _Training:
         return best, rates
 
     def _node(
-        self, family: FeatureFamily, training: tuple[Patches, Patches], validation: tuple[Patches, Patches]
+        self,
+        family: FeatureFamily,
+        training: tuple[Patches, Patches],
+        validation: tuple[Patches, Patches],
+        goal: NodeGoal,
     ) -> Node:
         plan, most = self.plan, self.plan.most_weak(len(self.state.nodes))
 
@@ -237,7 +244,7 @@ class _Training:
             *_labelled(*training),
             most,
             learner=plan.learner,
-            goal=plan.goal,
+            goal=goal,
             validation=_labelled(*validation),
             soft=plan.soft,
             max_memory=plan.max_memory,

@@ -62,6 +62,8 @@ class Recipe:
     validation: float = 0.25
     ridge: float | None = None
     soft: bool = True
+    drop_rejected: bool = True
+    relaxed_detection_rate: float | None = 0.98
     min_sigma: float = OPENCV_MIN_SIGMA / 2
     seed: int = 0
 
@@ -94,6 +96,8 @@ class Recipe:
             validation=self.validation,
             false_positive_rate=self.false_positive_rate,
             soft=self.soft,
+            drop_rejected=self.drop_rejected,
+            relaxed_detection_rate=self.relaxed_detection_rate,
             learner=GreedyLDA(ridge=DEFAULT_RIDGE if self.ridge is None else self.ridge),
             seed=self.seed,
             min_sigma=self.min_sigma,
