@@ -69,6 +69,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         path,
         faces(taught, before.window, options.windows, options.seed),
         pictures,
+        groups=np.repeat(np.arange(len(taught)), options.windows),
         seed=options.seed,
         threads=options.threads,
         tell=lambda number, base, n: print(f"stage {number}: {n} negatives, {type(base).__name__}", file=sys.stderr),

@@ -69,6 +69,16 @@ def test_the_settings_that_were_written_repeat_the_training(folder):
     assert read_recipe(folder / "vans.toml").learners == 8
     done = whet("train", "--config", "vans.toml", "--out", "again.whet", "--json", "--quiet", cwd=folder)
     assert done.returncode == 0, done.stderr
+    written = (folder / "vans.toml").read_bytes(), (folder / "vans.whet").read_bytes()
+    for arguments, says in (
+        (("--config", "vans.toml", "--out", "vans.whet", "--force"), "would be written over vans.toml"),
+        (("vans.csv", "--out", "vans.whet"), "vans.whet is there already"),
+        (("vans.csv", "--out", "a.whet", "--resume", "--fresh"), "give one of them"),
+    ):
+        refused = whet("train", *arguments, cwd=folder)
+        assert refused.returncode == 2
+        assert says in " ".join(refused.stderr.split())
+    assert written == ((folder / "vans.toml").read_bytes(), (folder / "vans.whet").read_bytes())
     assert all(line.startswith("whet: ") for line in done.stderr.splitlines())  # warnings alone
     assert json.loads(done.stdout)["stages"] == len(library.load(folder / "again.whet").taught.base.stages)
     assert same(folder / "vans.whet", folder / "again.whet")
@@ -119,7 +129,7 @@ def test_a_corrupt_picture_is_named_and_the_others_train(tmp_path):
     with (tmp_path / "vans.csv").open("a") as file:
         file.write("vans/van0001.png,-500,-500,20,10,van\nvans/van0001.png,5,5,0,0,van\nvans/missing.png,1,1,9,9,van\n")
     done = whet(*TRAIN, "--out", "vans.whet", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == ExitCode.SOME_SKIPPED, done.stderr
     for name in ("van0003.png", "größe.png", "missing.png", "van0001.png"):
         assert name in done.stderr
     assert "Traceback" not in done.stderr

@@ -42,6 +42,13 @@ def test_paths_are_relative_to_the_file_wherever_it_is_moved(tmp_path):
         ('annotations = "a"\nstages = 0', "n_stages"),
         ('annotations = "a"\nsoft = 1', "soft is 1; expected bool"),
         ('annotations = "a"\nmirror = "maybe"', "mirror='maybe'"),
+        ('annotations = "a"\nwindow = [24]', "window="),
+        ('annotations = "a"\nwindow = [24, 24.5]', "window is"),
+        ('annotations = "a"\nwindow = 24', "window="),
+        ('annotations = ["a", "b"]', "annotations is"),
+        ('annotations = "a"\nmargin = -5', "margin=-5"),
+        ('annotations = "a"\nridge = -3', "ridge=-3"),
+        ('annotations = "a"\nseed = -1', "seed=-1"),
         ("stages = 3", "does not say `annotations`"),
         ("= 3", "is not TOML"),
         ('annotations = "a"\nclas = "b"', "there is no setting 'clas'"),
@@ -51,6 +58,14 @@ def test_what_is_wrong_is_named(tmp_path, text, says):
     (tmp_path / "a.toml").write_text(text)
     with pytest.raises(RecipeError, match=says):
         read_recipe(tmp_path / "a.toml")
+
+
+def test_a_single_folder_of_negatives_needs_no_list_and_names_may_hold_any_character(tmp_path):
+    (tmp_path / "a.toml").write_text('annotations = "a"\nnegatives = "bg"\n')
+    assert read_recipe(tmp_path / "a.toml").negatives == (str(tmp_path / "bg"),)
+    recipe = Recipe(str(tmp_path / "\N{PIG FACE}.csv"))
+    write_recipe(recipe, tmp_path / "b.toml")
+    assert read_recipe(tmp_path / "b.toml") == recipe
 
 
 def test_whole_numbers_serve_as_real_ones(tmp_path):

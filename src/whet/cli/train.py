@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whet.cli.convert import LEFT_OUT
+from whet.cli.exit_codes import ExitCode
 from whet.cli.options import Json, Quiet, Threads
 from whet.cli.progress import progress_bar
 from whet.cli.start import start
@@ -77,7 +79,7 @@ def train(
     n_negatives: Annotated[
         int | None, typer.Option("--stage-negatives", min=1, help="Windows that a stage trains on. [default: 3000]")
     ] = None,
-    detection_rate: Annotated[float | None, typer.Option(help="Goal of a stage. [default: 0.995]")] = None,
+    detection_rate: Annotated[float | None, typer.Option(help="Goal of a stage. [default: 0.98]")] = None,
     false_positive_rate: Annotated[
         float | None, typer.Option(help="Goal of the whole: share of windows accepted. [default: 1e-6]")
     ] = None,
@@ -85,7 +87,8 @@ def train(
         Path | None, typer.Option(help="TOML file of settings; options on the command line come before it.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, whatever was there.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, though a training was stopped.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a detector and settings that are there.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of all that is drawn at random. [default: 0]")] = None,
     threads: Threads = None,
@@ -131,8 +134,11 @@ def train(
     recipe = _recipe({name: value for name, value in given.items() if value is not None}, config)
     if out is None and not dry_run:
         raise typer.BadParameter("where should the detector be written? Give --out, such as --out mine.whet")
-    checkpoint = None if dry_run or out is None else _checkpoint(out, resume=resume, fresh=fresh)
-    with progress_bar("prepare", hidden=quiet) as progress:
+    if resume and fresh:
+        raise typer.BadParameter("--resume goes on and --fresh begins anew: give one of them")
+    if out is not None and not dry_run:
+        _check_places(out, config, resume=resume, fresh=fresh, force=force)
+    with progress_bar("prepare", hidden=quiet) as progress, wrong_call_if_value_error():
         preparation = prepare(recipe, lambda _, share: progress(share), threads)
     if not quiet:
         _tell_plan(preparation, threads)
@@ -140,7 +146,12 @@ def train(
         if as_json:
             typer.echo(json.dumps(_plan_table(preparation, threads), indent=1))
         return
-    _run(preparation, out, checkpoint, threads, as_json=as_json, quiet=quiet)
+    if fresh:
+        _checkpoint(out).unlink(missing_ok=True)
+    _run(preparation, out, threads, as_json=as_json, quiet=quiet)
+    left_out = [problem for problem in preparation.problems if problem.kind in LEFT_OUT]
+    if left_out:
+        raise typer.Exit(ExitCode.SOME_SKIPPED)
 
 
 def _recipe(given: dict[str, Any], config: Path | None) -> Recipe:
@@ -162,28 +173,38 @@ def _sides(text: str | None) -> tuple[int, int] | None:
     return int(width), int(height)
 
 
-def _checkpoint(out: Path, *, resume: bool, fresh: bool) -> Path:
-    """The checkpoint's place; what a training that was stopped has left is never thrown away unasked."""
-    checkpoint = out.with_name(f"{out.name}.checkpoint")
+def _checkpoint(out: Path) -> Path:
+    return out.with_name(f"{out.name}.checkpoint")
+
+
+def _check_places(out: Path, config: Path | None, *, resume: bool, fresh: bool, force: bool) -> None:
+    """Nothing that is there is replaced unasked: neither a detector, nor settings, nor a training that was stopped."""
     if not out.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {out.parent} to write {out.name} to: make it first")
-    if checkpoint.exists() and not resume and not fresh:
+    if _checkpoint(out).exists() and not resume and not fresh:
         raise typer.BadParameter(
-            f"{checkpoint} is of a training that was stopped: --resume goes on with it, --fresh begins anew"
+            f"{_checkpoint(out)} is of a training that was stopped: --resume goes on with it, --fresh begins anew"
         )
-    if fresh:
-        checkpoint.unlink(missing_ok=True)
-    return checkpoint
+    settings = _settings(out)
+    if config is not None and settings.exists() and settings.samefile(config):
+        raise typer.BadParameter(
+            f"the settings of {out} would be written over {config}: choose another name for the detector"
+        )
+    there = [path for path in (out, settings) if path.exists()]
+    if there and not force and not resume:
+        raise typer.BadParameter(f"{there[0]} is there already: choose another --out, or replace it with --force")
 
 
-def _run(
-    preparation: Preparation, out: Path, checkpoint: Path | None, threads: int | None, *, as_json: bool, quiet: bool
-) -> None:
+def _settings(out: Path) -> Path:
+    return out.with_suffix(".toml")
+
+
+def _run(preparation: Preparation, out: Path, threads: int | None, *, as_json: bool, quiet: bool) -> None:
     from whet.model.provenance import Provenance
     from whet.training.recipe_file import write_recipe
     from whet.training.train import train_prepared
 
-    recipe_file = out.with_suffix(".toml")
+    recipe_file, checkpoint = _settings(out), _checkpoint(out)
     write_recipe(preparation.recipe, recipe_file)
     try:
         with training_view(quiet=quiet) as tell:
@@ -194,8 +215,7 @@ def _run(
         typer.echo(f"whet: stopped; the same command with --resume goes on from {checkpoint}", err=True)
         raise
     trained.detector.save(out)
-    if checkpoint is not None:
-        checkpoint.unlink(missing_ok=True)
+    checkpoint.unlink(missing_ok=True)
     if as_json:
         typer.echo(json.dumps(_table(trained, out), indent=1))
     elif not quiet:

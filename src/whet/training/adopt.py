@@ -32,7 +32,7 @@ from whet.model.stage import Stage
 from whet.training.detector import Detector
 from whet.training.extension import NEGATIVES_A_LEARNER, extension_of
 from whet.training.mining import Miner
-from whet.training.split import split_in_runs
+from whet.training.split import split_objects
 
 Patches = NDArray[np.uint8]
 
@@ -48,6 +48,7 @@ def adopt(
     positives: Patches,
     pictures: Sequence[Path],
     *,
+    groups: NDArray[np.intp] | None = None,
     keep_votes: bool = True,
     n_weak: int = 500,
     detection_rate: float | None = None,
@@ -64,8 +65,8 @@ def adopt(
     """A detector of an OpenCV cascade's weak learners that learns online.
 
     `positives` are (samples, height, width) of the cascade's window, and there should be many more than a stage has
-    weak learners: `whet.training.variations.Variations` makes many of one photograph; keep those of one photograph
-    together. `pictures` have no object in them.
+    weak learners: `whet.training.variations.Variations` makes many of one photograph. Positives with one number in
+    `groups` (samples,) are of one photograph, and on one side of what is held out. `pictures` have no object in them.
 
     With `keep_votes`, OpenCV's stages stay as they are, and one more follows, of up to `n_weak` of all their weak
     learners, chosen by greedy sparse LDA on up to `n_negatives` windows that pass most stages. It keeps a
@@ -104,7 +105,7 @@ def adopt(
     miner = Miner(list(pictures), source.window, seed=seed, most_of_a_picture=most_of_a_picture, threads=threads)
     train, validation = positives, positives[:0]
     if keep_votes or detection_rate is not None:
-        train, validation = _sides(positives, held_out, seed)
+        train, validation = _sides(positives, groups, held_out, seed)
     if keep_votes:
         new = extension_of(
             stages,
@@ -163,13 +164,19 @@ def _check(positives: Patches, window: tuple[int, int]) -> None:
         )
 
 
-def _sides(positives: Patches, held_out: float, seed: int) -> tuple[Patches, Patches]:
-    """Positives to train on and to set a threshold by, in runs of neighbours: those of one photograph stay together."""
+def _sides(positives: Patches, groups: NDArray[np.intp] | None, held_out: float, seed: int) -> tuple[Patches, Patches]:
+    """Positives to train on and to set a threshold by; those of one photograph stay together."""
     if not 0 < held_out < 1:
         raise ValueError(f"got held_out={held_out}; expected a share between 0 and 1")
-    if len(positives) < FEWEST_POSITIVES:
-        raise TrainingDataError(f"got {len(positives)} positives: too few to hold some of them out for a threshold")
-    train, check = split_in_runs(len(positives), held_out, seed)
+    numbers = np.arange(len(positives)) if groups is None else groups
+    if numbers.shape != (len(positives),):
+        raise TrainingDataError(
+            f"got groups of shape {numbers.shape} for {len(positives)} positives; expected one each"
+        )
+    n = len(np.unique(numbers))
+    if n < FEWEST_POSITIVES:
+        raise TrainingDataError(f"got positives of {n} photographs: too few to hold some of them out for a threshold")
+    train, check = split_objects(numbers, held_out, seed)
     return positives[train], positives[check]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from whet.training.fingerprint import fingerprint
 from whet.training.forbidden import Forbidden
 from whet.training.mining import Mined, Miner
 from whet.training.node import Node, train_node
-from whet.training.node_goal import Judge, NodeGoal
+from whet.training.node_goal import Judge
 from whet.training.plan import Plan
 from whet.training.rates import picture_interval, rate_interval
 from whet.training.time_left import Pace, seconds_left
@@ -31,7 +30,7 @@ from whet.training.windows import windows_of_pictures
 Patches = NDArray[np.uint8]
 Tell = Callable[[Event], None]
 
-# A stage that accepts more of the negatives than this is hard: other features, and a relaxed goal, are tried too.
+# A stage that accepts more of the negatives than this is tried with the other families of features too.
 HARD = 0.6
 
 
@@ -206,17 +205,16 @@ class _Training:
     ) -> tuple[Node | None, tuple[float, float]]:
         """A node of the family whose turn it is, and its rates on validation.
 
-        Where it rejects little, the other families are tried too, then all with the relaxed goal, if the plan has one;
-        the best is taken. None where no family tells positives from negatives at all.
+        Where it rejects little, the other families are tried too, and the best is taken. None where no family tells
+        positives from negatives at all.
         """
         best, rates = None, (1.0, 1.0)
-        first = len(self.state.nodes)
-        order = [self.families[(first + turn) % len(self.families)] for turn in range(len(self.families))]
-        for goal, family in product(self.plan.goals, order):
+        for turn in range(len(self.families)):
+            family = self.families[(len(self.state.nodes) + turn) % len(self.families)]
             try:
-                node = self._node(family, training, validation, goal)
+                node = self._node(family, training, validation)
             except CannotSeparateError:
-                if not self.state.nodes and len(order) == 1:
+                if not self.state.nodes and len(self.families) == 1:
                     raise
                 continue
             passed = [node.predict(side, self.plan.threads) for side in validation]
@@ -228,11 +226,7 @@ class _Training:
         return best, rates
 
     def _node(
-        self,
-        family: FeatureFamily,
-        training: tuple[Patches, Patches],
-        validation: tuple[Patches, Patches],
-        goal: NodeGoal,
+        self, family: FeatureFamily, training: tuple[Patches, Patches], validation: tuple[Patches, Patches]
     ) -> Node:
         plan, most = self.plan, self.plan.most_weak(len(self.state.nodes))
 
@@ -244,7 +238,7 @@ class _Training:
             *_labelled(*training),
             most,
             learner=plan.learner,
-            goal=goal,
+            goal=plan.goal,
             validation=_labelled(*validation),
             soft=plan.soft,
             max_memory=plan.max_memory,

@@ -76,11 +76,12 @@ def joined(stages: Sequence[Stage], window: tuple[int, int]) -> tuple[FeatureFam
 
 
 def _hard_windows(stages: Sequence[Stage], window: tuple[int, int], miner: Miner, most: int, needed: int) -> Patches:
-    """Windows that pass most stages, or fewer stages where else there are not enough."""
+    """Windows that pass most stages, and where these are not enough, some that pass fewer."""
     found = np.empty((0, *window), dtype=np.uint8)
     n = ceil(PASSED * len(stages))
     while n and len(found) < needed:
-        found = miner.mine(Cascade(window, tuple(stages[:n])), most, turn=n).patches
+        more = miner.mine(Cascade(window, tuple(stages[:n])), most - len(found), turn=n).patches
+        found = np.concatenate([found, more])
         n -= max(1, len(stages) // 10)
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,8 +20,7 @@ class Plan:
 
     `goal` is that of each stage. `n_weak` bounds a stage, by its number from 0 if it is a sequence (the last one
     holds for all further stages). A stage trains on all positives but the share for `validation`, and on
-    `n_negatives` windows; with `drop_rejected`, on those positives only that the stages before it accept. A stage that
-    is hard, as it rejects little at the detection rate of its goal, may keep only the `relaxed_detection_rate`.
+    `n_negatives` windows; with `drop_rejected`, on those positives only that the stages before it accept.
     `false_positive_rate` is that of the whole cascade, in windows of pictures without the object that were kept
     apart. Windows whose standard deviation is not above `min_sigma` are never looked at; the default is OpenCV's.
     """
@@ -38,7 +37,6 @@ class Plan:
     threads: int | None = None
     seed: int = 0
     drop_rejected: bool = False
-    relaxed_detection_rate: float | None = None
     min_sigma: float = OPENCV_MIN_SIGMA
 
     def __post_init__(self) -> None:
@@ -56,7 +54,6 @@ class Plan:
             raise ValueError(f"validation={self.validation!r}: expected a share between 0 and 1, such as 0.2")
         if not 0 < self.min_sigma < np.inf:
             raise ValueError(f"min_sigma={self.min_sigma!r}: expected a number above 0, such as {OPENCV_MIN_SIGMA:g}")
-        _ = self.goals  # which checks the relaxed one
         if not 0 <= self.false_positive_rate < 1:
             raise ValueError(f"false_positive_rate={self.false_positive_rate!r}: expected 0 or more, and below 1")
 
@@ -67,17 +64,6 @@ class Plan:
         20
         """
         return self.n_weak if isinstance(self.n_weak, int) else self.n_weak[min(stage, len(self.n_weak) - 1)]
-
-    @property
-    def goals(self) -> tuple[NodeGoal, ...]:
-        """The goal of a stage, and the one of a hard stage.
-
-        >>> [goal.detection_rate for goal in Plan(relaxed_detection_rate=0.95).goals]
-        [0.99, 0.95]
-        """
-        if self.relaxed_detection_rate is None or self.relaxed_detection_rate >= self.goal.detection_rate:
-            return (self.goal,)
-        return self.goal, replace(self.goal, detection_rate=self.relaxed_detection_rate)
 
     @property
     def n_held_out(self) -> int:

@@ -100,6 +100,9 @@ def prepare(
     found = read_annotations(
         recipe.annotations, recipe.format, recipe.images, lambda share: progress("reading annotations", share)
     )
+    known = {
+        picture.path.resolve() for picture in found.pictures
+    }  # of all parts of the set: what is to be judged by too
     split = recipe.split or (TRAIN if TRAIN in found.splits else None)
     found = found if split is None else found.of_split(split)
     annotations = found.select(recipe.class_name)
@@ -116,8 +119,7 @@ def prepare(
     )
     forbidden = backgrounds_of(annotations) if recipe.backgrounds else {}
     apart = find_pictures(recipe.negatives) if recipe.negatives else []
-    annotated = {picture.path.resolve() for picture in annotations.pictures if len(picture)}
-    pictures = dict.fromkeys([*forbidden, *(path for path in apart if path.resolve() not in annotated)])
+    pictures = dict.fromkeys([*forbidden, *(path for path in apart if path.resolve() not in known)])
     if not pictures:
         raise TrainingDataError(
             "there are no pictures to take negatives from: give some without the object (negatives), better hundreds; "
@@ -132,6 +134,7 @@ def prepare(
             positives.groups,
             list(pictures),
             forbidden=forbidden,
+            min_sigma=recipe.min_sigma,
             seed=recipe.seed,
             threads=threads,
             progress=lambda share: progress("choosing the ridge", share),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from whet.kernels.normalisation import OPENCV_MIN_SIGMA
@@ -56,14 +57,13 @@ class Recipe:
     stages: int = 12
     learners: int = 100
     n_negatives: int = 3000
-    detection_rate: float = 0.995
+    detection_rate: float = 0.98
     stage_false_positive_rate: float = 0.4
     false_positive_rate: float = 1e-6
     validation: float = 0.25
     ridge: float | None = None
     soft: bool = True
     drop_rejected: bool = True
-    relaxed_detection_rate: float | None = 0.98
     min_sigma: float = OPENCV_MIN_SIGMA / 2
     seed: int = 0
 
@@ -72,12 +72,18 @@ class Recipe:
             raise ValueError(f"features={self.features!r}: expected one of {', '.join(FEATURES)}")
         if self.mirror not in (True, False, "safe"):
             raise ValueError(f"mirror={self.mirror!r}: expected true, false or 'safe'")
-        if self.window is not None and min(self.window) < 4:
-            raise ValueError(f"window={self.window}: expected a width and a height of at least 4 pixels")
+        if self.window is not None and not _is_window(self.window):
+            raise ValueError(f"window={self.window}: expected a width and a height, whole numbers of at least 4 pixels")
         for name in ("most_features", "copies"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}={value}: expected at least 1")
+        if self.margin is not None and not 0 <= self.margin <= 1:
+            raise ValueError(f"margin={self.margin}: expected a share of the box's size from 0 to 1")
+        if self.ridge is not None and not 0 <= self.ridge < inf:
+            raise ValueError(f"ridge={self.ridge}: expected a number from 0 on")
+        if self.seed < 0:
+            raise ValueError(f"seed={self.seed}: expected 0 or more")
         _ = self.jitter, self.plan  # which check the rest
 
     @property
@@ -97,8 +103,11 @@ class Recipe:
             false_positive_rate=self.false_positive_rate,
             soft=self.soft,
             drop_rejected=self.drop_rejected,
-            relaxed_detection_rate=self.relaxed_detection_rate,
             learner=GreedyLDA(ridge=DEFAULT_RIDGE if self.ridge is None else self.ridge),
             seed=self.seed,
             min_sigma=self.min_sigma,
         )
+
+
+def _is_window(window: tuple[int, ...]) -> bool:
+    return len(window) == 2 and all(isinstance(side, int) and side >= 4 for side in window)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from whet.errors import RecipeError
 from whet.io.atomic_file import write_atomically
@@ -33,7 +33,11 @@ def write_recipe(recipe: Recipe, path: Path) -> None:
     table = asdict(recipe)
     for name in PATHS:
         table[name] = _mapped(table[name], lambda one: os.path.relpath(one, path.parent or "."))
-    lines = (f"{NAMES.get(name, name)} = {json.dumps(value)}\n" for name, value in table.items() if value is not None)
+    lines = (
+        f"{NAMES.get(name, name)} = {json.dumps(value, ensure_ascii=False)}\n"
+        for name, value in table.items()
+        if value is not None
+    )
     write_atomically(path, (HEADING + "".join(lines)).encode())
 
 
@@ -79,17 +83,16 @@ def _mapped(value: Any, change: Any) -> Any:  # noqa: ANN401 - a path, several, 
 
 
 def _checked(name: str, value: Any, path: Path) -> Any:  # noqa: ANN401 - of the type that the field has
-    value = tuple(value) if isinstance(value, list) else value
     hint = get_type_hints(Recipe)[name]
-    allowed = tuple(_plain(part) for part in (get_args(hint) or (hint,)))
-    if float in allowed and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    flat = value if isinstance(value, tuple) else (value,)
-    wanted = [part for part in allowed if part is not NoneType]
-    if not any(type(one) in wanted for one in flat[:1]) and flat:
-        words = " or ".join(sorted({part.__name__ for part in wanted}))
+    takes_several = any(get_origin(part) is tuple for part in (hint, *get_args(hint)))
+    wanted = [_plain(part) for part in (get_args(hint) or (hint,)) if part is not NoneType]
+    items = value if isinstance(value, list) and takes_several else [value]
+    if float in wanted:
+        items = [float(item) if type(item) is int else item for item in items]
+    if not all(type(item) in wanted for item in items):
+        words = " or ".join(sorted({part.__name__ for part in wanted if part is not type(Ellipsis)}))
         raise RecipeError(f"{path}: {NAMES.get(name, name)} is {value!r}; expected {words}")
-    return value
+    return tuple(items) if takes_several else items[0]
 
 
 def _plain(hint: Any) -> type:  # noqa: ANN401 - any hint of a field

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from whet.errors import WhetError
 from whet.features.family import FeatureFamily
 from whet.features.integral import IntegralStack
 from whet.features.weak_training import train_weak_learners
+from whet.kernels.normalisation import OPENCV_MIN_SIGMA
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.training.cascade import train_cascade
 from whet.training.forbidden import Forbidden
@@ -56,22 +57,28 @@ def choose_ridge(
     pictures: Sequence[Path],
     *,
     forbidden: Forbidden | None = None,
+    min_sigma: float = OPENCV_MIN_SIGMA,
     seed: int = 0,
     threads: int | None = None,
     progress: Callable[[float], None] = lambda _: None,
 ) -> RidgeChoice:
     """Choose among some ridges; the default stays unless another is better by more than a standard error.
 
-    Objects, numbered by `groups` (n,), are on one side of a fold with all their copies.
+    Objects, numbered by `groups` (n,), are on one side of a fold with all their copies, and so are nearly all windows
+    of one picture. All positives and pictures take part, those too that a training will keep apart: it is one number
+    of three that they choose.
     """
     rng = np.random.default_rng([seed, 4])
     few = family.take(np.sort(rng.choice(len(family), min(N_FEATURES, len(family)), replace=False)))
-    negatives = _hard_windows(few, positives, groups, pictures, forbidden, seed, threads)
+    plan = replace(PILOT, seed=seed, threads=threads, min_sigma=min_sigma)
+    negatives = _hard_windows(few, positives, groups, pictures, forbidden, plan)
     progress(0.5)
     if len(negatives) < FEWEST_NEGATIVES:
         return RidgeChoice(DEFAULT_RIDGE, {})
     _, number = np.unique(groups, return_inverse=True)
-    fold = rng.permutation(number.max() + 1)[number] % FOLDS, rng.permutation(len(negatives)) % FOLDS
+    # Windows come picture by picture: in blocks, those of one picture stay together.
+    blocks = np.arange(len(negatives)) * FOLDS // len(negatives)
+    fold = rng.permutation(number.max() + 1)[number] % FOLDS, blocks
     errors = np.empty((FOLDS, len(RIDGES)))
     for k in range(FOLDS):
         inside = (positives[fold[0] != k], negatives[fold[1] != k])
@@ -87,17 +94,16 @@ def _hard_windows(
     groups: NDArray[np.intp],
     pictures: Sequence[Path],
     forbidden: Forbidden | None,
-    seed: int,
-    threads: int | None,
+    plan: Plan,
 ) -> Patches:
     """Windows without the object that a small cascade takes for it; none where not even that can be trained."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the training itself will say the same
         try:
-            cascade, _, _ = train_cascade(family, positives, pictures, PILOT, groups=groups, forbidden=forbidden)
+            cascade, _, _ = train_cascade(family, positives, pictures, plan, groups=groups, forbidden=forbidden)
         except WhetError:
             return positives[:0]
-        miner = Miner(pictures, family.window, seed, threads=threads, forbidden=forbidden or {})
+        miner = Miner(pictures, family.window, plan.seed, threads=plan.threads, forbidden=forbidden or {})
         return miner.mine(cascade, N_NEGATIVES, turn=0).patches
 
 

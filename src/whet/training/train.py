@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
@@ -103,7 +104,10 @@ def train_prepared(
     )
     frame = preparation.choice.frame
     detector = Detector(TaughtDetector(taught.base, reporting=Reporting(frame)))
-    apart = split_pictures(usable_pictures(preparation.pictures, detector.window), plan.validation, plan.seed)[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the training has told of the pictures that cannot be used
+        usable = usable_pictures(preparation.pictures, detector.window)
+    _, apart = split_pictures(usable, plan.validation, plan.seed)
     return _with_points(detector, ending, preparation, apart, threads)
 
 
