@@ -29,6 +29,10 @@ class UnreadableImageError(WhetError, ValueError):
     """A file is not an image, is cut short, or is too large to be opened."""
 
 
+class VideoError(WhetError, ValueError):
+    """A video cannot be opened, has no frames, or broke off; or one cannot be written."""
+
+
 class TrainingDataError(WhetError, ValueError):
     """Positives or pictures that no detector can be trained on."""
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from whet import __version__
-from whet.cli import demo, reproduce
+from whet.cli import demo, reproduce, watch
 from whet.cli.exit_codes import ExitCode
 from whet.errors import DataNotFoundError, MissingExtraError, WhetError
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("reproduce")(reproduce.reproduce)
+app.command("watch")(watch.watch)
 
 
 def _show_version(wanted: bool) -> None:
