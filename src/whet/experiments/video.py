@@ -31,10 +31,10 @@ from whet.plots.drawn_boxes import save_picture
 from whet.training.node import Node
 
 RUNS = {"small": 1, "paper": 5}
-RECIPES = {"small": Recipe(n_features=3000, n_mined=3000), "paper": Recipe(n_features=20_000)}
+RECIPES = {"small": Recipe(n_features=3000, n_mined=3000), "paper": Recipe(n_features=10_000)}
 EVERY = {"small": 12, "paper": 1}  # frames of a video that are used at all
 JUDGED = {"small": 1, "paper": 2}  # frames that detectors are judged by; online GSLDA learns from all
-CURVES_EVERY = {"small": 4, "paper": 4}  # frames of which a curve is made
+CURVES_EVERY = {"small": 4, "paper": 6}  # frames of which a curve is made
 PAPER = {
     "AdaBoost": {"david": 0.578, "trellis": 0.353},
     "AsymBoost": {"david": 0.687, "trellis": 0.375},

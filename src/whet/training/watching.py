@@ -48,12 +48,12 @@ class Lessons:
     """
 
     gate: float = 40.0
-    others: int = 0
-    share: float = 0.001
-    remembered: float = 0.3
-    every: int = 16
+    others: int = 3
+    share: float = 0.008
+    remembered: float = 1.0
+    every: int = 8
     most_lost: float = 0.05
-    most_accepted: float = 10.0
+    most_accepted: float = 300.0
 
     def weight(self, taught: TaughtDetector) -> int:
         """How often a lesson counts: a whole number of the base alone."""
