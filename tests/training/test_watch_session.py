@@ -52,7 +52,7 @@ def test_it_saves_at_intervals(tmp_path):
     path, seen = tmp_path / "taught.safetensors", []
     session = Session(
         Watcher(bull_finder(), learn=True, lessons=EAGER),
-        (lambda frame, look: seen.append(path.exists()),),
+        (lambda *_: seen.append(path.exists()),),
         save_as=path,
         save_every=2,
     )

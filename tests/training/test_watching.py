@@ -114,8 +114,8 @@ def test_memory_tells_what_would_become_of_the_training_samples():
 
 
 def test_a_detector_that_cannot_learn_is_refused_at_once():
-    from tests.detectors import WINDOW
     from tests.cascades import random_stage
+    from tests.detectors import WINDOW
 
     from whet.model.detector_base import DetectorBase
     from whet.training.detector import Detector

@@ -57,7 +57,11 @@ def watch(
     lessons = Lessons()
     lessons = lessons if above is None else replace(lessons, gate=above)
     lessons = lessons if others is None else replace(lessons, others=others)
-    watcher = Watcher(load(model), learn=learn, lessons=lessons, threshold=_threshold(threshold))
+    detector, shown = load(model), _threshold(threshold)
+    if isinstance(shown, str) and shown not in detector.operating_points:
+        known = ", ".join(detector.operating_points) or "none"
+        raise typer.BadParameter(f"there is no operating point {shown!r}; this detector has: {known}")
+    watcher = Watcher(detector, learn=learn, lessons=lessons, threshold=shown)
     tell_if_compiling()
     with ExitStack() as stack:
         sinks = _outputs(stack, json_lines, csv, out, frame_rate(source) / every if out else 0.0)

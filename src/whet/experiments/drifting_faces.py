@@ -42,7 +42,23 @@ class Clip:
         return len(self.frames)
 
 
-def clips(n: int, length: int, seed: int = 0) -> Iterator[Clip]:
+@dataclass(frozen=True)
+class Trouble:
+    """How far a face turns (radians, in the picture and around its axis), and how bad light, blur and covers become."""
+
+    roll: float = 0.35
+    yaw: float = 0.7
+    dark: float = 0.35
+    bright: float = 0.9
+    shadow: float = 0.6
+    blur: float = 1.4
+    uncovered: float = 0.9
+
+
+HARD = Trouble(0.5, 0.95, 0.2, 1.0, 0.8, 2.0, 0.8)
+
+
+def clips(n: int, length: int, seed: int = 0, trouble: Trouble | None = None) -> Iterator[Clip]:
     """So many clips of so many frames, each of another person before another background."""
     rng = np.random.default_rng([seed, 6])
     faces, pictures = lfw_pictures(), negative_pictures()
@@ -51,18 +67,18 @@ def clips(n: int, length: int, seed: int = 0) -> Iterator[Clip]:
         background = read_grey(pictures[rng.integers(len(pictures))])
         while min(background.shape) < HEIGHT or background.shape[1] < WIDTH:
             background = read_grey(pictures[rng.integers(len(pictures))])
-        yield clip(read_grey(faces[person]), background, length, rng)
+        yield clip(read_grey(faces[person]), background, length, rng, trouble or Trouble())
 
 
-def clip(photograph: Picture, background: Picture, length: int, rng: np.random.Generator) -> Clip:
+def clip(photograph: Picture, background: Picture, length: int, rng: np.random.Generator, trouble: Trouble) -> Clip:
     """One clip of a photograph (160, 160) over a background of at least 240 x 320 pixels."""
     frames, truths = np.empty((length, HEIGHT, WIDTH), np.uint8), np.empty((length, 4))
     size = SMALLEST * (LARGEST / SMALLEST) ** wander(length, rng, 0.5)
     margin = 0.75 * size
     x = margin + (WIDTH - 2 * margin) * wander(length, rng)
     y = margin + (HEIGHT - 2 * margin) * wander(length, rng)
-    roll, yaw = 0.35 * (2 * wander(length, rng) - 1), 0.7 * (2 * wander(length, rng) - 1)
-    light, shade = Light.of(length, rng), (background.shape[0] - HEIGHT, background.shape[1] - WIDTH)
+    roll, yaw = (most * (2 * wander(length, rng) - 1) for most in (trouble.roll, trouble.yaw))
+    light, shade = Light.of(length, rng, trouble), (background.shape[0] - HEIGHT, background.shape[1] - WIDTH)
     pan_y, pan_x = (np.rint(room * wander(length, rng)).astype(int) for room in shade)
     for t in range(length):
         scene = background[pan_y[t] : pan_y[t] + HEIGHT, pan_x[t] : pan_x[t] + WIDTH].astype(np.float64)
@@ -109,13 +125,14 @@ class Light:
     is_covered: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, length: int, rng: np.random.Generator) -> Light:
+    def of(cls, length: int, rng: np.random.Generator, trouble: Trouble) -> Light:
         """Light that wanders."""
-        gain, strength = 0.35 + 0.9 * wander(length, rng), 0.6 * wander(length, rng)
+        gain, strength = trouble.dark + trouble.bright * wander(length, rng), 0.6 * wander(length, rng)
         angle = 2 * np.pi * (wander(length, rng) + rng.random())
-        edge, depth = 3 * wander(length, rng, 2.0) - 1.5, 1 - 0.6 * wander(length, rng)
-        blur = 1.4 * (2 * wander(length, rng, 2.0) - 1).clip(0)
-        return cls(gain, angle, strength, edge, depth, blur, wander(length, rng, 3.0), wander(length, rng, 2.0) > 0.9)
+        edge, depth = 3 * wander(length, rng, 2.0) - 1.5, 1 - trouble.shadow * wander(length, rng)
+        blur = trouble.blur * (2 * wander(length, rng, 2.0) - 1).clip(0)
+        cover, covered = wander(length, rng, 3.0), wander(length, rng, 2.0) > trouble.uncovered
+        return cls(gain, angle, strength, edge, depth, blur, cover, covered)
 
     def on(self, lit: Floats, u: Floats, v: Floats, t: int) -> Floats:
         """A face in this light; u and v are places in the face, in radii of the head."""

@@ -32,8 +32,8 @@ N_FRAMES = {"small": 40, "paper": None}
 BEST = "follows and learns"
 MODES: dict[str, Lessons | None] = {
     "follows": None,
-    "follows and learns the face alone": Lessons(others=0),
     BEST: Lessons(),
+    "follows, learns other windows too": Lessons(others=3),
 }
 ALONE = "detector alone"
 

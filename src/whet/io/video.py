@@ -108,7 +108,6 @@ def _of_container(source: Source) -> Iterator[VideoFrame]:
         if not container.streams.video:
             raise VideoError(f"{_name(source)} has no pictures: no video stream in it")
         stream = container.streams.video[0]
-        stream.thread_type = "AUTO"
         try:
             for decoded in container.decode(stream):
                 if decoded.width * decoded.height > MOST_PIXELS:
@@ -152,7 +151,8 @@ def import_av() -> Any:  # noqa: ANN401 - a module
         import av
     except ImportError as error:
         raise MissingExtraError("av", "video") from error
-    av.logging.set_level(av.logging.PANIC)  # what is wrong is said once, by the error
+    # Its logs stay off, as they are by default: with any level set, FFmpeg's threads call into Python, and a container
+    # that is closed meanwhile waits for them for ever.
     return av
 
 

@@ -48,7 +48,7 @@ class Lessons:
     """
 
     gate: float = 40.0
-    others: int = 3
+    others: int = 0
     share: float = 0.008
     remembered: float = 1.0
     every: int = 8
@@ -108,6 +108,7 @@ class Watcher:
     def __post_init__(self) -> None:
         if self.learn:
             self.detector.taught.check_can_learn()
+        self.detector.taught.reporting.threshold(self.threshold)  # a name that is not known is said now
         self.follower = Follower(self.prior, self.factor, threads=self.threads)
         self._start: Memory = memory_of(self.detector.taught)
         self._moved = moved(self.detector.taught)
