@@ -25,7 +25,7 @@ def poison(watcher, n, rng):
         noise = rng.integers(0, 256, (60, 60), dtype=np.uint8)
         place = (1.0, int(rng.integers(40)), int(rng.integers(40)))
         wrong = Sighting(np.array([0.0, 0.0, 12.0, 12.0]), 99.0, place, True, FiredWindows())
-        watcher._pending.append(watcher._entries(noise, wrong))
+        watcher._pending.append(watcher._lesson(noise, wrong))
     return watcher.finish()
 
 
@@ -50,8 +50,8 @@ def test_a_frame_teaches_the_object_and_what_is_not_it():
 
 def test_lessons_wait_until_there_are_enough():
     watcher = watching(every=3)
-    assert [watcher.look(bull_scene(seed)).n_learned for seed in (1, 2, 3)] == [0, 0, 3]
-    watcher.look(bull_scene(4))
+    assert [watcher.look(bull_scene(seed)).n_learned for seed in (1, 2, 3, 4, 5, 6)] == [1, 0, 2, 0, 0, 3]
+    watcher.look(bull_scene(7))
     assert watcher.finish() == (1, 0)
     assert watcher.finish() == (0, 0)
 

@@ -8,8 +8,9 @@ a detector that took everything back is, byte for byte, the one that it was.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,16 +43,16 @@ class Lessons:
 
     A sighting teaches if its margin is above `gate`, and with it up to `others` windows elsewhere in the frame that
     the detector takes for the object. Each lesson counts `share` of the positives that the base was trained on, and
-    the last `remembered` of these shares are kept: what is older is unlearned. Lessons are counted `every` so many
-    sightings together. They are taken back if the detector would then lose more than `most_lost` of the positives of
-    its training, or let through more than `most_accepted` times as many of the negatives.
+    the last `remembered` of these shares are kept: what is older is unlearned. Lessons are counted together: the first
+    at once, then two, four and so on, up to `every`. They are taken back if the detector would then lose more than
+    `most_lost` of the positives of its training, or let through more than `most_accepted` times as many negatives.
     """
 
     gate: float = 40.0
     others: int = 0
     share: float = 0.008
     remembered: float = 1.0
-    every: int = 8
+    every: int = 32
     most_lost: float = 0.05
     most_accepted: float = 300.0
 
@@ -82,6 +83,15 @@ class Look:
     moved: float
 
 
+@dataclass(frozen=True, eq=False)
+class _Lesson:
+    """Windows of one picture, by its hash: the object first, then others."""
+
+    picture: str
+    places: tuple[tuple[float, int, int], ...]
+    patches: Grey
+
+
 @dataclass(eq=False)
 class Watcher:
     """Looks at one frame after the other.
@@ -102,7 +112,8 @@ class Watcher:
     threads: int | None = None
     number: int = 0
     _learned: deque[list[Entry]] = field(default_factory=deque, repr=False)
-    _pending: list[list[Entry]] = field(default_factory=list, repr=False)
+    _pending: list[_Lesson] = field(default_factory=list, repr=False)
+    _due: int = 1
     _moved: float = 0.0
 
     def __post_init__(self) -> None:
@@ -124,8 +135,8 @@ class Watcher:
         found = found.above(taught.reporting.threshold(self.threshold))
         teaches = self.learn and sighting is not None and sighting.score > self.lessons.gate
         if teaches and sighting is not None:
-            self._pending.append(self._entries(grey, sighting))
-        learned, taken_back = self._count() if len(self._pending) >= self.lessons.every else (0, 0)
+            self._pending.append(self._lesson(grey, sighting))
+        learned, taken_back = self._count() if len(self._pending) >= self._due else (0, 0)
         self.number += 1
         box = None if sighting is None else frame.boxes(sighting.box[None])[0]
         return Look(self.number - 1, found, sighting, box, teaches, learned, taken_back, self._moved)
@@ -150,8 +161,8 @@ class Watcher:
         self._replace([], newest)
         return n
 
-    def _entries(self, grey: Grey, sighting: Sighting) -> list[Entry]:
-        """The sighting as a lesson, and with it the best windows elsewhere that fired."""
+    def _lesson(self, grey: Grey, sighting: Sighting) -> _Lesson:
+        """The sighting, and with it the best windows elsewhere that fired."""
         fired, places = sighting.fired, [sighting.place]
         if self.lessons.others and len(fired):
             elsewhere = intersection_over_union(sighting.box[None], fired.boxes)[0] < ELSEWHERE
@@ -159,15 +170,23 @@ class Watcher:
             places += [(float(fired.scale[i]), int(fired.y[i]), int(fired.x[i])) for i in best if elsewhere[i]]
         height, width = self.detector.window
         patches = [level_at(grey, s).picture[y : y + height, x : x + width] for s, y, x in places]
-        is_object = np.arange(len(places)) == 0
-        weights = np.full(len(places), self.lessons.weight(self.detector.taught), dtype=np.int64)
-        scale, y, x = (np.array(column) for column in zip(*places, strict=True))
+        return _Lesson(picture_hash(grey), tuple(places), np.array(patches))
+
+    def _entries(self, lessons: Sequence[_Lesson]) -> list[list[Entry]]:
+        """What the journal would hold of each lesson; all together, as weak learners answer to many at little more."""
+        taught, sizes = self.detector.taught, [len(lesson.places) for lesson in lessons]
+        scale, y, x = (np.array(column) for column in zip(*chain(*(one.places for one in lessons)), strict=True))
         where = Places(scale.astype(np.float64), y.astype(np.intp), x.astype(np.intp))
-        return entries_of(self.detector.taught.base, picture_hash(grey), where, np.array(patches), is_object, weights)
+        is_object = np.concatenate([np.arange(size) == 0 for size in sizes])
+        weights = np.full(len(is_object), self.lessons.weight(taught), dtype=np.int64)
+        patches = np.concatenate([lesson.patches for lesson in lessons])
+        entries = iter(entries_of(taught.base, "", where, patches, is_object, weights))
+        return [[replace(entry, picture=one.picture) for entry in islice(entries, len(one.places))] for one in lessons]
 
     def _count(self) -> tuple[int, int]:
         """Learn what is pending, let go of what is too old; take both back where they did damage."""
-        new, self._pending = self._pending, []
+        new, self._pending = self._entries(self._pending), []
+        self._due = min(2 * self._due, self.lessons.every)
         n_old = max(0, len(self._learned) + len(new) - self.lessons.most_kept())
         old = [self._learned[i] for i in range(min(n_old, len(self._learned)))]
         before = self.detector
