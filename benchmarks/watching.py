@@ -4,8 +4,8 @@
     python -m benchmarks.watching --stream 108000
 
 Frames are those of `david`, or made-up ones where it is not on this machine. Seconds of the processor are counted on
-one thread, which other work on the machine disturbs less than the clock. The stream loops frames of 80 x 60 pixels:
-108,000 are an hour at 30 a second.
+one thread, which other work on the machine disturbs less than the clock. The stream loops cuts of 48 x 48 pixels around
+the face: 108,000 are an hour at 30 a second.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def resident_mb() -> float:
 
 
 def stream(n: int) -> dict[str, Any]:
-    """An hour of small frames, every one a lesson."""
-    frames = [resized(picture, (60, 80)) for picture in pictures(60)]
+    """Small frames around the face, again and again; nearly every one is a lesson."""
+    frames = [resized(np.ascontiguousarray(picture[55:175, 90:210]), (48, 48)) for picture in pictures(60)]
     watcher = Watcher(whet.load("face"), learn=True, threads=1, lessons=Lessons(gate=0.0))
     memory, lessons, finite, begin = [], 0, True, time.perf_counter()
     for number, frame in enumerate(looped(frames, n)):
@@ -111,7 +111,7 @@ def stream(n: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frames", type=int, default=120)
+    parser.add_argument("--frames", type=int, default=471)
     parser.add_argument("--stream", type=int, default=0)
     parser.add_argument("--every", type=int, default=Lessons().every)
     arguments = parser.parse_args()
