@@ -48,11 +48,13 @@ def rates(clip: Clip) -> dict[str, float]:
 def guard(clip: Clip) -> dict[str, list[float]]:
     """Times more negatives accepted, after each few lessons of a clip, and after 1, 2, 5 and 10 poisoned ones."""
     free = replace(LESSONS, most_lost=2.0, most_accepted=np.inf)
-    watcher, learning = Watcher(whet.load("face"), learn=True, lessons=free), []
+    watcher = Watcher(whet.load("face"), learn=True, lessons=free)
     start = memory_of(watcher.detector.taught)
-    for frame in clip.frames:
-        if watcher.look(frame).n_learned:
-            learning.append(round(start.lost(memory_of(watcher.detector.taught))[1], 1))
+    learning = [
+        round(start.lost(memory_of(watcher.detector.taught))[1], 1)
+        for frame in clip.frames
+        if watcher.look(frame).n_learned
+    ]
     rng, poisoned = np.random.default_rng(0), []
     patches = random_windows(clip.frames[0], 10, (24, 24), rng)
     for n in (1, 2, 5, 10):

@@ -28,7 +28,7 @@ def test_help_names_every_command_and_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("[]\n")
-    assert all(command in done.stdout for command in ("demo", "reproduce"))
+    assert all(command in done.stdout for command in ("demo", "reproduce", "watch"))
 
 
 def test_importing_whet_imports_nothing_heavy():
