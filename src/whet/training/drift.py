@@ -22,8 +22,8 @@ from whet.model.taught_detector import TaughtDetector
 class Memory:
     """What is left of the first training: shares of its positives and negatives that would pass all stages.
 
-    >>> Memory(0.96, 1e-6).lost(Memory(0.90, 4e-6))
-    (0.0625, 4.0)
+    >>> Memory(0.5, 0.25).lost(Memory(0.25, 0.5))
+    (0.5, 2.0)
     """
 
     kept: float
