@@ -33,6 +33,10 @@ class AnnotationError(WhetError, ValueError):
     """Annotations are not in the format that they are read as, could be in several, or cannot be written as asked."""
 
 
+class VideoError(WhetError, ValueError):
+    """A video cannot be opened, has no frames, or broke off; or one cannot be written."""
+
+
 class TrainingDataError(WhetError, ValueError):
     """Positives or pictures that no detector can be trained on."""
 

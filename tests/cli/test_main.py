@@ -24,7 +24,9 @@ def test_help_names_every_command_and_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("[]\n")
-    assert all(command in done.stdout for command in ("learn", "unlearn", "merge", "evaluate", "demo", "reproduce"))
+    assert all(
+        command in done.stdout for command in ("train", "detect", "learn", "unlearn", "merge", "evaluate", "watch")
+    )
 
 
 @pytest.mark.parametrize(

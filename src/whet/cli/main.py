@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from whet import __version__
-from whet.cli import convert, demo, detect, evaluate, inspect, learn, merge, reproduce, train, unlearn
+from whet.cli import convert, demo, detect, evaluate, inspect, learn, merge, reproduce, train, unlearn, watch
 from whet.cli.exit_codes import ExitCode
 from whet.errors import DataNotFoundError, MissingExtraError, WhetError
 
@@ -30,6 +30,7 @@ app.command("inspect")(inspect.inspect)
 app.command("convert")(convert.convert)
 app.command("demo")(demo.demo)
 app.command("reproduce")(reproduce.reproduce)
+app.command("watch")(watch.watch)
 
 
 def _show_version(wanted: bool) -> None:

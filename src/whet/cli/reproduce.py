@@ -22,6 +22,8 @@ class Name(StrEnum):
     node = "node"
     node_time = "node-time"
     cascade = "cascade"
+    video = "video"
+    watching = "watching"
     ridge = "ridge"
     usps = "usps"
 
@@ -37,7 +39,7 @@ def reproduce(
     name: Annotated[Name, typer.Argument(help="Which experiment.")],
     out: Annotated[Path, typer.Option(help="Folder for NAME.json and NAME-*.png.")] = Path("reproduced"),
     size: Annotated[
-        Size, typer.Option(help="small: half a minute; paper: up to 5. cascade: minutes, and an hour.")
+        Size, typer.Option(help="small: half a minute; paper: up to 5. cascade and video: minutes, and an hour.")
     ] = Size.small,
     runs: Annotated[
         int | None, typer.Option(min=1, help="Repetitions with other seeds; else as the size says.")
@@ -55,6 +57,8 @@ def reproduce(
     node       single nodes on faces as samples arrive; needs $WHET_DATA
     node-time  seconds of training a node; needs $WHET_DATA
     cascade    whole cascades on MIT+CMU, next to OpenCV's; needs $WHET_DATA
+    video      nodes that learn from their own detections in two videos; needs $WHET_DATA
+    watching   the face detector following the same faces, next to OpenCV's; needs $WHET_DATA
 
     \b
     whet reproduce toy

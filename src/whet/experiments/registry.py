@@ -12,7 +12,7 @@ from whet.experiments.report import Progress, Report, silent
 
 Size = Literal["small", "paper"]
 
-EXPERIMENTS = ("toy", "usps", "ridge", "node", "node-time", "cascade")
+EXPERIMENTS = ("toy", "usps", "ridge", "node", "node-time", "cascade", "video", "watching")
 
 
 class Experiment(Protocol):

@@ -66,15 +66,19 @@ class GreedyLDA:
 
 @dataclass
 class Boosting:
-    """AdaBoost, or with an `asymmetry` above 1 AsymBoost, over weak learners that stay as they are."""
+    """AdaBoost, or with an `asymmetry` above 1 AsymBoost, over weak learners that stay as they are.
+
+    With `balance` both classes start with the same weight; without it all samples do.
+    """
 
     asymmetry: float = 1.0
+    balance: bool = True
     votes: list[float] = field(default_factory=list, init=False, repr=False)
 
     def rounds(self, responses: BitResponses, n_most: int) -> Iterator[int]:
         """Indices of the chosen learners, at most `n_most`; one may come more than once."""
         self.votes = []
-        for j, vote in bit_boosting.rounds(responses, n_most, self.asymmetry):
+        for j, vote in bit_boosting.rounds(responses, n_most, self.asymmetry, self.balance):
             self.votes.append(vote)
             yield j
 

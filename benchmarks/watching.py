@@ -1,0 +1,129 @@
+"""Watching at 320 x 240: frames a second with and without learning, what learning costs, and a stream of an hour.
+
+    python -m benchmarks.watching
+    python -m benchmarks.watching --stream 108000
+
+Frames are those of `david`, or made-up ones where it is not on this machine. Seconds of the processor are counted on
+one thread, which other work on the machine disturbs less than the clock. The stream loops cuts of 48 x 48 pixels around
+the face: 108,000 are an hour at 30 a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import whet
+from whet.detect.pyramid import resized
+from whet.io import datasets
+from whet.io.face_videos import face_video
+from whet.io.images import read_grey
+from whet.training.watching import Lessons, Watcher
+
+Pictures = list[NDArray[np.uint8]]
+
+
+def pictures(n: int) -> Pictures:
+    if datasets.find("david") is not None:
+        return [read_grey(path) for path in face_video("david").paths[:n]]
+    from whet.experiments.drawn_scene import drawn_scene
+
+    return [resized(np.roll(drawn_scene(), i, axis=1), (240, 320)) for i in range(n)]
+
+
+class Clock:
+    """Processor seconds spent in some methods of an object."""
+
+    def __init__(self, owner: object, *names: str) -> None:
+        self.seconds = 0.0
+        for name in names:
+            setattr(owner, name, self._timed(getattr(owner, name)))
+
+    def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: object, **options: object) -> object:
+            begin = time.process_time()
+            try:
+                return call(*arguments, **options)
+            finally:
+                self.seconds += time.process_time() - begin
+
+        return timed
+
+
+def one_way(frames: Pictures, learn: bool, every: int = Lessons().every) -> dict[str, float]:
+    watcher = Watcher(whet.load("face"), learn=learn, threads=1, lessons=Lessons(every=every))
+    watcher.look(frames[0])
+    clock = Clock(watcher, "_lesson", "_count")
+    begin, on_the_clock = time.process_time(), time.perf_counter()
+    looks = [watcher.look(frame) for frame in frames]
+    seconds = time.process_time() - begin
+    return {
+        "frames": len(frames),
+        "lessons": sum(look.n_learned for look in looks),
+        "processor_ms_a_frame": round(1e3 * seconds / len(frames), 2),
+        "frames_a_processor_second": round(len(frames) / seconds, 1),
+        "frames_a_second_on_the_clock": round(len(frames) / (time.perf_counter() - on_the_clock), 1),
+        "share_of_learning": round(clock.seconds / seconds, 4),
+    }
+
+
+def looped(frames: Pictures, n: int) -> Iterator[NDArray[np.uint8]]:
+    for number in range(n):
+        yield frames[number % len(frames)]
+
+
+def resident_mb() -> float:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return round(int(line.split()[1]) / 1024, 1)
+    return 0.0
+
+
+def stream(n: int) -> dict[str, Any]:
+    """Small frames around the face, again and again; nearly every one is a lesson."""
+    frames = [resized(np.ascontiguousarray(picture[55:175, 90:210]), (48, 48)) for picture in pictures(60)]
+    watcher = Watcher(whet.load("face"), learn=True, threads=1, lessons=Lessons(gate=0.0))
+    memory, lessons, finite, begin = [], 0, True, time.perf_counter()
+    for number, frame in enumerate(looped(frames, n)):
+        look = watcher.look(frame)
+        lessons += look.n_learned
+        if (number + 1) % max(1, n // 12) == 0:
+            memory.append(resident_mb())
+            finite &= all(np.isfinite(stage.coef).all() for stage in watcher.detector.taught.cascade().stages)
+    return {
+        "frames": n,
+        "lessons": lessons,
+        "lessons_remembered": len(watcher._learned),
+        "counted_since_the_base": watcher.detector.learned,
+        "resident_mb": memory,
+        "weights_are_finite": finite,
+        "weights_moved": round(watcher.moved, 4),
+        "seconds": round(time.perf_counter() - begin, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frames", type=int, default=471)
+    parser.add_argument("--stream", type=int, default=0)
+    parser.add_argument("--every", type=int, default=Lessons().every)
+    arguments = parser.parse_args()
+    result: dict[str, Any] = {"command": f"python -m benchmarks.watching --stream {arguments.stream}"}
+    if arguments.stream:
+        result["stream"] = stream(arguments.stream)
+    else:
+        frames = pictures(arguments.frames)
+        result["without_learning"] = one_way(frames, learn=False)
+        result["with_learning"] = one_way(frames, learn=True, every=arguments.every)
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What the settings of watching were chosen by: made-up footage, no frame of the test videos.
+
+    python -m benchmarks.watching_choices --clips 8
+    python -m benchmarks.watching_choices --guard
+
+The guard is set between two numbers: how many times more negatives of its training the detector would accept after it
+learned faces of such footage, and after it was taught pieces of background as faces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+
+import numpy as np
+
+import whet
+from whet.detect.following import Prior
+from whet.experiments.drifting_faces import HARD, Clip, clips
+from whet.experiments.watching import watched
+from whet.training.drift import memory_of
+from whet.training.online import learn
+from whet.training.watching import Lessons, Watcher
+from whet.training.windows import random_windows
+
+PRIOR, LESSONS = Prior(), Lessons()
+MODES: dict[str, tuple[Prior, Lessons | None]] = {
+    "follows": (PRIOR, None),
+    "follows, a surprise costs a quarter": (replace(PRIOR, cost=1.0), None),
+    "learns": (PRIOR, LESSONS),
+    "learns an eighth as much": (PRIOR, replace(LESSONS, share=0.001, remembered=0.125)),
+    "learns other windows too": (PRIOR, replace(LESSONS, others=3)),
+    "learns whatever it follows": (PRIOR, replace(LESSONS, gate=-np.inf)),
+}
+
+
+def rates(clip: Clip) -> dict[str, float]:
+    found = {}
+    for mode, (prior, lessons) in MODES.items():
+        watcher = Watcher(whet.load("face"), learn=lessons is not None, prior=prior, lessons=lessons or LESSONS)
+        track, alone, _ = watched(watcher, list(clip.frames))
+        found[mode] = track.rate(clip.truths)
+        found.setdefault("detector alone", alone.rate(clip.truths))
+    return found
+
+
+def guard(clip: Clip) -> dict[str, list[float]]:
+    """Times more negatives accepted, after each few lessons of a clip, and after 1, 2, 5 and 10 poisoned ones."""
+    free = replace(LESSONS, most_lost=2.0, most_accepted=np.inf)
+    watcher = Watcher(whet.load("face"), learn=True, lessons=free)
+    start = memory_of(watcher.detector.taught)
+    learning = [
+        round(start.lost(memory_of(watcher.detector.taught))[1], 1)
+        for frame in clip.frames
+        if watcher.look(frame).n_learned
+    ]
+    rng, poisoned = np.random.default_rng(0), []
+    patches = random_windows(clip.frames[0], 10, (24, 24), rng)
+    for n in (1, 2, 5, 10):
+        taught = whet.load("face").taught
+        learn(taught, patches[:n], [True] * n, weights=LESSONS.weight(taught))
+        poisoned.append(round(start.lost(memory_of(taught))[1], 1))
+    return {"learning": learning, "poisoned": poisoned}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clips", type=int, default=8)
+    parser.add_argument("--length", type=int, default=180)
+    parser.add_argument("--seed", type=int, default=21)
+    parser.add_argument("--guard", action="store_true")
+    arguments = parser.parse_args()
+    made = clips(arguments.clips, arguments.length, arguments.seed, HARD)
+    if arguments.guard:
+        print(json.dumps([guard(Clip(clip.frames[::2], clip.truths[::2])) for clip in made], indent=1))
+        return
+    found = [rates(Clip(clip.frames[::2], clip.truths[::2])) for clip in made]
+    means = {mode: round(float(np.mean([one[mode] for one in found])), 4) for mode in found[0]}
+    print(json.dumps({"settings": vars(arguments), "mean_rates": means, "clips": found}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

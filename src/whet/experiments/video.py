@@ -1,0 +1,151 @@
+"""Single-node face detectors on two videos: the paper's headline, learning from one's own detections. Table tabross.
+
+200 weak learners in one node, 1,000 mirrored faces and 10,000 bootstrapped non-faces; the best window of each frame,
+factor 1.2, step 1, is right where it has more than half in common with the true box. Online GSLDA is taught that window
+as a face before the next frame, right or wrong. One frame around the window is reported, for all methods (`FRAME`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.detect.node_windows import Levels
+from whet.experiments import figures
+from whet.experiments.face_samples import WINDOW
+from whet.experiments.face_tracks import FRAME, Boxes, Track, followed
+from whet.experiments.node import with_own_statistics
+from whet.experiments.registry import Size
+from whet.experiments.report import Progress, Report, Row
+from whet.experiments.video_curves import FALSE_ALARMS, Hearing, faces_at
+from whet.experiments.video_nodes import Recipe, bootstrapped, pool_of, train_nodes
+from whet.experiments.video_sheet import sheet
+from whet.io.face_videos import FIRST, FaceVideo, face_video
+from whet.io.images import read_grey
+from whet.model.reporting import Frame
+from whet.plots.drawn_boxes import save_picture
+from whet.training.node import Node
+
+RUNS = {"small": 1, "paper": 5}
+RECIPES = {"small": Recipe(n_features=3000, n_mined=3000), "paper": Recipe(n_features=10_000)}
+EVERY = {"small": 12, "paper": 1}  # frames of a video that are used at all
+JUDGED = {"small": 1, "paper": 2}  # frames that detectors are judged by; online GSLDA learns from all
+CURVES_EVERY = {"small": 4, "paper": 6}  # frames of which a curve is made
+PAPER = {
+    "AdaBoost": {"david": 0.578, "trellis": 0.353},
+    "AsymBoost": {"david": 0.687, "trellis": 0.375},
+    "GSLDA": {"david": 0.703, "trellis": 0.485},
+    "OGSLDA": {"david": 0.831, "trellis": 0.621},
+}
+OWN, BEFORE = "OGSLDA, frames it has learned", "OGSLDA, before it learned them"
+
+Values = dict[tuple[str, str, tuple[tuple[str, object], ...]], list[float]]
+
+
+@dataclass(frozen=True, eq=False)
+class Footage:
+    """A video with its frames in memory."""
+
+    video: FaceVideo
+    pictures: tuple[NDArray[np.uint8], ...]
+
+    @classmethod
+    def of(cls, name: str, every: int) -> Footage:
+        """Read every so many frames."""
+        video = face_video(name).every(every)
+        return cls(video, tuple(read_grey(path) for path in video.paths))
+
+    def every(self, step: int) -> Footage:
+        """Every `step`-th frame."""
+        return Footage(self.video.every(step), self.pictures[::step])
+
+
+@dataclass
+class VideoReport(Report):
+    """A report that also knows the boxes (n, 4) of each frame, by video and method, of the first run."""
+
+    boxes: dict[tuple[str, str], Boxes] = field(default_factory=dict)
+    footage: tuple[Footage, ...] = ()
+
+
+def run(size: Size, runs: int, seed: int, progress: Progress) -> VideoReport:
+    """Detection rates and curves of the four methods, over runs."""
+    report = VideoReport("video", seed, runs, size, footage=tuple(Footage.of(name, EVERY[size]) for name in FIRST))
+    values: Values = defaultdict(list)
+    for r in range(runs):
+        recipe, pool = RECIPES[size], pool_of(RECIPES[size], seed + r)
+        nodes = train_nodes(recipe, pool, bootstrapped(recipe, pool, seed + r))
+        progress((r + 0.4) / runs)
+        for one in report.footage:
+            for method, track in paper_tracks(nodes, one, JUDGED[size], CURVES_EVERY[size], values).items():
+                note(report, values, one.every(JUDGED[size]), method, track)
+        progress((r + 1) / runs)
+    report.rows = [
+        Row.of(measure, method, of_runs, **dict(setting)) for (measure, method, setting), of_runs in values.items()
+    ]
+    report.remarks += [_summary(report, one.video.name) for one in report.footage]
+    return report
+
+
+def paper_tracks(
+    nodes: dict[str, Node], one: Footage, judged: int, curves_every: int, values: Values
+) -> dict[str, Track]:
+    """The best windows of the judged frames by each node and by online GSLDA; curves go to `values`."""
+    offline, before, own = Hearing(curves_every), Hearing(curves_every), Hearing(curves_every)
+    tracks = {method: followed(node, one.every(judged).pictures) for method, node in nodes.items()}
+    online = with_own_statistics(nodes["GSLDA"])
+    tracks["OGSLDA"] = followed(online, one.pictures, learn=True, hear=before).every(judged)
+    for number in range(0, len(one.pictures), curves_every):
+        levels = Levels.of(one.pictures[number], WINDOW)
+        offline(number, nodes["GSLDA"].stage(), levels)
+        own(number, online.stage(), levels)
+    for method, hearing in (("GSLDA", offline), (OWN, own), (BEFORE, before)):
+        shares = faces_at(hearing.windows, one.video.truths)
+        for n, found in zip(FALSE_ALARMS, shares, strict=True):
+            setting = ("video", one.video.name), ("false_alarms", n), ("frames", len(hearing.windows))
+            values["faces found", method, setting].append(found)
+    return tracks
+
+
+def note(report: VideoReport, values: Values, one: Footage, method: str, track: Track) -> None:
+    """The detection rate of a method with framed and with raw windows; the boxes of the first run are kept."""
+    for convention, frame in (("framed", FRAME), ("raw", Frame())):
+        setting = ("video", one.video.name), ("box", convention)
+        values["detection rate", method, setting].append(track.rate(one.video.truths, frame))
+    report.boxes.setdefault((one.video.name, method), FRAME.boxes(track.windows))
+
+
+def _summary(report: VideoReport, name: str) -> str:
+    methods = dict.fromkeys(row.method for row in report.rows if row.measure == "detection rate")
+    parts = []
+    for method in methods:
+        rows = report.of("detection rate", method, video=name)
+        parts.append(f"{method} {rows[0].mean:.1%} ± {100 * rows[0].std:.1f} (paper {PAPER[method][name]:.1%})")
+    return f"{name}: " + "; ".join(parts)
+
+
+def draw(report: Report, out: Path) -> list[Path]:
+    """The curves of both videos, and a sheet of frames for each."""
+    figure, axes = figures.new_figure(1, len(FIRST), 11, 4.2)
+    for panel, name in zip(axes[0], FIRST, strict=True):
+        for method, color in (("GSLDA", figures.RED), (OWN, figures.GREEN), (BEFORE, figures.BLUE)):
+            rows = report.of("faces found", method, video=name)
+            figures.curve(panel, rows, "false_alarms", method, color, "-o")
+        panel.set_xscale("log")
+        panel.set_title(name, fontsize=10)
+        panel.set_xlabel("false alarms in all frames scored")
+        panel.set_ylabel("faces found")
+        panel.legend(fontsize=8)
+        panel.grid(alpha=0.3)
+    files = [figures.save(figure, out / "video-roc.png")]
+    if isinstance(report, VideoReport):
+        for one in report.footage:
+            judged = one.every(JUDGED[report.size])
+            boxes = {method: report.boxes[one.video.name, method] for method in PAPER}
+            picture = sheet(judged.video, judged.pictures, boxes)
+            files.append(save_picture(picture, out / f"video-{one.video.name}.png"))
+    return files

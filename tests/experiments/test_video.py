@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+
+from whet.detect.detections import FiredWindows
+from whet.experiments import video, video_nodes, watching
+from whet.experiments.drifting_faces import HARD, clip, true_box
+from whet.experiments.face_tracks import FRAME, Track, overlaps
+from whet.experiments.report import silent
+from whet.experiments.video_curves import faces_at
+from whet.experiments.video_sheet import sheet
+from whet.io import datasets
+from whet.io.face_videos import FaceVideo
+
+
+@pytest.fixture
+def data():
+    for name in ("faces_opencv24", "negatives", "david", "trellis"):
+        if datasets.find(name) is None:
+            pytest.skip(f"{name} is not on this machine: set WHET_DATA")
+
+
+def test_a_frame_without_a_window_finds_no_face():
+    truths = np.tile([10.0, 10.0, 50.0, 60.0], (3, 1))
+    windows = FRAME.windows(truths)
+    windows[1] = np.nan
+    windows[2] += 100
+    np.testing.assert_array_equal(Track(windows, np.zeros(3)).found(truths), [True, False, False])
+
+
+def test_exactly_one_half_in_common_is_not_enough():
+    truth = np.array([[0.0, 0.0, 10.0, 10.0]])
+    half = np.array([[0.0, 0.0, 10.0, 5.0]])
+    assert overlaps(half, truth)[0] == 0.5
+    assert not (overlaps(half, truth) > 0.5).any()
+
+
+def test_a_curve_counts_faces_and_false_alarms():
+    """Two frames: the face scores 3 and 1, something else 2 and 0.5."""
+    truth = np.array([10.0, 10.0, 50.0, 60.0])
+    face, other = FRAME.windows(truth[None])[0], np.array([100.0, 100.0, 124.0, 124.0])
+    windows = {
+        number: FiredWindows(np.ones(2), np.zeros(2, int), np.zeros(2, int), np.stack([face, other]), np.array(scores))
+        for number, scores in enumerate(([3.0, 2.0], [1.0, 0.5]))
+    }
+    found = faces_at(windows, np.tile(truth, (2, 1)), [0, 1, 2])
+    assert found[0] >= 0.5 - 1e-9 or found[1] >= 0.5  # one face before the first false alarm
+    assert found == sorted(found)
+
+
+def test_footage_is_smooth_and_follows_from_the_seed(rng):
+    face, background = (rng.integers(0, 256, shape, dtype=np.uint8) for shape in ((160, 160), (300, 400)))
+    first, again = (clip(face, background, 8, np.random.default_rng(3), HARD) for _ in range(2))
+    np.testing.assert_array_equal(first.frames, again.frames)
+    assert first.frames.shape == (8, 240, 320)
+    assert abs(np.diff(first.truths, axis=0)).max() < 12
+
+
+def test_the_true_box_of_a_turned_face_follows_its_nose():
+    straight, turned = (true_box((100.0, 100.0), 50.0, (0.0, yaw)) for yaw in (0.0, 0.5))
+    assert turned[0] > straight[0]
+    assert turned[1] == straight[1]
+
+
+def test_a_sheet_has_a_row_a_method_and_a_column_a_frame(rng):
+    pictures = [rng.integers(0, 256, (24, 32), dtype=np.uint8) for _ in range(3)]
+    truths = np.tile([4.0, 4.0, 20.0, 20.0], (3, 1))
+    made = sheet(FaceVideo("david", (), (340, 409, 600), truths), pictures, {"a": truths, "b": truths + np.nan})
+    assert made.shape == (2 * 24, 5 * 32, 3)
+
+
+@pytest.mark.usefixtures("data")
+def test_the_paper_s_experiment_runs_and_says_both_curves(monkeypatch, tmp_path):
+    tiny = video_nodes.Recipe(n_faces=200, n_random=200, n_mined=100, mining_rounds=1, n_weak=10, n_features=300)
+    monkeypatch.setattr(video, "RECIPES", {"small": tiny})
+    monkeypatch.setattr(video, "EVERY", {"small": 120})
+    monkeypatch.setattr(video, "CURVES_EVERY", {"small": 1})
+    report = video.run("small", 1, 0, silent)
+    for name in ("david", "trellis"):
+        for method in video.PAPER:
+            (row,) = report.of("detection rate", method, video=name, box="framed")
+            assert 0 <= row.mean <= 1
+        for method in ("GSLDA", video.OWN, video.BEFORE):
+            assert len(report.of("faces found", method, video=name)) == len(video.FALSE_ALARMS)
+    assert {path.name for path in video.draw(report, tmp_path)} == {
+        "video-roc.png",
+        "video-david.png",
+        "video-trellis.png",
+    }
+
+
+@pytest.mark.usefixtures("data")
+def test_watching_is_judged_next_to_its_peers(monkeypatch, tmp_path):
+    monkeypatch.setattr(watching, "N_FRAMES", {"small": 3})
+    report = watching.run("small", 1, 0, silent)
+    (row,) = report.of("detection rate", watching.BEST, video="david", box="framed")
+    assert row.mean == 1.0  # the first frames are easy
+    assert [path.name for path in watching.draw(report, tmp_path)] == ["watching-rates.png"]

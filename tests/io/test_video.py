@@ -1,0 +1,168 @@
+"""Video in and out, through real files."""
+
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from whet.errors import MissingExtraError, VideoError
+from whet.io.video import frame_rate, read_frames
+from whet.io.video_writer import VideoWriter
+
+pytest.importorskip("av")
+
+SIZE = (48, 64)
+
+
+def pictures(n):
+    """Frames that a codec keeps apart: each has its own grey, with a white corner."""
+    for number in range(n):
+        picture = np.full((*SIZE, 3), 10 * number, np.uint8)
+        picture[:8, :8] = 255
+        yield picture
+
+
+@pytest.fixture
+def film(tmp_path):
+    path = tmp_path / "film.mp4"
+    with VideoWriter(path, 10) as writer:
+        for picture in pictures(12):
+            writer.write(picture)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "frames"
+    made.mkdir()
+    for number, picture in enumerate(pictures(12)):
+        Image.fromarray(picture).save(made / f"frame{number}.png")  # frame10 sorts before frame2 by its letters
+    return made
+
+
+def greys(frames):
+    return [round(float(frame.picture[20:, 20:].mean()) / 10) for frame in frames]
+
+
+def test_what_was_written_is_read_again(film):
+    frames = list(read_frames(film))
+    assert [frame.number for frame in frames] == list(range(12))
+    assert greys(frames) == list(range(12))
+    assert frames[0].picture.shape == (*SIZE, 3)
+    assert frames[3].seconds == pytest.approx(0.3, abs=0.01)
+    assert frame_rate(film) == pytest.approx(10)
+
+
+def test_a_folder_is_read_in_the_order_of_its_numbers(folder):
+    assert greys(read_frames(folder)) == list(range(12))
+    assert frame_rate(folder) == 25
+
+
+@pytest.mark.parametrize("source", ["film", "folder"])
+def test_some_of_the_frames(source, request):
+    path = request.getfixturevalue(source)
+    assert [frame.number for frame in read_frames(path, every=4, start=1, stop=10)] == [1, 5, 9]
+    assert next(iter(read_frames(path, resize=(32, 20)))).picture.shape[:2] == (20, 32)
+
+
+def test_one_frame_is_in_memory_at_a_time(folder, monkeypatch):
+    read = []
+    from whet.io import video
+
+    monkeypatch.setattr(video, "read_grey", lambda path: read.append(path) or np.zeros((4, 4), np.uint8))
+    frames = read_frames(folder)
+    next(frames)
+    assert len(read) == 1
+
+
+@pytest.mark.parametrize("limits", [{"every": 0}, {"start": -1}, {"start": 5, "stop": 5}, {"resize": (0, 10)}])
+def test_limits_that_make_no_sense_are_named(folder, limits):
+    with pytest.raises(VideoError, match="expected"):
+        next(read_frames(folder, **limits))
+
+
+def test_what_is_no_video_is_said(tmp_path):
+    text = tmp_path / "film.mp4"
+    text.write_text("this is not a video")
+    with pytest.raises(VideoError, match="cannot be opened as a video"):
+        next(read_frames(text))
+    with pytest.raises(VideoError, match="cannot be opened as a video"):
+        next(read_frames(tmp_path / "nothing.mp4"))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(VideoError, match="has no pictures"):
+        next(read_frames(tmp_path / "empty"))
+
+
+def test_a_file_that_was_cut_short_is_said(film):
+    whole = film.read_bytes()
+    film.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(VideoError):
+        list(read_frames(film))
+
+
+def test_sound_is_no_video(tmp_path):
+    import wave
+
+    with wave.open(str(tmp_path / "sound.wav"), "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(8000)
+        sound.writeframes(bytes(1600))
+    with pytest.raises(VideoError, match="no video stream"):
+        next(read_frames(tmp_path / "sound.wav"))
+
+
+def test_a_broken_frame_of_a_folder_ends_it_with_its_number(folder):
+    (folder / "frame7.png").write_bytes(b"\x89PNG broken")
+    frames = read_frames(folder)
+    assert [next(frames).number for _ in range(7)] == list(range(7))
+    with pytest.raises(VideoError, match="frame 7 cannot be read"):
+        next(frames)
+
+
+def test_beyond_the_last_frame_there_is_none(folder):
+    with pytest.raises(VideoError, match="no frame from number 50"):
+        next(read_frames(folder, start=50))
+
+
+def test_there_is_no_such_camera():
+    with pytest.raises(VideoError, match="'camera:97' cannot be opened"):
+        next(read_frames("camera:97"))
+
+
+def test_without_pyav_it_is_said_what_to_install(film, folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(MissingExtraError, match="pip install av"):
+        next(read_frames(film))
+    assert len(list(read_frames(folder))) == 12  # pictures need none
+
+
+def test_frames_of_other_sizes_are_brought_to_the_first(tmp_path):
+    with VideoWriter(tmp_path / "film.mp4") as writer:
+        writer.write(np.zeros((31, 33, 3), np.uint8))
+        writer.write(np.zeros((60, 50, 3), np.uint8))
+    assert [frame.picture.shape for frame in read_frames(tmp_path / "film.mp4")] == [(32, 34, 3)] * 2
+
+
+def test_an_error_on_the_way_leaves_a_whole_video(tmp_path):
+    def fail():
+        with VideoWriter(tmp_path / "film.mp4") as writer:
+            for picture in pictures(3):
+                writer.write(picture)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert len(list(read_frames(tmp_path / "film.mp4"))) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["film.mp4"]
+
+
+def test_no_frames_make_no_file_and_wrong_names_are_said(tmp_path):
+    with VideoWriter(tmp_path / "film.mp4"):
+        pass
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(VideoError, match="no folder"):
+        VideoWriter(tmp_path / "nowhere" / "film.mp4")
+    with pytest.raises(VideoError, match="name of a video"):
+        VideoWriter(tmp_path / "film.txt")

@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+from tests.detectors import bull_finder, bull_scene, content
+
+import whet
+from whet.errors import VideoError
+from whet.io.video import VideoFrame
+from whet.training.watch_session import Session, line_of
+from whet.training.watching import Lessons, Watcher
+
+EAGER = Lessons(gate=-np.inf, every=1, share=0.01, others=0, most_lost=2.0, most_accepted=np.inf)
+
+
+def frames(pictures):
+    for number, picture in enumerate(pictures):
+        yield VideoFrame(number, number / 25, picture)
+
+
+def breaking(pictures):
+    yield from frames(pictures)
+    raise VideoError("the camera is gone after 2 frames")
+
+
+def test_a_source_that_breaks_off_leaves_the_model_of_the_last_good_frame(tmp_path):
+    pictures, path = [bull_scene(1), bull_scene(2)], tmp_path / "taught.safetensors"
+    summary = Session(Watcher(bull_finder(), learn=True, lessons=EAGER), save_as=path).run(breaking(pictures))
+    assert summary.ended == "the camera is gone after 2 frames"
+    assert (summary.frames, summary.learned, summary.saved) == (2, 2, [path])
+    whole = Watcher(bull_finder(), learn=True, lessons=EAGER)
+    Session(whole).run(frames(pictures))
+    assert content(whet.load(path)) == content(whole.detector)
+
+
+def test_no_frame_at_all_is_an_error_and_saves_nothing(tmp_path):
+    with pytest.raises(VideoError, match="camera is gone"):
+        Session(Watcher(bull_finder()), save_as=tmp_path / "never.safetensors").run(breaking([]))
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_saves_what_was_learned(tmp_path):
+    def interrupted():
+        yield from frames([bull_scene(1)])
+        raise KeyboardInterrupt
+
+    path = tmp_path / "taught.safetensors"
+    with pytest.raises(KeyboardInterrupt):
+        Session(Watcher(bull_finder(), learn=True, lessons=EAGER), save_as=path).run(interrupted())
+    assert whet.load(path).learned[0] > 0
+
+
+def test_it_saves_at_intervals(tmp_path):
+    path, seen = tmp_path / "taught.safetensors", []
+    session = Session(
+        Watcher(bull_finder(), learn=True, lessons=EAGER),
+        (lambda *_: seen.append(path.exists()),),
+        save_as=path,
+        save_every=2,
+    )
+    session.run(frames([bull_scene(seed) for seed in (1, 2, 3)]))
+    assert seen == [False, False, True]
+
+
+def test_frames_may_change_their_size():
+    pictures = [bull_scene(), bull_scene()[:120, :150], np.zeros((5, 5), np.uint8), np.dstack([bull_scene()] * 3)]
+    assert Session(Watcher(bull_finder(), learn=True, lessons=EAGER)).run(frames(pictures)).frames == 4
+
+
+def test_a_thousand_frames_without_a_detection_are_said():
+    told = []
+    dark = np.zeros((12, 12), np.uint8)
+    summary = Session(Watcher(bull_finder()), tell=told.append).run(frames([dark] * 1001))
+    assert told == [told[0]]
+    assert "1,000 frames" in told[0]
+    assert (summary.seen, summary.longest_unseen) == (0, 1001)
+
+
+def test_a_line_holds_what_was_seen():
+    watcher, (frame,) = Watcher(bull_finder()), frames([bull_scene()])
+    look = watcher.look(frame.picture)
+    line = line_of(frame, look)
+    assert line["frame"] == 0
+    assert line["accepted"] is True
+    assert [line[side] for side in ("x1", "y1", "x2", "y2")] == pytest.approx(look.box, abs=0.01)
+    assert len(line["detections"]) == len(look.detections)
