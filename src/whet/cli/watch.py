@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whet.cli.exit_codes import ExitCode
-from whet.cli.progress import tell_if_compiling
 
 if TYPE_CHECKING:
     from whet.io.video import VideoFrame
@@ -62,7 +61,7 @@ def watch(
         known = ", ".join(detector.operating_points) or "none"
         raise typer.BadParameter(f"there is no operating point {shown!r}; this detector has: {known}")
     watcher = Watcher(detector, learn=learn, lessons=lessons, threshold=shown)
-    tell_if_compiling()
+    start()
     with ExitStack() as stack:
         sinks = _outputs(stack, json_lines, csv, out, frame_rate(source) / every if out else 0.0)
         show = stack.enter_context(_live() if sys.stderr.isatty() else _plain())

@@ -30,13 +30,16 @@ class Exits:
     z: Floats
 
     @classmethod
-    def calibrated(cls, sums: Floats, vote: OnlineDiscriminant, loss: float = LOSS) -> Exits:
+    def calibrated(cls, sums: Floats, others: Floats, vote: OnlineDiscriminant, loss: float = LOSS) -> Exits:
         """Exits that nearly every positive passes which the stage accepts in the end.
 
-        `sums` (T, samples) are partial sums of validation positives. What the stage loses anyway binds no exit. The
-        lowest partial sums of the others would be too tight: each new positive has one more chance to fall below for
-        every exit. So all exits are lowered by one slack, in standard deviations, such that of the positives of each
-        fold no more than the share `loss` would have failed the exits of the other folds.
+        `sums` (T, samples) are partial sums of validation positives, `others` of negatives. What the stage loses
+        anyway binds no exit. The lowest partial sums of the positives kept would be too tight: each new positive has
+        one more chance to fall below for every exit. So all exits are lowered by one slack, in standard deviations,
+        such that of the positives of each fold no more than the share `loss` would have failed the exits of the
+        other folds. And an exit lies at least midway to the next sum below: the first sums have few values, and just
+        below one of them, the next change of the weights would lose all that have it. Where no sample lies below,
+        there is nothing to reject, and no exit.
         """
         mean, deviation = prefix_moments(vote.positive, vote.coef)
         kept = sums[:, sums[-1] > vote.threshold]
@@ -47,8 +50,9 @@ class Exits:
         binding = deviation > 0
         binding[-1] = False  # there the stage's own threshold decides
         slack = _slack(heights[binding], loss)
+        every = (np.concatenate([sums, others], axis=1)[binding] - mean[binding, None]) / deviation[binding, None]
         z = np.full(len(sums), -np.inf)
-        z[binding] = heights[binding].min(axis=1) - slack
+        z[binding] = _with_room(heights[binding].min(axis=1), slack, every)
         return cls(z)
 
     def thresholds(self, vote: OnlineDiscriminant) -> Floats:
@@ -68,3 +72,9 @@ def _slack(heights: Floats, loss: float) -> float:
         lowest = np.delete(heights, fold, axis=1).min(axis=1, keepdims=True)
         depths.append((lowest - heights[:, fold]).max(axis=0))
     return max(float(np.quantile(np.concatenate(depths), 1 - loss)), LEAST_SLACK)
+
+
+def _with_room(lowest: Floats, slack: float, every: Floats) -> Floats:
+    """Exits (T,) below the lowest heights (T,) that are kept, and midway to the next of every sample's (T, samples)."""
+    below = np.where(every < lowest[:, None] - LEAST_SLACK, every, -np.inf).max(axis=1, initial=-np.inf)
+    return np.minimum(lowest - slack, lowest / 2 + below / 2)

@@ -64,7 +64,8 @@ class Judge:
 
     def exits(self, vote: OnlineDiscriminant) -> Exits:
         """Early exits that all validation positives pass which the vote accepts."""
-        return Exits.calibrated(self.partial_sums(vote)[:, self._is_positive], vote)
+        sums = self.partial_sums(vote)
+        return Exits.calibrated(sums[:, self._is_positive], sums[:, ~self._is_positive], vote)
 
     def set_threshold(self, vote: Vote) -> bool:
         """Lower or raise the vote's threshold to the goal's detection rate; tell whether the goal holds with it."""
