@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from whet.features.parallel import for_each_block, in_threads, map_in_order
+from whet.features.parallel import MOST_HELPERS, for_each_block, in_threads, map_in_order
 
 
 @pytest.mark.parametrize("threads", [None, 1, 2, 7])
@@ -90,9 +90,25 @@ def test_errors_of_helpers_are_raised():
 
 
 def test_helpers_that_never_began_are_not_waited_for():
-    done = []
-    in_threads(lambda: in_threads(lambda: done.append(1), 70), 2)
-    assert 1 <= len(done) <= 140
+    all_at_work, go_on, done = threading.Barrier(MOST_HELPERS + 2, timeout=60), threading.Event(), []
+
+    def hold():
+        all_at_work.wait()
+        go_on.wait(60)
+
+    holder = threading.Thread(target=in_threads, args=(hold, MOST_HELPERS + 1), daemon=True)
+    caller = threading.Thread(target=in_threads, args=(lambda: done.append(1), 5), daemon=True)
+    holder.start()
+    try:
+        all_at_work.wait()
+        caller.start()
+        caller.join(20)
+        assert not caller.is_alive()
+    finally:
+        go_on.set()
+        holder.join(60)
+    in_threads(lambda: None, 5)
+    assert done == [1]  # by the caller, and by no helper later
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -1,5 +1,7 @@
 """Lanes do what NumPy does on arrays of eight."""
 
+import threading
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,11 +118,23 @@ def test_reading_at_any_place(rng):
 def take_all(counter, n, seen):
     number = take(counter)
     while number < n:
-        seen[number] += 1
+        seen[number] = True
         number = take(counter)
 
 
 def test_threads_take_every_number_once():
-    counter, seen = np.zeros(1, dtype=np.int64), np.zeros(100_000, dtype=np.int64)
-    in_threads(lambda: take_all(counter, len(seen), seen), 4)
-    assert (seen == 1).all()
+    counter, n, rows = np.zeros(1, dtype=np.int64), 5_000_000, []
+    all_here = threading.Barrier(4, timeout=60)
+    take_all(np.ones(1, dtype=np.int64), 1, np.zeros(1, dtype=np.bool_))  # compiled before they meet
+
+    def work():
+        seen = np.zeros(n, dtype=np.bool_)
+        rows.append(seen)
+        all_here.wait()
+        take_all(counter, n, seen)
+
+    in_threads(work, 4)
+    assert len(rows) == 4
+    assert sum(seen.any() for seen in rows) > 1  # which one of them alone would not show
+    assert (np.sum(rows, axis=0) == 1).all()
+    assert counter[0] == n + 4

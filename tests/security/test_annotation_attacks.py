@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.io.annotations.sets import picture, save_picture
 
-from whet.errors import AnnotationError, WhetError
+from whet.errors import AnnotationError, DataNotFoundError, WhetError
+from whet.io.annotations import opencv_info
 from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.formats import read_annotations, write_annotations
 from whet.io.annotations.text_lines import MOST_BYTES, read_bytes
@@ -91,3 +92,22 @@ def test_a_file_beyond_any_is_refused_before_it_is_read(tmp_path):
         file.truncate(MOST_BYTES + 1)  # takes no room on the disk
     with pytest.raises(AnnotationError, match="expected at most 1,000,000,000"):
         read_bytes(tmp_path / "huge.json")
+
+
+@pytest.mark.parametrize("last", ["", "x"], ids=["a wrong count", "a count everywhere, and a word at the end"])
+def test_each_word_of_a_row_is_looked_at_once(last, monkeypatch):
+    """A row of a megabyte took minutes."""
+    n, looked_at = 1000, []
+    number_in = opencv_info.number_in
+    monkeypatch.setattr(opencv_info, "number_in", lambda text: looked_at.append(text) or number_in(text))
+    counts = " ".join(f"{n - i} 1 1 1" for i in range(n)) if last else " ".join([str(n + 1), "1.5 2.5 3.5 4.5 " * n])
+    row = f"a.png {counts} {last}"
+    assert opencv_info.parse_row(row) is None
+    assert len(looked_at) <= len(row.split())
+
+
+def test_a_name_of_any_length_makes_no_long_message(tmp_path):
+    (tmp_path / "info.dat").write_text(f"{'x' * 100_000}.png 1 1 2 3 4\n")
+    with pytest.raises(DataNotFoundError, match=r"there is no picture 'xxx.* \[\.\.\.\] x.*\.png'") as error:
+        read_annotations(tmp_path / "info.dat")
+    assert len(str(error.value)) < 1000

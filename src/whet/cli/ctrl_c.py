@@ -24,7 +24,11 @@ def nothing_changed_on_ctrl_c() -> Iterator[None]:
 @contextmanager
 def uninterrupted() -> Iterator[None]:
     """Let no Ctrl-C come between two files that belong together: for the moment that writing them takes."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = signal.getsignal(signal.SIGINT)
+    if before is None:  # a program around Python has set it: it raises nothing here, and could not be put back
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:

@@ -61,7 +61,7 @@ def watch(
         known = ", ".join(detector.operating_points) or "none"
         raise typer.BadParameter(f"there is no operating point {shown!r}; this detector has: {known}")
     watcher = Watcher(detector, learn=learn, lessons=lessons, threshold=shown)
-    start()
+    start_quickly()
     with ExitStack() as stack:
         sinks = _outputs(stack, json_lines, csv, out, frame_rate(source) / every if out else 0.0)
         show = stack.enter_context(_live() if sys.stderr.isatty() else _plain())

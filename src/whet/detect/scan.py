@@ -99,7 +99,8 @@ def _scan_band(cascade: CompiledCascade, picture: Picture, rows: slice) -> Scan:
     n, columns = rows.stop - rows.start, (picture.shape[1] - width) // step + 1
     windows = Windows(n, columns, step * cascade.layout.line, cascade.inner, cascade.area, cascade.min_sigma)
     places, scores = np.empty(n * columns, dtype=np.uint32), np.empty(n * columns)
-    found, *counts = scan_windows(sums, squares, windows, cascade.learners, places, scores)
+    factors, eight = np.empty(LANES, dtype=np.float32), np.empty(LANES)
+    found, *counts = scan_windows(sums, squares, windows, cascade.learners, factors, eight, places, scores)
     row, column = np.divmod(places[:found].astype(np.intp), windows.row_step)
     return Scan((rows.start + row) * step, column * step, scores[:found].copy(), n * columns, *counts)
 

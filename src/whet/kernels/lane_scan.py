@@ -73,13 +73,19 @@ class Found(NamedTuple):
 
 @kernel
 def scan_row(
-    sums: UInt32s, squares: UInt32s, start: int, windows: Windows, trees: LaneTrees, asked: Int32s, found: Found
+    sums: UInt32s,
+    squares: UInt32s,
+    start: int,
+    windows: Windows,
+    trees: LaneTrees,
+    asked: Int32s,
+    factors: Float32s,
+    found: Found,
 ) -> int:
     """Accepted windows of the row that begins at `start`, from left to right; returns how many there are.
 
-    `asked` has room for eight numbers for every node of the largest tree.
+    `asked` has room for eight numbers for every node of the largest tree, `factors` for eight.
     """
-    factors = np.ones(LANES, np.float32)
     categorical, walked, last = trees.walked.categorical, trees.walked, trees.base.size
     at, squares_at, inner = address_of(sums), address_of(squares), address_of(windows.inner)
     nodes, room, factors_at = address_of(trees.nodes), address_of(asked), address_of(factors)

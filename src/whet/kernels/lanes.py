@@ -269,6 +269,7 @@ def _on_lanes(function: Callable[..., Any], generated: Any) -> None:
 for _function, _generated in _OPERATORS.items():
     _on_lanes(_function, _generated)
 
+# It keeps nothing alive: only arguments of a kernel outlast what is done with their addresses.
 address_of = cast(Callable[[NDArray[Any]], Address], _address)
 item = cast(Callable[[Address, int], int], _item)
 # Two int32 as one int64, the first in its lower half.

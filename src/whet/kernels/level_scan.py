@@ -53,6 +53,7 @@ class Buffers(NamedTuple):
     weights: Int64s
     tilted: UInt32s
     asked: Int32s
+    factors: NDArray[np.float32]
     found: Found
 
 
@@ -107,6 +108,7 @@ def buffers_of(width: int, channels: UInt32s, largest: int) -> Buffers:
         np.empty(width, np.int64),
         np.empty((3, width + 2), np.uint32),
         np.empty(LANES * largest, np.int32),
+        np.ones(LANES, np.float32),
         Found(np.empty(width, np.uint32), np.empty(width)),
     )
 
@@ -141,7 +143,7 @@ def _scan_row(start: int, windows: Windows, trees: LaneTrees, buffers: Buffers) 
     channels = buffers.channels
     sums = channels.reshape(channels.size)
     squares = sums[channels.shape[2] if channels.shape[1] > 1 else 0 :]
-    return scan_row(sums, squares, start, windows, trees, buffers.asked, buffers.found)
+    return scan_row(sums, squares, start, windows, trees, buffers.asked, buffers.factors, buffers.found)
 
 
 @kernel

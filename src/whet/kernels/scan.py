@@ -16,6 +16,7 @@ from whet.kernels.windows import Windows, normalise_lanes
 
 Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]
+Float32s = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
 # A weak learner is a row of `NODE` whole numbers, with corners and subset where a node of `lane_trees` has them.
@@ -47,16 +48,24 @@ class FlatLearners(NamedTuple):
 
 @kernel
 def scan_windows(
-    sums: UInt32s, squares: UInt32s, windows: Windows, learners: FlatLearners, places: UInt32s, scores: Floats
+    sums: UInt32s,
+    squares: UInt32s,
+    windows: Windows,
+    learners: FlatLearners,
+    factors: Float32s,
+    eight: Floats,
+    places: UInt32s,
+    scores: Floats,
 ) -> tuple[int, int, int]:
     """Write the places of accepted windows in the integral image to `places`, in their order, and `scores`.
 
-    `sums` and `squares` are flat, with eight entries to spare after each row; `places` and `scores` have room for all
-    windows. Returns how many windows were accepted and looked at, and how many weak learners they needed in all.
+    `sums` and `squares` are flat, with eight entries to spare after each row; `factors` and `eight` have room for
+    eight numbers, `places` and `scores` for all windows. Returns how many windows were accepted and looked at, and how
+    many weak learners they needed in all.
     """
-    factors, eight = np.empty(LANES, np.float32), np.empty(LANES)
     at, squares_at, inner = address_of(sums), address_of(squares), address_of(windows.inner)
-    rows, reals, factors_at = address_of(learners.rows), address_of(learners.reals), address_of(factors)
+    rows, reals = address_of(learners.rows), address_of(learners.reals)
+    factors_at, eight_at = address_of(factors), address_of(eight)
     area, min_sigma, n = np.float64(windows.area), np.float64(windows.min_sigma), len(learners.rows)
     found = looked_at = needed = 0
     for y in range(windows.rows):
@@ -80,7 +89,7 @@ def scan_windows(
                         left &= bits_of(spread(item(reals, REALS * t + EXIT)) < partial)
                     t += 1
                 if left:
-                    store(address_of(eight), 0, margins + (partial - spread(learners.last_threshold)))
+                    store(eight_at, 0, margins + (partial - spread(learners.last_threshold)))
                     for lane in range(LANES):
                         if left >> lane & 1:
                             places[found], scores[found] = place + lane, eight[lane]

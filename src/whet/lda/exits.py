@@ -77,4 +77,4 @@ def _slack(heights: Floats, loss: float) -> float:
 def _with_room(lowest: Floats, slack: float, every: Floats) -> Floats:
     """Exits (T,) below the lowest heights (T,) that are kept, and midway to the next of every sample's (T, samples)."""
     below = np.where(every < lowest[:, None] - LEAST_SLACK, every, -np.inf).max(axis=1, initial=-np.inf)
-    return np.minimum(lowest - slack, lowest / 2 + below / 2)
+    return np.asarray(np.minimum(lowest - slack, lowest / 2 + below / 2))

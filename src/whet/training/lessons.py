@@ -16,11 +16,16 @@ from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedPicture, Boxes
 from whet.io.annotations.picture_files import upright_shape
 from whet.io.images import read_grey
 from whet.model.cascade import Cascade
+from whet.model.detector_base import StageBase
 from whet.training.correction import SAME
 from whet.training.detector import Detector
 from whet.training.journal_entry import Entry
+from whet.training.online import default_weight
 
 Grey = NDArray[np.uint8]
+
+# Of the base's objects, what all that are shown at once count together.
+TOGETHER = 0.25
 
 
 @dataclass(eq=False)
@@ -67,8 +72,8 @@ def teach(
 ) -> Lessons:
     """Teach a detector picture after picture: boxes are the object, detections beside all of them are not.
 
-    `weight` and `options` are those of `Detector.learn`. A false alarm has less than half in common with any box,
-    and does not lie in a region to be ignored. A picture that cannot be read and a box that no window fits are left
+    `weight` and `options` are those of `Detector.learn`; without a weight, many objects share one (`shared_weight`). A
+    false alarm has less than half in common with any box, and does not lie in a region to be ignored. A picture that cannot be read and a box that no window fits are left
     out and named. `tell` gets the share that is done.
 
     >>> from whet.training.detector import load
@@ -76,6 +81,7 @@ def teach(
     []
     """
     lessons = Lessons()
+    weight = shared_weight(detector, sum(len(picture.objects) for picture in pictures)) if weight is None else weight
     for number, picture in enumerate(pictures, start=1):
         try:
             _teach_picture(detector, picture, read_grey(picture.path), weight, options, lessons)
@@ -83,6 +89,22 @@ def teach(
             lessons.unread.append(error)
         tell(number / len(pictures))
     return lessons
+
+
+def shared_weight(detector: Detector, n_objects: int) -> int | None:
+    """How often each of many objects counts: together a quarter of the objects in the base. None for few objects.
+
+    A single correction has to be felt, and counts 4 % of the base; as many such as one hand has fingers are more than
+    that quarter already. On drawn vans and walkers, 44 boxes at 4 % each made a detector worse on others, 5 to 20
+    times each, it became better or stayed as it was.
+
+    >>> from whet.training.detector import load
+    >>> shared_weight(load("face"), 3), shared_weight(load("face"), 100)
+    (None, 31)
+    """
+    base = max((stage.positive.n for stage in detector.taught.base.stages if isinstance(stage, StageBase)), default=0)
+    share = int(TOGETHER * base) // max(n_objects, 1)
+    return None if share >= default_weight(detector.taught.base, True) else max(share, 1)
 
 
 def false_alarms(detected: Boxes, picture: AnnotatedPicture) -> Boxes:

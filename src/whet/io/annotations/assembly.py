@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from whet.errors import AnnotationError, DataNotFoundError, UnreadableImageError
 from whet.io.annotations.annotation import AnnotatedPicture, Annotations
 from whet.io.annotations.picture_files import PictureFinder, upright_shape
-from whet.io.annotations.problem import Problem, ProblemKind, Problems
+from whet.io.annotations.problem import Problem, ProblemKind, Problems, shortened
 
 Progress = Callable[[float], None]
 
@@ -84,7 +84,8 @@ def assembled(
 def _picture(raw: RawPicture, finder: PictureFinder, problems: Problems) -> AnnotatedPicture | Problem:
     path = raw.name if isinstance(raw.name, Path) else finder.find(raw.name)
     if path is None:
-        return Problem(ProblemKind.MISSING_PICTURE, str(raw.file), raw.line, f"there is no picture {str(raw.name)!r}")
+        what = f"there is no picture {shortened(str(raw.name))!r}"
+        return Problem(ProblemKind.MISSING_PICTURE, str(raw.file), raw.line, what)
     try:
         shape = upright_shape(path)
     except UnreadableImageError as error:

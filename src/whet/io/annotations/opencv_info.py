@@ -63,14 +63,19 @@ def parse_row(text: str) -> tuple[str, list[tuple[float, ...]]] | None:
     ('my car.png', [(10.0, 20.0, 100.0, 40.0)])
     """
     words = list(re.finditer(r"\S+", text))
-    for at, word in enumerate(words):
-        # The count is the first number that fits the numbers behind it; so the name may have spaces, and numbers.
-        rest = [number_in(each.group()) for each in words[at + 1 :]]
-        numbers = [value for value in rest if value is not None]
-        is_count = at and re.fullmatch("[0-9]{1,6}", word.group()) and len(rest) == 4 * int(word.group())
-        if is_count and len(numbers) == len(rest):
-            return text[: word.start()].strip(), [tuple(numbers[i : i + 4]) for i in range(0, len(numbers), 4)]
+    values = [number_in(word.group()) for word in words]
+    # The count is the first number that fits the numbers behind it; so the name may have spaces, and numbers.
+    for at in range(max(1, _last_of_others(values)), len(words)):
+        word, behind = words[at], len(words) - at - 1
+        if re.fullmatch("[0-9]{1,6}", word.group()) and behind == 4 * int(word.group()):
+            numbers = [value for value in values[at + 1 :] if value is not None]
+            return text[: word.start()].strip(), [tuple(numbers[i : i + 4]) for i in range(0, behind, 4)]
     return None
+
+
+def _last_of_others(values: list[float | None]) -> int:
+    """Where the last word stands that is no number: the count is not before it."""
+    return max((at for at, value in enumerate(values) if value is None), default=0)
 
 
 def _add_row(pictures: dict[str, RawPicture], text: str, line: int, file: Path, problems: Problems) -> None:

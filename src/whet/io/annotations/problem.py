@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+# A name longer than this is none, and a message need not repeat it.
+MOST_LETTERS = 200
 # A file of a million bad rows is told by its first ones and a count.
 MOST_PROBLEMS = 10_000
 
@@ -74,6 +76,16 @@ def summary(problems: Iterable[Problem]) -> str:
     counts = Counter(str(problem.kind) for problem in problems if problem.kind is not ProblemKind.NOTE)
     told = [(counts[kind], kind.split(" ", 1)) for kind in ProblemKind if counts[kind]]
     return ", ".join(f"{counted(n, things)} {what}" for n, (things, what) in told)
+
+
+def shortened(name: str) -> str:
+    """A name for a message: of one that is too long, both ends.
+
+    >>> shortened("a/b.png"), len(shortened("x" * 10_000))
+    ('a/b.png', 200)
+    """
+    half = MOST_LETTERS // 2
+    return name if len(name) <= MOST_LETTERS else f"{name[: half - 5]} [...] {name[2 - half :]}"
 
 
 def counted(n: int, things: str) -> str:

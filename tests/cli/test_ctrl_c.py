@@ -1,0 +1,57 @@
+"""Ctrl-C while files are written that belong together."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from whet.cli.ctrl_c import uninterrupted
+
+# As in a program around Python that had set its handler before Python began: the table of handlers is filled anew.
+FOREIGN_HANDLER = """
+import ctypes, os, signal, sys
+hits = []
+handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(hits.append)
+ctypes.CDLL(None).signal(signal.SIGINT, handler)
+del sys.modules["_signal"]
+import _signal
+assert signal.getsignal(signal.SIGINT) is None
+
+from whet.cli.ctrl_c import uninterrupted
+with uninterrupted():
+    written = True
+os.kill(os.getpid(), signal.SIGINT)
+assert written and hits == [signal.SIGINT], hits
+"""
+
+
+@pytest.fixture
+def hits():
+    """The signals that the handler in force gets."""
+    hits = []
+    before = signal.signal(signal.SIGINT, lambda number, _: hits.append(number))
+    yield hits
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_does_not_come_between_and_works_again_after(hits):
+    with uninterrupted():
+        os.kill(os.getpid(), signal.SIGINT)
+    assert hits == []
+    os.kill(os.getpid(), signal.SIGINT)
+    assert hits == [signal.SIGINT]
+
+
+def test_the_handler_is_put_back_after_an_error(hits):
+    with pytest.raises(OSError, match="full"), uninterrupted():
+        raise OSError("full")
+    os.kill(os.getpid(), signal.SIGINT)
+    assert hits == [signal.SIGINT]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no signals of C here")
+def test_a_handler_that_is_none_of_pythons_is_left_alone():
+    done = subprocess.run([sys.executable, "-c", FOREIGN_HANDLER], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
