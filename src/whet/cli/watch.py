@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whet.cli.exit_codes import ExitCode
+from whet.cli.start import start as start_quickly
 
 if TYPE_CHECKING:
     from whet.io.video import VideoFrame

@@ -73,8 +73,8 @@ def teach(
     """Teach a detector picture after picture: boxes are the object, detections beside all of them are not.
 
     `weight` and `options` are those of `Detector.learn`; without a weight, many objects share one (`shared_weight`). A
-    false alarm has less than half in common with any box, and does not lie in a region to be ignored. A picture that cannot be read and a box that no window fits are left
-    out and named. `tell` gets the share that is done.
+    false alarm has less than half in common with any box, and does not lie in a region to be ignored. A picture that
+    cannot be read and a box that no window fits are left out and named. `tell` gets the share that is done.
 
     >>> from whet.training.detector import load
     >>> teach(load("face"), crops([Path("nowhere.png")])[0]).entries
