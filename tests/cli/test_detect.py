@@ -74,6 +74,20 @@ def test_names_from_standard_input_and_drawn_pictures(shots, tmp_path):
     assert (drawn == (40, 190, 80)).all(axis=2).any()
 
 
+def test_drawings_neither_replace_pictures_nor_each_other(shots, tmp_path):
+    picture = (shots / "pictures" / "a2.png").read_bytes()
+    (tmp_path / "x").mkdir()
+    for name in ("a.png", "a-2.png", "x/a.png"):
+        (tmp_path / name).write_bytes(picture)
+    done = whet("detect", shots / "bull.whet", "a.png", "x", "--draw", ".", cwd=tmp_path)
+    assert done.returncode == ExitCode.FAILED
+    assert done.stderr == "whet: a.png would replace a picture that was given: choose another folder than .\n"
+    assert (tmp_path / "a.png").read_bytes() == picture
+    done = whet("detect", shots / "bull.whet", "a.png", "a-2.png", "x", "--draw", "drawn", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"a.png", "a-2.png", "a-3.png"}
+
+
 def test_a_corrupt_picture_among_good_ones_is_skipped_and_named(shots, tmp_path):
     (tmp_path / "cut.png").write_bytes((shots / "pictures" / "a2.png").read_bytes()[:300])
     done = whet("detect", "bull.whet", "pictures", tmp_path / "cut.png", "--json", cwd=shots)

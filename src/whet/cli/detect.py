@@ -67,7 +67,7 @@ def detect(
     detector = load(model)
     paths = find_pictures(pictures, sys.stdin)
     numbers = None if ids is None else coco_ids(ids)
-    drawing = None if draw is None else DrawnFolder(draw)
+    drawing = None if draw is None else DrawnFolder(draw, paths)
     with wrong_call_if_value_error():
         run = detect_many(
             detector,

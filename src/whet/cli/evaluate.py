@@ -82,6 +82,7 @@ def evaluate(
     whet evaluate mine.whet val.json --set-point default --false-alarms 0.1
     """
     start(quiet=quiet)
+    from whet.plots.evaluation_report import check_places
     from whet.training.detector import load
     from whet.training.evaluation_run import evaluate_many
 
@@ -90,6 +91,7 @@ def evaluate(
     detector = load(model)
     target = None if set_point is None else Destination.of(model, detector, save, force=force, option="--save")
     found = read_set(annotations, layout, images, class_, split, quiet=quiet)
+    check_places([picture.path for picture in found.pictures], out, draw)
     options = scan_options(min_size, max_size, factor, step, threads)
     with wrong_call_if_value_error(), progress_bar("evaluate", hidden=quiet) as progress:
         above = threshold_of(threshold)
