@@ -58,7 +58,8 @@ def detect(
     find . -name '*.jpg' | whet detect face - --json | jq '.[].boxes'
     """
     start(quiet=quiet)
-    from whet.io.detection_files import Layout, coco_ids, written
+    from whet.io.detection_files import Layout, written
+    from whet.io.picture_ids import coco_ids, ids_of
     from whet.io.pictures import find_pictures
     from whet.plots.drawn_folder import DrawnFolder
     from whet.training.detection_run import detect_many
@@ -66,7 +67,8 @@ def detect(
 
     detector = load(model)
     paths = find_pictures(pictures, sys.stdin)
-    numbers = None if ids is None else coco_ids(ids)
+    # By place among all pictures, so that one that is skipped does not move the others.
+    numbers = {path: n for n, path in enumerate(paths, start=1)} if ids is None else ids_of(paths, coco_ids(ids))
     drawing = None if draw is None else DrawnFolder(draw, paths)
     with wrong_call_if_value_error():
         run = detect_many(
