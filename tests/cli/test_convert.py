@@ -119,6 +119,37 @@ def test_each_fault_is_one_line_and_an_exit_code(folder, arguments, code, messag
         assert last_line(done) == message
 
 
+@pytest.mark.parametrize("to", ["yolo", "voc", "crops"])
+def test_force_replaces_what_was_written_and_nothing_else(folder, to):
+    assert convert(folder, "good.csv", "set", "--to", to, "-q").returncode == 0
+    assert last_line(convert(folder, "good.csv", "set", "--to", to)).endswith("or replace it (replace=True, --force)")
+    (folder / "one.csv").write_text("bilder/b.png,5,5,20,30,car\n")
+    assert convert(folder, "one.csv", "set", "--to", to, "--force").returncode == 0
+    again = read_annotations(folder / "set", to)
+    assert (len(again), again.n_boxes) == (1, 1)
+    (folder / "set" / "mine.txt").write_text("keep")
+    files = {path: path.read_bytes() for path in (folder / "set").rglob("*") if path.is_file()}
+    done = convert(folder, "good.csv", "set", "--to", to, "--force")
+    assert done.returncode == ExitCode.FAILED
+    assert "set holds mine.txt, which whet did not write: nothing was replaced" in last_line(done)
+    assert files == {path: path.read_bytes() for path in (folder / "set").rglob("*") if path.is_file()}
+
+
+def test_pictures_of_the_source_are_not_replaced(folder):
+    assert convert(folder, "good.csv", "set", "--to", "yolo").returncode == 0
+    done = convert(folder, "set", "set", "--to", "voc", "--force")
+    assert done.returncode == ExitCode.FAILED
+    assert "is in set, which is to be filled" in last_line(done)
+    assert read_annotations(folder / "set").n_boxes == 3
+
+
+def test_a_list_of_backgrounds_beside_info_dat_is_kept(folder):
+    (folder / "bg.txt").write_text("bilder/b.png\n")
+    done = convert(folder, "good.csv", "cars.dat", "--class", "car")
+    assert done.returncode == ExitCode.FAILED
+    assert last_line(done).startswith("whet: bg.txt is there already")
+
+
 def test_pictures_that_are_nowhere_are_missing_data(folder):
     (folder / "lost.csv").write_text("x.png,1,2,3,4\n")
     done = convert(folder, "lost.csv", "a.json")
