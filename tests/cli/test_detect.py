@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -86,6 +87,25 @@ def test_drawings_neither_replace_pictures_nor_each_other(shots, tmp_path):
     done = whet("detect", shots / "bull.whet", "a.png", "a-2.png", "x", "--draw", "drawn", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"a.png", "a-2.png", "a-3.png"}
+
+
+def test_names_that_are_no_text_come_in_and_go_out_as_they_are(shots, tmp_path):
+    name = b"gr\xf6\xdfe.png"  # Latin-1
+    try:
+        (tmp_path / os.fsdecode(name)).write_bytes((shots / "pictures" / "a2.png").read_bytes())
+    except OSError:
+        pytest.skip("file names are UTF-8 here")
+    strict = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+    command = [sys.executable, "-m", "whet", "detect", shots / "bull.whet"]
+    for layout in ("text", "csv"):
+        done = subprocess.run(
+            [*command, "-", "-f", layout], input=name, capture_output=True, cwd=tmp_path, check=False, env=strict
+        )
+        assert done.returncode == 0, done.stderr
+        assert name in done.stdout
+        file = [*command, ".", "-q", "-f", layout, "--out", "out"]
+        assert subprocess.run(file, cwd=tmp_path, check=False, env=strict).returncode == 0
+        assert (tmp_path / "out").read_bytes() == done.stdout
 
 
 def test_a_corrupt_picture_among_good_ones_is_skipped_and_named(shots, tmp_path):

@@ -19,7 +19,7 @@ def write_text(text: str, out: Path | None) -> None:
         return
     from whet.io.atomic_file import write_atomically
 
-    write_atomically(out, text.encode())
+    write_atomically(out, text.encode(errors="surrogateescape"))  # names of files may be any bytes
 
 
 def exit_if_skipped(errors: Sequence[object], n: int) -> None:

@@ -116,8 +116,8 @@ def write_opencv(annotations: Annotations, path: Path, progress: Progress = lamb
         elif not len(picture):
             backgrounds.append(name)
         _tell(picture, name, info, problems)
-    write_atomically(info, "".join(f"{row}\n" for row in rows).encode())
-    write_atomically(info.parent / "bg.txt", "".join(f"{name}\n" for name in backgrounds).encode())
+    for file, lines in ((info, rows), (info.parent / "bg.txt", backgrounds)):
+        write_atomically(file, "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
     return list(problems.all())
 
 
