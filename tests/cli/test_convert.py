@@ -65,6 +65,14 @@ def test_json_is_for_programs_and_quiet_is_quiet(folder):
     assert [problem["line"] for problem in told["problems"]] == [4, 5]
 
 
+def test_quiet_tells_only_what_was_left_out(folder):
+    done = convert(folder, "good.csv", "quiet.json", "-q")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = convert(folder, "bad.csv", "left.json", "-q")
+    assert (done.returncode, done.stdout) == (ExitCode.SOME_SKIPPED, "")
+    assert len(done.stderr.splitlines()) == 2
+
+
 def test_one_class_goes_to_info_dat_and_back(folder):
     assert convert(folder, "good.csv", "cv", "--to", "opencv", "--class", "car").returncode == 0
     assert convert(folder, "cv", "back.csv").returncode == 0

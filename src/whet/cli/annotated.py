@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.convert import LEFT_OUT, Format, show
+from whet.cli.convert import Format, left_out, show
 from whet.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -44,17 +44,13 @@ def read_set(
     if split is not None:
         found = found.of_split(split)
     found = found.select(class_)
-    show(_left_out(found.problems) if quiet else found.problems)
+    show(left_out(found.problems) if quiet else found.problems)
     return found
 
 
 def is_incomplete(problems: Sequence[Problem]) -> bool:
     """Whether something of the annotations was left out."""
-    return bool(_left_out(problems))
-
-
-def _left_out(problems: Sequence[Problem]) -> list[Problem]:
-    return [problem for problem in problems if problem.kind in LEFT_OUT]
+    return bool(left_out(problems))
 
 
 def scan_options(
