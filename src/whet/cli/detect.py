@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,11 +13,13 @@ import typer
 
 from whet.cli.options import Json, Model, Out, Pictures, Quiet, Threads, Threshold, threshold_of
 from whet.cli.progress import progress_bar
-from whet.cli.results import exit_if_skipped, write_text
+from whet.cli.results import exit_if_skipped, write_pieces
 from whet.cli.start import start
 from whet.cli.wrong_call import wrong_call_if_value_error
 
 if TYPE_CHECKING:
+    from whet.detect.detections import Detections
+    from whet.errors import UnreadableImageError
     from whet.plots.drawn_folder import DrawnFolder
     from whet.training.detection_run import DetectedPicture
 
@@ -58,7 +61,7 @@ def detect(
     find . -name '*.jpg' | whet detect face - --json | jq '.[].boxes'
     """
     start(quiet=quiet)
-    from whet.io.detection_files import Layout, written
+    from whet.io.detection_files import PIECEMEAL, Layout, pieces
     from whet.io.picture_ids import coco_ids, ids_of
     from whet.io.pictures import find_pictures
     from whet.plots.drawn_folder import DrawnFolder
@@ -82,21 +85,36 @@ def detect(
             step=step,
             best=best,
         )
-        done = list(_drawn(run, len(paths), drawing, hidden=quiet or len(paths) < 2))
-    found = [(one.path, one.found) for one in done if one.found is not None]
-    write_text(written(found, Layout.json if as_json else Layout(layout.value), numbers), out)
+        chosen = Layout.json if as_json else Layout(layout.value)
+        # Lines that come one by one to a terminal are progress enough, and a bar would get among them.
+        is_told = out is None and chosen in PIECEMEAL and sys.stdout.isatty()
+        with progress_bar("detect", hidden=quiet or is_told or len(paths) < 2) as progress:
+            told = _Told(drawing, lambda done: progress(done / len(paths)))
+            write_pieces(pieces(told.found(run), chosen, numbers), out)
     if not quiet and out is not None:
-        typer.echo(f"{sum(len(boxes) for _, boxes in found)} boxes in {len(found)} pictures: {out}", err=True)
-    exit_if_skipped([one.error for one in done if one.error is not None], len(paths))
+        typer.echo(f"{told.n_boxes} boxes in {len(paths) - len(told.errors)} pictures: {out}", err=True)
+    exit_if_skipped(told.errors, len(paths))
 
 
-def _drawn(
-    run: Iterator[DetectedPicture], n: int, drawing: DrawnFolder | None, *, hidden: bool
-) -> Iterator[DetectedPicture]:
-    """Each result as it comes, drawn if that is asked for, behind a bar."""
-    with progress_bar("detect", hidden=hidden) as progress:
+@dataclass
+class _Told:
+    """Counts what is found on its way from the scan to the text, and draws it if that is asked for."""
+
+    drawing: DrawnFolder | None
+    progress: Callable[[int], None]
+    n_boxes: int = 0
+    errors: list[UnreadableImageError] = field(default_factory=list)
+
+    def found(self, run: Iterable[DetectedPicture]) -> Iterator[tuple[Path, Detections]]:
+        """Boxes and scores of the pictures that can be read; the windows behind them, far more, are let go."""
+        from whet.detect.detections import Detections
+
         for number, one in enumerate(run, start=1):
-            if drawing is not None and one.found is not None:
-                drawing.add(one.path, one.found.boxes)
-            progress(number / n)
-            yield one
+            if one.error is not None:
+                self.errors.append(one.error)
+            if one.found is not None:
+                self.n_boxes += len(one.found)
+                if self.drawing is not None:
+                    self.drawing.add(one.path, one.found.boxes)
+                yield one.path, Detections(one.found.boxes, one.found.scores)
+            self.progress(number)

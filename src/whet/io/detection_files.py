@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from io import StringIO
 from pathlib import Path
@@ -24,6 +24,10 @@ class Layout(StrEnum):
     coco = "coco"
 
 
+# Layouts of which a piece can be written as soon as a picture is done.
+PIECEMEAL = (Layout.text, Layout.csv)
+
+
 def written(pictures: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1) -> str:
     """All detections as one text.
 
@@ -37,17 +41,24 @@ def written(pictures: Iterable[Found], layout: Layout, ids: Mapping[Path, int] |
     path,x,y,width,height,score
     a.png,10.0,20.0,24.0,24.0,2.5
     """
-    every = list(pictures)
+    return "".join(pieces(pictures, layout, ids, category))
+
+
+def pieces(
+    pictures: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1
+) -> Iterator[str]:
+    """The same text in pieces: those of `text` and `csv` come as the pictures do."""
     match layout:
         case Layout.text:
-            return "".join(f"{path}: {line(found)}\n" for path, found in every)
+            yield from (f"{path}: {line(found)}\n" for path, found in pictures)
         case Layout.json:
-            return json.dumps([_plain(path, found) for path, found in every], indent=1) + "\n"
+            yield json.dumps([_plain(path, found) for path, found in pictures], indent=1) + "\n"
         case Layout.csv:
-            return _as_csv(every)
+            yield from _csv_pieces(pictures)
         case Layout.coco:
+            every = list(pictures)
             numbers = {path: n for n, (path, _) in enumerate(every, start=1)} if ids is None else ids
-            return json.dumps([row for path, found in every for row in found.to_coco(numbers[path], category)]) + "\n"
+            yield json.dumps([row for path, found in every for row in found.to_coco(numbers[path], category)]) + "\n"
 
 
 def line(found: Detections) -> str:
@@ -69,10 +80,15 @@ def _plain(path: Path, found: Detections) -> dict[str, object]:
     return {"path": str(path), "boxes": found.boxes.tolist(), "scores": found.scores.tolist()}
 
 
-def _as_csv(pictures: Sequence[Found]) -> str:
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEADER)
+def _csv_pieces(pictures: Iterable[Found]) -> Iterator[str]:
+    head = [HEADER]  # only when the first picture is done, so that a wrong call writes nothing
     for path, found in pictures:
-        writer.writerows([str(path), *row] for row in _rows(found))
+        yield _csv_text([*head, *([str(path), *row] for row in _rows(found))])
+        head = []
+    yield _csv_text(head)
+
+
+def _csv_text(rows: Iterable[Iterable[object]]) -> str:
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
