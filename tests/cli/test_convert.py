@@ -7,8 +7,9 @@ import sys
 import pytest
 from tests.io.annotations.sets import save_picture
 
-from whet.cli.convert import LEFT_OUT, Format
+from whet.cli.convert import LEFT_OUT
 from whet.cli.exit_codes import ExitCode
+from whet.cli.options import AnnotationFormat
 from whet.io.annotations.formats import FORMATS, read_annotations
 from whet.io.annotations.problem import ProblemKind
 
@@ -35,7 +36,7 @@ def folder(tmp_path):
 
 
 def test_help_lists_the_formats_and_the_constants_are_those_of_the_library():
-    assert tuple(each.value for each in Format) == FORMATS
+    assert tuple(each.value for each in AnnotationFormat) == FORMATS
     assert set(LEFT_OUT) <= {str(kind) for kind in ProblemKind}
 
 

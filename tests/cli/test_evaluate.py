@@ -87,7 +87,9 @@ def test_neither_drawings_nor_reports_replace_pictures(run_here, tmp_path):
         Image.fromarray(bull_scene(1)).save(tmp_path / name)
         (tmp_path / "one.csv").write_text(f"{name},40,30,30,30,bull\n")
         before = (tmp_path / name).read_bytes()
-        done = run_here("evaluate", "bull.whet", tmp_path / "one.csv", "--draw" if name == "a.png" else "--out", tmp_path)
+        done = run_here(
+            "evaluate", "bull.whet", tmp_path / "one.csv", "--draw" if name == "a.png" else "--out", tmp_path
+        )
         assert done.code == ExitCode.FAILED
         assert f"{name} would replace a picture" in done.err
         assert (tmp_path / name).read_bytes() == before

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from whet.cli.exit_codes import ExitCode
-from whet.cli.options import Quiet
+from whet.cli.options import AnnotationFormat, Quiet
 from whet.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -24,22 +23,13 @@ SHOWN = 10
 LEFT_OUT = ("pictures missing", "pictures unreadable", "rows skipped", "boxes dropped")
 
 
-class Format(StrEnum):
-    """The same as `whet.io.annotations.formats.FORMATS`, listed here for help without imports."""
-
-    coco = "coco"
-    yolo = "yolo"
-    voc = "voc"
-    opencv = "opencv"
-    csv = "csv"
-    crops = "crops"
-
-
 def convert(
     source: Annotated[Path, typer.Argument(exists=True, help="Annotations: a file or a folder.")],
     target: Annotated[Path, typer.Argument(help="File (coco, csv) or folder (others) to write.")],
-    from_: Annotated[Format | None, typer.Option("--from", help="Format of SOURCE; else it is found out.")] = None,
-    to: Annotated[Format | None, typer.Option(help="Format of TARGET; else by its suffix.")] = None,
+    from_: Annotated[
+        AnnotationFormat | None, typer.Option("--from", help="Format of SOURCE; else it is found out.")
+    ] = None,
+    to: Annotated[AnnotationFormat | None, typer.Option(help="Format of TARGET; else by its suffix.")] = None,
     class_: Annotated[str | None, typer.Option("--class", help="Only this class.")] = None,
     images: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Folder of the pictures, if not beside SOURCE.")

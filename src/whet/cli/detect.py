@@ -11,7 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.options import Json, Model, Out, Pictures, Quiet, Threads, Threshold, threshold_of
+from whet.cli.options import (
+    Factor,
+    Json,
+    MaxSize,
+    MinSize,
+    Model,
+    Out,
+    Pictures,
+    Quiet,
+    Step,
+    Threads,
+    Threshold,
+    threshold_of,
+)
 from whet.cli.progress import progress_bar
 from whet.cli.results import exit_if_skipped, write_pieces
 from whet.cli.start import start
@@ -37,10 +50,10 @@ def detect(
     model: Model,
     pictures: Pictures,
     threshold: Threshold = None,
-    min_size: Annotated[float | None, typer.Option(help="Longer side of the smallest boxes, in pixels.")] = None,
-    max_size: Annotated[float | None, typer.Option(help="Longer side of the largest boxes, in pixels.")] = None,
-    factor: Annotated[float, typer.Option(help="Ratio of one size to the next.")] = 1.2,
-    step: Annotated[int, typer.Option(min=1, help="Pixels from one window to the next.")] = 1,
+    min_size: MinSize = None,
+    max_size: MaxSize = None,
+    factor: Factor = 1.2,
+    step: Step = 1,
     best: Annotated[bool, typer.Option("--best", help="Only the best box of a picture.")] = False,
     layout: Annotated[Format, typer.Option("--format", "-f", help="How boxes are written.")] = Format.text,
     as_json: Json = False,

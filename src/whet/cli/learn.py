@@ -11,23 +11,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.annotated import (
+from whet.cli.annotated import is_incomplete, read_set, scan_options
+from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
+from whet.cli.exit_codes import ExitCode
+from whet.cli.model_out import Destination, Force, ModelOut, is_same
+from whet.cli.options import (
     Class,
     Factor,
     FormatOption,
     Images,
+    Json,
     MaxSize,
     MinSize,
+    Model,
+    Quiet,
     Split,
     Step,
-    is_incomplete,
-    read_set,
-    scan_options,
+    Threads,
+    Threshold,
+    threshold_of,
 )
-from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
-from whet.cli.exit_codes import ExitCode
-from whet.cli.model_out import Destination, Force, ModelOut, is_same
-from whet.cli.options import Json, Model, Quiet, Threads, Threshold, threshold_of
 from whet.cli.progress import progress_bar
 from whet.cli.results import MOST_NAMED, exit_if_skipped
 from whet.cli.start import start

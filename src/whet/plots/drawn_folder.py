@@ -46,7 +46,9 @@ def check_none_replaced(places: Iterable[Path], pictures: Iterable[Path]) -> Non
     originals = {_identity(picture) for picture in pictures} - {None}
     for place in places:
         if _identity(place) in originals:
-            raise WhetError(f"{place} would replace a picture that was given: choose another folder than {place.parent}")
+            raise WhetError(
+                f"{place} would replace a picture that was given: choose another folder than {place.parent}"
+            )
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -185,7 +185,9 @@ def test_a_name_that_is_no_text_is_written_in_every_format(tmp_path):
     one = Annotations((picture(tmp_path / name, [[10, 20, 30, 40]]),), ("car",))
     for each in FORMATS:
         told = write_annotations(one, tmp_path / TARGETS[each], each)
-        assert [problem.what for problem in told] == (["its name is not UTF-8, and XML has no word for it"] * (each == "voc"))
+        assert [problem.what for problem in told] == (
+            ["its name is not UTF-8, and XML has no word for it"] * (each == "voc")
+        )
     for file in ("set.csv", "opencv/info.dat"):
         assert b"gr\xf6\xdfe.png" in (tmp_path / file).read_bytes()
     for each in ("coco", "yolo", "crops"):

@@ -14,13 +14,13 @@ from whet.io.annotations.crops import read_crops, write_crops
 from whet.io.annotations.csv_boxes import columns_of, read_csv, rows_of, write_csv
 from whet.io.annotations.exact_decimals import number_in
 from whet.io.annotations.opencv_info import BACKGROUND_NAMES, files_of, looks_like_info, read_opencv, write_opencv
-from whet.io.annotations.picture_files import files_in, is_picture
 from whet.io.annotations.problem import Problem, Problems
 from whet.io.annotations.text_lines import lines_of
 from whet.io.annotations.voc import read_voc, write_voc, xml_files
 from whet.io.annotations.written_folder import check_free, filled
 from whet.io.annotations.yolo import has_labels, parse_yaml, read_yolo, yaml_file
 from whet.io.annotations.yolo_writing import write_yolo
+from whet.io.pictures import files_in, is_picture_name
 
 Reader = Callable[[Path, Path | None, Progress], Annotations]
 Writer = Callable[[Annotations, Path, Progress], list[Problem]]
@@ -138,7 +138,7 @@ def _of_folder(folder: Path) -> Iterable[str]:
         yield "csv"
     others = suffixes & set(BY_SUFFIX)
     if not any(files_of(folder)) and not others and not has_labels(folder) and not xml_files(folder):
-        yield from (["crops"] if any(map(is_picture, files_in(folder))) else [])
+        yield from (["crops"] if any(map(is_picture_name, files_in(folder))) else [])
 
 
 def _of_file(file: Path) -> Iterable[str]:
@@ -161,7 +161,7 @@ def _fits(file: Path, name: str) -> bool:
             return b"<annotation" in file.read_bytes()[:4096]
         if name == "opencv":
             first = next(lines_of(file, Problems()), (0, ""))[1]
-            return looks_like_info(first) or is_picture(Path(first))
+            return looks_like_info(first) or is_picture_name(Path(first))
         first_row = next(rows_of(file, Problems()), (0, [""]))[1]
         numbers = [number_in(cell) for cell in first_row[1:5]]
         return columns_of(first_row, file) is not None or (len(first_row) > 4 and None not in numbers)

@@ -27,7 +27,8 @@ def check_free(folder: Path, *, replace: bool) -> None:
     other = next((name for name in _names_in(folder) if name not in listed), None)
     if other is not None:
         raise AnnotationError(
-            f"{folder} holds {other}, which whet did not write: nothing was replaced; take it out, or choose another place"
+            f"{folder} holds {other}, which whet did not write: nothing was replaced; "
+            "take it out, or choose another place"
         )
 
 
