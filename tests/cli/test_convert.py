@@ -7,8 +7,9 @@ import sys
 import pytest
 from tests.io.annotations.sets import save_picture
 
-from whet.cli.convert import LEFT_OUT, Format
+from whet.cli.convert import LEFT_OUT
 from whet.cli.exit_codes import ExitCode
+from whet.cli.options import AnnotationFormat
 from whet.io.annotations.formats import FORMATS, read_annotations
 from whet.io.annotations.problem import ProblemKind
 
@@ -35,7 +36,7 @@ def folder(tmp_path):
 
 
 def test_help_lists_the_formats_and_the_constants_are_those_of_the_library():
-    assert tuple(each.value for each in Format) == FORMATS
+    assert tuple(each.value for each in AnnotationFormat) == FORMATS
     assert set(LEFT_OUT) <= {str(kind) for kind in ProblemKind}
 
 
@@ -63,6 +64,14 @@ def test_json_is_for_programs_and_quiet_is_quiet(folder):
     assert done.stderr == ""
     assert (told["from"], told["boxes"], told["classes"]) == ("csv", 3, {"car": 2, "dog": 1})
     assert [problem["line"] for problem in told["problems"]] == [4, 5]
+
+
+def test_quiet_tells_only_what_was_left_out(folder):
+    done = convert(folder, "good.csv", "quiet.json", "-q")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = convert(folder, "bad.csv", "left.json", "-q")
+    assert (done.returncode, done.stdout) == (ExitCode.SOME_SKIPPED, "")
+    assert len(done.stderr.splitlines()) == 2
 
 
 def test_one_class_goes_to_info_dat_and_back(folder):
@@ -117,6 +126,37 @@ def test_each_fault_is_one_line_and_an_exit_code(folder, arguments, code, messag
     assert done.returncode == code, done.stderr
     if message:
         assert last_line(done) == message
+
+
+@pytest.mark.parametrize("to", ["yolo", "voc", "crops"])
+def test_force_replaces_what_was_written_and_nothing_else(folder, to):
+    assert convert(folder, "good.csv", "set", "--to", to, "-q").returncode == 0
+    assert last_line(convert(folder, "good.csv", "set", "--to", to)).endswith("or replace it (replace=True, --force)")
+    (folder / "one.csv").write_text("bilder/b.png,5,5,20,30,car\n")
+    assert convert(folder, "one.csv", "set", "--to", to, "--force").returncode == 0
+    again = read_annotations(folder / "set", to)
+    assert (len(again), again.n_boxes) == (1, 1)
+    (folder / "set" / "mine.txt").write_text("keep")
+    files = {path: path.read_bytes() for path in (folder / "set").rglob("*") if path.is_file()}
+    done = convert(folder, "good.csv", "set", "--to", to, "--force")
+    assert done.returncode == ExitCode.FAILED
+    assert "set holds mine.txt, which whet did not write: nothing was replaced" in last_line(done)
+    assert files == {path: path.read_bytes() for path in (folder / "set").rglob("*") if path.is_file()}
+
+
+def test_pictures_of_the_source_are_not_replaced(folder):
+    assert convert(folder, "good.csv", "set", "--to", "yolo").returncode == 0
+    done = convert(folder, "set", "set", "--to", "voc", "--force")
+    assert done.returncode == ExitCode.FAILED
+    assert "is in set, which is to be filled" in last_line(done)
+    assert read_annotations(folder / "set").n_boxes == 3
+
+
+def test_a_list_of_backgrounds_beside_info_dat_is_kept(folder):
+    (folder / "bg.txt").write_text("bilder/b.png\n")
+    done = convert(folder, "good.csv", "cars.dat", "--class", "car")
+    assert done.returncode == ExitCode.FAILED
+    assert last_line(done).startswith("whet: bg.txt is there already")
 
 
 def test_pictures_that_are_nowhere_are_missing_data(folder):

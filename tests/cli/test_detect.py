@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -8,9 +9,10 @@ from PIL import Image
 from tests.commands import whet
 from tests.detectors import bull_finder, bull_scene
 
-from whet.cli.detect import Format
+from whet.cli.detect import Format, _Told
 from whet.cli.exit_codes import ExitCode
-from whet.io.detection_files import Layout
+from whet.io.detection_files import PIECEMEAL, Layout, pieces
+from whet.training.detection_run import detect_many
 from whet.training.detector import load
 
 
@@ -72,6 +74,65 @@ def test_names_from_standard_input_and_drawn_pictures(shots, tmp_path):
     drawn = np.asarray(Image.open(tmp_path / "drawn" / "größe 10.png"))
     assert drawn.shape == (150, 200, 3)
     assert (drawn == (40, 190, 80)).all(axis=2).any()
+
+
+def test_drawings_neither_replace_pictures_nor_each_other(shots, tmp_path):
+    picture = (shots / "pictures" / "a2.png").read_bytes()
+    (tmp_path / "x").mkdir()
+    for name in ("a.png", "a-2.png", "x/a.png"):
+        (tmp_path / name).write_bytes(picture)
+    done = whet("detect", shots / "bull.whet", "a.png", "x", "--draw", ".", cwd=tmp_path)
+    assert done.returncode == ExitCode.FAILED
+    assert done.stderr == "whet: a.png would replace a picture that was given: choose another folder than .\n"
+    assert (tmp_path / "a.png").read_bytes() == picture
+    done = whet("detect", shots / "bull.whet", "a.png", "a-2.png", "x", "--draw", "drawn", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"a.png", "a-2.png", "a-3.png"}
+
+
+def test_names_that_are_no_text_come_in_and_go_out_as_they_are(shots, tmp_path):
+    name = b"gr\xf6\xdfe.png"  # Latin-1
+    try:
+        (tmp_path / os.fsdecode(name)).write_bytes((shots / "pictures" / "a2.png").read_bytes())
+    except OSError:
+        pytest.skip("file names are UTF-8 here")
+    strict = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+    command = [sys.executable, "-m", "whet", "detect", shots / "bull.whet"]
+    for layout in ("text", "csv"):
+        done = subprocess.run(
+            [*command, "-", "-f", layout], input=name, capture_output=True, cwd=tmp_path, check=False, env=strict
+        )
+        assert done.returncode == 0, done.stderr
+        assert name in done.stdout
+        file = [*command, ".", "-q", "-f", layout, "--out", "out"]
+        assert subprocess.run(file, cwd=tmp_path, check=False, env=strict).returncode == 0
+        assert (tmp_path / "out").read_bytes() == done.stdout
+
+
+def test_what_is_found_is_told_as_it_comes_and_the_windows_behind_it_are_let_go(shots):
+    told = _Told(None, lambda _: None)
+    paths = sorted((shots / "pictures").glob("**/*.png"))
+    found = list(told.found(detect_many(load(shots / "bull.whet"), paths)))
+    assert told.n_boxes == sum(len(boxes) for _, boxes in found) > 0
+    assert all(len(boxes.windows) == 0 for _, boxes in found)
+    for layout in PIECEMEAL:
+        waiting = iter(found)
+        come = pieces(waiting, layout)
+        assert str(paths[0]) in next(come)
+        assert next(waiting)[0] == paths[1]  # which nothing has asked for yet
+
+
+def test_a_bar_is_for_terminals_and_keeps_out_of_the_results(shots):
+    command = [sys.executable, "-m", "whet", "detect", "bull.whet", "pictures", "-f", "csv"]
+    plain = subprocess.run(command, cwd=shots, capture_output=True, check=True)
+    assert plain.stderr == b""
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    shown = subprocess.run(command, cwd=shots, stdout=subprocess.PIPE, stderr=theirs, check=True)
+    os.close(theirs)
+    assert b"detect" in os.read(ours, 100_000)
+    os.close(ours)
+    assert shown.stdout == plain.stdout
 
 
 def test_a_corrupt_picture_among_good_ones_is_skipped_and_named(shots, tmp_path):

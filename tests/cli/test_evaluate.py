@@ -82,6 +82,19 @@ def test_a_box_outside_and_a_corrupt_picture_are_left_out_and_named(folder, run_
         assert told["measures"]["average_precision"]["low"] is None
 
 
+def test_neither_drawings_nor_reports_replace_pictures(run_here, tmp_path):
+    for name in ("a.png", "misses.png"):
+        Image.fromarray(bull_scene(1)).save(tmp_path / name)
+        (tmp_path / "one.csv").write_text(f"{name},40,30,30,30,bull\n")
+        before = (tmp_path / name).read_bytes()
+        done = run_here(
+            "evaluate", "bull.whet", tmp_path / "one.csv", "--draw" if name == "a.png" else "--out", tmp_path
+        )
+        assert done.code == ExitCode.FAILED
+        assert f"{name} would replace a picture" in done.err
+        assert (tmp_path / name).read_bytes() == before
+
+
 def test_an_operating_point_is_stored(folder, run_here, tmp_path):
     before = (folder / "bull.whet").read_bytes()
     options = ("--set-point", "careful", "--false-alarms", 0.5, "--save", tmp_path / "pointed.whet")

@@ -42,6 +42,23 @@ def test_people_see_a_table_and_the_features(folder):
     assert {int(sheet.min()), int(sheet.max())} != {128}
 
 
+def test_a_corrupt_picture_is_one_line_and_threads_change_nothing(folder):
+    (folder / "cut [b].png").write_bytes((folder / "scene.png").read_bytes()[:300])
+    options = ("--windows", 5000, "--json", "--quiet")
+    done = whet("inspect", "bull.whet", "scene.png", "cut [b].png", *options, "--threads", 1, cwd=folder)
+    assert done.returncode == ExitCode.SOME_SKIPPED
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("whet: skipped 1 pictures: cut [b].png cannot be read")
+    again = whet("inspect", "bull.whet", "scene.png", "cut [b].png", *options, "--threads", 3, cwd=folder)
+    assert again.stdout == done.stdout
+    assert sum(json.loads(done.stdout)["rejected"]) <= 5000
+
+
+def test_quiet_is_silent(folder):
+    done = whet("inspect", "bull.whet", "scene.png", "--windows", 10, "-q", cwd=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_wrong_names_are_one_line(folder):
     done = whet("inspect", "nothing.whet", cwd=folder)
     assert done.returncode == ExitCode.FAILED

@@ -146,6 +146,15 @@ def test_what_is_wrong_is_said_and_nothing_is_changed(folder, run_here, argument
     assert files == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_pictures_that_are_both_learned_and_held_out_are_told(folder, run_here):
+    (folder / "half.csv").write_text("scene 1.png,40,30,30,30,bull\nscene 3.png,40,30,30,30,bull\n")
+    options = ("--dry-run", "--quiet", "--held-out")
+    done = run_here("learn", "bull.whet", "-a", "truths.csv", *options, "half.csv")
+    assert done.code == 0
+    assert "1 of 2 pictures of --held-out are learned from, too (scene 1.png)" in done.err
+    assert run_here("learn", "bull.whet", "-a", "truths.csv", *options, "held.csv").err == ""
+
+
 def test_ctrl_c_changes_nothing_and_says_so(folder):
     original = (folder / "bull.whet").read_bytes()
     process = subprocess.Popen(

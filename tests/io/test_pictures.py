@@ -1,6 +1,7 @@
 import pytest
 
 from whet.errors import DataNotFoundError
+from whet.io.annotations.picture_files import pictures_in
 from whet.io.pictures import find_pictures
 
 
@@ -18,6 +19,15 @@ def names(found, folder):
 
 def test_a_folder_is_searched_to_the_bottom_in_counting_order(folder):
     assert names(find_pictures([folder]), folder) == ["a.jpg", "b/2.PNG", "b/10.png", "b/[1].png"]
+
+
+def test_hidden_files_and_folders_are_passed_over_by_both_ways_to_look(folder):
+    for name in ("b/._2.png", ".thumbs/1.png", "c.jfif"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).touch()
+    found = find_pictures([folder])
+    assert names(found, folder) == ["a.jpg", "b/2.PNG", "b/10.png", "b/[1].png", "c.jfif"]
+    assert sorted(found) == pictures_in(folder)
 
 
 def test_names_keep_their_order_and_count_once(folder):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from whet.cli.exit_codes import ExitCode
+from whet.cli.options import AnnotationFormat, Quiet
 from whet.cli.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -24,29 +23,20 @@ SHOWN = 10
 LEFT_OUT = ("pictures missing", "pictures unreadable", "rows skipped", "boxes dropped")
 
 
-class Format(StrEnum):
-    """The same as `whet.io.annotations.formats.FORMATS`, listed here for help without imports."""
-
-    coco = "coco"
-    yolo = "yolo"
-    voc = "voc"
-    opencv = "opencv"
-    csv = "csv"
-    crops = "crops"
-
-
 def convert(
     source: Annotated[Path, typer.Argument(exists=True, help="Annotations: a file or a folder.")],
     target: Annotated[Path, typer.Argument(help="File (coco, csv) or folder (others) to write.")],
-    from_: Annotated[Format | None, typer.Option("--from", help="Format of SOURCE; else it is found out.")] = None,
-    to: Annotated[Format | None, typer.Option(help="Format of TARGET; else by its suffix.")] = None,
+    from_: Annotated[
+        AnnotationFormat | None, typer.Option("--from", help="Format of SOURCE; else it is found out.")
+    ] = None,
+    to: Annotated[AnnotationFormat | None, typer.Option(help="Format of TARGET; else by its suffix.")] = None,
     class_: Annotated[str | None, typer.Option("--class", help="Only this class.")] = None,
     images: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Folder of the pictures, if not beside SOURCE.")
     ] = None,
     split: Annotated[str | None, typer.Option(help="Only this part of the set, such as val.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace what is at TARGET.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no list of problems.")] = False,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print counts and problems as JSON.")] = False,
 ) -> None:
     """Convert annotations: COCO, YOLO, Pascal VOC, OpenCV's info.dat, CSV, folders of crops.
@@ -69,13 +59,13 @@ def convert(
     from whet.io.annotations.formats import place_to_write, read_annotations, write_annotations
 
     place_to_write(target, to and to.value, replace=force)  # before a long time of reading
-    with nullcontext(lambda _: None) if quiet else progress_bar("reading") as progress:
+    with progress_bar("reading", hidden=quiet) as progress:
         found = read_annotations(source, from_ and from_.value, images, progress)
     if split is not None:
         found = found.of_split(split)
     if class_ is not None:
         found = found.select(class_)
-    with nullcontext(lambda _: None) if quiet else progress_bar("writing") as progress:
+    with progress_bar("writing", hidden=quiet) as progress:
         lost = write_annotations(found, target, to and to.value, replace=force, progress=progress)
     problems = [*found.problems, *lost]
     if as_json:
@@ -83,11 +73,16 @@ def convert(
         told = [{"kind": str(each.kind), "file": each.file, "line": each.line, "what": each.what} for each in problems]
         typer.echo(json.dumps({"source": str(source), "from": found.format, **counts, "problems": told}))
     else:
-        if not quiet:
-            show(problems)
+        show(left_out(found.problems) if quiet else problems)
+    if not as_json and not quiet:
         typer.echo(f"{target}: {found.summary()} (from {found.format})")
-    if any(problem.kind in LEFT_OUT for problem in found.problems):
+    if left_out(found.problems):
         raise typer.Exit(ExitCode.SOME_SKIPPED)
+
+
+def left_out(problems: Sequence[Problem]) -> list[Problem]:
+    """Those by which something of the annotations is missing."""
+    return [problem for problem in problems if problem.kind in LEFT_OUT]
 
 
 def show(problems: Sequence[Problem]) -> None:

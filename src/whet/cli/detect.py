@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.options import Json, Model, Out, Pictures, Quiet, Threads, Threshold, threshold_of
+from whet.cli.options import (
+    Factor,
+    Json,
+    MaxSize,
+    MinSize,
+    Model,
+    Out,
+    Pictures,
+    Quiet,
+    Step,
+    Threads,
+    Threshold,
+    threshold_of,
+)
 from whet.cli.progress import progress_bar
-from whet.cli.results import exit_if_skipped, write_text
+from whet.cli.results import exit_if_skipped, write_pieces
 from whet.cli.start import start
 from whet.cli.wrong_call import wrong_call_if_value_error
 
 if TYPE_CHECKING:
+    from whet.detect.detections import Detections
+    from whet.errors import UnreadableImageError
     from whet.plots.drawn_folder import DrawnFolder
     from whet.training.detection_run import DetectedPicture
 
@@ -34,10 +50,10 @@ def detect(
     model: Model,
     pictures: Pictures,
     threshold: Threshold = None,
-    min_size: Annotated[float | None, typer.Option(help="Longer side of the smallest boxes, in pixels.")] = None,
-    max_size: Annotated[float | None, typer.Option(help="Longer side of the largest boxes, in pixels.")] = None,
-    factor: Annotated[float, typer.Option(help="Ratio of one size to the next.")] = 1.2,
-    step: Annotated[int, typer.Option(min=1, help="Pixels from one window to the next.")] = 1,
+    min_size: MinSize = None,
+    max_size: MaxSize = None,
+    factor: Factor = 1.2,
+    step: Step = 1,
     best: Annotated[bool, typer.Option("--best", help="Only the best box of a picture.")] = False,
     layout: Annotated[Format, typer.Option("--format", "-f", help="How boxes are written.")] = Format.text,
     as_json: Json = False,
@@ -58,7 +74,8 @@ def detect(
     find . -name '*.jpg' | whet detect face - --json | jq '.[].boxes'
     """
     start(quiet=quiet)
-    from whet.io.detection_files import Layout, coco_ids, written
+    from whet.io.detection_files import PIECEMEAL, Layout, pieces
+    from whet.io.picture_ids import coco_ids, ids_of
     from whet.io.pictures import find_pictures
     from whet.plots.drawn_folder import DrawnFolder
     from whet.training.detection_run import detect_many
@@ -66,8 +83,9 @@ def detect(
 
     detector = load(model)
     paths = find_pictures(pictures, sys.stdin)
-    numbers = None if ids is None else coco_ids(ids)
-    drawing = None if draw is None else DrawnFolder(draw)
+    # By place among all pictures, so that one that is skipped does not move the others.
+    numbers = {path: n for n, path in enumerate(paths, start=1)} if ids is None else ids_of(paths, coco_ids(ids))
+    drawing = None if draw is None else DrawnFolder(draw, paths)
     with wrong_call_if_value_error():
         run = detect_many(
             detector,
@@ -80,21 +98,36 @@ def detect(
             step=step,
             best=best,
         )
-        done = list(_drawn(run, len(paths), drawing, hidden=quiet or len(paths) < 2))
-    found = [(one.path, one.found) for one in done if one.found is not None]
-    write_text(written(found, Layout.json if as_json else Layout(layout.value), numbers), out)
+        chosen = Layout.json if as_json else Layout(layout.value)
+        # Lines that come one by one to a terminal are progress enough, and a bar would get among them.
+        is_told = out is None and chosen in PIECEMEAL and sys.stdout.isatty()
+        with progress_bar("detect", hidden=quiet or is_told or len(paths) < 2) as progress:
+            told = _Told(drawing, lambda done: progress(done / len(paths)))
+            write_pieces(pieces(told.found(run), chosen, numbers), out)
     if not quiet and out is not None:
-        typer.echo(f"{sum(len(boxes) for _, boxes in found)} boxes in {len(found)} pictures: {out}", err=True)
-    exit_if_skipped([one.error for one in done if one.error is not None], len(paths))
+        typer.echo(f"{told.n_boxes} boxes in {len(paths) - len(told.errors)} pictures: {out}", err=True)
+    exit_if_skipped(told.errors, len(paths))
 
 
-def _drawn(
-    run: Iterator[DetectedPicture], n: int, drawing: DrawnFolder | None, *, hidden: bool
-) -> Iterator[DetectedPicture]:
-    """Each result as it comes, drawn if that is asked for, behind a bar."""
-    with progress_bar("detect", hidden=hidden) as progress:
+@dataclass
+class _Told:
+    """Counts what is found on its way from the scan to the text, and draws it if that is asked for."""
+
+    drawing: DrawnFolder | None
+    progress: Callable[[int], None]
+    n_boxes: int = 0
+    errors: list[UnreadableImageError] = field(default_factory=list)
+
+    def found(self, run: Iterable[DetectedPicture]) -> Iterator[tuple[Path, Detections]]:
+        """Boxes and scores of the pictures that can be read; the windows behind them, far more, are let go."""
+        from whet.detect.detections import Detections
+
         for number, one in enumerate(run, start=1):
-            if drawing is not None and one.found is not None:
-                drawing.add(one.path, one.found.boxes)
-            progress(number / n)
-            yield one
+            if one.error is not None:
+                self.errors.append(one.error)
+            if one.found is not None:
+                self.n_boxes += len(one.found)
+                if self.drawing is not None:
+                    self.drawing.add(one.path, one.found.boxes)
+                yield one.path, Detections(one.found.boxes, one.found.scores)
+            self.progress(number)

@@ -9,22 +9,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.annotated import (
+from whet.cli.annotated import is_incomplete, read_set, scan_options
+from whet.cli.exit_codes import ExitCode
+from whet.cli.model_out import Destination, Force
+from whet.cli.options import (
     Class,
     Factor,
     FormatOption,
     Images,
+    Json,
     MaxSize,
     MinSize,
+    Model,
+    Quiet,
+    Seed,
     Split,
     Step,
-    is_incomplete,
-    read_set,
-    scan_options,
+    Threads,
+    Threshold,
+    threshold_of,
 )
-from whet.cli.exit_codes import ExitCode
-from whet.cli.model_out import Destination, Force
-from whet.cli.options import Json, Model, Quiet, Seed, Threads, Threshold, threshold_of
 from whet.cli.progress import progress_bar
 from whet.cli.results import exit_if_skipped
 from whet.cli.start import start
@@ -82,6 +86,7 @@ def evaluate(
     whet evaluate mine.whet val.json --set-point default --false-alarms 0.1
     """
     start(quiet=quiet)
+    from whet.plots.evaluation_report import check_places
     from whet.training.detector import load
     from whet.training.evaluation_run import evaluate_many
 
@@ -90,6 +95,7 @@ def evaluate(
     detector = load(model)
     target = None if set_point is None else Destination.of(model, detector, save, force=force, option="--save")
     found = read_set(annotations, layout, images, class_, split, quiet=quiet)
+    check_places([picture.path for picture in found.pictures], out, draw)
     options = scan_options(min_size, max_size, factor, step, threads)
     with wrong_call_if_value_error(), progress_bar("evaluate", hidden=quiet) as progress:
         above = threshold_of(threshold)

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.options import Json, Model, Seed
+from whet.cli.exit_codes import ExitCode
+from whet.cli.options import Json, Model, Quiet, Seed, Threads
 from whet.cli.start import start
+from whet.cli.warning_lines import warnings_as_lines
 
 if TYPE_CHECKING:
+    from whet.model.cascade import Cascade
     from whet.model.summary import Summary
 
 
@@ -27,26 +30,28 @@ def inspect(
     ] = None,
     windows: Annotated[int, typer.Option(min=1, help="How many random windows of the pictures are counted.")] = 20_000,
     seed: Seed = 0,
+    threads: Threads = None,
     as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Show what is inside a detector: stages, weak learners, counts, operating points and where it comes from.
+
+    Pictures that cannot be read, or are too small, are skipped and named; the exit code is then 5.
 
     \b
     whet inspect face
     whet inspect mine.whet --draw features.png
     whet inspect mine.whet shots/ --json | jq .rejected
     """
-    start()
-    from whet.io.pictures import find_pictures
+    start(quiet=quiet)
     from whet.model.summary import Summary
     from whet.training.detector import load
-    from whet.training.rejections import rejected_by_stage
 
     detector = load(model)
     summary = Summary.of(detector.taught)
-    rejected = None
+    rejected, is_incomplete = None, False
     if pictures:
-        rejected = rejected_by_stage(detector.taught.cascade(), find_pictures(pictures, sys.stdin), windows, seed)
+        rejected, is_incomplete = _count(detector.taught.cascade(), pictures, windows, seed, threads)
     if draw is not None:
         from whet.plots.drawn_boxes import save_picture
         from whet.plots.drawn_features import feature_sheet
@@ -55,11 +60,28 @@ def inspect(
     if as_json:
         counted = {} if rejected is None else {"windows": windows, "rejected": rejected}
         typer.echo(json.dumps(summary.table() | counted, indent=1))
-        return
-    for line in (*_table(summary, rejected, windows), *_provenance(summary)):
-        typer.echo(line)
-    if draw is not None:
-        typer.echo(f"drawn: {draw}")
+    elif not quiet:
+        for line in (*_table(summary, rejected, windows), *_provenance(summary)):
+            typer.echo(line)
+        if draw is not None:
+            typer.echo(f"drawn: {draw}")
+    if is_incomplete:
+        raise typer.Exit(ExitCode.SOME_SKIPPED)
+
+
+def _count(
+    cascade: Cascade, pictures: list[str], windows: int, seed: int, threads: int | None
+) -> tuple[list[int], bool]:
+    """What each stage rejects, and whether pictures were left out."""
+    from rich.console import Console
+
+    from whet.io.pictures import find_pictures
+    from whet.training.rejections import rejected_by_stage
+    from whet.training.windows import SkippedPicturesWarning
+
+    with warnings_as_lines(Console(stderr=True)) as told:
+        rejected = rejected_by_stage(cascade, find_pictures(pictures, sys.stdin), windows, seed, threads)
+    return rejected, any(isinstance(warning, SkippedPicturesWarning) for warning in told)
 
 
 def _table(summary: Summary, rejected: list[int] | None, windows: int) -> Iterator[str]:

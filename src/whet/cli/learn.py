@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.annotated import (
+from whet.cli.annotated import is_incomplete, read_set, scan_options
+from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
+from whet.cli.exit_codes import ExitCode
+from whet.cli.model_out import Destination, Force, ModelOut, is_same
+from whet.cli.options import (
     Class,
     Factor,
     FormatOption,
     Images,
+    Json,
     MaxSize,
     MinSize,
+    Model,
+    Quiet,
     Split,
     Step,
-    is_incomplete,
-    read_set,
-    scan_options,
+    Threads,
+    Threshold,
+    threshold_of,
 )
-from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
-from whet.cli.exit_codes import ExitCode
-from whet.cli.model_out import Destination, Force, ModelOut, is_same
-from whet.cli.options import Json, Model, Quiet, Threads, Threshold, threshold_of
 from whet.cli.progress import progress_bar
 from whet.cli.results import MOST_NAMED, exit_if_skipped
 from whet.cli.start import start
@@ -35,6 +38,7 @@ from whet.cli.words import count, number, rounded
 from whet.cli.wrong_call import wrong_call_if_value_error
 
 if TYPE_CHECKING:
+    from whet.io.annotations.annotation import AnnotatedPicture
     from whet.training.evaluation_run import EvaluationRun
     from whet.training.learning_run import LearningRun, Shown
 
@@ -119,6 +123,7 @@ def learn(
             find_pictures(positives, sys.stdin) if positives else (),
             find_pictures(negatives, sys.stdin) if negatives else (),
         )
+        _warn_of_shared(shown, judges)
         with wrong_call_if_value_error(), progress_bar("learn", hidden=quiet) as progress:
             run = learn_from(detector, shown, weight, held_out=judges, tell=progress, **options)
     is_written = not dry_run and (bool(run.lessons.entries) or not is_same(model, target.out))
@@ -132,6 +137,17 @@ def learn(
             typer.echo(line)
         typer.echo(f"wrote {target}" if is_written else "nothing was written")
     _tell_left_out(run, shown, is_incomplete(() if found is None else found.problems))
+
+
+def _warn_of_shared(shown: Shown, judges: Sequence[AnnotatedPicture]) -> None:
+    """Pictures that are learned judge what was learned too kindly."""
+    learned = {picture.path.resolve() for picture in shown.pictures}
+    shared = [picture.path.name for picture in judges if picture.path.resolve() in learned]
+    if shared:
+        named = ", ".join(shared[:3]) + (", ..." if len(shared) > 3 else "")
+        n = count(len(judges), "picture")
+        told = f"{len(shared)} of {n} of --held-out are learned from, too ({named}): they judge too kindly"
+        typer.echo(f"whet: {told}; take them out of one", err=True)
 
 
 def _table(run: LearningRun, shown: Shown, target: Destination | None) -> dict[str, Any]:

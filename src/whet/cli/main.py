@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -58,6 +59,7 @@ def main() -> None:
     """Run the command line; named errors become one line and an exit code."""
     import logging
 
+    _take_any_name()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         app()
@@ -67,6 +69,13 @@ def main() -> None:
         _fail(error, ExitCode.EXTRA_MISSING)
     except (WhetError, OSError) as error:
         _fail(error, ExitCode.FAILED)
+
+
+def _take_any_name() -> None:
+    """Names of files may be any bytes: those that are no text come in and go out as they are."""
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="surrogateescape")
 
 
 def _fail(error: Exception, code: ExitCode) -> None:

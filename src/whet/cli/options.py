@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+
+class AnnotationFormat(StrEnum):
+    """The same as `whet.io.annotations.formats.FORMATS`, listed here for help without imports."""
+
+    coco = "coco"
+    yolo = "yolo"
+    voc = "voc"
+    opencv = "opencv"
+    csv = "csv"
+    crops = "crops"
+
 
 Model = Annotated[
     str,
@@ -30,6 +43,18 @@ Threshold = Annotated[
     ),
 ]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file rather than to the screen.")]
+FormatOption = Annotated[
+    AnnotationFormat | None, typer.Option("--format", help="Format of annotations; else it is found out.")
+]
+Images = Annotated[
+    Path | None, typer.Option(exists=True, file_okay=False, help="Folder of annotated pictures, if not beside.")
+]
+Class = Annotated[str | None, typer.Option("--class", help="The class that is the object, where there are several.")]
+Split = Annotated[str | None, typer.Option(help="Only this part of the annotations, such as val.")]
+MinSize = Annotated[float | None, typer.Option(help="Longer side of the smallest boxes, in pixels.")]
+MaxSize = Annotated[float | None, typer.Option(help="Longer side of the largest boxes, in pixels.")]
+Factor = Annotated[float, typer.Option(help="Ratio of one size to the next.")]
+Step = Annotated[int, typer.Option(min=1, help="Pixels from one window to the next.")]
 
 
 def threshold_of(text: str | None) -> float | str | None:

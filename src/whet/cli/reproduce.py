@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from whet.cli.options import Quiet
 from whet.cli.progress import progress_bar
 from whet.cli.start import start
 
@@ -47,6 +48,7 @@ def reproduce(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first run.")] = 0,
     table: Annotated[bool, typer.Option("--table", help="Print every number.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the JSON file, for programs.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Repeat an experiment: every number as JSON, and the figures as PNG.
 
@@ -67,14 +69,16 @@ def reproduce(
     """
     from whet.experiments import registry
 
-    start()
-    with progress_bar(f"reproduce {name.value}") as progress:
+    start(quiet=quiet)
+    with progress_bar(f"reproduce {name.value}", hidden=quiet) as progress:
         done = registry.reproduce(name.value, out, size.value, runs, seed, progress)
     if as_json:
         typer.echo(done.files[0].read_text())
         return
     if table:
         _show(done.report)
+    if quiet:
+        return
     for line in (*done.report.remarks, *(f"wrote {path}" for path in done.files)):
         typer.echo(line)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import typer
@@ -12,14 +12,15 @@ from whet.cli.exit_codes import ExitCode
 MOST_NAMED = 10
 
 
-def write_text(text: str, out: Path | None) -> None:
-    """To a file, whole or not at all, or to standard output."""
+def write_pieces(pieces: Iterable[str], out: Path | None) -> None:
+    """Pieces of a text to a file, whole or not at all, or to standard output as they come."""
     if out is None:
-        typer.echo(text, nl=False)
+        for piece in pieces:
+            typer.echo(piece, nl=False)
         return
     from whet.io.atomic_file import write_atomically
 
-    write_atomically(out, text.encode())
+    write_atomically(out, "".join(pieces).encode(errors="surrogateescape"))  # names of files may be any bytes
 
 
 def exit_if_skipped(errors: Sequence[object], n: int) -> None:

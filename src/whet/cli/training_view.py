@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from whet.cli.warning_lines import warnings_as_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,7 @@ def training_view(*, quiet: bool) -> Iterator[Callable[[Event], None]]:
     from rich.console import Console
 
     console = Console(stderr=True)
-    with _warnings_as_lines(console):
+    with warnings_as_lines(console):
         if quiet:
             yield lambda _: None
         elif console.is_terminal:
@@ -67,20 +68,8 @@ def _live(console: Any) -> Iterator[Callable[[Event], None]]:  # noqa: ANN401 - 
                 case StageStarted():
                     progress.update(task, description=f"stage {event.stage}: features{left}", completed=0.0)
                 case StageFinished():
-                    console.print(str(event), highlight=False)
+                    console.print(str(event), highlight=False, markup=False)
                 case _:
-                    console.print(str(event), highlight=False)
+                    console.print(str(event), highlight=False, markup=False)
 
         yield tell
-
-
-@contextmanager
-def _warnings_as_lines(console: Any) -> Iterator[None]:  # noqa: ANN401
-    with warnings.catch_warnings():
-        warnings.simplefilter("always")
-
-        def show(message: Warning | str, *_: object, **__: object) -> None:
-            console.print(f"whet: {message}", highlight=False, soft_wrap=True)
-
-        warnings.showwarning = show
-        yield

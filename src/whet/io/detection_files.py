@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from io import StringIO
 from pathlib import Path
 
 from whet.detect.detections import Detections
-from whet.errors import AnnotationError
 
 Found = tuple[Path, Detections]
 HEADER = ("path", "x", "y", "width", "height", "score")
@@ -25,12 +24,16 @@ class Layout(StrEnum):
     coco = "coco"
 
 
-def written(pictures: Iterable[Found], layout: Layout, ids: Mapping[str, int] | None = None, category: int = 1) -> str:
+# Layouts of which a piece can be written as soon as a picture is done.
+PIECEMEAL = (Layout.text, Layout.csv)
+
+
+def written(pictures: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1) -> str:
     """All detections as one text.
 
     `json` is a list with `path`, `boxes` (x1, y1, x2, y2, half-open) and `scores` of each picture; `csv` has a row
     for each detection. `coco` is a list of results (x, y, width, height) as COCO's evaluation reads them: `ids` are
-    the picture ids by file name; without, pictures are numbered from 1. `category` is their category id.
+    the picture ids; without, pictures are numbered from 1. `category` is their category id.
 
     >>> import numpy as np
     >>> found = Detections(np.array([[10.0, 20.0, 34.0, 44.0]]), np.array([2.5]))
@@ -38,16 +41,24 @@ def written(pictures: Iterable[Found], layout: Layout, ids: Mapping[str, int] | 
     path,x,y,width,height,score
     a.png,10.0,20.0,24.0,24.0,2.5
     """
-    every = list(pictures)
+    return "".join(pieces(pictures, layout, ids, category))
+
+
+def pieces(
+    pictures: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1
+) -> Iterator[str]:
+    """The same text in pieces: those of `text` and `csv` come as the pictures do."""
     match layout:
         case Layout.text:
-            return "".join(f"{path}: {line(found)}\n" for path, found in every)
+            yield from (f"{path}: {line(found)}\n" for path, found in pictures)
         case Layout.json:
-            return json.dumps([_plain(path, found) for path, found in every], indent=1) + "\n"
+            yield json.dumps([_plain(path, found) for path, found in pictures], indent=1) + "\n"
         case Layout.csv:
-            return _as_csv(every)
+            yield from _csv_pieces(pictures)
         case Layout.coco:
-            return json.dumps(_as_coco(every, ids, category)) + "\n"
+            every = list(pictures)
+            numbers = {path: n for n, (path, _) in enumerate(every, start=1)} if ids is None else ids
+            yield json.dumps([row for path, found in every for row in found.to_coco(numbers[path], category)]) + "\n"
 
 
 def line(found: Detections) -> str:
@@ -60,15 +71,6 @@ def line(found: Detections) -> str:
     return "; ".join(boxes) or "nothing found"
 
 
-def coco_ids(path: Path) -> dict[str, int]:
-    """Picture ids by file name, of a COCO annotation file."""
-    try:
-        images = json.loads(path.read_bytes())["images"]
-        return {Path(str(image["file_name"])).name: int(image["id"]) for image in images}
-    except (ValueError, KeyError, TypeError) as error:
-        raise AnnotationError(f"{path} is no COCO file with `images` that have `id` and `file_name`") from error
-
-
 def _rows(found: Detections) -> list[list[float]]:
     sized = zip(found.boxes.tolist(), found.scores.tolist(), strict=True)
     return [[x1, y1, x2 - x1, y2 - y1, score] for (x1, y1, x2, y2), score in sized]
@@ -78,22 +80,15 @@ def _plain(path: Path, found: Detections) -> dict[str, object]:
     return {"path": str(path), "boxes": found.boxes.tolist(), "scores": found.scores.tolist()}
 
 
-def _as_csv(pictures: Sequence[Found]) -> str:
-    text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEADER)
+def _csv_pieces(pictures: Iterable[Found]) -> Iterator[str]:
+    head = [HEADER]  # only when the first picture is done, so that a wrong call writes nothing
     for path, found in pictures:
-        writer.writerows([str(path), *row] for row in _rows(found))
+        yield _csv_text([*head, *([str(path), *row] for row in _rows(found))])
+        head = []
+    yield _csv_text(head)
+
+
+def _csv_text(rows: Iterable[Iterable[object]]) -> str:
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
     return text.getvalue()
-
-
-def _as_coco(pictures: Sequence[Found], ids: Mapping[str, int] | None, category: int) -> list[dict[str, object]]:
-    numbers = ids or {path.name: number for number, (path, _) in enumerate(pictures, start=1)}
-    unknown = [path.name for path, _ in pictures if path.name not in numbers]
-    if unknown:
-        raise AnnotationError(f"{len(unknown)} pictures have no id in the COCO file that was given: {unknown[0]}, ...")
-    return [
-        {"image_id": numbers[path.name], "category_id": category, "bbox": row[:4], "score": row[4]}
-        for path, found in pictures
-        for row in _rows(found)
-    ]

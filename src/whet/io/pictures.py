@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from glob import glob, has_magic
@@ -11,7 +12,26 @@ from whet.errors import DataNotFoundError
 
 # What is looked for in folders; a file that is named is taken whatever its name.
 SUFFIXES = frozenset(
-    {".bmp", ".gif", ".jp2", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"}
+    [
+        ".avif",
+        ".bmp",
+        ".dib",
+        ".gif",
+        ".jfif",
+        ".jp2",
+        ".jpe",
+        ".jpeg",
+        ".jpg",
+        ".pbm",
+        ".pgm",
+        ".png",
+        ".pnm",
+        ".ppm",
+        ".tga",
+        ".tif",
+        ".tiff",
+        ".webp",
+    ]
 )
 
 
@@ -33,12 +53,19 @@ def find_pictures(names: Iterable[str | Path], listed: Iterable[str] = ()) -> li
 
 
 def is_picture_name(path: Path) -> bool:
-    """Whether a file's name is that of a picture.
+    """Whether a file's name is that of a picture, and not of a hidden file.
 
-    >>> is_picture_name(Path("A.JPG")), is_picture_name(Path("a.txt"))
-    (True, False)
+    >>> is_picture_name(Path("A.JPG")), is_picture_name(Path("a.txt")), is_picture_name(Path("._a.jpg"))
+    (True, False, False)
     """
-    return path.suffix.lower() in SUFFIXES
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+
+
+def files_in(folder: Path) -> Iterator[Path]:
+    """All files under a folder but hidden ones."""
+    for here, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(here, name) for name in sorted(names) if not name.startswith("."))
 
 
 def counting_order(path: Path) -> list[tuple[int, str]]:
@@ -62,9 +89,7 @@ def _spelled_out(names: Iterable[str | Path], listed: Iterable[str]) -> Iterator
 def _meant(name: str) -> Sequence[Path]:
     path = Path(name)
     if path.is_dir():
-        return sorted(
-            (file for file in path.rglob("*") if is_picture_name(file) and file.is_file()), key=counting_order
-        )
+        return sorted((file for file in files_in(path) if is_picture_name(file) and file.is_file()), key=counting_order)
     if path.exists():
         return [path]
     if has_magic(name):

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from whet.errors import MissingExtraError
-from whet.io.annotations.unique_names import unique_stems
 from whet.io.atomic_file import write_atomically
 from whet.io.grey_files import GreyFiles
 from whet.plots.contact_sheet import contact_sheet
 from whet.plots.curves import draw_precision_recall, draw_roc
 from whet.plots.drawn_boxes import FALSE_ALARM, MISSED, result_drawn, save_picture
+from whet.plots.drawn_folder import check_none_replaced, drawing_places
 from whet.plots.figure import check_installed, prepared_folder
 from whet.training.evaluation_run import EvaluationRun
+
+FILES = ("evaluation.json", "roc.png", "precision-recall.png", "misses.png", "false-alarms.png")
+
+
+def check_places(pictures: Sequence[Path], report: Path | None, drawn: Path | None) -> None:
+    """Raise a `WhetError` where a report, or drawn pictures, in these folders would replace one of the pictures."""
+    if report is not None:
+        check_none_replaced([report / name for name in FILES], pictures)
+    if drawn is not None:
+        drawing_places(drawn, pictures)
 
 
 def write_report(run: EvaluationRun, folder: Path, name: str, numbers: Mapping[str, Any]) -> tuple[list[Path], str]:
@@ -50,8 +60,8 @@ def write_report(run: EvaluationRun, folder: Path, name: str, numbers: Mapping[s
 
 def draw_results(run: EvaluationRun, folder: Path, tell: Callable[[float], None] = lambda _: None) -> None:
     """Draw what was found, missed and falsely found into each picture, as PNG files in a folder."""
+    pictures, places = GreyFiles(run.paths), drawing_places(folder, run.paths)
     prepared_folder(folder)
-    pictures, stems = GreyFiles(run.paths), unique_stems(run.paths)
-    for number, (stem, result) in enumerate(zip(stems, run.evaluation.pictures, strict=True)):
-        save_picture(result_drawn(pictures[number], result, run.threshold), folder / f"{stem}.png")
-        tell((number + 1) / len(stems))
+    for number, (place, result) in enumerate(zip(places, run.evaluation.pictures, strict=True)):
+        save_picture(result_drawn(pictures[number], result, run.threshold), place)
+        tell((number + 1) / len(places))

@@ -1,6 +1,7 @@
 """What is written is read back: every box, in every format, and from any format to any other."""
 
 import itertools
+import os
 import tempfile
 from pathlib import Path
 
@@ -173,3 +174,21 @@ def test_pictures_of_one_name_in_two_folders_stay_apart(name, tmp_path):
     theirs, _ = there_and_back(ours, name, tmp_path / "converted")
     assert len(theirs) == 2
     assert np.abs(np.sort(theirs.boxes, axis=0) - np.sort(ours.boxes, axis=0)).max() <= WITHIN
+
+
+def test_a_name_that_is_no_text_is_written_in_every_format(tmp_path):
+    name = os.fsdecode(b"gr\xf6\xdfe.png")  # Latin-1
+    try:
+        save_picture(tmp_path / name)
+    except OSError:
+        pytest.skip("file names are UTF-8 here")
+    one = Annotations((picture(tmp_path / name, [[10, 20, 30, 40]]),), ("car",))
+    for each in FORMATS:
+        told = write_annotations(one, tmp_path / TARGETS[each], each)
+        assert [problem.what for problem in told] == (
+            ["its name is not UTF-8, and XML has no word for it"] * (each == "voc")
+        )
+    for file in ("set.csv", "opencv/info.dat"):
+        assert b"gr\xf6\xdfe.png" in (tmp_path / file).read_bytes()
+    for each in ("coco", "yolo", "crops"):
+        assert read_annotations(tmp_path / TARGETS[each], each).n_boxes == 1

@@ -156,7 +156,8 @@ def write_coco(annotations: Annotations, path: Path, progress: Progress = lambda
         "annotations": rows,
         "categories": [{"id": number, "name": name, "supercategory": ""} for name, number in ids.items()],
     }
-    write_atomically(path, json.dumps(table, ensure_ascii=False, indent=1).encode())
+    # Bytes of a name that are not UTF-8 become escapes, which JSON has.
+    write_atomically(path, json.dumps(table, ensure_ascii=False, indent=1).encode(errors="backslashreplace"))
     return []
 
 

@@ -151,5 +151,5 @@ def write_csv(annotations: Annotations, path: Path, progress: Progress = lambda 
         for (x1, y1, x2, y2), label, ignore in boxes:
             numbers = map(text_of, (x1, y1, added(x2, -x1), added(y2, -y1)))
             table.writerow([name, *numbers, label, int(ignore)])
-    write_atomically(path, text.getvalue().encode())
+    write_atomically(path, text.getvalue().encode(errors="surrogateescape"))
     return []

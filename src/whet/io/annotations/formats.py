@@ -14,12 +14,13 @@ from whet.io.annotations.crops import read_crops, write_crops
 from whet.io.annotations.csv_boxes import columns_of, read_csv, rows_of, write_csv
 from whet.io.annotations.exact_decimals import number_in
 from whet.io.annotations.opencv_info import BACKGROUND_NAMES, files_of, looks_like_info, read_opencv, write_opencv
-from whet.io.annotations.picture_files import files_in, is_picture
 from whet.io.annotations.problem import Problem, Problems
 from whet.io.annotations.text_lines import lines_of
 from whet.io.annotations.voc import read_voc, write_voc, xml_files
+from whet.io.annotations.written_folder import check_free, filled
 from whet.io.annotations.yolo import has_labels, parse_yaml, read_yolo, yaml_file
 from whet.io.annotations.yolo_writing import write_yolo
+from whet.io.pictures import files_in, is_picture_name
 
 Reader = Callable[[Path, Path | None, Progress], Annotations]
 Writer = Callable[[Annotations, Path, Progress], list[Problem]]
@@ -42,6 +43,7 @@ WRITERS: dict[str, Writer] = {
 }
 FORMATS = tuple(READERS)
 FILE_FORMATS = ("coco", "csv")  # written to a file; the others to a folder
+FOLDER_FORMATS = ("yolo", "voc", "crops")  # which is theirs alone: every file in it is read
 BY_SUFFIX = {
     ".json": "coco",
     ".yaml": "yolo",
@@ -136,7 +138,7 @@ def _of_folder(folder: Path) -> Iterable[str]:
         yield "csv"
     others = suffixes & set(BY_SUFFIX)
     if not any(files_of(folder)) and not others and not has_labels(folder) and not xml_files(folder):
-        yield from (["crops"] if any(map(is_picture, files_in(folder))) else [])
+        yield from (["crops"] if any(map(is_picture_name, files_in(folder))) else [])
 
 
 def _of_file(file: Path) -> Iterable[str]:
@@ -159,7 +161,7 @@ def _fits(file: Path, name: str) -> bool:
             return b"<annotation" in file.read_bytes()[:4096]
         if name == "opencv":
             first = next(lines_of(file, Problems()), (0, ""))[1]
-            return looks_like_info(first) or is_picture(Path(first))
+            return looks_like_info(first) or is_picture_name(Path(first))
         first_row = next(rows_of(file, Problems()), (0, [""]))[1]
         numbers = [number_in(cell) for cell in first_row[1:5]]
         return columns_of(first_row, file) is not None or (len(first_row) > 4 and None not in numbers)
@@ -177,7 +179,8 @@ def write_annotations(
 ) -> list[Problem]:
     """Write annotations to a file (coco, csv) or a folder (the others); returns what the format could not say.
 
-    Without a `format`, the suffix of the path decides. What is there already stays, unless `replace` is set.
+    Without a `format`, the suffix of the path decides. What is there already stays, unless `replace` is set. Of a
+    folder, that replaces what whet has written there; where it holds anything else, it stays, and that is an error.
 
     >>> write_annotations(Annotations((), ()), "boxes.doc")
     Traceback (most recent call last):
@@ -187,7 +190,15 @@ def write_annotations(
     if not annotations.pictures:
         raise AnnotationError("there are no pictures to write annotations of")
     target.parent.mkdir(parents=True, exist_ok=True)
-    return WRITERS[name](annotations, target, progress)
+    folder = _folder_of(name, target)
+    if folder is None:
+        return WRITERS[name](annotations, target, progress)
+    place = folder.resolve()
+    inside = next((each.path for each in annotations.pictures if each.path.resolve().is_relative_to(place)), None)
+    if inside is not None:
+        raise AnnotationError(f"the picture {inside} is in {folder}, which is to be filled: choose another place")
+    with filled(folder, replace=replace):
+        return WRITERS[name](annotations, target, progress)
 
 
 def place_to_write(path: str | PathLike[str], format: str | None = None, *, replace: bool = False) -> tuple[str, Path]:
@@ -201,6 +212,21 @@ def place_to_write(path: str | PathLike[str], format: str | None = None, *, repl
         target = target / ("annotations.json" if name == "coco" else "annotations.csv")
     if name in ("voc", "crops") and target.suffix in BY_SUFFIX:
         raise AnnotationError(f"{target} is the name of a file; {name} is written to a folder")
-    if not replace and (target.is_file() or (target.is_dir() and any(target.iterdir()))):
-        raise AnnotationError(f"{target} is there already: choose another place, or replace it (replace=True, --force)")
+    folder = _folder_of(name, target)
+    if folder is not None and folder.is_file():
+        raise AnnotationError(f"{folder} is a file; {name} is written to a folder: choose another place")
+    if folder is not None:
+        check_free(folder, replace=replace)
+        return name, target
+    files = [target, target.with_name("bg.txt")] if name == "opencv" and target.suffix else [target]
+    there = next((file for file in files if file.is_file() or (file.is_dir() and any(file.iterdir()))), None)
+    if not replace and there is not None:
+        raise AnnotationError(f"{there} is there already: choose another place, or replace it (replace=True, --force)")
     return name, target
+
+
+def _folder_of(name: str, target: Path) -> Path | None:
+    """The folder that a format fills, of which nothing else should be part."""
+    if name == "yolo" and target.suffix in (".yaml", ".yml"):
+        return target.parent
+    return target if name in FOLDER_FORMATS else None

@@ -12,10 +12,11 @@ from whet.errors import AnnotationError
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedPicture, Annotations
 from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled, each_of
 from whet.io.annotations.exact_decimals import added, number_in
-from whet.io.annotations.picture_files import PictureFinder, is_picture, name_from
+from whet.io.annotations.picture_files import PictureFinder, name_from
 from whet.io.annotations.problem import Problem, ProblemKind, Problems
 from whet.io.annotations.text_lines import lines_of
 from whet.io.atomic_file import write_atomically
+from whet.io.pictures import is_picture_name
 
 INFO_NAMES = ("info.dat", "info.txt", "info.lst", "positives.dat", "positives.txt", "pos.txt", "annotations.txt")
 BACKGROUND_NAMES = ("bg.txt", "bg.dat", "negatives.txt", "neg.txt")
@@ -98,7 +99,7 @@ def _add_row(pictures: dict[str, RawPicture], text: str, line: int, file: Path, 
 def looks_like_info(text: str) -> bool:
     """Whether a line is a row of info.dat: it names a picture, so that a YOLO label is none."""
     row = parse_row(text)
-    return row is not None and is_picture(Path(row[0]))
+    return row is not None and is_picture_name(Path(row[0]))
 
 
 def write_opencv(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
@@ -121,8 +122,8 @@ def write_opencv(annotations: Annotations, path: Path, progress: Progress = lamb
         elif not len(picture):
             backgrounds.append(name)
         _tell(picture, name, info, problems)
-    write_atomically(info, "".join(f"{row}\n" for row in rows).encode())
-    write_atomically(info.parent / "bg.txt", "".join(f"{name}\n" for name in backgrounds).encode())
+    for file, lines in ((info, rows), (info.parent / "bg.txt", backgrounds)):
+        write_atomically(file, "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
     return list(problems.all())
 
 

@@ -5,36 +5,22 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path, PureWindowsPath
 
 from whet.errors import UnreadableImageError
 from whet.io.images import MOST_PIXELS
+from whet.io.pictures import files_in, is_picture_name
 
-COMMON = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
-SUFFIXES = COMMON | {".avif", ".dib", ".jfif", ".jp2", ".jpe", ".pbm", ".pgm", ".pnm", ".ppm", ".tga"}
 # Where formats keep pictures beside their annotations.
 USUAL_FOLDERS = ("", "images", "JPEGImages", "../images", "../JPEGImages")
 EXIF_ORIENTATION = 0x0112
 LYING = (5, 6, 7, 8)  # orientations that exchange height and width
 
 
-def is_picture(path: Path) -> bool:
-    """Whether a file is named like a picture."""
-    return path.suffix.lower() in SUFFIXES and not path.name.startswith("._")
-
-
 def pictures_in(folder: Path) -> list[Path]:
     """All files under a folder that are named like pictures, sorted."""
-    return sorted(path for path in files_in(folder) if is_picture(path))
-
-
-def files_in(folder: Path) -> Iterator[Path]:
-    """All files under a folder but hidden ones."""
-    for here, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (Path(here, name) for name in sorted(names) if not name.startswith("."))
+    return sorted(path for path in files_in(folder) if is_picture_name(path))
 
 
 def upright_shape(path: Path) -> tuple[int, int]:

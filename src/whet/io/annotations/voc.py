@@ -93,11 +93,19 @@ def write_voc(annotations: Annotations, path: Path, progress: Progress = lambda 
     """Write a file for each picture into a folder; numbers that are not whole stay so."""
     path.mkdir(parents=True, exist_ok=True)
     stems = unique_stems([picture.path for picture in annotations.pictures])
+    problems = Problems()
     for picture, stem in zip(each_of(annotations.pictures, progress), stems, strict=True):
         root = _element(picture, path)
         indent(root, "\t")
-        write_atomically(path / f"{stem}.xml", tostring(root, encoding="unicode").encode() + b"\n", durable=False)
-    return []
+        text = tostring(root, encoding="unicode") + "\n"
+        if not _is_text(text):
+            problems.add(ProblemKind.NOTE, picture.path, None, "its name is not UTF-8, and XML has no word for it")
+        write_atomically(path / f"{stem}.xml", text.encode(errors="backslashreplace"), durable=False)
+    return list(problems.all())
+
+
+def _is_text(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _element(picture: AnnotatedPicture, folder: Path) -> Element:

@@ -15,9 +15,10 @@ from whet.errors import AnnotationError
 from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled
 from whet.io.annotations.exact_decimals import number_in
-from whet.io.annotations.picture_files import PictureFinder, files_in, is_picture, pictures_in
+from whet.io.annotations.picture_files import PictureFinder, pictures_in
 from whet.io.annotations.problem import ProblemKind, Problems
 from whet.io.annotations.text_lines import lines_of, read_bytes
+from whet.io.pictures import files_in, is_picture_name
 
 PARTS = ("train", "val", "valid", "test")
 YAML_BYTES = 1_000_000
@@ -192,7 +193,7 @@ def has_labels(folder: Path) -> bool:
     """Whether some pictures of a folder have files of labels: in `labels`, or beside them."""
     if _label_files(folder):
         return True
-    return any(is_picture(file) and file.with_suffix(".txt").is_file() for file in files_in(folder))
+    return any(is_picture_name(file) and file.with_suffix(".txt").is_file() for file in files_in(folder))
 
 
 def _boxes(file: Path, said: Description, problems: Problems) -> Iterator[RawBox]:

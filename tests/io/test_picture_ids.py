@@ -1,0 +1,47 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from whet.detect.detections import Detections
+from whet.errors import AnnotationError
+from whet.io.detection_files import Layout, written
+from whet.io.picture_ids import coco_ids, ids_of
+
+BOX = Detections(np.array([[1.0, 2.0, 11.0, 22.0]]), np.array([3.0]))
+
+
+def test_pictures_of_one_name_in_two_folders_have_two_ids():
+    pictures = [(Path("a/1.png"), BOX), (Path("b/1.png"), BOX)]
+    assert [row["image_id"] for row in json.loads(written(pictures, Layout.coco))] == [1, 2]
+    ids = ids_of([path for path, _ in pictures], {"b\\1.png": 4, "train/a/1.png": 9})
+    rows = json.loads(written(pictures, Layout.coco, ids))
+    assert rows == [*BOX.to_coco(9), *BOX.to_coco(4)]
+
+
+def test_the_folder_one_stands_in_tells_pictures_apart(tmp_path, monkeypatch):
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path / "b")
+    assert ids_of([Path("1.png")], {"a/1.png": 1, "b/1.png": 2}) == {Path("1.png"): 2}
+
+
+@pytest.mark.parametrize(
+    ("paths", "ids", "says"),
+    [
+        (["c/1.png"], {"a/1.png": 1, "b/1.png": 2}, "could be a/1.png or b/1.png"),
+        (["a/1.png", "b/1.png"], {"1.png": 1}, "a/1.png and b/1.png have one id, 1"),
+        (["2.png"], {"1.png": 1}, "2.png has no id"),
+        (["2.png"], {}, "2.png has no id"),
+    ],
+)
+def test_ids_that_are_not_certain_are_refused(paths, ids, says):
+    with pytest.raises(AnnotationError, match=says):
+        ids_of(map(Path, paths), ids)
+
+
+def test_a_coco_file_with_two_ids_for_a_picture_is_refused(tmp_path):
+    file = tmp_path / "ids.json"
+    file.write_text(json.dumps({"images": [{"id": 1, "file_name": "a.png"}, {"id": 2, "file_name": "a.png"}]}))
+    with pytest.raises(AnnotationError, match="two ids, 1 and 2"):
+        coco_ids(file)
