@@ -198,6 +198,11 @@ def test_yolo_lines_of_all_kinds(tmp_path):
     ]
 
 
+def test_a_yolo_entry_too_long_for_a_file_name_is_a_part_that_is_missing(tmp_path):
+    with pytest.raises((AnnotationError, DataNotFoundError)):
+        yolo_folder(tmp_path, "0 0.5 0.5 0.1 0.2\n", data=f"train: {'x' * 5000}\nnames: [car]\n")
+
+
 def test_yolo_without_yaml_numbers_its_classes_and_takes_classes_txt(tmp_path):
     assert yolo_folder(tmp_path / "one", "3 0.5 0.5 0.1 0.2\n", data="").classes == ("3",)
     save_picture(tmp_path / "two" / "a.png")

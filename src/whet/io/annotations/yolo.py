@@ -157,7 +157,14 @@ def _pictures(
 def _place(folder: Path, entry: str) -> Path | None:
     # Some exports say ../train/images for the folder beside data.yaml.
     entry = entry.replace("\\", "/")
-    return next((folder / each for each in (entry, entry.removeprefix("../")) if (folder / each).exists()), None)
+    return next((folder / each for each in (entry, entry.removeprefix("../")) if _is_there(folder / each)), None)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name that is too long, or has a zero in it
+        return False
 
 
 def _listed(file: Path, finder: PictureFinder, problems: Problems) -> Iterator[Path]:
