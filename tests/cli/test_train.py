@@ -123,7 +123,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(folder):
 
 
 def test_a_corrupt_picture_is_named_and_the_others_train(tmp_path):
-    van_set(tmp_path, n=25, seed=3)
+    van_set(tmp_path)
     (tmp_path / "vans" / "van0003.png").write_bytes(b"no picture")
     (tmp_path / "textures" / "größe.png").write_bytes(b"neither")
     with (tmp_path / "vans.csv").open("a") as file:

@@ -311,3 +311,18 @@ def test_a_copy_learns_on_its_own():
     copy.set_operating_point("some", 3.0)
     assert content(finder) == content(bull_finder())
     assert copy.base_id == finder.base_id
+
+
+def test_an_object_that_was_missed_is_taught_until_it_is_found():
+    finder, scene = bull_finder(), bull_scene(7).astype(int)
+    scene[30:60, 40:70] += np.random.default_rng([7, 400]).normal(0, 400, (30, 30)).astype(int)
+    picture = scene.clip(0, 255).astype(np.uint8)
+    assert not (intersection_over_union(BULL, finder.detect(picture).boxes) >= 0.5).any()
+    once = finder.copy()
+    once.learn(picture, BULL, [True], weight=default_weight(bull_base(), True))
+    assert not (intersection_over_union(BULL, once.detect(picture).boxes) >= 0.5).any()
+    entries = finder.learn(picture, BULL, [True])
+    assert len(entries) > 1
+    assert (intersection_over_union(BULL, finder.detect(picture).boxes) >= 0.5).any()
+    finder.unlearn(entries)
+    assert content(finder) == content(bull_finder())

@@ -153,7 +153,7 @@ def _say(text: str) -> None:
 
 def _report(summary: Summary) -> None:
     typer.echo(
-        f"{summary.frames} frames, {summary.rate:.1f} a second; detected in {summary.seen}; {summary.learned} lessons, "
+        f"{summary.frames} frames, {summary.rate:.1f} a second; followed in {summary.seen}; {summary.learned} lessons, "
         f"{summary.taken_back} taken back; weights moved {summary.moved:.2%}"
     )
     for path in summary.saved:

@@ -50,30 +50,44 @@ class Correction:
 
         An object teaches the window nearest to its box. What is not the object teaches the windows behind the
         detections there, or, where nothing fires, the nearest. Without a weight of the user's own, the picture is then
-        scanned again, and what still fires is taught with twice the weight, for a few rounds. A false alarm that
-        stays all the same cannot be told from the object by these weak learners: only its first lesson is kept.
+        scanned again, and what still fires, or an object that is still missed, is taught with twice the weight, for a
+        few rounds. A mistake that stays all the same is beyond these weak learners: only its first lesson is kept.
         """
         fired, targets = self._behind_boxes(detector)
         nearest = {i: self._nearest(i, detector.reporting.frame) for i in range(len(self.boxes)) if i not in fired}
         first = self._taught(detector, fired | nearest)
-        further = self._insisted(detector, targets) if self.weight is None else {}
+        objects = {i: nearest[i] for i in np.flatnonzero(self.is_object).tolist()}
+        further = self._insisted(detector, targets, objects) if self.weight is None else {}
         return [*chain(*first.values()), *chain(*further.values())]
 
-    def _insisted(self, detector: TaughtDetector, targets: dict[int, Boxes]) -> dict[int, list[Entry]]:
-        """Teach what still fires at the targets of each box, in further rounds."""
+    def _insisted(
+        self, detector: TaughtDetector, targets: dict[int, Boxes], objects: dict[int, Places]
+    ) -> dict[int, list[Entry]]:
+        """Teach what still fires at the targets of each box, and objects that are still missed, in further rounds."""
         entries: dict[int, list[Entry]] = defaultdict(list)
         for turn in range(1, MOST_ROUNDS):
-            fired = self._at_targets(detector, targets)
-            if not fired:
+            wrong = self._still_wrong(detector, targets, objects)
+            if not wrong:
                 return entries
-            for i, new in self._taught(detector, fired, GROWTH**turn).items():
+            for i, new in self._taught(detector, wrong, GROWTH**turn).items():
                 entries[i] += new
-        for i in self._at_targets(detector, targets):
+        for i in self._still_wrong(detector, targets, objects):
             detector.remove_all(lesson_of(detector.base, entries.pop(i, [])))
         return entries
 
+    def _still_wrong(
+        self, detector: TaughtDetector, targets: dict[int, Boxes], objects: dict[int, Places]
+    ) -> dict[int, Places]:
+        """The windows to teach once more: those that fire where they should not, and those of objects not found."""
+        scanned = self._scan(detector)
+        shared = intersection_over_union(self.boxes, scanned.boxes)
+        missed = {i: places for i, places in objects.items() if not (shared[i] >= SAME).any()}
+        return self._at_targets(scanned, targets) | missed
+
     def _behind_boxes(self, detector: TaughtDetector) -> tuple[dict[int, Places], dict[int, Boxes]]:
         """The windows that fire behind each box that is not the object, and the boxes of their detections."""
+        if self.is_object.all():
+            return {}, {}
         scanned = self._scan(detector)
         shared = intersection_over_union(self.boxes, scanned.boxes)
         shared[:, self._is_found(scanned.boxes)] = 0.0
@@ -81,8 +95,7 @@ class Correction:
         targets = {i: np.concatenate([self.boxes[i : i + 1], scanned.boxes[rows]]) for i, rows in chosen.items()}
         return scanned.windows_of(chosen), targets
 
-    def _at_targets(self, detector: TaughtDetector, targets: dict[int, Boxes]) -> dict[int, Places]:
-        scanned = self._scan(detector) if targets else _Scanned()
+    def _at_targets(self, scanned: _Scanned, targets: dict[int, Boxes]) -> dict[int, Places]:
         right = self._is_found(scanned.boxes)
         shared = {
             i: np.where(right, 0.0, intersection_over_union(boxes, scanned.boxes).max(axis=0))
@@ -97,8 +110,6 @@ class Correction:
         return np.asarray((shared >= SAME).any(axis=0))
 
     def _scan(self, detector: TaughtDetector) -> _Scanned:
-        if self.is_object.all():
-            return _Scanned()
         fired = self.windows.fired(detector.cascade(), self.threads)
         groups = merged(fired, self.merge, self.overlap)
         best_first = np.argsort(-fired.scores, kind="stable")

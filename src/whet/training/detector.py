@@ -129,9 +129,9 @@ class Detector:
 
         `weight` is a whole number: how often a box counts, shared by the windows of a false alarm. Without one, a box
         counts 4 % of its class in the base (`whet.training.online.default_weight`), and a false alarm that is still
-        there is taught again with twice the weight, for a few rounds; one that stays all the same keeps its first
-        lesson only. The entries that are returned say what was learned; `unlearn` takes them out again, and a
-        `whet.training.journal.Journal` keeps them.
+        there, or an object that is still missed, is taught again with twice the weight, for a few rounds; one that
+        stays all the same keeps its first lesson only. The entries that are returned say what was learned; `unlearn`
+        takes them out again, and a `whet.training.journal.Journal` keeps them.
         """
         whole = isinstance(weight, Integral) and not isinstance(weight, bool)
         if weight is not None and not (whole and 1 <= weight < MOST_SAMPLES):

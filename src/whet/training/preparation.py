@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from whet.training.forbidden import Forbidden, backgrounds_of
 from whet.training.positives import Positives, cut_positives
 from whet.training.recipe import Recipe
 from whet.training.ridge_choice import RidgeChoice, choose_ridge
+from whet.training.training_data import usable_rows
 from whet.training.window_choice import WindowChoice, window_of
 
 # Core seconds, measured on a server of 2024: for a feature on a sample, and for a stage on a megapixel of pictures.
@@ -117,6 +119,7 @@ def prepare(
         threads=threads,
         progress=lambda share: progress("cutting positives", share),
     )
+    _check_enough(positives, choice, recipe)
     forbidden = backgrounds_of(annotations) if recipe.backgrounds else {}
     apart = find_pictures(recipe.negatives) if recipe.negatives else []
     pictures = dict.fromkeys([*forbidden, *(path for path in apart if path.resolve() not in known)])
@@ -140,6 +143,13 @@ def prepare(
             progress=lambda share: progress("choosing the ridge", share),
         )
     return Preparation(recipe, annotations, choice, positives, tuple(pictures), forbidden, families, ridge)
+
+
+def _check_enough(positives: Positives, choice: WindowChoice, recipe: Recipe) -> None:
+    """Raise what the training would raise, before there is a plan to be shown."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the training says the same
+        usable_rows(positives.patches, choice.window, recipe.min_sigma, positives.groups)
 
 
 def _chosen(annotations: Annotations, recipe: Recipe) -> WindowChoice:
