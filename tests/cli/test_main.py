@@ -129,5 +129,5 @@ def test_demo_corrects_takes_back_and_draws(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(" gone after ") == 2
     assert done.stdout.count(" yes") == 2
-    for name in ("photograph.png", "correction.png", "digits.png"):
+    for name in ("photograph.png", "correction.png", "vans.png", "digits.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

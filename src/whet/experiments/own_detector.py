@@ -30,6 +30,8 @@ TRAIN = ("astronaut", "brick", "camera", "coffee", "coins", "grass", "gravel", "
 TEST = ("chelsea", "stereo_motorcycle", "moon", "retina")
 SHAPE = (240, 320)
 N_TRAIN, N_EMPTY, N_TEST = 70, 60, 40
+# A bold operating point, at which there is something to correct.
+POINT = "one false alarm a picture"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +88,7 @@ def _corrected(
     detector: Detector, test: Annotations, folder: Path
 ) -> tuple[Evaluation, Evaluation, float, str, float, tuple[Path, ...]]:
     """Judge, correct the worst false alarm or else a miss, and judge again."""
-    threshold = detector.operating_points.get("default", -np.inf)
+    threshold = detector.operating_points.get(POINT, -np.inf)
     before = _judged(detector, test)
     alarms, misses = before.worst_false_alarms(threshold), before.worst_misses(threshold)
     if not alarms and not misses:
@@ -95,7 +97,7 @@ def _corrected(
     told = 'told of the worst false alarm: "not a van"' if alarms else 'shown one that it missed: "a van"'
     path = test.pictures[mistake.picture].path
     begun = time.perf_counter()
-    detector.learn(path, mistake.box[None], [not alarms])
+    detector.learn(path, mistake.box[None], [not alarms], threshold=threshold)
     seconds = time.perf_counter() - begun
     detector.save(folder / "vans-corrected.whet")
     after = _judged(detector, test)
