@@ -69,7 +69,7 @@ def detect(
 
     \b
     whet detect face holiday.jpg
-    whet detect mine.whet shots/ --draw drawn --threshold 2.5
+    whet detect mine.whet shots/ --draw drawn --threshold 40
     whet detect face 'shots/**/*.png' --format csv --out boxes.csv
     find . -name '*.jpg' | whet detect face - --json | jq '.[].boxes'
     """
@@ -77,7 +77,6 @@ def detect(
     from whet.io.detection_files import PIECEMEAL, Layout, pieces
     from whet.io.picture_ids import coco_ids, ids_of
     from whet.io.pictures import find_pictures
-    from whet.plots.drawn_folder import DrawnFolder
     from whet.training.detection_run import detect_many
     from whet.training.detector import load
 
@@ -85,7 +84,7 @@ def detect(
     paths = find_pictures(pictures, sys.stdin)
     # By place among all pictures, so that one that is skipped does not move the others.
     numbers = {path: n for n, path in enumerate(paths, start=1)} if ids is None else ids_of(paths, coco_ids(ids))
-    drawing = None if draw is None else DrawnFolder(draw, paths)
+    drawing = None if draw is None else _drawing(draw, paths)
     with wrong_call_if_value_error():
         run = detect_many(
             detector,
@@ -118,7 +117,13 @@ class _Told:
     n_boxes: int = 0
     errors: list[UnreadableImageError] = field(default_factory=list)
 
-    def found(self, run: Iterable[DetectedPicture]) -> Iterator[tuple[Path, Detections]]:
+    def _drawing(folder: Path, paths: list[Path]) -> DrawnFolder:
+    from whet.plots.drawn_folder import DrawnFolder
+
+    return DrawnFolder(folder, paths)
+
+
+def found(self, run: Iterable[DetectedPicture]) -> Iterator[tuple[Path, Detections]]:
         """Boxes and scores of the pictures that can be read; the windows behind them, far more, are let go."""
         from whet.detect.detections import Detections
 

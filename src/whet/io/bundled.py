@@ -9,9 +9,7 @@ from pathlib import Path
 
 from whet.errors import CannotConvertError, DetectorNotFoundError
 from whet.io import model_file
-from whet.io.opencv_xml import read_opencv
 from whet.model.detector_base import DetectorBase
-from whet.model.opencv_stages import stages_of
 from whet.model.taught_detector import TaughtDetector
 
 SUFFIX = ".safetensors"
@@ -33,6 +31,9 @@ def load(name_or_path: str | PathLike[str]) -> TaughtDetector:
 
 
 def _of_opencv(path: Path) -> TaughtDetector:
+    from whet.io.opencv_xml import read_opencv  # XML is not for every start
+    from whet.model.opencv_stages import stages_of
+
     if not path.exists():
         raise DetectorNotFoundError(f"there is no file {path}; expected an OpenCV cascade")
     cascade = read_opencv(path)
