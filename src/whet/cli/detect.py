@@ -108,6 +108,12 @@ def detect(
     exit_if_skipped(told.errors, len(paths))
 
 
+def _drawing(folder: Path, paths: list[Path]) -> DrawnFolder:
+    from whet.plots.drawn_folder import DrawnFolder
+
+    return DrawnFolder(folder, paths)
+
+
 @dataclass
 class _Told:
     """Counts what is found on its way from the scan to the text, and draws it if that is asked for."""
@@ -117,13 +123,7 @@ class _Told:
     n_boxes: int = 0
     errors: list[UnreadableImageError] = field(default_factory=list)
 
-    def _drawing(folder: Path, paths: list[Path]) -> DrawnFolder:
-    from whet.plots.drawn_folder import DrawnFolder
-
-    return DrawnFolder(folder, paths)
-
-
-def found(self, run: Iterable[DetectedPicture]) -> Iterator[tuple[Path, Detections]]:
+    def found(self, run: Iterable[DetectedPicture]) -> Iterator[tuple[Path, Detections]]:
         """Boxes and scores of the pictures that can be read; the windows behind them, far more, are let go."""
         from whet.detect.detections import Detections
 
