@@ -135,6 +135,18 @@ def test_a_corrupt_picture_is_named_and_the_others_train(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_a_corrupt_negative_is_named_once_and_told_by_the_exit_code(tmp_path):
+    van_set(tmp_path)
+    (tmp_path / "textures" / "texture1.png").write_bytes(b"no picture")
+    cut = tmp_path / "textures" / "texture2.png"
+    cut.write_bytes(cut.read_bytes()[:2000])  # its header is whole
+    done = whet(*TRAIN, "--out", "vans.whet", cwd=tmp_path)
+    assert done.returncode == ExitCode.SOME_SKIPPED, done.stderr
+    assert done.stderr.count("texture1.png cannot be read") == 1
+    assert "texture2.png" in done.stderr
+    assert (tmp_path / "vans.whet").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

@@ -12,15 +12,19 @@ from tests.io.annotations.sets import picture
 
 from whet.detect.pyramid import level_at, pyramid
 from whet.errors import CheckpointError
+from whet.evaluate.evaluation import evaluate
 from whet.evaluate.overlap import intersection_over_first
 from whet.features.haar import HaarPool
 from whet.io.annotations.annotation import Annotations
+from whet.io.annotations.formats import read_annotations
 from whet.io.model_file import to_bytes
 from whet.model.cascade import Cascade
 from whet.model.detector_base import DetectorBase
 from whet.model.taught_detector import TaughtDetector
 from whet.training.cascade import train_cascade
+from whet.training.evaluation_run import truths_of
 from whet.training.forbidden import MOST_OVERLAP, backgrounds_of, forbidden_places
+from whet.training.lessons import false_alarms
 from whet.training.mining import Miner
 from whet.training.node import train_node
 from whet.training.windows import random_windows, windows_of_pictures
@@ -155,3 +159,20 @@ def test_other_boxes_or_groups_are_another_training(street, mixed, tmp_path):
     groups = np.arange(len(positives())) // 7
     with pytest.raises(CheckpointError, match="positives is"):
         train_cascade(pool(), positives(), mixed, plan, checkpoint=file, forbidden=street, groups=groups)
+
+
+def test_a_picture_with_a_box_that_cannot_be_gives_no_negatives_and_no_false_alarms(tmp_path):
+    for name in ("whole.png", "doubtful.png"):
+        Image.fromarray(np.full((60, 80), 90, np.uint8)).save(tmp_path / name)
+    rows = ["whole.png,5,5,20,10", "doubtful.png,5,5,20,10", "doubtful.png,40,30,-5,10", "whole.png,500,500,9,9"]
+    (tmp_path / "boxes.csv").write_text("\n".join(rows))
+    found = read_annotations(tmp_path / "boxes.csv")
+    whole, doubtful = found.pictures
+    assert (whole.is_complete, doubtful.is_complete) == (True, False)
+    assert [path.name for path in backgrounds_of(found)] == ["whole.png"]
+    elsewhere = np.array([[50.0, 30.0, 70.0, 40.0]])
+    assert len(false_alarms(elsewhere, whole)) == 1
+    assert len(false_alarms(elsewhere, doubtful)) == 0
+    judged = evaluate([(elsewhere, [1.0])] * 2, [truths_of(whole), truths_of(doubtful)])
+    assert [len(picture.false_alarms()) for picture in judged.pictures] == [1, 0]
+    assert [len(picture.missed()) for picture in judged.pictures] == [1, 1]

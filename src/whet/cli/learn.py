@@ -67,7 +67,9 @@ def learn(
     images: Images = None,
     class_: Class = None,
     split: Split = None,
-    weight: Annotated[int | None, typer.Option(min=1, help="How often a box counts; else 4 % of its class.")] = None,
+    weight: Annotated[
+        int | None, typer.Option(min=1, help="How often a box counts; else by how many are shown.")
+    ] = None,
     threshold: Threshold = None,
     min_size: MinSize = None,
     max_size: MaxSize = None,

@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.convert import LEFT_OUT
+from whet.cli.convert import left_out, show
 from whet.cli.exit_codes import ExitCode
-from whet.cli.options import Json, Quiet, Threads
+from whet.cli.options import Class, FormatOption, Images, Json, Quiet, Split, Threads
 from whet.cli.progress import progress_bar
 from whet.cli.start import start
+from whet.cli.training_report import plan_table, result_table, summary_lines
 from whet.cli.training_view import training_view
 from whet.cli.wrong_call import wrong_call_if_value_error
 
 if TYPE_CHECKING:
+    from whet.model.provenance import Provenance
     from whet.training.preparation import Preparation
     from whet.training.recipe import Recipe
-    from whet.training.train import Trained
-
-MOST_PROBLEMS = 10
 
 
 class FeatureChoice(StrEnum):
@@ -51,10 +50,10 @@ def train(
     negatives: Annotated[
         list[str] | None, typer.Option("--negatives", "-n", help="Pictures without the object; may be repeated.")
     ] = None,
-    class_name: Annotated[str | None, typer.Option("--class", help="Which class, where there are several.")] = None,
-    format: Annotated[str | None, typer.Option(help="Format of the annotations; else it is found out.")] = None,
-    images: Annotated[Path | None, typer.Option(help="Folder of the pictures, if not beside the annotations.")] = None,
-    split: Annotated[str | None, typer.Option(help="Only this part of the set, such as train.")] = None,
+    class_name: Class = None,
+    format: FormatOption = None,
+    images: Images = None,
+    split: Split = None,
     backgrounds: Annotated[
         bool | None,
         typer.Option("--backgrounds/--no-backgrounds", help="Take negatives outside the boxes too. [default: yes]"),
@@ -110,7 +109,7 @@ def train(
         "annotations": None if annotations is None else str(annotations),
         "negatives": tuple(negatives) if negatives else None,
         "class_name": class_name,
-        "format": format,
+        "format": None if format is None else format.value,
         "images": None if images is None else str(images),
         "split": split,
         "backgrounds": backgrounds,
@@ -140,17 +139,18 @@ def train(
         _check_places(out, config, resume=resume, fresh=fresh, force=force)
     with progress_bar("prepare", hidden=quiet) as progress, wrong_call_if_value_error():
         preparation = prepare(recipe, lambda _, share: progress(share), threads)
+    lost = left_out(preparation.problems)
+    show(lost if quiet else preparation.problems)
     if not quiet:
-        _tell_plan(preparation, threads)
+        typer.echo(preparation.describe(threads), err=True)
     if dry_run or out is None:
         if as_json:
-            typer.echo(json.dumps(_plan_table(preparation, threads), indent=1))
+            typer.echo(json.dumps(plan_table(preparation, threads), indent=1))
         return
     if fresh:
         _checkpoint(out).unlink(missing_ok=True)
-    _run(preparation, out, threads, as_json=as_json, quiet=quiet)
-    left_out = [problem for problem in preparation.problems if problem.kind in LEFT_OUT]
-    if left_out:
+    is_skipping = _run(preparation, out, threads, as_json=as_json, quiet=quiet)
+    if lost or is_skipping:
         raise typer.Exit(ExitCode.SOME_SKIPPED)
 
 
@@ -199,95 +199,35 @@ def _settings(out: Path) -> Path:
     return out.with_suffix(".toml")
 
 
-def _run(preparation: Preparation, out: Path, threads: int | None, *, as_json: bool, quiet: bool) -> None:
-    from whet.model.provenance import Provenance
+def _run(preparation: Preparation, out: Path, threads: int | None, *, as_json: bool, quiet: bool) -> bool:
+    """Train, save and tell; whether pictures had to be skipped on the way."""
     from whet.training.recipe_file import write_recipe
     from whet.training.train import train_prepared
+    from whet.training.windows import SkippedPicturesWarning
 
     recipe_file, checkpoint = _settings(out), _checkpoint(out)
     write_recipe(preparation.recipe, recipe_file)
     try:
-        with training_view(quiet=quiet) as tell:
-            trained = train_prepared(
-                preparation, tell, checkpoint=checkpoint, origin=_origin(Provenance), threads=threads
-            )
+        with training_view(quiet=quiet) as (tell, warned):
+            trained = train_prepared(preparation, tell, checkpoint=checkpoint, origin=_origin(), threads=threads)
     except KeyboardInterrupt:
         typer.echo(f"whet: stopped; the same command with --resume goes on from {checkpoint}", err=True)
         raise
     trained.detector.save(out)
     checkpoint.unlink(missing_ok=True)
     if as_json:
-        typer.echo(json.dumps(_table(trained, out), indent=1))
+        typer.echo(json.dumps(result_table(trained, out), indent=1))
     elif not quiet:
-        for line in _summary(trained, out, recipe_file):
+        for line in summary_lines(trained, out, recipe_file):
             typer.echo(line)
+    return any(isinstance(one, SkippedPicturesWarning) for one in warned)
 
 
-def _origin(provenance: Any) -> Any:  # noqa: ANN401 - its class, imported by the caller
+def _origin() -> Provenance:
     """The command, unless it names a folder of this machine."""
+    from whet.model.provenance import Provenance
+
     try:
-        return provenance(command=shlex.join(["whet", *sys.argv[1:]]))
+        return Provenance(command=shlex.join(["whet", *sys.argv[1:]]))
     except ValueError:
-        return provenance(command="whet train")
-
-
-def _tell_plan(preparation: Preparation, threads: int | None) -> None:
-    for problem in preparation.problems[:MOST_PROBLEMS]:
-        typer.echo(f"whet: {problem}", err=True)
-    more = len(preparation.problems) - MOST_PROBLEMS
-    if more > 0:
-        typer.echo(f"whet: and {more:,} more", err=True)
-    typer.echo(preparation.describe(threads), err=True)
-
-
-def _plan_table(preparation: Preparation, threads: int | None) -> dict[str, Any]:
-    height, width = preparation.choice.window
-    return {
-        "window": {"width": width, "height": height},
-        "positives": len(preparation.positives),
-        "objects": preparation.positives.n_objects,
-        "pictures": len(preparation.pictures),
-        "features": preparation.n_features,
-        "memory_bytes": preparation.memory,
-        "seconds": round(preparation.seconds(threads), 1),
-        "problems": [str(problem) for problem in preparation.problems],
-    }
-
-
-def _table(trained: Trained, out: Path) -> dict[str, Any]:
-    ending = trained.ending
-    return {
-        "detector": str(out),
-        "ending": str(ending.why),
-        "reason": ending.reason,
-        "stages": ending.n_stages,
-        "learners": trained.detector.taught.cascade().n_weak,
-        "false_positive_rate": ending.false_positive_rate,
-        "false_positive_interval": ending.interval,
-        "detection_rate": ending.detection_rate,
-        "detection_interval": ending.detection_interval,
-        "held_out_pictures": trained.n_pictures,
-        "false_alarms": trained.false_alarms,
-        "operating_points": dict(trained.detector.operating_points),
-        "seconds": round(ending.seconds, 1),
-    }
-
-
-def _summary(trained: Trained, out: Path, recipe_file: Path) -> list[str]:
-    from whet.training.events import duration
-
-    ending, (low, high) = trained.ending, trained.ending.detection_interval
-    points = trained.detector.operating_points
-    default = f"; by default boxes score above {points['default']:.3g}" if "default" in points else ""
-    return [
-        f"{out}: {ending.n_stages} stages, {trained.detector.taught.cascade().n_weak} weak learners, "
-        f"{out.stat().st_size:,} bytes, in {duration(ending.seconds)}",
-        f"why it ended: {ending.reason}",
-        f"windows accepted by mistake: {ending.false_positive_rate:.2g} of held-out windows "
-        f"({ending.interval[0]:.2g} to {ending.interval[1]:.2g})",
-        f"objects kept: {ending.detection_rate:.1%} of those held out for validation ({low:.1%} to {high:.1%}); "
-        "a test set will show less",
-        f"false alarms in {trained.n_pictures:,} held-out pictures: {trained.false_alarms:,} at any score{default}",
-        f"settings: {recipe_file}",
-        f"next: whet detect {out} PICTURES --draw drawn; whet evaluate {out} ANNOTATIONS",
-    ]
+        return Provenance(command="whet train")

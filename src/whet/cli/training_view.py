@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def training_view(*, quiet: bool) -> Iterator[Callable[[Event], None]]:
-    """Yields what training tells its events to; warnings on the way become lines."""
+def training_view(*, quiet: bool) -> Iterator[tuple[Callable[[Event], None], list[Warning | str]]]:
+    """Yields what training tells its events to, and a list of the warnings on the way, which become lines."""
     from rich.console import Console
 
     console = Console(stderr=True)
-    with warnings_as_lines(console):
+    with warnings_as_lines(console) as warned:
         if quiet:
-            yield lambda _: None
+            yield (lambda _: None), warned
         elif console.is_terminal:
             with _live(console) as tell:
-                yield tell
+                yield tell, warned
         else:
-            yield _tell_stages
+            yield _tell_stages, warned
 
 
 def _tell_stages(event: Event) -> None:
@@ -44,7 +44,7 @@ def _live(console: Any) -> Iterator[Callable[[Event], None]]:  # noqa: ANN401 - 
     """Finished stages scroll by; below them one line tells what is being done, and how long it will take."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from whet.training.events import Mining, StageFinished, StageStarted, WeakAdded, duration
+    from whet.training.events import Mining, StageStarted, WeakAdded, duration
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -67,8 +67,6 @@ def _live(console: Any) -> Iterator[Callable[[Event], None]]:  # noqa: ANN401 - 
                     progress.update(task, description=said, completed=event.n_found / max(event.n_wanted, 1))
                 case StageStarted():
                     progress.update(task, description=f"stage {event.stage}: features{left}", completed=0.0)
-                case StageFinished():
-                    console.print(str(event), highlight=False, markup=False)
                 case _:
                     console.print(str(event), highlight=False, markup=False)
 

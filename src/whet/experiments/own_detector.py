@@ -13,15 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from whet.errors import MissingExtraError
-from whet.evaluate.evaluation import Evaluation, evaluate
 from whet.experiments.drawn_objects import draw_set
 from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.formats import write_annotations
 from whet.io.images import as_grey, read_grey
 from whet.plots.drawn_boxes import result_drawn, save_picture
 from whet.plots.figure import prepared_folder
-from whet.training.detection_run import detect_many
 from whet.training.detector import Detector
+from whet.training.evaluation_run import EvaluationRun, evaluate_many
 from whet.training.preparation import prepare
 from whet.training.recipe import Recipe
 from whet.training.train import train_prepared
@@ -41,11 +40,9 @@ class OwnStory:
     n_objects: int
     n_stages: int
     seconds_to_train: float
-    before: Evaluation
-    after: Evaluation
-    threshold: float
+    before: EvaluationRun
+    after: EvaluationRun
     told: str
-    seconds_to_learn: float
     files: tuple[Path, ...]
 
     def summary(self) -> str:
@@ -55,10 +52,10 @@ class OwnStory:
                 f"a detector of vans, from {self.n_objects} boxes",
                 f"{self.n_stages} stages in {self.seconds_to_train:.0f} s",
             ),
-            ("  on other photographs", _counts(self.before, self.threshold)),
+            ("  on other photographs", _counts(self.before)),
         ]
         if self.told:
-            rows.append((f"  {self.told}", _counts(self.after, self.threshold)))
+            rows.append((f"  {self.told}", _counts(self.after)))
         return "\n".join(f"{what:<50}  {value}" for what, value in rows)
 
 
@@ -86,35 +83,28 @@ def run(out: Path, progress: Callable[[float], None] = lambda _: None, seed: int
 
 def _corrected(
     detector: Detector, test: Annotations, folder: Path
-) -> tuple[Evaluation, Evaluation, float, str, float, tuple[Path, ...]]:
+) -> tuple[EvaluationRun, EvaluationRun, str, tuple[Path, ...]]:
     """Judge, correct the worst false alarm or else a miss, and judge again."""
     threshold = detector.operating_points.get(POINT, -np.inf)
-    before = _judged(detector, test)
-    alarms, misses = before.worst_false_alarms(threshold), before.worst_misses(threshold)
+    before = evaluate_many(detector, test.pictures, threshold=threshold)
+    alarms = before.evaluation.worst_false_alarms(threshold)
+    misses = before.evaluation.worst_misses(threshold)
     if not alarms and not misses:
-        return before, before, threshold, "", 0.0, ()
+        return before, before, "", ()
     mistake = alarms[0] if alarms else misses[-1]
     told = 'told of the worst false alarm: "not a van"' if alarms else 'shown one that it missed: "a van"'
-    path = test.pictures[mistake.picture].path
-    begun = time.perf_counter()
+    path = before.paths[mistake.picture]
     detector.learn(path, mistake.box[None], [not alarms], threshold=threshold)
-    seconds = time.perf_counter() - begun
     detector.save(folder / "vans-corrected.whet")
-    after = _judged(detector, test)
-    sides = [result_drawn(read_grey(path), one.pictures[mistake.picture], threshold) for one in (before, after)]
+    after = evaluate_many(detector, test.pictures, threshold=threshold)
+    runs = (run.evaluation.pictures[mistake.picture] for run in (before, after))
+    sides = [result_drawn(read_grey(path), result, threshold) for result in runs]
     file = save_picture(np.concatenate(sides, axis=1), folder.parent / "vans.png")
-    return before, after, threshold, told, seconds, (file,)
+    return before, after, told, (file,)
 
 
-def _judged(detector: Detector, test: Annotations) -> Evaluation:
-    done = list(detect_many(detector, [picture.path for picture in test.pictures], threshold=-np.inf))
-    found = [(one.found.boxes, one.found.scores) for one in done if one.found is not None]
-    return evaluate(found, [(picture.boxes, picture.ignore) for picture in test.pictures])
-
-
-def _counts(judged: Evaluation, threshold: float) -> str:
-    found = sum(len(picture.found(threshold)) for picture in judged.pictures)
-    return f"{found} of {judged.curve.n_truths} vans, {len(judged.worst_false_alarms(threshold))} false alarms"
+def _counts(run: EvaluationRun) -> str:
+    return f"{int(run.found.sum())} of {int(run.truths.sum())} vans, {run.n_false_alarms} false alarms"
 
 
 def _crops(names: Sequence[str], n: int, folder: Path, rng: np.random.Generator) -> list[Path]:

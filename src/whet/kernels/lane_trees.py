@@ -39,10 +39,7 @@ def sum_haar(
         if item(nodes, node + WEIGHTS + 2) != 0:
             value = value + to_floats(_difference(sums, place, nodes, node, 8)) * real(nodes, node, WEIGHTS + 2)
         goes_left = value * factors < real(nodes, node, THRESHOLD)
-        if item(nodes, node + SHARES_TREE) == 0:
-            total = total + (goes_left & spread(item(nodes, node + LEFT)))
-        else:
-            total = total + _leaf(nodes, node, goes_left, asked)
+        total = total + _added(nodes, node, goes_left, asked)
     return total
 
 
@@ -52,11 +49,7 @@ def sum_patterns(
 ) -> Lanes:
     """As `sum_haar`, for nodes with patterns."""
     for node in range(NODE * first, NODE * last, NODE):
-        goes_left = has_code(sums, place, nodes, node)
-        if item(nodes, node + SHARES_TREE) == 0:
-            total = total + (goes_left & spread(item(nodes, node + LEFT)))
-        else:
-            total = total + _leaf(nodes, node, goes_left, asked)
+        total = total + _added(nodes, node, has_code(sums, place, nodes, node), asked)
     return total
 
 
@@ -64,6 +57,14 @@ def sum_patterns(
 def real(nodes: Address, node: int, k: int) -> Lanes:
     """Number k of a node, which is a float32."""
     return as_floats(spread(item(nodes, node + k)))
+
+
+@inlined
+def _added(nodes: Address, node: int, goes_left: Lanes, asked: Address) -> Lanes:
+    """What a node adds to the sums."""
+    if item(nodes, node + SHARES_TREE) == 0:
+        return goes_left & spread(item(nodes, node + LEFT))
+    return _leaf(nodes, node, goes_left, asked)
 
 
 @inlined

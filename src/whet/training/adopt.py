@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import TrainingDataError
-from whet.features.integral import IntegralStack
 from whet.io.opencv_xml import read_opencv
 from whet.lda.class_statistics import BinaryStatistics
 from whet.lda.discriminant import DEFAULT_RIDGE
@@ -30,7 +29,7 @@ from whet.model.provenance import Provenance
 from whet.model.reporting import Frame
 from whet.model.stage import Stage
 from whet.training.detector import Detector
-from whet.training.extension import NEGATIVES_A_LEARNER, extension_of
+from whet.training.extension import NEGATIVES_A_LEARNER, extension_of, responses_of
 from whet.training.mining import Miner
 from whet.training.split import split_objects
 
@@ -223,4 +222,4 @@ def _sums(responses: NDArray[np.uint8], coef: NDArray[np.float64]) -> NDArray[np
 
 
 def _responses(stage: Stage, patches: Patches) -> NDArray[np.uint8]:
-    return stage.respond(IntegralStack.of(patches)).view(np.uint8).T
+    return responses_of(stage.features, stage.weak, patches).view(np.uint8).T

@@ -138,7 +138,8 @@ def evaluate_many(
 ) -> EvaluationRun:
     """Judge a detector on annotated pictures, at a threshold (see `Detector.detect`) and at all others.
 
-    Pictures that cannot be read are left out and named in `unread`. `tell` gets the share that is done.
+    Pictures that cannot be read are left out and named in `unread`. What is detected in a picture that is not complete
+    is ignored, unless it finds an object. `tell` gets the share that is done.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -165,8 +166,17 @@ def evaluate_many(
         tell(number / len(pictures))
     if not seen:
         raise UnreadableImageError(f"none of the {len(pictures)} pictures could be read, so: {unread[0]}")
-    result = evaluate(detections, [(picture.boxes, picture.ignore) for picture in seen], overlap=overlap)
+    result = evaluate(detections, [truths_of(picture) for picture in seen], overlap=overlap)
     return EvaluationRun(tuple(picture.path for picture in seen), result, above, tuple(unread))
+
+
+def truths_of(picture: AnnotatedPicture) -> tuple[Floats, NDArray[np.bool_]]:
+    """Boxes (n, 4) and which to ignore (n,): all of a picture that is not complete, beside its objects."""
+    if picture.is_complete:
+        return picture.boxes, picture.ignore
+    height, width = picture.shape
+    whole = np.array([[0.0, 0.0, width, height]])
+    return np.concatenate([picture.boxes, whole]), np.append(picture.ignore, True)
 
 
 def _share(part: int, whole: int) -> float:

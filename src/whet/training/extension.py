@@ -57,12 +57,12 @@ def extension_of(
         )
     features, weak = joined(stages, window)
     patches = np.concatenate([train, negatives])
-    responses = _responses(features, weak, patches)
+    responses = responses_of(features, weak, patches)
     bits = BitResponses.of(responses, np.arange(len(patches)) < len(train))
     learner = GreedyLDA(ridge=ridge)
     chosen = np.array(list(learner.rounds(bits, n_weak)))
     vote = learner.vote(bits, chosen)
-    seen = _responses(features.take(chosen), weak.take(chosen), validation)
+    seen = responses_of(features.take(chosen), weak.take(chosen), validation)
     scores = np.cumsum(seen * vote.coef[:, None], axis=0)[-1]  # in the order of the learners, as a scan adds them
     vote.rule = Rate(calibrate_rate(scores, vote.projection, detection_rate))
     return StageBase.of_vote(features.take(chosen), weak.take(chosen), vote)
@@ -86,7 +86,7 @@ def _hard_windows(stages: Sequence[Stage], window: tuple[int, int], miner: Miner
     return found
 
 
-def _responses(features: FeatureFamily, weak: TrainedWeak, patches: Patches) -> NDArray[np.bool_]:
+def responses_of(features: FeatureFamily, weak: TrainedWeak, patches: Patches) -> NDArray[np.bool_]:
     """Responses (learners, samples), some samples at a time: their integral images take more than they do."""
     blocks = (patches[start : start + AT_ONCE] for start in range(0, len(patches), AT_ONCE))
     parts = [weak.respond(features.evaluate(IntegralStack.of(block))) for block in blocks]

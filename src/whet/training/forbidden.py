@@ -30,12 +30,13 @@ MOST_COVERED = 0.8
 def backgrounds_of(annotations: Annotations) -> dict[Path, Boxes]:
     """The pictures of a data set to mine, each with the boxes (n, 4) that no negative may show, ignored ones included.
 
-    Pictures of which one box covers nearly all are left out.
+    Pictures of which one box covers nearly all are left out, and so are those that are not complete.
     """
     return {
         picture.path: picture.boxes
         for picture in annotations.pictures
-        if areas(picture.boxes).max(initial=0) <= MOST_COVERED * picture.shape[0] * picture.shape[1]
+        if picture.is_complete
+        and areas(picture.boxes).max(initial=0) <= MOST_COVERED * picture.shape[0] * picture.shape[1]
     }
 
 

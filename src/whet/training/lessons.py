@@ -110,10 +110,14 @@ def shared_weight(detector: Detector, n_objects: int) -> int | None:
 def false_alarms(detected: Boxes, picture: AnnotatedPicture) -> Boxes:
     """Those of the detected boxes (n, 4) that show neither an object of the picture nor what is to be ignored.
 
+    In a picture that is not complete any of them may show an object.
+
     >>> car = AnnotatedPicture(Path("a.png"), (50, 90), np.array([[0.0, 0, 40, 20]]), ("car",), np.array([False]))
     >>> false_alarms(np.array([[1.0, 0, 40, 20], [50, 0, 90, 20]]), car)
     array([[50.,  0., 90., 20.]])
     """
+    if not picture.is_complete:
+        return detected[:0]
     is_object = (intersection_over_union(detected, picture.objects) >= SAME).any(axis=1)
     inside = (intersection_over_first(detected, picture.ignored) >= SAME).any(axis=1)
     alike = (intersection_over_union(detected, picture.ignored) >= SAME).any(axis=1)

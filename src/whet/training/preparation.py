@@ -16,7 +16,7 @@ from whet.features.lbp import BlockPatternPool
 from whet.features.parallel import available_threads
 from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.formats import read_annotations
-from whet.io.annotations.problem import Problem
+from whet.io.annotations.problem import Problem, ProblemKind
 from whet.io.pictures import find_pictures
 from whet.training.events import duration
 from whet.training.forbidden import Forbidden, backgrounds_of
@@ -25,6 +25,7 @@ from whet.training.recipe import Recipe
 from whet.training.ridge_choice import RidgeChoice, choose_ridge
 from whet.training.training_data import usable_rows
 from whet.training.window_choice import WindowChoice, window_of
+from whet.training.windows import picture_faults
 
 # Core seconds, measured on a server of 2024: for a feature on a sample, and for a stage on a megapixel of pictures.
 A_RESPONSE = 6e-9
@@ -50,11 +51,12 @@ class Preparation:
     forbidden: Forbidden
     families: tuple[FeatureFamily, ...]
     ridge: RidgeChoice | None = None
+    faults: tuple[Problem, ...] = ()
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What could not be used, of files and of boxes."""
-        return (*self.annotations.problems, *self.positives.problems)
+        """What could not be used: of annotations, of boxes, and of pictures to mine."""
+        return (*self.annotations.problems, *self.positives.problems, *self.faults)
 
     @property
     def n_features(self) -> int:
@@ -122,7 +124,9 @@ def prepare(
     _check_enough(positives, choice, recipe)
     forbidden = backgrounds_of(annotations) if recipe.backgrounds else {}
     apart = find_pictures(recipe.negatives) if recipe.negatives else []
-    pictures = dict.fromkeys([*forbidden, *(path for path in apart if path.resolve() not in known)])
+    mined = list(dict.fromkeys([*forbidden, *(path for path in apart if path.resolve() not in known)]))
+    faults = picture_faults(mined, choice.window)
+    pictures = [path for path in mined if path not in faults]
     if not pictures:
         raise TrainingDataError(
             "there are no pictures to take negatives from: give some without the object (negatives), better hundreds; "
@@ -135,14 +139,15 @@ def prepare(
             families[0],
             positives.patches,
             positives.groups,
-            list(pictures),
+            pictures,
             forbidden=forbidden,
             min_sigma=recipe.min_sigma,
             seed=recipe.seed,
             threads=threads,
             progress=lambda share: progress("choosing the ridge", share),
         )
-    return Preparation(recipe, annotations, choice, positives, tuple(pictures), forbidden, families, ridge)
+    told = tuple(Problem(ProblemKind.UNREADABLE_PICTURE, "", None, fault) for fault in faults.values())
+    return Preparation(recipe, annotations, choice, positives, tuple(pictures), forbidden, families, ridge, told)
 
 
 def _check_enough(positives: Positives, choice: WindowChoice, recipe: Recipe) -> None:

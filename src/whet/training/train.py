@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
@@ -24,7 +23,6 @@ from whet.training.preparation import Preparation, prepare
 from whet.training.recipe import Recipe
 from whet.training.split import split_pictures
 from whet.training.trained_detector import train_detector
-from whet.training.windows import usable_pictures
 
 # False alarms a picture by the name of the operating point; the last that held-out pictures can tell is the default.
 POINTS = {"one false alarm a picture": 1.0, "one in ten pictures": 0.1}
@@ -104,10 +102,7 @@ def train_prepared(
     )
     frame = preparation.choice.frame
     detector = Detector(TaughtDetector(taught.base, reporting=Reporting(frame)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the training has told of the pictures that cannot be used
-        usable = usable_pictures(preparation.pictures, detector.window)
-    _, apart = split_pictures(usable, plan.validation, plan.seed)
+    _, apart = split_pictures(preparation.pictures, plan.validation, plan.seed)
     return _with_points(detector, ending, preparation, apart, threads)
 
 

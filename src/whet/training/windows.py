@@ -26,15 +26,15 @@ def usable_pictures(paths: Sequence[Path], window: tuple[int, int]) -> list[Path
 
     Only headers are read: a file that turns out to be cut short is skipped later.
     """
-    usable, skipped = [], []
-    for path in paths:
-        fault = _fault(path, window)
-        if fault is None:
-            usable.append(path)
-        else:
-            skipped.append(fault)
-    _tell_skipped(skipped)
-    return usable
+    faults = picture_faults(paths, window)
+    _tell_skipped(list(faults.values()))
+    return [path for path in paths if path not in faults]
+
+
+def picture_faults(paths: Sequence[Path], window: tuple[int, int]) -> dict[Path, str]:
+    """What is wrong with those pictures that cannot be opened or hold no window, by their headers."""
+    faults = {path: _fault(path, window) for path in paths}
+    return {path: fault for path, fault in faults.items() if fault is not None}
 
 
 def _fault(path: Path, window: tuple[int, int]) -> str | None:

@@ -27,6 +27,8 @@ class AnnotatedPicture:
     Boxes are x1, y1, x2, y2, half-open, in pixels of the picture as it is shown: turned upright as its EXIF
     orientation says. Those with `ignore` (VOC's difficult, COCO's iscrowd) are neither the object nor background.
     `split` is the name of the part of the set that the picture belongs to, such as "train", where the format says it.
+    A picture is not `is_complete` where a box of it could not be: an object may be anywhere in it, so nothing else in
+    it is known to be background.
     """
 
     path: Path
@@ -35,6 +37,7 @@ class AnnotatedPicture:
     labels: tuple[str, ...] = ()
     ignore: Flags = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     split: str = ""
+    is_complete: bool = True
 
     def __post_init__(self) -> None:
         n = len(self.labels)

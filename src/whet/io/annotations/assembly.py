@@ -100,6 +100,7 @@ def _picture(raw: RawPicture, finder: PictureFinder, problems: Problems) -> Anno
             "should be",
         )
     kept = [box for box in (_checked(raw, box, shape, problems) for box in raw.boxes) if box is not None]
+    is_complete = all(_has_place(box) for box in raw.boxes)
     return AnnotatedPicture(
         path,
         shape,
@@ -107,6 +108,7 @@ def _picture(raw: RawPicture, finder: PictureFinder, problems: Problems) -> Anno
         tuple(box.label for box in kept),
         np.array([box.ignore for box in kept], dtype=np.bool_),
         raw.split,
+        is_complete,
     )
 
 
@@ -123,10 +125,10 @@ def _checked(raw: RawPicture, box: RawBox, shape: tuple[int, int], problems: Pro
     if not np.isfinite(corners).all():
         tell(ProblemKind.DROPPED_BOX, "not finite; dropped")
         return None
-    size = corners[2:] - corners[:2]
-    if not (size > 0).all():
+    if not _has_place(box):
         tell(ProblemKind.DROPPED_BOX, "it has no width or no height; dropped")
         return None
+    size = corners[2:] - corners[:2]
     inside = np.clip(corners, 0.0, limits)
     left = inside[2:] - inside[:2]
     if not (left > 0).all():
@@ -143,6 +145,12 @@ def _checked(raw: RawPicture, box: RawBox, shape: tuple[int, int], problems: Pro
     return RawBox((x1, y1, x2, y2), label, ignore)
 
 
+def _has_place(box: RawBox) -> bool:
+    """Whether a box says where its object is, be it outside of the picture."""
+    x1, y1, x2, y2 = box.corners
+    return bool(np.isfinite(box.corners).all()) and x1 < x2 and y1 < y2
+
+
 def _said(corners: NDArray[np.float64]) -> str:
     return "box (" + ", ".join(f"{value:g}" for value in corners.tolist()) + ")"
 
@@ -156,6 +164,7 @@ def _joined(first: AnnotatedPicture, second: AnnotatedPicture) -> AnnotatedPictu
         first.labels + second.labels,
         np.concatenate([first.ignore, second.ignore]),
         first.split,
+        first.is_complete and second.is_complete,
     )
 
 
