@@ -72,3 +72,13 @@ def test_a_safe_exit_is_below_all_sums_that_can_still_win(case, rng):
 def test_a_flat_picture_has_no_best_window(case):
     stage, _ = case
     assert not len(best_window(stage, Levels.of(np.full((40, 40), 90, np.uint8), WINDOW)))
+
+
+def test_levels_from_a_size_on_have_no_smaller_window(case, rng):
+    stage, _ = case
+    picture = textured((50, 64), rng)
+    every, large = Levels.of(picture, WINDOW), Levels.of(picture, WINDOW, min_size=1.5 * WINDOW[0])
+    assert large.scales == tuple(scale for scale in every.scales if scale >= 1.5)
+    boxes = node_windows(stage, large, -100.0).boxes
+    assert len(boxes)
+    assert (boxes[:, 3] - boxes[:, 1]).min() >= 1.5 * WINDOW[0] - 1e-9

@@ -79,6 +79,8 @@ def test_the_paper_s_experiment_runs_and_says_both_curves(monkeypatch, tmp_path)
         for method in video.PAPER:
             (row,) = report.of("detection rate", method, video=name, box="framed")
             assert 0 <= row.mean <= 1
+            (narrow,) = report.of(video.NARROW_RATE, method, video=name, box="framed")
+            assert 0 <= narrow.mean <= 1
         for method in ("GSLDA", video.OWN, video.BEFORE):
             assert len(report.of("faces found", method, video=name)) == len(video.FALSE_ALARMS)
     assert {path.name for path in video.draw(report, tmp_path)} == {
@@ -86,6 +88,17 @@ def test_the_paper_s_experiment_runs_and_says_both_curves(monkeypatch, tmp_path)
         "video-david.png",
         "video-trellis.png",
     }
+
+
+@pytest.mark.usefixtures("data")
+def test_the_paper_s_trellis_has_501_frames_and_begins_where_its_tracker_does():
+    """Ross et al. start their tracker of `trellis70` at a centre of (200, 100)."""
+    footage = video.Footage.of("trellis", 1).of_paper
+    assert len(footage.video) == len(footage.pictures) == 501
+    x1, y1, x2, y2 = footage.video.truths[0]
+    assert abs((x1 + x2) / 2 - 200) < 2
+    assert abs((y1 + y2) / 2 - 100) < 8
+    assert len(video.Footage.of("david", 10).of_paper.video) == 48
 
 
 @pytest.mark.usefixtures("data")

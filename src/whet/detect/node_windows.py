@@ -38,10 +38,16 @@ class Levels:
 
     @classmethod
     def of(
-        cls, picture: Picture, window: tuple[int, int], factor: float = FACTOR, threads: int | None = None
+        cls,
+        picture: Picture,
+        window: tuple[int, int],
+        factor: float = FACTOR,
+        *,
+        min_size: float | None = None,
+        threads: int | None = None,
     ) -> Levels:
-        """All levels of a grey picture (height, width) that hold a window."""
-        scales = level_scales(picture.shape, window, factor)
+        """All levels of a grey picture (height, width) that hold a window, or those for objects from a size on."""
+        scales = level_scales(picture.shape, window, factor, min_size)
         return cls(window, tuple(scales), tuple(levels_at(picture, scales, threads)))
 
     def patch(self, scale: float, y: int, x: int) -> Patches:

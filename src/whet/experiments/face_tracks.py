@@ -74,18 +74,20 @@ def followed(
     pictures: Sequence[Picture],
     *,
     learn: bool = False,
+    min_size: float | None = None,
     hear: Callable[[int, Stage, Levels], None] = silent_hearing,
 ) -> Track:
     """The best window of each frame by a node; with `learn`, it is taught to the node as a face before the next frame.
 
-    As in the paper: factor 1.2, step 1, positives only, each counted once, right or wrong. `hear` is told of each
-    frame's number, the stage that it was scored with (before it was learned), and its levels.
+    As in the paper: factor 1.2, step 1, positives only, each counted once, right or wrong. Windows are of all sizes,
+    or from `min_size` pixels on. `hear` is told of each frame's number, the stage that it was scored with (before it
+    was learned), and its levels.
     """
     windows, scores = np.full((len(pictures), 4), np.nan), np.full(len(pictures), -np.inf)
     stage = node.stage()
     last: list[tuple[float, int, int]] = []
     for number, picture in enumerate(pictures):
-        levels = Levels.of(picture, WINDOW)
+        levels = Levels.of(picture, WINDOW, min_size=min_size)
         best = best_window(stage, levels, last)
         hear(number, stage, levels)
         if not len(best):

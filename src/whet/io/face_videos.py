@@ -19,6 +19,9 @@ from whet.io import datasets
 TRUTHS_FILE = "groundtruth_rect.txt"
 # The number of the first frame that has a box. Those of `david` before it are nearly black.
 FIRST = {"david": 300, "trellis": 1}
+# Where the paper's footage begins, if later. Its `trellis` has 501 frames: Ross et al.'s `trellis70`, whose tracker
+# starts around (200, 100), where the face is in frame 69, with 501 frames left.
+FIRST_OF_PAPER = {"trellis": 69}
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +38,10 @@ class FaceVideo:
 
     def every(self, step: int) -> FaceVideo:
         """Every `step`-th frame."""
-        return FaceVideo(self.name, self.paths[::step], self.numbers[::step], self.truths[::step])
+        return self[::step]
+
+    def __getitem__(self, part: slice) -> FaceVideo:
+        return FaceVideo(self.name, self.paths[part], self.numbers[part], self.truths[part])
 
 
 def face_video(name: str) -> FaceVideo:
