@@ -23,8 +23,9 @@ def poison(watcher, n, rng):
     """Teach so many pieces of noise as the object."""
     for _ in range(n):
         noise = rng.integers(0, 256, (60, 60), dtype=np.uint8)
-        place = (1.0, int(rng.integers(40)), int(rng.integers(40)))
-        wrong = Sighting(np.array([0.0, 0.0, 12.0, 12.0]), 99.0, place, True, FiredWindows())
+        y, x = rng.integers(40, size=2).tolist()
+        patch = noise[y : y + 12, x : x + 12]
+        wrong = Sighting(np.array([0.0, 0.0, 12.0, 12.0]), 99.0, (1.0, y, x), True, FiredWindows(), patch)
         watcher._pending.append(watcher._lesson(noise, wrong))
     return watcher.finish()
 

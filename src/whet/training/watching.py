@@ -163,13 +163,13 @@ class Watcher:
 
     def _lesson(self, grey: Grey, sighting: Sighting) -> _Lesson:
         """The sighting, and with it the best windows elsewhere that fired."""
-        fired, places = sighting.fired, [sighting.place]
+        fired, places, patches = sighting.fired, [sighting.place], [sighting.patch]
         if self.lessons.others and len(fired):
             elsewhere = intersection_over_union(sighting.box[None], fired.boxes)[0] < ELSEWHERE
             best = np.argsort(np.where(elsewhere, -fired.scores, np.inf), kind="stable")[: self.lessons.others]
             places += [(float(fired.scale[i]), int(fired.y[i]), int(fired.x[i])) for i in best if elsewhere[i]]
         height, width = self.detector.window
-        patches = [level_at(grey, s).picture[y : y + height, x : x + width] for s, y, x in places]
+        patches += [level_at(grey, s).picture[y : y + height, x : x + width] for s, y, x in places[1:]]
         return _Lesson(picture_hash(grey), tuple(places), np.array(patches))
 
     def _entries(self, lessons: Sequence[_Lesson]) -> list[list[Entry]]:
