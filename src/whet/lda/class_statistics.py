@@ -25,13 +25,19 @@ MOST_SAMPLES = 2**52
 def co_occurrence(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> NDArray[np.int64]:
     """C = sum of k x x^T over the rows x of X (N, P), exact.
 
-    Counted on bits rather than multiplied: one sample is one bit, and a weight is the sum of its binary digits.
+    Counted on bits rather than multiplied: one sample is one bit. All of one weight are counted at once; of many
+    weights, each is the sum of its binary digits.
 
     >>> co_occurrence(np.array([[1, 1], [0, 1]], dtype=np.uint8), np.array([1, 2]))
     array([[1, 1],
            [1, 3]])
     """
     C = np.zeros((X.shape[1], X.shape[1]), np.int64)
+    if not len(X):
+        return C
+    if (weights == weights[0]).all():
+        add_co_occurrences(_bit_rows(X), int(weights[0]), C)
+        return C
     for digit in range(int(weights.max(initial=0)).bit_length()):
         has_digit = (weights >> digit) & 1 == 1
         add_co_occurrences(_bit_rows(X if has_digit.all() else X[has_digit]), 1 << digit, C)
