@@ -205,6 +205,7 @@ class Watcher:
         """Learn some lessons and unlearn others, in one step."""
         taught = self.detector.taught
         learned, unlearned = ([entry for lesson in lessons for entry in lesson] for lessons in (new, old))
-        delta = taught.learned + lesson_of(taught.base, learned) - lesson_of(taught.base, unlearned)
+        delta = taught.learned + lesson_of(taught.base, learned)
+        delta = delta - lesson_of(taught.base, unlearned) if unlearned else delta
         self.detector = Detector(TaughtDetector(taught.base, delta, taught.reporting))
         self._moved = moved(self.detector.taught)
