@@ -1,5 +1,6 @@
 """Video in and out, through real files."""
 
+import io
 import sys
 
 import numpy as np
@@ -7,12 +8,18 @@ import pytest
 from PIL import Image
 
 from whet.errors import MissingExtraError, VideoError
-from whet.io.video import frame_rate, read_frames
+from whet.io.video import MOST_UNREAD, read_frames
 from whet.io.video_writer import VideoWriter
 
 pytest.importorskip("av")
 
 SIZE = (48, 64)
+
+
+def png():
+    file = io.BytesIO()
+    Image.new("L", (8, 6)).save(file, "PNG")
+    return file.getvalue()
 
 
 def pictures(n):
@@ -51,12 +58,12 @@ def test_what_was_written_is_read_again(film):
     assert greys(frames) == list(range(12))
     assert frames[0].picture.shape == (*SIZE, 3)
     assert frames[3].seconds == pytest.approx(0.3, abs=0.01)
-    assert frame_rate(film) == pytest.approx(10)
+    assert frames[0].rate == pytest.approx(10)
 
 
 def test_a_folder_is_read_in_the_order_of_its_numbers(folder):
     assert greys(read_frames(folder)) == list(range(12))
-    assert frame_rate(folder) == 25
+    assert next(read_frames(folder)).rate == 25
 
 
 @pytest.mark.parametrize("source", ["film", "folder"])
@@ -119,6 +126,59 @@ def test_a_broken_frame_of_a_folder_ends_it_with_its_number(folder):
     assert [next(frames).number for _ in range(7)] == list(range(7))
     with pytest.raises(VideoError, match="frame 7 cannot be read"):
         next(frames)
+
+
+def test_a_broken_frame_is_skipped_and_told_where_that_is_asked_for(folder):
+    (folder / "frame7.png").write_bytes(b"\x89PNG broken")
+    told = []
+    assert [frame.number for frame in read_frames(folder, skipped=told.append)] == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11]
+    (error,) = told
+    assert "frame 7 cannot be read" in str(error)
+    told.clear()
+    assert [frame.number for frame in read_frames(folder, every=2, skipped=told.append)] == [0, 2, 4, 6, 8, 10]
+    assert not told  # it was not to be looked at
+
+
+def test_too_many_broken_frames_in_a_row_are_an_end(tmp_path):
+    for number in range(2 * MOST_UNREAD + 10):
+        is_whole = number in (0, 1, MOST_UNREAD + 2)  # as many as may be broken lie between the last two
+        (tmp_path / f"{number}.png").write_bytes(png() if is_whole else b"broken")
+    told = []
+    frames = read_frames(tmp_path, skipped=told.append)
+    assert [next(frames).number for _ in range(3)] == [0, 1, MOST_UNREAD + 2]
+    with pytest.raises(VideoError, match="101 frames in a row could not be read; the first: frame 103"):
+        next(frames)
+    assert len(told) == 2 * MOST_UNREAD + 1
+
+
+def test_a_folder_of_broken_frames_has_none(tmp_path):
+    (tmp_path / "0.png").write_bytes(b"broken")
+    with pytest.raises(VideoError, match="no frame from number 0 on that can be read: frame 0"):
+        list(read_frames(tmp_path, skipped=lambda _: None))
+
+
+def damage(path, number):
+    """Zeros in place of one packet of a video."""
+    import av
+
+    with av.open(str(path)) as container:
+        packet = [packet for packet in container.demux(video=0) if packet.size][number]
+        start, size = packet.pos, packet.size
+    data = bytearray(path.read_bytes())
+    data[start : start + size] = bytes(size)
+    path.write_bytes(data)
+
+
+def test_a_damaged_packet_of_a_video_is_skipped_and_told(film):
+    damage(film, 5)
+    told = []
+    frames = list(read_frames(film, skipped=told.append))
+    assert len(told) == 1
+    assert "cannot be read" in str(told[0])
+    assert len(frames) == 11
+    assert frames[-1].number == 11
+    with pytest.raises(VideoError, match="cannot be read"):
+        list(read_frames(film))
 
 
 def test_beyond_the_last_frame_there_is_none(folder):

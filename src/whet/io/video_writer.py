@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import VideoError
-from whet.io.video import import_av
+from whet.io.video_stream import import_av
 
 CODECS = ("libx264", "mpeg4")
 
@@ -32,7 +32,7 @@ class VideoWriter:
             raise VideoError(f"got {path.name}; expected the name of a video: .mp4, .mkv, .avi or .mov")
         self.path = path
         self._part = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
-        self._rate = Fraction(rate).limit_denominator(1000)
+        self.rate = rate  # that of the first frame's moment counts
         self._container: Any = None
         self._stream: Any = None
 
@@ -64,7 +64,7 @@ class VideoWriter:
             self._container = self._av.open(str(self._part), "w")
         except OSError as error:
             raise VideoError(f"{self.path} cannot be written: {error.strerror}") from error
-        self._stream = self._container.add_stream(codec, rate=self._rate)
+        self._stream = self._container.add_stream(codec, rate=Fraction(self.rate).limit_denominator(1000))
         self._stream.width, self._stream.height = width + width % 2, height + height % 2
         self._stream.pix_fmt = "yuv420p"
 

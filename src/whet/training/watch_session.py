@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from whet.errors import VideoError
 from whet.io.video import VideoFrame
+from whet.training.watched_model import WatchedModel
 from whet.training.watching import Look, Watcher
 
 # Hears of every frame: to draw it, to write it down, or to send it to a browser.
@@ -21,7 +21,7 @@ LONG = 1000
 
 @dataclass
 class Summary:
-    """What became of a session; `ended` says why the source broke off, if it did."""
+    """What became of a session; `ended` says why the source broke off, if it did, `stopped` that somebody did."""
 
     frames: int = 0
     seen: int = 0
@@ -31,7 +31,8 @@ class Summary:
     seconds: float = 0.0
     longest_unseen: int = 0
     ended: str | None = None
-    saved: list[Path] = field(default_factory=list)
+    stopped: bool = False
+    saved: bool = False
 
     @property
     def rate(self) -> float:
@@ -43,13 +44,13 @@ class Summary:
 class Session:
     """Shows all frames to a watcher. Saves to `save_as` every `save_every` frames, and in the end, whatever ends it.
 
-    A source that breaks off ends the session, and is named in the summary: what was learned until then is saved. One
-    without a single frame is an error.
+    A source that breaks off ends the session, and is named in the summary: what was learned until then is saved. So
+    does Ctrl-C. A source without a single frame is an error.
     """
 
     watcher: Watcher
     sinks: tuple[Sink, ...] = ()
-    save_as: Path | None = None
+    save_as: WatchedModel | None = None
     save_every: int | None = None
     tell: Callable[[str], None] = lambda _: None
 
@@ -70,6 +71,10 @@ class Session:
             if not summary.frames:
                 raise
             summary.ended = str(error)
+        except KeyboardInterrupt:
+            if not summary.frames:
+                raise
+            summary.stopped = True
         finally:
             if summary.frames:
                 self._finish(summary)
@@ -95,9 +100,8 @@ class Session:
 
     def _save(self, summary: Summary) -> None:
         if self.save_as is not None:
-            self.watcher.detector.save(self.save_as)
-            if self.save_as not in summary.saved:
-                summary.saved.append(self.save_as)
+            self.save_as.save(self.watcher.detector, self.watcher.remembered)
+            summary.saved = True
 
 
 def line_of(frame: VideoFrame, look: Look) -> dict[str, Any]:

@@ -151,6 +151,11 @@ class Watcher:
         """How far the weights have turned since the base, in lengths of them."""
         return self._moved
 
+    @property
+    def remembered(self) -> list[Entry]:
+        """What was learned and has not been unlearned since, oldest first: as a journal would have it."""
+        return [entry for lesson in self._learned for entry in lesson]
+
     def roll_back(self, n: int | None = None) -> int:
         """Unlearn the newest `n` lessons, or all that are remembered; returns how many that were.
 
