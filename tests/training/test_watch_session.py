@@ -77,6 +77,11 @@ def test_a_thousand_frames_without_a_detection_are_said():
     assert (summary.seen, summary.longest_unseen) == (0, 1001)
 
 
+def test_frames_below_the_threshold_have_no_detection():
+    bold = Session(Watcher(bull_finder(), threshold=1e9)).run(frames([bull_scene()] * 3))
+    assert (bold.frames, bold.seen, bold.longest_unseen) == (3, 0, 3)
+
+
 def test_a_line_holds_what_was_seen():
     watcher, (frame,) = Watcher(bull_finder()), frames([bull_scene()])
     look = watcher.look(frame.picture)

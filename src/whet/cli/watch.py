@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 def watch(
     model: Model,
-    source: Annotated[str, typer.Argument(help="A video file, a folder of frames, an address, or camera[:N].")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A video file, a folder of frames, an address, or camera[:N].")
+    ],
     learn: Annotated[bool, typer.Option("--learn", help="Teach the detector what it sees.")] = False,
     save_as: Annotated[Path | None, typer.Option(help="File for what was learned; --learn needs it.")] = None,
     save_every: Annotated[int | None, typer.Option(min=1, help="Save also every so many frames.")] = None,
@@ -178,8 +180,10 @@ def _outputs(stack: ExitStack, lines: Path | None, out: Path | None, every: int)
 def _drawn(frame: VideoFrame, look: Look):  # type: ignore[no-untyped-def] # noqa: ANN202 - numpy is not imported here
     from whet.plots.drawn_boxes import FALSE_ALARM, FOUND, boxes_drawn
 
-    drawn = boxes_drawn(frame.picture, look.detections.boxes, FALSE_ALARM, width=1)
-    return drawn if look.box is None else boxes_drawn(drawn, look.box[None], FOUND)
+    drawn = boxes_drawn(frame.picture, look.elsewhere, FALSE_ALARM, width=1)
+    if look.box is None or look.sighting is None:
+        return drawn
+    return boxes_drawn(drawn, look.box[None], FOUND, width=2 if look.sighting.accepts else 1)
 
 
 def _say(text: str) -> None:
@@ -188,7 +192,7 @@ def _say(text: str) -> None:
 
 def _report(summary: Summary, file: WatchedModel | None, learn: bool, outputs: tuple[Path | None, ...]) -> None:
     n = count(summary.frames, "frame")
-    typer.echo(f"{n}, {summary.rate:.1f} a second; the object was detected in {summary.seen:,}")
+    typer.echo(f"{n}, {summary.rate:.1f} a second; with detections: {summary.seen:,}")
     if learn:
         lessons, back = count(summary.learned, "lesson"), f"{summary.taken_back:,} taken back"
         typer.echo(f"learned {lessons}, {back}; weights moved {summary.moved:.2%}")
@@ -208,8 +212,8 @@ def _table(
     return {
         "frames": summary.frames,
         "frames_a_second": round(summary.rate, 3),
-        "detected": summary.seen,
-        "longest_undetected": summary.longest_unseen,
+        "with_detections": summary.seen,
+        "longest_without": summary.longest_unseen,
         "lessons": summary.learned,
         "taken_back": summary.taken_back,
         "weights_moved": round(summary.moved, 6),

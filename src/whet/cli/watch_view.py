@@ -40,7 +40,7 @@ def _say(frame: VideoFrame, look: Look, learns: bool) -> None:
 def _followed(look: Look) -> str:
     if look.sighting is None:
         return "nothing to follow yet"
-    return f"followed with score {look.sighting.score:.1f}" + ("" if look.sighting.accepts else " (not detected)")
+    return f"followed with score {look.sighting.score:.1f}"
 
 
 @contextmanager

@@ -21,7 +21,10 @@ LONG = 1000
 
 @dataclass
 class Summary:
-    """What became of a session; `ended` says why the source broke off, if it did, `stopped` that somebody did."""
+    """What became of a session: frames, how many had a detection (`seen`), lessons, and how it ended.
+
+    `ended` says why the source broke off, if it did, and `stopped` that somebody ended it.
+    """
 
     frames: int = 0
     seen: int = 0
@@ -60,7 +63,7 @@ class Session:
         try:
             for frame in frames:
                 look = self.watcher.look(frame.picture)
-                unseen = 0 if look.detections.scores.size or _accepted(look) else unseen + 1
+                unseen = 0 if len(look.detections) else unseen + 1
                 self._count(summary, look, unseen)
                 summary.seconds = time.perf_counter() - begin
                 for sink in self.sinks:
@@ -113,13 +116,9 @@ def line_of(frame: VideoFrame, look: Look) -> dict[str, Any]:
         "seconds": round(frame.seconds, 4),
         **dict(zip(("x1", "y1", "x2", "y2"), corners, strict=True)),
         "score": None if look.sighting is None else round(look.sighting.score, 3),
-        "accepted": _accepted(look),
+        "accepted": look.sighting is not None and look.sighting.accepts,
         "detections": [[*(round(side, 2) for side in box), round(score, 3)] for box, score in rows],
         "learned": look.n_learned,
         "taken_back": look.n_taken_back,
         "moved": round(look.moved, 6),
     }
-
-
-def _accepted(look: Look) -> bool:
-    return look.sighting is not None and look.sighting.accepts

@@ -82,6 +82,14 @@ class Look:
     n_taken_back: int
     moved: float
 
+    @property
+    def elsewhere(self) -> NDArray[np.float64]:
+        """Boxes (n, 4) of detections that are not the followed object."""
+        boxes = self.detections.boxes
+        if self.box is None or not len(boxes):
+            return boxes
+        return np.asarray(boxes[intersection_over_union(self.box[None], boxes)[0] < ELSEWHERE])
+
 
 @dataclass(frozen=True, eq=False)
 class _Lesson:
