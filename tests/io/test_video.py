@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from whet.errors import MissingExtraError, VideoError
+from whet.io.frame_lines import FIELDS, FrameLines
 from whet.io.video import MOST_UNREAD, read_frames
 from whet.io.video_writer import VideoWriter
 
@@ -216,6 +217,42 @@ def test_an_error_on_the_way_leaves_a_whole_video(tmp_path):
         fail()
     assert len(list(read_frames(tmp_path / "film.mp4"))) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["film.mp4"]
+
+
+@pytest.fixture
+def full_disk():
+    """No file may grow beyond 100 KB: what a full disk does to a writer."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_is_said_and_leaves_no_half_video(tmp_path, rng):
+    def write():
+        with VideoWriter(tmp_path / "film.mp4") as writer:
+            for _ in range(200):
+                writer.write(rng.integers(0, 256, (120, 160, 3), dtype=np.uint8))
+
+    with pytest.raises(VideoError, match=r"film.mp4 cannot be written: File too large"):
+        write()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("full_disk")
+@pytest.mark.parametrize("name", ["seen.jsonl", "seen.csv"])
+def test_a_full_disk_is_said_of_lines(name, tmp_path):
+    line = dict.fromkeys(FIELDS) | {"frame": 10**90, "detections": []}
+
+    def write():
+        with FrameLines(tmp_path / name) as lines:
+            for _ in range(2000):
+                lines.write(line)
+
+    with pytest.raises(VideoError, match=f"{name} cannot be written: File too large"):
+        write()
 
 
 def test_no_frames_make_no_file_and_wrong_names_are_said(tmp_path):

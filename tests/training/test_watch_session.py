@@ -51,6 +51,18 @@ def test_ctrl_c_saves_what_was_learned(tmp_path):
     assert whet.load(path).learned[0] > 0
 
 
+def test_a_listener_that_cannot_write_ends_it_and_the_model_is_kept(tmp_path):
+    def full(frame, _):
+        if frame.number == 1:
+            raise VideoError("seen.mp4 cannot be written: No space left on device")
+
+    path = tmp_path / "taught.safetensors"
+    watcher = Watcher(bull_finder(), learn=True, lessons=EAGER)
+    summary = Session(watcher, (full,), WatchedModel(path)).run(frames([bull_scene(1), bull_scene(2), bull_scene(3)]))
+    assert (summary.frames, summary.ended) == (2, "seen.mp4 cannot be written: No space left on device")
+    assert content(whet.load(path)) == content(watcher.detector)
+
+
 def test_it_saves_at_intervals(tmp_path):
     path, seen = tmp_path / "taught.safetensors", []
     session = Session(
