@@ -2,6 +2,7 @@
 
     python -m benchmarks.watching
     python -m benchmarks.watching --video trellis
+    python -m benchmarks.watching --always
     python -m benchmarks.watching --stream 108000
 
 Frames are those of `david`, or made-up ones where it is not on this machine. With and without take turns. Seconds of
@@ -18,6 +19,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +64,8 @@ class Clock:
         return timed
 
 
-def one_way(frames: Pictures, learn: bool, every: int = Lessons().every) -> dict[str, float]:
-    watcher = Watcher(whet.load("face"), learn=learn, threads=1, lessons=Lessons(every=every))
+def one_way(frames: Pictures, learn: bool, lessons: Lessons) -> dict[str, float]:
+    watcher = Watcher(whet.load("face"), learn=learn, threads=1, lessons=lessons)
     watcher.look(frames[0])
     compile_cascade = scan.compiled
     learning, compiling = Clock(watcher, "_lesson", "_count"), Clock(scan, "compiled")
@@ -82,9 +84,9 @@ def one_way(frames: Pictures, learn: bool, every: int = Lessons().every) -> dict
     }
 
 
-def both_ways(frames: Pictures, turns: int, every: int) -> dict[str, Any]:
+def both_ways(frames: Pictures, turns: int, lessons: Lessons) -> dict[str, Any]:
     """Medians of several turns, with and without learning by turns."""
-    pairs = [(one_way(frames, learn=False), one_way(frames, learn=True, every=every)) for _ in range(turns)]
+    pairs = [tuple(one_way(frames, learn, lessons) for learn in (False, True)) for _ in range(turns)]
     without, with_learning = (
         {name: round(statistics.median(one[name] for one in side), 4) for name in side[0]}
         for side in zip(*pairs, strict=True)
@@ -142,13 +144,16 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--stream", type=int, default=0)
     parser.add_argument("--every", type=int, default=Lessons().every)
+    parser.add_argument("--always", action="store_true", help="every frame teaches, and no lesson is taken back")
     arguments = parser.parse_args()
     result: dict[str, Any] = {"command": f"python -m benchmarks.watching {' '.join(sys.argv[1:])}".rstrip()}
     if arguments.stream:
         result["stream"] = stream(arguments.stream)
     else:
-        frames = pictures(arguments.frames, arguments.video)
-        result |= {"video": arguments.video} | both_ways(frames, arguments.turns, arguments.every)
+        frames, lessons = pictures(arguments.frames, arguments.video), Lessons(every=arguments.every)
+        if arguments.always:
+            lessons = replace(lessons, gate=-np.inf, most_lost=2.0, most_accepted=np.inf)
+        result |= {"video": arguments.video} | both_ways(frames, arguments.turns, lessons)
     print(json.dumps(result, indent=1))
 
 
