@@ -1,19 +1,25 @@
 """Watching at 320 x 240: frames a second with and without learning, what learning costs, and a stream of an hour.
 
     python -m benchmarks.watching
+    python -m benchmarks.watching --video trellis
+    python -m benchmarks.watching --always
     python -m benchmarks.watching --stream 108000
 
-Frames are those of `david`, or made-up ones where it is not on this machine. Seconds of the processor are counted on
-one thread, which other work on the machine disturbs less than the clock. The stream loops cuts of 48 x 48 pixels around
-the face: 108,000 are an hour at 30 a second.
+Frames are those of `david`, or made-up ones where it is not on this machine. With and without take turns. Seconds of
+the processor are counted on one thread, which other work on the machine disturbs less than the clock. Learning is what
+a watcher does beside looking: lessons are cut, counted and guarded, and cascades with new weights are compiled. The
+stream loops cuts of 48 x 48 pixels around the face: 108,000 are an hour at 30 a second.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import whet
+from whet.detect import scan
 from whet.detect.pyramid import resized
 from whet.io import datasets
 from whet.io.face_videos import face_video
@@ -30,12 +37,12 @@ from whet.training.watching import Lessons, Watcher
 Pictures = list[NDArray[np.uint8]]
 
 
-def pictures(n: int) -> Pictures:
-    if datasets.find("david") is not None:
-        return [read_grey(path) for path in face_video("david").paths[:n]]
+def pictures(n: int | None, video: str = "david") -> Pictures:
+    if datasets.find(video) is not None:
+        return [read_grey(path) for path in face_video(video).paths[:n]]
     from whet.experiments.drawn_scene import drawn_scene
 
-    return [resized(np.roll(drawn_scene(), i, axis=1), (240, 320)) for i in range(n)]
+    return [resized(np.roll(drawn_scene(), i, axis=1), (240, 320)) for i in range(n or 400)]
 
 
 class Clock:
@@ -57,20 +64,41 @@ class Clock:
         return timed
 
 
-def one_way(frames: Pictures, learn: bool, every: int = Lessons().every) -> dict[str, float]:
-    watcher = Watcher(whet.load("face"), learn=learn, threads=1, lessons=Lessons(every=every))
+def one_way(frames: Pictures, learn: bool, lessons: Lessons) -> dict[str, float]:
+    watcher = Watcher(whet.load("face"), learn=learn, threads=1, lessons=lessons)
     watcher.look(frames[0])
-    clock = Clock(watcher, "_lesson", "_count")
+    compile_cascade = scan.compiled
+    learning, compiling = Clock(watcher, "_lesson", "_count"), Clock(scan, "compiled")
     begin, on_the_clock = time.process_time(), time.perf_counter()
     looks = [watcher.look(frame) for frame in frames]
-    seconds = time.process_time() - begin
+    seconds, passed = time.process_time() - begin, time.perf_counter() - on_the_clock
+    scan.compiled = compile_cascade
+    return {
+        "lessons": sum(look.n_learned for look in looks),
+        "lessons_taken_back": sum(look.n_taken_back for look in looks),
+        "processor_ms_a_frame": 1e3 * seconds / len(frames),
+        "frames_a_processor_second": len(frames) / seconds,
+        "frames_a_second_on_the_clock": len(frames) / passed,
+        "share_of_lessons": learning.seconds / seconds,
+        "share_of_compiling": compiling.seconds / seconds,
+    }
+
+
+def both_ways(frames: Pictures, turns: int, lessons: Lessons) -> dict[str, Any]:
+    """Medians of several turns, with and without learning by turns."""
+    pairs = [tuple(one_way(frames, learn, lessons) for learn in (False, True)) for _ in range(turns)]
+    without, with_learning = (
+        {name: round(statistics.median(one[name] for one in side), 4) for name in side[0]}
+        for side in zip(*pairs, strict=True)
+    )
+    shares = [on["share_of_lessons"] + on["share_of_compiling"] - off["share_of_compiling"] for off, on in pairs]
     return {
         "frames": len(frames),
-        "lessons": sum(look.n_learned for look in looks),
-        "processor_ms_a_frame": round(1e3 * seconds / len(frames), 2),
-        "frames_a_processor_second": round(len(frames) / seconds, 1),
-        "frames_a_second_on_the_clock": round(len(frames) / (time.perf_counter() - on_the_clock), 1),
-        "share_of_learning": round(clock.seconds / seconds, 4),
+        "turns": turns,
+        "without_learning": without,
+        "with_learning": with_learning,
+        "share_of_learning": round(statistics.median(shares), 4),
+        "shares_of_all_turns": [round(share, 4) for share in shares],
     }
 
 
@@ -111,17 +139,21 @@ def stream(n: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--frames", type=int, default=471)
+    parser.add_argument("--video", default="david", choices=["david", "trellis"])
+    parser.add_argument("--frames", type=int, default=None)
+    parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--stream", type=int, default=0)
     parser.add_argument("--every", type=int, default=Lessons().every)
+    parser.add_argument("--always", action="store_true", help="every frame teaches, and no lesson is taken back")
     arguments = parser.parse_args()
-    result: dict[str, Any] = {"command": f"python -m benchmarks.watching --stream {arguments.stream}"}
+    result: dict[str, Any] = {"command": f"python -m benchmarks.watching {' '.join(sys.argv[1:])}".rstrip()}
     if arguments.stream:
         result["stream"] = stream(arguments.stream)
     else:
-        frames = pictures(arguments.frames)
-        result["without_learning"] = one_way(frames, learn=False)
-        result["with_learning"] = one_way(frames, learn=True, every=arguments.every)
+        frames, lessons = pictures(arguments.frames, arguments.video), Lessons(every=arguments.every)
+        if arguments.always:
+            lessons = replace(lessons, gate=-np.inf, most_lost=2.0, most_accepted=np.inf)
+        result |= {"video": arguments.video} | both_ways(frames, arguments.turns, lessons)
     print(json.dumps(result, indent=1))
 
 

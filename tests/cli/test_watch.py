@@ -2,12 +2,18 @@
 
 import csv
 import json
+import os
+import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
 from PIL import Image
+from tests.commands import whet_here
 from tests.detectors import bull_finder, bull_scene
 
 import whet
@@ -16,7 +22,10 @@ from whet.cli.exit_codes import ExitCode
 
 def watch(*arguments):
     command = [sys.executable, "-m", "whet", "watch", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+LEARN = ("--learn", "--above", "-1e9", "--save-as")
 
 
 @pytest.fixture
@@ -36,30 +45,176 @@ def folder(tmp_path):
 
 def test_it_learns_saves_draws_and_writes_lines(model, folder, tmp_path):
     pytest.importorskip("av")
-    taught, lines, table, film = (tmp_path / name for name in ("taught.safetensors", "a.jsonl", "a.csv", "a.mp4"))
-    done = watch(model, folder, "--learn", "--above", -1e9, "--save-as", taught, "--json", lines, "--csv", table,
-                 "--out", film, "--every", 2)  # fmt: skip
+    taught, lines, film = (tmp_path / name for name in ("taught.whet", "a.jsonl", "a.mp4"))
+    done = watch(model, folder, *LEARN, taught, "--lines", lines, "--out", film, "--every", 2)
     assert done.returncode == 0, done.stderr
     assert "3 frames" in done.stdout
+    assert "learned 3 lessons" in done.stdout
+    for path in (taught, lines, film):
+        assert f"wrote {path}" in done.stdout
     assert whet.load(taught).learned[0] > 0
     rows = [json.loads(line) for line in lines.read_text().splitlines()]
     assert [row["frame"] for row in rows] == [0, 2, 4]
     assert rows[0]["detections"]
-    with table.open() as file:
-        assert [row["frame"] for row in csv.DictReader(file)] == ["0", "2", "4"]
     from whet.io.video import read_frames
 
-    assert len(list(read_frames(film))) == 3
+    frames = list(read_frames(film))
+    assert len(frames) == 3
+    assert frames[0].rate == pytest.approx(12.5)
 
 
-def test_a_broken_frame_keeps_what_was_learned_and_is_an_error(model, folder, tmp_path):
+def test_what_it_learned_can_be_unlearned_from_its_journal(model, folder, tmp_path):
+    taught = tmp_path / "taught.whet"
+    assert watch(model, folder, *LEARN, taught).returncode == 0
+    command = [sys.executable, "-m", "whet", "unlearn", str(taught)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "unlearned 6 of 6 entries" in done.stdout
+    assert taught.read_bytes() == model.read_bytes()
+
+
+def test_in_place_the_journal_goes_on(monkeypatch, capsys, model, folder):
+    for n in (6, 12):
+        done = whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, model)
+        assert done.code == 0, done.err
+        listed = whet_here(monkeypatch, capsys, "unlearn", model, "--list", "--json")
+        assert len(json.loads(listed.out)) == n
+
+
+def test_json_tells_programs_and_quiet_is_quiet(monkeypatch, capsys, model, folder, tmp_path):
+    taught, table = tmp_path / "taught.whet", tmp_path / "a.csv"
+    done = whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, taught, "--lines", table, "--json", "-q")
+    told = json.loads(done.out)
+    assert not done.err
+    assert (told["frames"], told["lessons"], told["ended"], told["stopped"]) == (6, 6, None, False)
+    assert told["skipped"] == {"frames": 0, "first": []}
+    assert told["model"] == str(taught)
+    assert told["journal"] == str(taught) + ".journal.jsonl"
+    with table.open() as file:
+        assert [row["frame"] for row in csv.DictReader(file)] == list("012345")
+    done = whet_here(monkeypatch, capsys, "watch", model, folder, "--quiet")
+    assert (done.code, done.out, done.err) == (0, "", "")
+
+
+def test_no_journal_where_none_is_wanted(monkeypatch, capsys, model, folder, tmp_path):
+    whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, tmp_path / "taught.whet", "--no-journal")
+    assert not (tmp_path / "taught.whet.journal.jsonl").exists()
+
+
+def test_what_is_there_is_not_replaced_without_force(monkeypatch, capsys, model, folder, tmp_path):
+    pytest.importorskip("av")
+    for option, name in (("--out", "a.mp4"), ("--lines", "a.jsonl"), ("--save-as", "a.whet")):
+        there = tmp_path / name
+        there.write_text("precious")
+        arguments = ["watch", model, folder, option, there, *(["--learn"] if option == "--save-as" else [])]
+        done = whet_here(monkeypatch, capsys, *arguments)
+        assert done.code == 2
+        assert "--force" in done.err
+        assert there.read_text() == "precious"
+        assert whet_here(monkeypatch, capsys, *arguments, "--force").code == 0
+        assert there.read_bytes() != b"precious"
+
+
+def test_the_source_is_never_written_to(monkeypatch, capsys, model, tmp_path):
+    film = tmp_path / "film.mp4"
+    film.write_bytes(b"film")
+    done = whet_here(monkeypatch, capsys, "watch", model, film, "--out", film, "--force")
+    assert done.code == 2
+    assert "is what is watched" in done.err
+    assert film.read_bytes() == b"film"
+
+
+def test_a_broken_frame_is_skipped_named_and_told_by_the_exit_code(model, folder, tmp_path):
     (folder / "4.png").write_bytes(b"nothing")
-    taught = tmp_path / "taught.safetensors"
-    done = watch(model, folder, "--learn", "--above", -1e9, "--save-as", taught)
-    assert done.returncode == ExitCode.FAILED
+    taught = tmp_path / "taught.whet"
+    done = watch(model, folder, *LEARN, taught)
+    assert done.returncode == ExitCode.SOME_SKIPPED
+    assert "skipped 1 frame" in done.stderr
     assert "frame 4 cannot be read" in done.stderr
     assert "Traceback" not in done.stderr
-    assert "4 frames" in done.stdout
+    assert "5 frames" in done.stdout
+    assert "5 lessons" in done.stdout
+    assert whet.load(taught).learned[0] > 0
+
+
+def test_too_many_broken_frames_end_it_and_keep_what_was_learned(monkeypatch, capsys, model, folder, tmp_path):
+    for number in range(6, 120):
+        (folder / f"{number}.png").write_bytes(b"nothing")
+    done = whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, tmp_path / "taught.whet")
+    assert done.code == ExitCode.FAILED
+    assert "101 frames in a row could not be read" in done.err
+    assert "and 91 more" in done.err
+    assert "6 frames" in done.out
+    good = tmp_path / "good.whet"
+    assert whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, good, "--stop", 6).code == 0
+    assert good.read_bytes() == (tmp_path / "taught.whet").read_bytes()
+
+
+def sent(pictures, then):
+    """An address at which a process, here a thread, sends a video over a real socket, and ends as it is told."""
+    import av
+
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def send():
+        connection, _ = server.accept()
+        with connection, av.open(connection.makefile("wb"), "w", format="mpegts") as container:
+            stream = container.add_stream("mpeg4", rate=25)
+            stream.height, stream.width = pictures[0].shape
+            stream.pix_fmt = "yuv420p"
+            for picture in pictures:
+                frame = av.VideoFrame.from_ndarray(np.dstack([picture] * 3), format="rgb24")
+                container.mux(stream.encode(frame))
+            container.mux(stream.encode())
+            then(connection)
+
+    threading.Thread(target=send, daemon=True).start()
+    return f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_sender_that_is_gone_is_said_and_what_was_learned_is_kept(model, tmp_path):
+    pytest.importorskip("av")
+    pictures, taught = [np.roll(bull_scene(), n, axis=1) for n in range(40)], tmp_path / "taught.whet"
+    done = watch(model, sent(pictures, lambda _: None), *LEARN, taught, "--out", tmp_path / "seen.mp4")
+    assert done.returncode == 0, done.stderr
+    assert "sends no more" in done.stderr
+    assert "40 frames" in done.stdout
+    assert whet.load(taught).learned[0] > 0
+
+
+def test_a_sender_that_falls_silent_ends_it(monkeypatch, capsys, model, tmp_path):
+    pytest.importorskip("av")
+    from whet.io import video_stream
+
+    monkeypatch.setattr(video_stream, "SILENCE", 1.0)
+    over = threading.Event()
+    address = sent([bull_scene()] * 40, lambda _: over.wait(60))
+    done = whet_here(monkeypatch, capsys, "watch", model, address, *LEARN, tmp_path / "taught.whet")
+    over.set()
+    assert done.code == ExitCode.FAILED
+    assert "broke off after" in done.err
+    assert "nothing came for too long" in done.err
+    assert whet.load(tmp_path / "taught.whet").learned[0] > 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process there")
+def test_ctrl_c_keeps_everything(model, folder, tmp_path):
+    """A folder of many frames, and a process that is interrupted when it has written some lines."""
+    for number in range(6, 3000):
+        os.link(folder / f"{number % 6}.png", folder / f"{number}.png")
+    taught, lines = tmp_path / "taught.whet", tmp_path / "a.jsonl"
+    command = [sys.executable, "-m", "whet", "watch", model, folder, *LEARN, taught, "--lines", lines]
+    with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        begin = time.monotonic()
+        while (not lines.exists() or not lines.read_text()) and time.monotonic() - begin < 100:
+            time.sleep(0.02)
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=60)
+    assert run.returncode == 130, err
+    assert "stopped after" in err
+    assert "Traceback" not in err
+    n = len(lines.read_text().splitlines())
+    assert out.startswith(f"{n:,} frame")
     assert whet.load(taught).learned[0] > 0
 
 
@@ -69,15 +224,21 @@ def test_a_broken_frame_keeps_what_was_learned_and_is_an_error(model, folder, tm
         (("nothing.mp4",), ExitCode.FAILED, "cannot be opened as a video"),
         (("camera:97",), ExitCode.FAILED, "cannot be opened as a video"),
         (("frames", "--learn"), 2, "--save-as"),
+        (("frames", "--save-as", "new.whet"), 2, "add --learn"),
+        (("frames", "--save-every", "5", "--above", "3"), 2, "--save-every, --above without --learn"),
+        (("frames", "--learn", "--save-as", "nowhere/new.whet"), 2, "cannot be written"),
         (("frames", "--resize", "big"), 2, "WIDTHxHEIGHT"),
+        (("frames", "--start", "4", "--stop", "4"), 2, "no frame between"),
         (("frames", "--start", "99"), ExitCode.FAILED, "no frame from number 99"),
-        (("frames", "--threshold", "bold"), 2, "no operating point"),
+        (("frames", "--threshold", "bold"), 2, "bold"),
     ],
 )
-def test_what_is_wrong_is_one_line(arguments, code, said, model, folder):
+def test_what_is_wrong_is_one_line(arguments, code, said, model, folder, monkeypatch, capsys, tmp_path):
     pytest.importorskip("av")
+    monkeypatch.chdir(tmp_path)
     source, *options = arguments
-    done = watch(model, folder if source == "frames" else source, *options)
-    assert done.returncode == code, done.stderr
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    done = whet_here(monkeypatch, capsys, "watch", model, folder if source == "frames" else source, *options)
+    assert done.code == code, done.err
+    assert said in done.err
+    assert "Traceback" not in done.err
+    assert not list(tmp_path.glob("new*"))

@@ -5,10 +5,15 @@ from tests.detectors import BULL, bull_finder, bull_scene
 
 from whet.detect.following import Follower, Prior
 from whet.detect.near_windows import near_windows, unrejecting
-from whet.detect.pyramid import level_at
+from whet.detect.pyramid import level_at, level_scales, levels_at
 from whet.evaluate.overlap import intersection_over_union
 
 WINDOW = (9, 9)
+
+
+def near(cascade, picture, box, **limits):
+    scales = level_scales(picture.shape, cascade.window)
+    return near_windows(unrejecting(cascade), levels_at(picture, scales), scales, box, **limits)
 
 
 def later_margins(cascade, patch):
@@ -20,7 +25,7 @@ def test_near_windows_have_the_margins_of_the_later_stages_rejected_or_not(soft,
     like = windows_of(textured((60, 60), rng), WINDOW, 2)[0]
     cascade = random_cascade(("haar", "lbp", "haar"), WINDOW, (6, 7, 8), rng, like=like, soft=soft)
     picture, box = textured((60, 70), rng), np.array([20.0, 20.0, 32.0, 32.0])
-    found = near_windows(unrejecting(cascade), picture, box, reach=0.4, steps=1.0)
+    found = near(cascade, picture, box, reach=0.4, steps=1.0)
     assert len(found) > 20
     assert (found.scores < 0).any()
     for i in range(0, len(found), 7):
@@ -33,7 +38,7 @@ def test_near_windows_are_near(rng):
     like = windows_of(textured((60, 60), rng), WINDOW, 2)[0]
     cascade = random_cascade(("haar",), WINDOW, (6,), rng, like=like)
     box = np.array([20.0, 20.0, 32.0, 32.0])
-    found = near_windows(unrejecting(cascade), textured((60, 70), rng), box, reach=0.4, steps=1.0)
+    found = near(cascade, textured((60, 70), rng), box, reach=0.4, steps=1.0)
     centres, sides = (found.boxes[:, :2] + found.boxes[:, 2:]) / 2, found.boxes[:, 2] - found.boxes[:, 0]
     assert (abs(centres - 26) <= 0.4 * 12 + 2).all()  # to the next pixel of the level
     assert (abs(np.log(sides / 12)) <= np.log(1.2) + 0.05).all()
@@ -42,9 +47,7 @@ def test_near_windows_are_near(rng):
 def test_a_box_at_the_edge_has_windows_within_the_picture(rng):
     like = windows_of(textured((60, 60), rng), WINDOW, 2)[0]
     cascade = random_cascade(("haar",), WINDOW, (6,), rng, like=like)
-    found = near_windows(
-        unrejecting(cascade), textured((60, 70), rng), np.array([-5.0, -5.0, 7.0, 7.0]), reach=0.5, steps=1
-    )
+    found = near(cascade, textured((60, 70), rng), np.array([-5.0, -5.0, 7.0, 7.0]), reach=0.5, steps=1)
     assert (found.boxes[:, :2] >= 0).all()
 
 
@@ -57,6 +60,13 @@ def test_the_follower_stays_with_its_object_where_another_scores_higher():
     assert intersection_over_union(bound.look(cascade, picture).box[None], BULL)[0, 0] > 0.5
     strict = Follower(Prior(most=0.0), last=BULL[0].copy())  # no distance costs anything
     assert other is None or intersection_over_union(strict.look(cascade, picture).box[None], other)[0, 0] > 0.5
+
+
+def test_a_sighting_shows_the_window_at_its_place():
+    seen = Follower().look(bull_finder().taught.cascade(), bull_scene())
+    scale, y, x = seen.place
+    height, width = bull_finder().window
+    np.testing.assert_array_equal(seen.patch, level_at(bull_scene(), scale).picture[y : y + height, x : x + width])
 
 
 def test_nothing_ever_seen_is_no_sighting():

@@ -1,5 +1,6 @@
 """Video in and out, through real files."""
 
+import io
 import sys
 
 import numpy as np
@@ -7,12 +8,19 @@ import pytest
 from PIL import Image
 
 from whet.errors import MissingExtraError, VideoError
-from whet.io.video import frame_rate, read_frames
+from whet.io.frame_lines import FIELDS, FrameLines
+from whet.io.video import MOST_UNREAD, read_frames
 from whet.io.video_writer import VideoWriter
 
 pytest.importorskip("av")
 
 SIZE = (48, 64)
+
+
+def png():
+    file = io.BytesIO()
+    Image.new("L", (8, 6)).save(file, "PNG")
+    return file.getvalue()
 
 
 def pictures(n):
@@ -51,12 +59,12 @@ def test_what_was_written_is_read_again(film):
     assert greys(frames) == list(range(12))
     assert frames[0].picture.shape == (*SIZE, 3)
     assert frames[3].seconds == pytest.approx(0.3, abs=0.01)
-    assert frame_rate(film) == pytest.approx(10)
+    assert frames[0].rate == pytest.approx(10)
 
 
 def test_a_folder_is_read_in_the_order_of_its_numbers(folder):
     assert greys(read_frames(folder)) == list(range(12))
-    assert frame_rate(folder) == 25
+    assert next(read_frames(folder)).rate == 25
 
 
 @pytest.mark.parametrize("source", ["film", "folder"])
@@ -121,6 +129,59 @@ def test_a_broken_frame_of_a_folder_ends_it_with_its_number(folder):
         next(frames)
 
 
+def test_a_broken_frame_is_skipped_and_told_where_that_is_asked_for(folder):
+    (folder / "frame7.png").write_bytes(b"\x89PNG broken")
+    told = []
+    assert [frame.number for frame in read_frames(folder, skipped=told.append)] == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11]
+    (error,) = told
+    assert "frame 7 cannot be read" in str(error)
+    told.clear()
+    assert [frame.number for frame in read_frames(folder, every=2, skipped=told.append)] == [0, 2, 4, 6, 8, 10]
+    assert not told  # it was not to be looked at
+
+
+def test_too_many_broken_frames_in_a_row_are_an_end(tmp_path):
+    for number in range(2 * MOST_UNREAD + 10):
+        is_whole = number in (0, 1, MOST_UNREAD + 2)  # as many as may be broken lie between the last two
+        (tmp_path / f"{number}.png").write_bytes(png() if is_whole else b"broken")
+    told = []
+    frames = read_frames(tmp_path, skipped=told.append)
+    assert [next(frames).number for _ in range(3)] == [0, 1, MOST_UNREAD + 2]
+    with pytest.raises(VideoError, match="101 frames in a row could not be read; the first: frame 103"):
+        next(frames)
+    assert len(told) == 2 * MOST_UNREAD + 1
+
+
+def test_a_folder_of_broken_frames_has_none(tmp_path):
+    (tmp_path / "0.png").write_bytes(b"broken")
+    with pytest.raises(VideoError, match="no frame from number 0 on that can be read: frame 0"):
+        list(read_frames(tmp_path, skipped=lambda _: None))
+
+
+def damage(path, number):
+    """Zeros in place of one packet of a video."""
+    import av
+
+    with av.open(str(path)) as container:
+        packet = [packet for packet in container.demux(video=0) if packet.size][number]
+        start, size = packet.pos, packet.size
+    data = bytearray(path.read_bytes())
+    data[start : start + size] = bytes(size)
+    path.write_bytes(data)
+
+
+def test_a_damaged_packet_of_a_video_is_skipped_and_told(film):
+    damage(film, 5)
+    told = []
+    frames = list(read_frames(film, skipped=told.append))
+    assert len(told) == 1
+    assert "cannot be read" in str(told[0])
+    assert len(frames) == 11
+    assert frames[-1].number == 11
+    with pytest.raises(VideoError, match="cannot be read"):
+        list(read_frames(film))
+
+
 def test_beyond_the_last_frame_there_is_none(folder):
     with pytest.raises(VideoError, match="no frame from number 50"):
         next(read_frames(folder, start=50))
@@ -156,6 +217,42 @@ def test_an_error_on_the_way_leaves_a_whole_video(tmp_path):
         fail()
     assert len(list(read_frames(tmp_path / "film.mp4"))) == 3
     assert [path.name for path in tmp_path.iterdir()] == ["film.mp4"]
+
+
+@pytest.fixture
+def full_disk():
+    """No file may grow beyond 100 KB: what a full disk does to a writer."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("full_disk")
+def test_a_full_disk_is_said_and_leaves_no_half_video(tmp_path, rng):
+    def write():
+        with VideoWriter(tmp_path / "film.mp4") as writer:
+            for _ in range(200):
+                writer.write(rng.integers(0, 256, (120, 160, 3), dtype=np.uint8))
+
+    with pytest.raises(VideoError, match=r"film.mp4 cannot be written: File too large"):
+        write()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("full_disk")
+@pytest.mark.parametrize("name", ["seen.jsonl", "seen.csv"])
+def test_a_full_disk_is_said_of_lines(name, tmp_path):
+    line = dict.fromkeys(FIELDS) | {"frame": 10**90, "detections": []}
+
+    def write():
+        with FrameLines(tmp_path / name) as lines:
+            for _ in range(2000):
+                lines.write(line)
+
+    with pytest.raises(VideoError, match=f"{name} cannot be written: File too large"):
+        write()
 
 
 def test_no_frames_make_no_file_and_wrong_names_are_said(tmp_path):

@@ -60,6 +60,13 @@ def test_remove_undoes_insert(kind, samples):
     assert_same(statistics, before)
 
 
+@given(samples=binary_samples(), weight=st.integers(0, 2**45))
+def test_one_weight_for_all_is_counted_at_once_and_exactly(samples, weight):
+    X, _ = samples
+    expected = weight * (X.T.astype(np.int64) @ X)
+    np.testing.assert_array_equal(co_occurrence(X, np.full(len(X), weight)), expected)
+
+
 @KINDS
 def test_the_last_sample_can_go_too(kind):
     statistics = kind.of(np.array([[1, 0]], dtype=np.uint8))

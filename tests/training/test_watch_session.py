@@ -6,6 +6,7 @@ import whet
 from whet.errors import VideoError
 from whet.io.video import VideoFrame
 from whet.training.watch_session import Session, line_of
+from whet.training.watched_model import WatchedModel
 from whet.training.watching import Lessons, Watcher
 
 EAGER = Lessons(gate=-np.inf, every=1, share=0.01, others=0, most_lost=2.0, most_accepted=np.inf)
@@ -23,9 +24,11 @@ def breaking(pictures):
 
 def test_a_source_that_breaks_off_leaves_the_model_of_the_last_good_frame(tmp_path):
     pictures, path = [bull_scene(1), bull_scene(2)], tmp_path / "taught.safetensors"
-    summary = Session(Watcher(bull_finder(), learn=True, lessons=EAGER), save_as=path).run(breaking(pictures))
+    summary = Session(Watcher(bull_finder(), learn=True, lessons=EAGER), save_as=WatchedModel(path)).run(
+        breaking(pictures)
+    )
     assert summary.ended == "the camera is gone after 2 frames"
-    assert (summary.frames, summary.learned, summary.saved) == (2, 2, [path])
+    assert (summary.frames, summary.learned, summary.saved) == (2, 2, True)
     whole = Watcher(bull_finder(), learn=True, lessons=EAGER)
     Session(whole).run(frames(pictures))
     assert content(whet.load(path)) == content(whole.detector)
@@ -33,7 +36,7 @@ def test_a_source_that_breaks_off_leaves_the_model_of_the_last_good_frame(tmp_pa
 
 def test_no_frame_at_all_is_an_error_and_saves_nothing(tmp_path):
     with pytest.raises(VideoError, match="camera is gone"):
-        Session(Watcher(bull_finder()), save_as=tmp_path / "never.safetensors").run(breaking([]))
+        Session(Watcher(bull_finder()), save_as=WatchedModel(tmp_path / "never.safetensors")).run(breaking([]))
     assert not list(tmp_path.iterdir())
 
 
@@ -43,9 +46,21 @@ def test_ctrl_c_saves_what_was_learned(tmp_path):
         raise KeyboardInterrupt
 
     path = tmp_path / "taught.safetensors"
-    with pytest.raises(KeyboardInterrupt):
-        Session(Watcher(bull_finder(), learn=True, lessons=EAGER), save_as=path).run(interrupted())
+    watcher = Watcher(bull_finder(), learn=True, lessons=EAGER)
+    assert Session(watcher, save_as=WatchedModel(path)).run(interrupted()).stopped
     assert whet.load(path).learned[0] > 0
+
+
+def test_a_listener_that_cannot_write_ends_it_and_the_model_is_kept(tmp_path):
+    def full(frame, _):
+        if frame.number == 1:
+            raise VideoError("seen.mp4 cannot be written: No space left on device")
+
+    path = tmp_path / "taught.safetensors"
+    watcher = Watcher(bull_finder(), learn=True, lessons=EAGER)
+    summary = Session(watcher, (full,), WatchedModel(path)).run(frames([bull_scene(1), bull_scene(2), bull_scene(3)]))
+    assert (summary.frames, summary.ended) == (2, "seen.mp4 cannot be written: No space left on device")
+    assert content(whet.load(path)) == content(watcher.detector)
 
 
 def test_it_saves_at_intervals(tmp_path):
@@ -53,7 +68,7 @@ def test_it_saves_at_intervals(tmp_path):
     session = Session(
         Watcher(bull_finder(), learn=True, lessons=EAGER),
         (lambda *_: seen.append(path.exists()),),
-        save_as=path,
+        save_as=WatchedModel(path),
         save_every=2,
     )
     session.run(frames([bull_scene(seed) for seed in (1, 2, 3)]))
@@ -72,6 +87,11 @@ def test_a_thousand_frames_without_a_detection_are_said():
     assert told == [told[0]]
     assert "1,000 frames" in told[0]
     assert (summary.seen, summary.longest_unseen) == (0, 1001)
+
+
+def test_frames_below_the_threshold_have_no_detection():
+    bold = Session(Watcher(bull_finder(), threshold=1e9)).run(frames([bull_scene()] * 3))
+    assert (bold.frames, bold.seen, bold.longest_unseen) == (3, 0, 3)
 
 
 def test_a_line_holds_what_was_seen():

@@ -9,6 +9,7 @@ from tests.detectors import bull_finder, bull_scene, content
 from whet.detect.detections import FiredWindows
 from whet.detect.following import Sighting
 from whet.errors import CannotLearnError
+from whet.evaluate.overlap import intersection_over_union
 from whet.training.drift import memory_of, moved
 from whet.training.watching import Lessons, Watcher
 
@@ -23,8 +24,9 @@ def poison(watcher, n, rng):
     """Teach so many pieces of noise as the object."""
     for _ in range(n):
         noise = rng.integers(0, 256, (60, 60), dtype=np.uint8)
-        place = (1.0, int(rng.integers(40)), int(rng.integers(40)))
-        wrong = Sighting(np.array([0.0, 0.0, 12.0, 12.0]), 99.0, place, True, FiredWindows())
+        y, x = rng.integers(40, size=2).tolist()
+        patch = noise[y : y + 12, x : x + 12]
+        wrong = Sighting(np.array([0.0, 0.0, 12.0, 12.0]), 99.0, (1.0, y, x), True, FiredWindows(), patch)
         watcher._pending.append(watcher._lesson(noise, wrong))
     return watcher.finish()
 
@@ -46,6 +48,13 @@ def test_a_frame_teaches_the_object_and_what_is_not_it():
     assert objects == EAGER.weight(watcher.detector.taught)
     assert others > 0
     assert look.moved == moved(watcher.detector.taught) > 0
+
+
+def test_detections_elsewhere_are_those_beside_the_followed_object():
+    look = Watcher(bull_finder()).look(bull_scene())
+    beside = intersection_over_union(look.box[None], look.detections.boxes)[0] < 0.3
+    assert 0 < beside.sum() < len(look.detections)
+    np.testing.assert_array_equal(look.elsewhere, look.detections.boxes[beside])
 
 
 def test_lessons_wait_until_there_are_enough():

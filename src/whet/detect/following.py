@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.detect.detect import fired_windows
+from whet.detect.detect import windows_of_levels
 from whet.detect.detections import FiredWindows
 from whet.detect.near_windows import near_windows, unrejecting
-from whet.detect.pyramid import FACTOR
+from whet.detect.pyramid import FACTOR, level_scales, levels_at
 from whet.evaluate.overlap import intersection_over_union
 from whet.model.cascade import Cascade
 
@@ -58,6 +58,7 @@ class Sighting:
     """The object in one frame: its window's box (4,), margin, and place (scale, y, x); and all windows that fired.
 
     `accepts` says whether the detector accepted that window, or whether it was only the likeliest near the last.
+    `patch` (height, width) is what it shows, cut from the level that was scanned.
     """
 
     box: Floats
@@ -65,6 +66,7 @@ class Sighting:
     place: tuple[float, int, int]
     accepts: bool
     fired: FiredWindows
+    patch: Picture
 
 
 @dataclass(eq=False)
@@ -84,12 +86,15 @@ class Follower:
 
     def look(self, cascade: Cascade, picture: Picture) -> Sighting | None:
         """The object in the next frame, a grey picture (height, width); None as long as nothing has ever fired."""
-        fired = fired_windows(cascade, picture, factor=self.factor, threads=self.threads)
+        scales = level_scales(picture.shape, cascade.window, self.factor)
+        levels = levels_at(picture, scales, self.threads)
+        fired = windows_of_levels(cascade, levels, scales, threads=self.threads)
         windows, last = fired, self.last
         if last is not None:
             near = near_windows(
                 self._open(cascade),
-                picture,
+                levels,
+                scales,
                 last,
                 reach=self.prior.reach,
                 steps=self.prior.steps,
@@ -106,7 +111,9 @@ class Follower:
         self.last = np.asarray(weight @ windows.boxes[same] / weight.sum())
         place = (float(windows.scale[best]), int(windows.y[best]), int(windows.x[best]))
         accepts = bool(((fired.scale == place[0]) & (fired.y == place[1]) & (fired.x == place[2])).any())
-        return Sighting(self.last, float(windows.scores[best]), place, accepts, fired)
+        (height, width), (scale, y, x) = cascade.window, place
+        patch = levels[scales.index(scale)].picture[y : y + height, x : x + width].copy()
+        return Sighting(self.last, float(windows.scores[best]), place, accepts, fired, patch)
 
     def _open(self, cascade: Cascade) -> Cascade:
         if self._unrejecting is None or self._unrejecting[0] is not cascade:

@@ -8,18 +8,19 @@ negative ones count.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.detect.detect import windows_of_levels
 from whet.detect.detections import FiredWindows
-from whet.detect.pyramid import FACTOR, Level, level_at, level_scales
+from whet.detect.pyramid import FACTOR, Level
+from whet.detect.scan import Scan, scan_pictures
+from whet.kernels.lanes import LANES
 from whet.model.cascade import Cascade
 
-Picture = NDArray[np.uint8]
 Box = NDArray[np.float64]
 
 # Lower than any margin of a stage: weights of discriminants sum to tens.
@@ -34,7 +35,8 @@ def unrejecting(cascade: Cascade) -> Cascade:
 
 def near_windows(
     unrejecting: Cascade,
-    picture: Picture,
+    levels: Sequence[Level],
+    scales: Sequence[float],
     box: Box,
     *,
     reach: float,
@@ -42,41 +44,64 @@ def near_windows(
     factor: float = FACTOR,
     threads: int | None = None,
 ) -> FiredWindows:
-    """Windows around a box (4,) of a grey picture (height, width), with their margins in the later half of the stages.
+    """Windows around a box (4,) in the levels of a pyramid, with their margins in the later half of the stages.
 
     Centres are at most `reach` sides of the box away from its own, in either direction, and sizes at most `steps`
     levels of the pyramid larger or smaller. The cascade is one that `unrejecting` made.
     """
     side, window = float(box[2] - box[0]), unrejecting.window
-    scales = [
-        scale
-        for scale in level_scales(picture.shape, window, factor)
+    cuts = [
+        _Cut.around(box, reach * side, level, scale, window)
+        for level, scale in zip(levels, scales, strict=True)
         if abs(log(scale * window[1] / side)) <= steps * log(factor) + 1e-9
     ]
-    parts = [_near(unrejecting, level_at(picture, scale), scale, box, reach * side, threads) for scale in scales]
-    found = [part for part in parts if part is not None and len(part)]
-    if not found:
+    cuts = [cut for cut in cuts if cut.holds(window)]
+    if not cuts:
         return FiredWindows()
+    scans = scan_pictures(unrejecting, [cut.picture(window) for cut in cuts], threads=threads)
+    found = [cut.windows(scan, window) for cut, scan in zip(cuts, scans, strict=True)]
     scored = len(unrejecting.stages) - unrejecting.first_scoring
     names = ("scale", "y", "x", "boxes", "scores")
     scale, y, x, boxes, scores = (np.concatenate([getattr(part, name) for part in found]) for name in names)
     return FiredWindows(scale, y, x, boxes, scores + scored * LOWEST)
 
 
-def _near(
-    cascade: Cascade, level: Level, scale: float, box: Box, reach: float, threads: int | None
-) -> FiredWindows | None:
-    """The windows of one level, scanned in a cut of it."""
-    height, width = cascade.window
-    centre_x, centre_y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
-    left, right = _span(centre_x, reach, level.scale_x, width, level.picture.shape[1])
-    top, bottom = _span(centre_y, reach, level.scale_y, height, level.picture.shape[0])
-    if right - left < width or bottom - top < height:
-        return None
-    cut = Level(np.ascontiguousarray(level.picture[top:bottom, left:right]), level.scale_y, level.scale_x)
-    found = windows_of_levels(cascade, [cut], [scale], threads=threads)
-    y, x = found.y + top, found.x + left
-    return replace(found, y=y, x=x, boxes=level.boxes(y, x, cascade.window))
+@dataclass(frozen=True, eq=False)
+class _Cut:
+    """The part of a level that windows near a box cover."""
+
+    level: Level
+    scale: float
+    left: int
+    right: int
+    top: int
+    bottom: int
+
+    @classmethod
+    def around(cls, box: Box, reach: float, level: Level, scale: float, window: tuple[int, int]) -> _Cut:
+        (height, width), (rows, columns) = window, level.picture.shape
+        left, right = _span((box[0] + box[2]) / 2, reach, level.scale_x, width, columns)
+        top, bottom = _span((box[1] + box[3]) / 2, reach, level.scale_y, height, rows)
+        return cls(level, scale, left, right, top, bottom)
+
+    def holds(self, window: tuple[int, int]) -> bool:
+        return self.bottom - self.top >= window[0] and self.right - self.left >= window[1]
+
+    def picture(self, window: tuple[int, int]) -> NDArray[np.uint8]:
+        """What to scan: made wider, to as many windows a row as are scanned at once.
+
+        That costs nothing, and cuts of few widths are few layouts to compile a cascade for.
+        """
+        places = -(-(self.right - self.left - window[1] + 1) // LANES) * LANES
+        wide = self.left + window[1] - 1 + places
+        return np.ascontiguousarray(self.level.picture[self.top : self.bottom, self.left : wide])
+
+    def windows(self, scan: Scan, window: tuple[int, int]) -> FiredWindows:
+        """Those that were asked for, at their places in the level."""
+        asked = scan.x <= self.right - self.left - window[1]
+        y, x = scan.y[asked] + self.top, scan.x[asked] + self.left
+        boxes = self.level.boxes(y, x, window)
+        return FiredWindows(np.full(len(y), self.scale), y, x, boxes, scan.scores[asked])
 
 
 def _span(centre: float, reach: float, scale: float, length: int, side: int) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -49,11 +50,16 @@ class FrameLines:
 
     def write(self, seen: Mapping[str, Any]) -> None:
         """Add a line; who reads along never sees half of it."""
-        if self._table is None:
-            self._file.write(json.dumps(dict(seen)) + "\n")
-        else:
-            self._table.writerow(dict(seen) | {"detections": len(seen["detections"] or ())})
-        self._file.flush()
+        try:
+            if self._table is None:
+                self._file.write(json.dumps(dict(seen)) + "\n")
+            else:
+                self._table.writerow(dict(seen) | {"detections": len(seen["detections"] or ())})
+            self._file.flush()
+        except OSError as error:
+            with suppress(OSError):  # what could not be written is not tried again
+                self._file.close()
+            raise VideoError(f"{self._file.name} cannot be written: {error.strerror}") from error
 
     def __enter__(self) -> Self:
         return self

@@ -7,34 +7,40 @@ watches can keep what was learned until then.
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.errors import MissingExtraError, UnreadableImageError, VideoError
+from whet.errors import UnreadableImageError, VideoError
 from whet.io.images import MOST_PIXELS, read_grey
+from whet.io.video_stream import USUAL_RATE, Coming, name_of, stream_frames
 
 if TYPE_CHECKING:
     Source = str | PathLike[str]
 
+Picture = NDArray[np.uint8]
+
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".pgm", ".ppm", ".tif", ".tiff", ".webp"}
-FOLDER_RATE = 25.0  # frames a second that a folder of pictures is taken for
+MOST_UNREAD = 100  # frames in a row that cannot be read before a source is given up
 
 
 @dataclass(frozen=True, eq=False)
 class VideoFrame:
-    """A frame's number in its source, its time in seconds, and its picture: grey (h, w) or colour (h, w, 3), uint8."""
+    """A frame's number in its source, its time in seconds, and its picture: grey (h, w) or colour (h, w, 3), uint8.
+
+    `rate` is how many frames a second the source has; 25 for folders, and where a stream does not say.
+    """
 
     number: int
     seconds: float
-    picture: NDArray[np.uint8]
+    picture: Picture
+    rate: float = USUAL_RATE
 
 
 def read_frames(
@@ -44,11 +50,13 @@ def read_frames(
     start: int = 0,
     stop: int | None = None,
     resize: tuple[int, int] | None = None,
+    skipped: Callable[[VideoError], None] | None = None,
 ) -> Iterator[VideoFrame]:
     """Frames of a source, one after the other: every so many, from number `start` to before `stop`.
 
     A source is a video file, a folder of pictures in the order of their names (2 before 10), an address
-    such as rtsp://..., or a camera: "camera" or "camera:1". `resize` is (width, height).
+    such as rtsp://..., or a camera: "camera" or "camera:1". `resize` is (width, height). A frame that cannot be read
+    ends it; where `skipped` is given, it is told, and only more than a hundred such frames in a row are an end.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -62,36 +70,60 @@ def read_frames(
         raise VideoError(f"got every={every}, start={start}, stop={stop}: expected every >= 1 and 0 <= start < stop")
     if resize is not None and not (min(resize) >= 1 and resize[0] * resize[1] <= MOST_PIXELS):
         raise VideoError(f"got a size of {resize[0]} x {resize[1]}: expected from 1 to {MOST_PIXELS:,} pixels")
+    unread: list[VideoError] = []  # in a row
     n = 0
-    for frame in islice(_all_frames(source), start, stop, every):
+    for coming in _chosen(_coming(source), every, start, stop):
+        try:
+            picture = coming.read()
+        except VideoError as error:
+            if skipped is None:
+                raise
+            unread.append(error)
+            skipped(error)
+            _check_unread(unread, source)
+            continue
+        unread.clear()
         n += 1
-        yield frame if resize is None else VideoFrame(frame.number, frame.seconds, _resized(frame.picture, resize))
+        picture = picture if resize is None else _resized(picture, resize)
+        yield VideoFrame(coming.number, coming.seconds, picture, coming.rate)
     if not n:
-        raise VideoError(f"{_name(source)} has no frame from number {start} on")
+        why = f": {unread[0]}" if unread else ""
+        raise VideoError(f"{name_of(source)} has no frame from number {start} on{' that can be read' * bool(why)}{why}")
 
 
-def frame_rate(source: Source) -> float:
-    """Frames a second of a source; 25 for folders, and where a stream does not say."""
-    if Path(fspath(source)).is_dir():
-        return FOLDER_RATE
-    with _opened(source) as container:
-        rate = container.streams.video[0].average_rate if container.streams.video else None
-    return float(rate) if rate else FOLDER_RATE
+def _chosen(frames: Iterator[Coming], every: int, start: int, stop: int | None) -> Iterator[Coming]:
+    """By number: a frame that cannot be read has one, too."""
+    for coming in frames:
+        if coming.number >= start and (coming.number - start) % every == 0:
+            yield coming
+        if stop is not None and coming.number + 1 >= stop:
+            return
 
 
-def _all_frames(source: Source) -> Iterator[VideoFrame]:
-    return _of_folder(Path(fspath(source))) if Path(fspath(source)).is_dir() else _of_container(source)
+def _check_unread(unread: list[VideoError], source: Source) -> None:
+    if len(unread) > MOST_UNREAD:
+        raise VideoError(
+            f"{name_of(source)} is given up: {len(unread)} frames in a row could not be read; the first: {unread[0]}"
+        )
 
 
-def _of_folder(folder: Path) -> Iterator[VideoFrame]:
+def _coming(source: Source) -> Iterator[Coming]:
+    return _of_folder(Path(fspath(source))) if Path(fspath(source)).is_dir() else stream_frames(source)
+
+
+def _of_folder(folder: Path) -> Iterator[Coming]:
     paths = [path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES]
     if not paths:
         raise VideoError(f"the folder {folder} has no pictures ({', '.join(sorted(SUFFIXES))})")
     for number, path in enumerate(sorted(paths, key=_in_order)):
-        try:
-            yield VideoFrame(number, number / FOLDER_RATE, read_grey(path))
-        except UnreadableImageError as error:
-            raise VideoError(f"frame {number} cannot be read: {error}") from error
+        yield Coming(number, number / USUAL_RATE, USUAL_RATE, partial(_of_file, number, path))
+
+
+def _of_file(number: int, path: Path) -> Picture:
+    try:
+        return read_grey(path)
+    except UnreadableImageError as error:
+        raise VideoError(f"frame {number} cannot be read: {error}") from error
 
 
 def _in_order(path: Path) -> list[tuple[int, str]]:
@@ -99,72 +131,7 @@ def _in_order(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]
 
 
-def _of_container(source: Source) -> Iterator[VideoFrame]:
-    import_av()
-    from av.error import FFmpegError
-
-    number = 0
-    with _opened(source) as container:
-        if not container.streams.video:
-            raise VideoError(f"{_name(source)} has no pictures: no video stream in it")
-        stream = container.streams.video[0]
-        try:
-            for decoded in container.decode(stream):
-                if decoded.width * decoded.height > MOST_PIXELS:
-                    raise VideoError(f"frame {number} has {decoded.width} x {decoded.height} pixels; make it smaller")
-                yield VideoFrame(number, float(decoded.time or 0.0), decoded.to_ndarray(format="rgb24"))
-                number += 1
-        except (FFmpegError, OSError) as error:
-            raise VideoError(f"{_name(source)} broke off after {number} frames: {_reason(error)}") from error
-    if not number:
-        raise VideoError(f"{_name(source)} has no frame that could be read: it is damaged, or empty")
-
-
-def _opened(source: Source) -> Any:  # noqa: ANN401 - a PyAV container
-    av = import_av()
-    from av.error import FFmpegError
-
-    name, options = _address(source)
-    try:
-        return av.open(name, **options)
-    except (FFmpegError, OSError, ValueError) as error:
-        raise VideoError(f"{_name(source)} cannot be opened as a video: {_reason(error)}") from error
-
-
-def _address(source: Source) -> tuple[str, dict[str, Any]]:
-    """What PyAV opens, and how; cameras have another name on each system."""
-    name = fspath(source)
-    camera = re.fullmatch(r"camera(?::(\d+))?", name)
-    if camera is None:
-        return name, {}
-    number = int(camera[1] or 0)
-    if sys.platform == "darwin":
-        return str(number), {"format": "avfoundation", "options": {"framerate": "30"}}
-    if sys.platform == "win32":
-        return f"video={number}", {"format": "dshow"}
-    return f"/dev/video{number}", {"format": "v4l2"}
-
-
-def import_av() -> Any:  # noqa: ANN401 - a module
-    """PyAV, or `MissingExtraError`."""
-    try:
-        import av
-    except ImportError as error:
-        raise MissingExtraError("av", "video") from error
-    # Its logs stay off, as they are by default: with any level set, FFmpeg's threads call into Python, and a container
-    # that is closed meanwhile waits for them for ever.
-    return av
-
-
-def _resized(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+def _resized(picture: Picture, size: tuple[int, int]) -> Picture:
     from PIL import Image
 
     return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BILINEAR))
-
-
-def _name(source: Source) -> str:
-    return f"the source {fspath(source)!r}"
-
-
-def _reason(error: BaseException) -> str:
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -18,16 +18,21 @@ def factorise(A: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     """Upper factor U with U^T U = A, and the first row whose pivot is zero up to rounding (-1 if none)."""
     T = A.shape[0]
     U = np.triu(A)
-    for k in range(T):
-        if not U[k, k] > 1e-14 * A[k, k]:
-            return U, k
-        pivot = math.sqrt(U[k, k])
-        for j in range(k, T):
-            U[k, j] /= pivot
-        for i in range(k + 1, T):
+    for i in range(T):
+        whole = i - i % 4
+        for k in range(0, whole, 4):  # four rows at a time, in their order, to spare loads of row i
+            a, b, c, d = U[k, i], U[k + 1, i], U[k + 2, i], U[k + 3, i]
+            for j in range(i, T):
+                U[i, j] = U[i, j] - a * U[k, j] - b * U[k + 1, j] - c * U[k + 2, j] - d * U[k + 3, j]
+        for k in range(whole, i):
             factor = U[k, i]
             for j in range(i, T):
                 U[i, j] -= factor * U[k, j]
+        if not U[i, i] > 1e-14 * A[i, i]:
+            return U, i
+        pivot = math.sqrt(U[i, i])
+        for j in range(i, T):
+            U[i, j] /= pivot
     return U, -1
 
 

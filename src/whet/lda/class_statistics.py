@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from whet.errors import CannotUnlearnError
 from whet.kernels.co_occurrence import add_co_occurrences
+from whet.kernels.possible_counts import in_order
 from whet.kernels.rank_one import insert_binary, insert_centred
+from whet.kernels.scatter import binary_scatter
 
 # Kernels turn counts into float64 by their bits, which is exact below 2^52.
 MOST_SAMPLES = 2**52
@@ -25,13 +27,19 @@ MOST_SAMPLES = 2**52
 def co_occurrence(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> NDArray[np.int64]:
     """C = sum of k x x^T over the rows x of X (N, P), exact.
 
-    Counted on bits rather than multiplied: one sample is one bit, and a weight is the sum of its binary digits.
+    Counted on bits rather than multiplied: one sample is one bit. All of one weight are counted at once; of many
+    weights, each is the sum of its binary digits.
 
     >>> co_occurrence(np.array([[1, 1], [0, 1]], dtype=np.uint8), np.array([1, 2]))
     array([[1, 1],
            [1, 3]])
     """
     C = np.zeros((X.shape[1], X.shape[1]), np.int64)
+    if not len(X):
+        return C
+    if (weights == weights[0]).all():
+        add_co_occurrences(_bit_rows(X), int(weights[0]), C)
+        return C
     for digit in range(int(weights.max(initial=0)).bit_length()):
         has_digit = (weights >> digit) & 1 == 1
         add_co_occurrences(_bit_rows(X if has_digit.all() else X[has_digit]), 1 << digit, C)
@@ -161,9 +169,7 @@ class BinaryStatistics(ClassStatistics):
 
     def is_possible(self, before: Self) -> bool:  # noqa: ARG002
         """Tell whether 0 <= C_jk <= min(s_j, s_k) <= n holds; integers carry no rounding."""
-        smaller = np.minimum.outer(self.s, self.s)
-        in_order = (self.C >= 0).all() and (smaller >= self.C).all() and (self.s <= self.n).all()
-        return bool(self.n >= 0 and in_order)
+        return in_order(self.n, self.s, self.C)
 
     def take(self, indices: NDArray[np.intp]) -> Self:
         """Statistics of the responses at these indices, in this order."""
@@ -177,8 +183,7 @@ class BinaryStatistics(ClassStatistics):
     @property
     def scatter(self) -> NDArray[np.float64]:
         """Scatter S = C - s s^T / n (P, P)."""
-        s = self.s.astype(np.float64)  # the square of an integer sum overflows at 3e9 samples
-        return np.asarray(self.C - np.outer(s, s) / self.n)
+        return binary_scatter(self.n, self.s, self.C)
 
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """All that the statistics hold, for hashing."""

@@ -20,8 +20,15 @@ def regularised_scatter(
     positive: ClassStatistics, negative: ClassStatistics, criterion: Criterion, ridge: float
 ) -> NDArray[np.float64]:
     """A = S_1 + S_2 + ridge I for FDA, S_1 + ridge I for LAC; (P, P), in units of scatter (not covariance)."""
-    A = positive.scatter + negative.scatter if criterion == "fda" else positive.scatter.copy()
-    A[np.diag_indices_from(A)] += ridge
+    return regularised(positive.scatter, negative.scatter, criterion, ridge)
+
+
+def regularised(
+    positive: NDArray[np.float64], negative: NDArray[np.float64], criterion: Criterion, ridge: float
+) -> NDArray[np.float64]:
+    """The same, of scatters (P, P) that are known already."""
+    A = positive + negative if criterion == "fda" else positive.copy()
+    A.ravel()[:: len(A) + 1] += ridge
     return A
 
 

@@ -13,7 +13,7 @@ from whet.errors import ForgettingError
 from whet.kernels import cholesky
 from whet.kernels.rank_one import binary_step, centred_step, project_centred
 from whet.lda.class_statistics import BinaryStatistics, ClassStatistics
-from whet.lda.discriminant import Criterion, degrees_of_freedom, factorise, regularised_scatter
+from whet.lda.discriminant import Criterion, degrees_of_freedom, factorise, regularised
 from whet.lda.forgetting import DecayingStatistics
 from whet.lda.thresholds import Projection, Rule, fisher
 
@@ -73,15 +73,15 @@ class OnlineDiscriminant:
     def refresh(self) -> None:
         """Derive inverse, direction and moments from the statistics alone: equal statistics, equal bits."""
         self._is_stale = True  # until the end: a scatter that cannot be factorised leaves nothing to read
-        voting = np.arange(self.size)
-        positive, negative = self.positive.take(voting), self.negative.take(voting)
-        U = factorise(regularised_scatter(positive, negative, self.criterion, self.ridge))
+        positive, negative = self._voting(self.positive), self._voting(self.negative)
+        S_1, S_2 = positive.scatter, negative.scatter
+        U = factorise(regularised(S_1, S_2, self.criterion, self.ridge))
         self._factor, self._inverse = U, None
         self._v = v = cholesky.solve(U, positive.mean - negative.mean)
         ignored = np.zeros_like(v)
         self._moments = (
-            *project_centred(positive.n, positive.mean, positive.scatter, v, ignored),
-            *project_centred(negative.n, negative.mean, negative.scatter, v, ignored),
+            *project_centred(positive.n, positive.mean, S_1, v, ignored),
+            *project_centred(negative.n, negative.mean, S_2, v, ignored),
         )
         self._n_steps = 0
         self._is_stale = False
@@ -158,6 +158,10 @@ class OnlineDiscriminant:
         """
         p = self.projection
         return self.rule(p) if p.mu_1 > p.mu_2 else fisher(p)
+
+    def _voting(self, statistics: ClassStatistics) -> ClassStatistics:
+        """Without the reserve."""
+        return statistics if len(statistics.mean) == self.size else statistics.take(np.arange(self.size))
 
     @property
     def _factor_of_w(self) -> float:

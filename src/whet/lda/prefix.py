@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.kernels.leading_blocks import leading_forms
 from whet.lda.class_statistics import ClassStatistics
 
 Floats = NDArray[np.float64]
@@ -24,7 +25,5 @@ def prefix_moments(statistics: ClassStatistics, coef: Floats) -> tuple[Floats, F
     """
     T = len(coef)
     mean = np.cumsum(coef * statistics.mean[:T])
-    products = statistics.scatter[:T, :T] * np.outer(coef, coef)
-    # Sums over the leading t x t blocks, for all t.
-    squares = np.diagonal(np.cumsum(np.cumsum(products, axis=0), axis=1))
+    squares = leading_forms(statistics.scatter, coef)
     return mean, np.sqrt(np.maximum(squares, 0.0) / statistics.n)

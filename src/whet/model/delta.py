@@ -30,11 +30,11 @@ class Delta:
 
     def __add__(self, other: Self) -> Self:
         pairs = zip(self.stages, other.stages, strict=True)
-        return type(self)(tuple((a[0] + b[0], a[1] + b[1]) for a, b in pairs))
+        return type(self)(tuple((_sum(a[0], b[0]), _sum(a[1], b[1])) for a, b in pairs))
 
     def __sub__(self, other: Self) -> Self:
         pairs = zip(self.stages, other.stages, strict=True)
-        return type(self)(tuple((a[0] - b[0], a[1] - b[1]) for a, b in pairs))
+        return type(self)(tuple((_difference(a[0], b[0]), _difference(a[1], b[1])) for a, b in pairs))
 
     def with_inserted(self, stage: int, is_positive: bool, new: BinaryStatistics) -> Self:
         """The same, and these samples of one class in one stage."""
@@ -61,3 +61,12 @@ class Delta:
     def is_possible(self) -> bool:
         """Whether 0 <= C_jk <= min(s_j, s_k) <= n holds everywhere: some samples could have been learned."""
         return all(statistics.is_possible(statistics) for pair in self.stages for statistics in pair)
+
+
+def _sum(a: BinaryStatistics, b: BinaryStatistics) -> BinaryStatistics:
+    """Values may be shared: most often one class alone was learned, and the other's matrices need not be copied."""
+    return (a if a.n else b) if len(a.s) == len(b.s) and not (a.n and b.n) else a + b
+
+
+def _difference(a: BinaryStatistics, b: BinaryStatistics) -> BinaryStatistics:
+    return a if len(a.s) == len(b.s) and not b.n else a - b

@@ -97,8 +97,8 @@ class StageBase:
     def stage(self, positive: BinaryStatistics | None = None, negative: BinaryStatistics | None = None) -> Stage:
         """The stage to be run when these were learned on top of the base."""
         vote = OnlineDiscriminant(
-            self.positive if positive is None else self.positive + positive,
-            self.negative if negative is None else self.negative + negative,
+            self.positive if positive is None or not positive.n else self.positive + positive,
+            self.negative if negative is None or not negative.n else self.negative + negative,
             len(self),
             rule=self.rule,
             criterion=self.criterion,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from whet.kernels.rank_one import project_binary
 from whet.lda.class_statistics import BinaryStatistics
 from whet.model.detector_base import StageBase
 from whet.model.stage import Stage
@@ -57,7 +58,6 @@ def _share(seen: BinaryStatistics, stage: Stage) -> float:
     """Share of a Gaussian class that a stage lets through."""
     from scipy.special import ndtr
 
-    mean = float(stage.coef @ seen.mean)
-    variance = float(stage.coef @ seen.scatter @ stage.coef) / seen.n
+    mean, variance = project_binary(seen.n, seen.s, seen.C, stage.coef, np.zeros_like(stage.coef))
     deviation = max(variance, 1e-12) ** 0.5
     return float(ndtr((mean - stage.threshold) / deviation))

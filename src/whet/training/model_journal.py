@@ -63,14 +63,14 @@ def save_learned(detector: Detector, out: Path, journal: Journal | None, entries
     if journal is None or not entries:
         detector.save(out)
         return
-    with _restored_on_failure(journal.path):
+    with restored_on_failure(journal.path):
         journal.add_learned(entries)
         detector.save(out)
 
 
 def save_unlearned(detector: Detector, out: Path, journal: Journal, entries: Sequence[Entry]) -> None:
     """Write a detector without these entries, and then write that down; if that fails, the detector is as it was."""
-    with _restored_on_failure(out):
+    with restored_on_failure(out):
         detector.save(out)
         journal.add_unlearned(entries)
 
@@ -80,7 +80,7 @@ def save_anew(detector: Detector, out: Path, journal: Journal | None, entries: S
     if journal is None:
         detector.save(out)
         return
-    with _restored_on_failure(journal.path):
+    with restored_on_failure(journal.path):
         journal.path.unlink(missing_ok=True)
         if entries:
             journal.add_learned(entries)
@@ -88,7 +88,7 @@ def save_anew(detector: Detector, out: Path, journal: Journal | None, entries: S
 
 
 @contextmanager
-def _restored_on_failure(path: Path) -> Iterator[None]:
+def restored_on_failure(path: Path) -> Iterator[None]:
     """Put a file back as it was, or take it away, if anything fails; Ctrl-C too."""
     before = path.read_bytes() if path.exists() else None
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from whet.errors import VideoError
 from whet.io.video import VideoFrame
+from whet.training.watched_model import WatchedModel
 from whet.training.watching import Look, Watcher
 
 # Hears of every frame: to draw it, to write it down, or to send it to a browser.
@@ -21,7 +21,10 @@ LONG = 1000
 
 @dataclass
 class Summary:
-    """What became of a session; `ended` says why the source broke off, if it did."""
+    """What became of a session: frames, how many had a detection (`seen`), lessons, and how it ended.
+
+    `ended` says why the source broke off, if it did, and `stopped` that somebody ended it.
+    """
 
     frames: int = 0
     seen: int = 0
@@ -31,7 +34,8 @@ class Summary:
     seconds: float = 0.0
     longest_unseen: int = 0
     ended: str | None = None
-    saved: list[Path] = field(default_factory=list)
+    stopped: bool = False
+    saved: bool = False
 
     @property
     def rate(self) -> float:
@@ -43,13 +47,13 @@ class Summary:
 class Session:
     """Shows all frames to a watcher. Saves to `save_as` every `save_every` frames, and in the end, whatever ends it.
 
-    A source that breaks off ends the session, and is named in the summary: what was learned until then is saved. One
-    without a single frame is an error.
+    A source that breaks off ends the session, and is named in the summary: what was learned until then is saved. So
+    does Ctrl-C. A source without a single frame is an error.
     """
 
     watcher: Watcher
     sinks: tuple[Sink, ...] = ()
-    save_as: Path | None = None
+    save_as: WatchedModel | None = None
     save_every: int | None = None
     tell: Callable[[str], None] = lambda _: None
 
@@ -59,7 +63,7 @@ class Session:
         try:
             for frame in frames:
                 look = self.watcher.look(frame.picture)
-                unseen = 0 if look.detections.scores.size or _accepted(look) else unseen + 1
+                unseen = 0 if len(look.detections) else unseen + 1
                 self._count(summary, look, unseen)
                 summary.seconds = time.perf_counter() - begin
                 for sink in self.sinks:
@@ -70,6 +74,10 @@ class Session:
             if not summary.frames:
                 raise
             summary.ended = str(error)
+        except KeyboardInterrupt:
+            if not summary.frames:
+                raise
+            summary.stopped = True
         finally:
             if summary.frames:
                 self._finish(summary)
@@ -95,9 +103,8 @@ class Session:
 
     def _save(self, summary: Summary) -> None:
         if self.save_as is not None:
-            self.watcher.detector.save(self.save_as)
-            if self.save_as not in summary.saved:
-                summary.saved.append(self.save_as)
+            self.save_as.save(self.watcher.detector, self.watcher.remembered)
+            summary.saved = True
 
 
 def line_of(frame: VideoFrame, look: Look) -> dict[str, Any]:
@@ -109,13 +116,9 @@ def line_of(frame: VideoFrame, look: Look) -> dict[str, Any]:
         "seconds": round(frame.seconds, 4),
         **dict(zip(("x1", "y1", "x2", "y2"), corners, strict=True)),
         "score": None if look.sighting is None else round(look.sighting.score, 3),
-        "accepted": _accepted(look),
+        "accepted": look.sighting is not None and look.sighting.accepts,
         "detections": [[*(round(side, 2) for side in box), round(score, 3)] for box, score in rows],
         "learned": look.n_learned,
         "taken_back": look.n_taken_back,
         "moved": round(look.moved, 6),
     }
-
-
-def _accepted(look: Look) -> bool:
-    return look.sighting is not None and look.sighting.accepts

@@ -82,6 +82,14 @@ class Look:
     n_taken_back: int
     moved: float
 
+    @property
+    def elsewhere(self) -> NDArray[np.float64]:
+        """Boxes (n, 4) of detections that are not the followed object."""
+        boxes = self.detections.boxes
+        if self.box is None or not len(boxes):
+            return boxes
+        return np.asarray(boxes[intersection_over_union(self.box[None], boxes)[0] < ELSEWHERE])
+
 
 @dataclass(frozen=True, eq=False)
 class _Lesson:
@@ -119,6 +127,7 @@ class Watcher:
     def __post_init__(self) -> None:
         if self.learn:
             self.detector.taught.check_can_learn()
+            _keep_freed_memory()
         self.detector.taught.reporting.threshold(self.threshold)  # a name that is not known is said now
         self.follower = Follower(self.prior, self.factor, threads=self.threads)
         self._start: Memory = memory_of(self.detector.taught)
@@ -150,6 +159,11 @@ class Watcher:
         """How far the weights have turned since the base, in lengths of them."""
         return self._moved
 
+    @property
+    def remembered(self) -> list[Entry]:
+        """What was learned and has not been unlearned since, oldest first: as a journal would have it."""
+        return [entry for lesson in self._learned for entry in lesson]
+
     def roll_back(self, n: int | None = None) -> int:
         """Unlearn the newest `n` lessons, or all that are remembered; returns how many that were.
 
@@ -163,13 +177,13 @@ class Watcher:
 
     def _lesson(self, grey: Grey, sighting: Sighting) -> _Lesson:
         """The sighting, and with it the best windows elsewhere that fired."""
-        fired, places = sighting.fired, [sighting.place]
+        fired, places, patches = sighting.fired, [sighting.place], [sighting.patch]
         if self.lessons.others and len(fired):
             elsewhere = intersection_over_union(sighting.box[None], fired.boxes)[0] < ELSEWHERE
             best = np.argsort(np.where(elsewhere, -fired.scores, np.inf), kind="stable")[: self.lessons.others]
             places += [(float(fired.scale[i]), int(fired.y[i]), int(fired.x[i])) for i in best if elsewhere[i]]
         height, width = self.detector.window
-        patches = [level_at(grey, s).picture[y : y + height, x : x + width] for s, y, x in places]
+        patches += [level_at(grey, s).picture[y : y + height, x : x + width] for s, y, x in places[1:]]
         return _Lesson(picture_hash(grey), tuple(places), np.array(patches))
 
     def _entries(self, lessons: Sequence[_Lesson]) -> list[list[Entry]]:
@@ -205,6 +219,17 @@ class Watcher:
         """Learn some lessons and unlearn others, in one step."""
         taught = self.detector.taught
         learned, unlearned = ([entry for lesson in lessons for entry in lesson] for lessons in (new, old))
-        delta = taught.learned + lesson_of(taught.base, learned) - lesson_of(taught.base, unlearned)
+        delta = taught.learned + lesson_of(taught.base, learned)
+        delta = delta - lesson_of(taught.base, unlearned) if unlearned else delta
         self.detector = Detector(TaughtDetector(taught.base, delta, taught.reporting))
         self._moved = moved(self.detector.taught)
+
+
+def _keep_freed_memory() -> None:
+    """Let a lesson find the memory that the last one used.
+
+    glibc gives back to the system what is free above twice the largest block that was ever freed, and a lesson's
+    matrices of half a megabyte would come page by page again, for a third of the time that it takes. A large block
+    that is freed untouched moves that limit up; elsewhere it does nothing.
+    """
+    np.empty(16 * 2**20, np.uint8)

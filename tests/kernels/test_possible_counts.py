@@ -1,0 +1,21 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from whet.kernels.possible_counts import in_order
+
+SMALL = st.integers(-1, 3)
+
+
+@given(st.integers(1, 4).flatmap(lambda P: st.tuples(SMALL, *[st.lists(SMALL, min_size=P, max_size=P)] * (P + 1))))
+def test_order_is_numpys(counts):
+    n, s, *rows = counts
+    s, C = np.array(s, np.int64), np.array(rows, np.int64)
+    expected = n >= 0 and (C >= 0).all() and (np.minimum.outer(s, s) >= C).all() and (s <= n).all()
+    assert in_order(n, s, C) == expected
+
+
+@pytest.mark.parametrize(("n", "possible"), [(0, True), (-1, False)])
+def test_no_responses_are_counted_by_n_alone(n, possible):
+    assert in_order(n, np.zeros(0, np.int64), np.zeros((0, 0), np.int64)) == possible
