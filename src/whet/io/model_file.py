@@ -145,7 +145,7 @@ def _layout(stage: StageHeader) -> dict[str, Layout]:
     """Every array that a stage has: dtypes that it may be of, and its shape."""
     T = stage.n_weak
     columns: dict[str, Layout] = {
-        name: ((dtype,), (T, *entry)) for name, (dtype, entry) in LAYOUTS[stage.family].items()
+        name: ((dtype,), (stage.n_conditions, *entry)) for name, (dtype, entry) in LAYOUTS[stage.family].items()
     }
     floats = [*(["coef"] if isinstance(stage, FixedHeader) else []), *(["exits"] if stage.soft else [])]
     columns |= dict.fromkeys(floats, ((np.dtype(np.float64),), (T,)))

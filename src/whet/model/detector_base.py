@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.features.family import FeatureFamily
-from whet.features.weak_training import TrainedWeak
+from whet.features.leaves import Weak
 from whet.kernels.normalisation import OPENCV_MIN_SIGMA
 from whet.lda.class_statistics import MOST_SAMPLES, BinaryStatistics
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
@@ -46,7 +46,7 @@ class StageBase:
     """
 
     features: FeatureFamily
-    weak: TrainedWeak
+    weak: Weak
     positive: BinaryStatistics
     negative: BinaryStatistics
     rule: StageRule
@@ -80,9 +80,7 @@ class StageBase:
             raise ValueError(f"criterion={self.criterion!r} is not known; choose one of: 'fda', 'lac'")
 
     @classmethod
-    def of_vote(
-        cls, features: FeatureFamily, weak: TrainedWeak, vote: OnlineDiscriminant, exits: Exits | None = None
-    ) -> Self:
+    def of_vote(cls, features: FeatureFamily, weak: Weak, vote: OnlineDiscriminant, exits: Exits | None = None) -> Self:
         """Freeze what a discriminant over these weak learners has counted so far."""
         voting = np.arange(vote.size)
         positive, negative = (of_class.take(voting) for of_class in (vote.positive, vote.negative))
