@@ -1,8 +1,8 @@
 """An OpenCV cascade as stages of ours: the same windows pass, and what they answer can be counted.
 
 A tree of OpenCV's adds the value of one of its leaves. Each leaf is a weak learner that responds 1 where a window ends
-up in it. One of them says nothing that the others do not say, and is left out: its value, which all windows get, is taken
-off the threshold, and the weights of the others are the differences to it. So a stump is one weak learner.
+up in it. One of them says nothing that the others do not say, and is left out: its value, which all windows get, is
+taken off the threshold, and the weights of the others are the differences to it. So a stump is one weak learner.
 """
 
 from __future__ import annotations
