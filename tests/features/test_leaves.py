@@ -65,6 +65,7 @@ def test_a_leaf_responds_where_all_its_conditions_do(kind, rng):
     for t in range(20):
         assert np.array_equal(answers[t], each[first[t] : first[t + 1]].all(axis=0))
     chosen = np.array([7, 3, 3, 19])
+    assert weak.respond(features.evaluate(IntegralStack.of(noise(0)))).shape == (20, 0)
     some = weak.take(chosen).respond(features.take(chosen).evaluate(stack))
     np.testing.assert_array_equal(some, answers[chosen])
     np.testing.assert_array_equal(

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cascades import textured, windows_of
-from tests.opencv_files import haar_file, lbp_file, old_file
+from tests.opencv_files import haar_file, lbp_file, old_file, shortened
 
 import whet
 from whet.detect.opencv_scan import scan_levels
@@ -37,25 +37,13 @@ def patches_near(cascade, picture):
     return np.stack([picture[b : b + height, a : a + width] for b, a in zip(y, x, strict=True)])
 
 
-def shortened(path, tmp_path, stages):
-    """The file with its first stages only, so that many windows pass."""
-    text = path.read_text()
-    head, rest = text.split("<stages>", 1)
-    body, tail = rest.split("</stages>", 1)
-    parts = body.split("<maxWeakCount>")
-    kept = "<maxWeakCount>".join(parts[: stages + 1])
-    kept = kept[: kept.rindex("</_>") + 4]
-    short = tmp_path / "short.xml"
-    short.write_text(f"{head}<stages>{kept}</stages>{tail}")
-    return short
-
-
 @pytest.mark.parametrize(
     "name", ["frontalface_default", "frontalface_alt", "frontalface_alt2", "fullbody", "lefteye_2splits"]
 )
 @pytest.mark.parametrize("stages", [1, 3])
 def test_patches_pass_as_in_opencv(name, stages, tmp_path):
-    path = shortened(HAAR / f"haarcascade_{name}.xml", tmp_path, stages)
+    path = tmp_path / "short.xml"
+    path.write_text(shortened((HAAR / f"haarcascade_{name}.xml").read_text(), stages))
     cascade = read_opencv(path)
     assert len(cascade) == stages
     ours = Cascade(cascade.window, stages_of(cascade))

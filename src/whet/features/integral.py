@@ -55,7 +55,7 @@ def tilted_integrals(patches: NDArray[np.uint8]) -> UInt32s:
         from_left += pixels[y]
         from_right += pixels[y]
         sums[y + 1] = sums[y] + from_left + from_right - pixels[y]
-    return sums.reshape(-1, n)
+    return sums.reshape((height + 1) * (width + 1), n)
 
 
 def picture_integrals(picture: NDArray[np.uint8]) -> tuple[UInt32s, UInt32s]:
