@@ -79,7 +79,7 @@ def adopt(
     Of each picture at most `most_of_a_picture` windows are taken at a time. `tell` hears the number of each stage that
     was made, what became of it, and how many negatives it was made with. The same seed gives the same detector.
 
-    Raises `CannotConvertError` for a cascade of trees or tilted features.
+    The weak learners of a tree are its leaves. Raises `CannotConvertError` for rectangles whose weights are not whole.
 
     >>> from tempfile import TemporaryDirectory
     >>> from PIL import Image
