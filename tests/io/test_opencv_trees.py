@@ -1,17 +1,22 @@
 """Leaves written for OpenCV: those of a tree are that tree again, and any other is a chain of its conditions."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cascades import random_stage, textured
+from tests.cascades import random_learners, random_stage, textured
 from tests.opencv_files import haar_file, lbp_file
 
+from whet.features.integral import IntegralStack
+from whet.features.leaves import LeafPool, TrainedLeaves, conditions_of
+from whet.features.subset_training import TrainedSubsets
 from whet.io.opencv_export import write_opencv
 from whet.io.opencv_trees import trees_of
 from whet.io.opencv_xml import parse_opencv, read_opencv
 from whet.model.cascade import Cascade
 from whet.model.opencv_stages import stages_of
+from whet.model.stage import Stage
 from whet.opencv import CascadeClassifier
 
 
@@ -75,6 +80,42 @@ def test_a_leaf_that_shares_nothing_is_a_chain_of_its_conditions(rng):
     assert [tree.depth for tree in trees] == sizes
     for tree, coef in zip(trees, stage.coef, strict=True):
         assert sorted(tree.leaves) == sorted([*[0.0] * (len(tree.leaves) - 1), coef])
+
+
+def related_leaves(kind, n, rng):
+    """Leaves that ask three questions only, one way or the other: they begin alike, contain and repeat each other."""
+    features, weak, _ = conditions_of(*random_learners(kind, (12, 12), 3, rng, IntegralStack.of(noise(50))))
+    sizes = rng.integers(1, 4, n)
+    rows, flip = rng.integers(0, 3, sizes.sum()), rng.random(sizes.sum()) < 0.5
+    if isinstance(weak, TrainedSubsets):
+        chosen = replace(weak.take(rows), subset=np.where(flip[:, None], ~weak.subset[rows], weak.subset[rows]))
+    else:
+        chosen = replace(weak.take(rows), polarity=np.where(flip, -1, 1).astype(np.int8))
+    first = np.cumsum([0, *sizes])
+    return Stage(LeafPool(features.take(rows), first), TrainedLeaves(chosen, first), rng.normal(size=n), 0.1)
+
+
+def noise(n):
+    return np.random.default_rng(9).integers(0, 256, (n, 12, 12), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("kind", ["rectangle leaves", "lbp leaves"])
+@pytest.mark.parametrize("n", [2, 6, 30])
+def test_leaves_that_have_much_in_common_add_up_to_the_same(kind, n, tmp_path):
+    n_trees, n_leaves = 0, 0
+    for seed in range(8):
+        stage = related_leaves(kind, n, np.random.default_rng(seed))
+        cascade = Cascade((12, 12), (stage,))
+        n_trees, n_leaves = n_trees + write_opencv(cascade, tmp_path / "c.xml").stumps, n_leaves + n
+        patches = noise(60)
+        classifier = CascadeClassifier(tmp_path / "c.xml")
+        found = [len(classifier.detectMultiScale(patch, 1.1, 0)) == 1 for patch in patches]
+        np.testing.assert_array_equal(found, cascade.accepts(patches))
+        for k in range(1, n):  # trees of fewer learners begin those of more
+            few, more = trees_of(stage, k), trees_of(stage, k + 1)
+            assert [tree.conditions for tree in few[:-1]] == [tree.conditions for tree in more[: len(few) - 1]]
+            assert few[-1].conditions == more[len(few) - 1].conditions[: len(few[-1].conditions)]
+    assert n_trees < n_leaves
 
 
 @pytest.mark.parametrize("exact", [False, True])
