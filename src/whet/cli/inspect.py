@@ -101,6 +101,7 @@ def _rows(summary: Summary, rejected: list[int] | None, windows: int) -> Iterato
         counts = f"{stage.positives:9,}  {stage.negatives:9,}" if stage.learns else "    fixed           "
         learned = f"{stage.learned_positives:,} + {stage.learned_negatives:,}" if stage.learns else ""
         rejects = "" if stage.rejects is None else f"{stage.rejects:.0%}"
+        rejects = "votes" if stage.keeps_votes else rejects
         row = f"{number:5d}  {kind}  {stage.n_weak:8d}  {counts}  {learned:>13}  {rejects:>7}"
         if rejected is not None:
             row += f"  {rejected[1 + number]:,} of {left:,}"

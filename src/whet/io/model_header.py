@@ -32,6 +32,7 @@ MOST_CELLS = 2**23
 # What the columns of leaves have entries for; columns of other families have one for every weak learner.
 _OF_LEAVES = "n_conditions"
 _LEARNING = {"family", "n_weak", "criterion", "ridge", "rule", "z", "positives", "negatives", "soft"}
+_VOTES = ("threshold", "until")
 _FIXED = {"family", "n_weak", "threshold", "soft"}
 _TOP = {
     *("format", "version", "window", "min_sigma", "base_id"),
@@ -52,6 +53,7 @@ class LearningHeader:
     counts: tuple[int, int]
     learned: tuple[int, int]
     soft: bool
+    votes: tuple[float, int] | None  # their threshold, and until how many negatives they are kept
 
     def table(self) -> Table:
         """As JSON; what was never learned is not mentioned."""
@@ -65,12 +67,14 @@ class LearningHeader:
             "negatives": self.counts[1],
             "soft": self.soft,
         }
+        if self.votes is not None:
+            table["votes"] = dict(zip(_VOTES, self.votes, strict=True))
         return table | ({"learned": list(self.learned)} if any(self.learned) else {})
 
     @classmethod
     def of_table(cls, table: Table, where: str) -> Self:
         """From JSON, checked."""
-        check_keys(table, _LEARNING, {"learned", _OF_LEAVES}, where=where)
+        check_keys(table, _LEARNING, {"learned", "votes", _OF_LEAVES}, where=where)
         rate = Rate(finite(table["z"], f"z of {where}"))
         name = one_of(table["rule"], {"rate", "asymmetric"}, f"rule of {where}")
         criterion = one_of(table["criterion"], {"fda", "lac"}, f"criterion of {where}")
@@ -82,6 +86,7 @@ class LearningHeader:
             _pair([table["positives"], table["negatives"]], f"counts of {where}"),
             _pair(table.get("learned", [0, 0]), f"learned counts of {where}"),
             _flag(table["soft"], f"soft of {where}"),
+            _votes(table["votes"], f"votes of {where}") if "votes" in table else None,
         )
 
 
@@ -178,7 +183,8 @@ def _describe(stage: StageBase | Stage, learned: tuple[int, int]) -> StageHeader
         return FixedHeader(*shape, float(stage.threshold), stage.exits is not None)
     counts = int(stage.positive.n), int(stage.negative.n)
     settings = stage.criterion, float(stage.ridge), stage.rule
-    return LearningHeader(*shape, *settings, counts, learned, stage.exits is not None)
+    votes = None if stage.votes is None else (float(stage.votes.threshold), int(stage.votes.until))
+    return LearningHeader(*shape, *settings, counts, learned, stage.exits is not None, votes)
 
 
 def _check_version(table: Table) -> None:
@@ -230,6 +236,13 @@ def _shape(table: Table, where: str) -> tuple[str, int, int]:
     if (_OF_LEAVES in table) != (family in LEAVES):
         raise ModelFileError(f"{where} is of {family}: {_OF_LEAVES} belongs to leaves, and to them alone")
     return family, n_weak, whole(table.get(_OF_LEAVES, n_weak), n_weak, MOST_CONDITIONS, f"{_OF_LEAVES} of {where}")
+
+
+def _votes(value: object, where: str) -> tuple[float, int]:
+    table = as_table(value, where)
+    check_keys(table, _VOTES, where=where)
+    until = whole(table["until"], 0, MOST_SAMPLES - 1, f"until of {where}")
+    return finite(table["threshold"], f"threshold of {where}"), until
 
 
 def _flag(value: object, name: str) -> bool:

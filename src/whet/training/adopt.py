@@ -9,6 +9,7 @@ then on the detector learns, unlearns and merges as any other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -20,9 +21,9 @@ from whet.io.opencv_xml import read_opencv
 from whet.lda.class_statistics import BinaryStatistics
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.lda.online import OnlineDiscriminant
-from whet.lda.thresholds import Rate, calibrate_rate, deviation_of_positives
+from whet.lda.thresholds import Rate, calibrate_rate, deviation_of_positives, quantile_threshold
 from whet.model.cascade import Cascade
-from whet.model.detector_base import DetectorBase, StageBase
+from whet.model.detector_base import DetectorBase, StageBase, Votes
 from whet.model.opencv_cascade import OpenCVCascade
 from whet.model.opencv_stages import stages_of
 from whet.model.provenance import Provenance
@@ -31,6 +32,7 @@ from whet.model.stage import Stage
 from whet.training.detector import Detector
 from whet.training.extension import NEGATIVES_A_LEARNER, extension_of, responses_of
 from whet.training.mining import Miner
+from whet.training.online import weight_in
 from whet.training.split import split_objects
 
 Patches = NDArray[np.uint8]
@@ -74,7 +76,9 @@ def adopt(
     Without, every stage keeps its weak learners and gets weights by LDA, on the positives and on up to `n_negatives`
     windows that reach it. Its threshold lets through the share of those windows that OpenCV's own threshold does; or,
     with a `detection_rate`, it keeps that share of the positives held out. A stage that fewer negatives reach than five
-    for each weak learner keeps OpenCV's votes, fixed; so does one that gives all positives one score.
+    for each weak learner keeps OpenCV's votes until `learn` has counted as many, at the default weight of a correction;
+    from then on its threshold is as many deviations from the mean of the positives as OpenCV's is. A stage that gives
+    all positives one score keeps OpenCV's votes, fixed.
 
     Of each picture at most `most_of_a_picture` windows are taken at a time. `tell` hears the number of each stage that
     was made, what became of it, and how many negatives it was made with. The same seed gives the same detector.
@@ -146,13 +150,13 @@ def _relearned(
             # Where a cap a picture, and not the pictures, was the end, later turns find more.
             is_exhausted = mined.is_exhausted and len(mined.patches) == 0
             negatives = np.concatenate([negatives, mined.patches])
-        base: StageBase | Stage = stage
-        if len(negatives) >= needed:
-            base = _counted(stage, positives[0], negatives, positives[1], detection_rate, ridge) or stage
+        count = _counted if len(negatives) >= needed else _waiting
+        base = count(stage, positives[0], negatives, positives[1], detection_rate, ridge) or stage
         bases.append(base)
         tell(number, base, len(negatives))
         negatives = negatives[_run([base])[0].accepts(negatives)]
-    return bases
+    weight = weight_in(bases, is_positive=False)
+    return [_patient(base, weight) for base in bases]
 
 
 def _check(positives: Patches, window: tuple[int, int]) -> None:
@@ -214,6 +218,38 @@ def _counted(
         z = calibrate_rate(_sums(_responses(stage, validation), vote.coef), vote.projection, detection_rate)
     vote.rule = Rate(z)
     return StageBase.of_vote(stage.features, stage.weak, vote)
+
+
+def _waiting(
+    stage: Stage,
+    positives: Patches,
+    negatives: Patches,
+    validation: Patches,
+    detection_rate: float | None,
+    ridge: float,
+) -> StageBase | None:
+    """The stage with OpenCV's votes, and what it needs to go on without them once it has counted more negatives.
+
+    None if all positives get one score.
+    """
+    of_classes = [_responses(stage, patches) for patches in (positives, negatives)]
+    sums = _sums(of_classes[0], stage.coef)
+    if not sums.std() > 0:
+        return None
+    cut = stage.threshold
+    if detection_rate is not None:
+        cut = quantile_threshold(_sums(_responses(stage, validation), stage.coef), detection_rate)
+    rule = Rate(float((cut - sums.mean()) / sums.std()))
+    positive, negative = (BinaryStatistics.of(responses) for responses in of_classes)
+    votes = Votes(stage.coef.copy(), stage.threshold, NEGATIVES_A_LEARNER * len(stage))
+    return StageBase(stage.features, stage.weak, positive, negative, rule, ridge=ridge, votes=votes)
+
+
+def _patient(base: StageBase | Stage, weight: int) -> StageBase | Stage:
+    """A stage that waits for corrections of this weight: from ten that count forty times each, it would know little."""
+    if isinstance(base, Stage) or base.votes is None:
+        return base
+    return replace(base, votes=replace(base.votes, until=base.votes.until * weight))
 
 
 def _sums(responses: NDArray[np.uint8], coef: NDArray[np.float64]) -> NDArray[np.float64]:
