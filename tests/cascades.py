@@ -2,10 +2,13 @@
 
 import numpy as np
 
+from tests.opencv_files import random_rectangles
 from whet.detect.pyramid import resized
 from whet.features.haar import HaarKind, HaarPool
 from whet.features.integral import IntegralStack
 from whet.features.lbp import BlockPatternPool
+from whet.features.leaves import LeafPool, TrainedLeaves, conditions_of
+from whet.features.rectangle_pool import RectanglePool
 from whet.features.stump_training import TrainedStumps
 from whet.features.subset_training import TrainedSubsets
 from whet.model.cascade import Cascade
@@ -20,18 +23,39 @@ def windows_of(picture, window, step=1):
     return views.reshape(-1, *window), places
 
 
+def random_rectangle_pool(window, n, rng):
+    """Features of two or three rectangles, half of them tilted."""
+    tilted = rng.random(n) < 0.5
+    boxes, weights = np.zeros((n, 3, 4), np.int32), np.zeros((n, 3), np.float32)
+    for i in range(n):
+        for k, (*box, weight) in enumerate(random_rectangles(rng, window, tilted[i])):
+            boxes[i, k], weights[i, k] = box, float(weight)
+    return RectanglePool(window, boxes, weights, tilted)
+
+
+def random_learners(kind, window, T, rng, stack):
+    """Haar stumps, LBP subsets, or leaves of up to three conditions on rectangles or on LBP."""
+    if "leaves" in kind:
+        first = np.cumsum([0, *rng.integers(1, 4, T)])
+        features, weak = random_learners(kind.removesuffix(" leaves"), window, first[-1], rng, stack)
+        return LeafPool(features, first), TrainedLeaves(weak, first)
+    if kind == "rectangle":
+        features, feature = random_rectangle_pool(window, T, rng), np.arange(T)
+    else:
+        pool = (HaarPool if kind == "haar" else BlockPatternPool).of_window(window)
+        feature = rng.choice(len(pool), T)
+        features = pool.take(feature)
+    if kind == "lbp":
+        return features, TrainedSubsets(feature, rng.integers(0, 2**64, (T, 4), dtype=np.uint64), np.zeros(T))
+    threshold = np.quantile(features.evaluate(stack), rng.uniform(0.3, 0.7), axis=1).astype(np.float32)
+    return features, TrainedStumps(feature, threshold, rng.choice(np.array([-1, 1], dtype=np.int8), T), np.zeros(T))
+
+
 def random_stage(kind, window, T, rng, *, soft=False, passing=0.5, like=None):
     """A stage that `passing` of the patches `like` pass."""
     like = rng.integers(0, 256, (500, *window), dtype=np.uint8) if like is None else like
-    pool = (HaarPool if kind == "haar" else BlockPatternPool).of_window(window)
-    feature = rng.choice(len(pool), T)
-    stack, chosen = IntegralStack.of(like), pool.take(feature)
-    if kind == "haar":
-        threshold = np.quantile(chosen.evaluate(stack), rng.uniform(0.3, 0.7), axis=1).astype(np.float32)
-        weak = TrainedStumps(feature, threshold, rng.choice(np.array([-1, 1], dtype=np.int8), T), np.zeros(T))
-    else:
-        subset = rng.integers(0, 2**64, (T, 4), dtype=np.uint64)
-        weak = TrainedSubsets(feature, subset, np.zeros(T))
+    stack = IntegralStack.of(like)
+    chosen, weak = random_learners(kind, window, T, rng, stack)
     coef = rng.normal(1, 0.7, T)
     sums = Stage(chosen, weak, coef, 0.0).partial_sums(stack)
     exits = np.where(rng.random(T) < 0.7, np.quantile(sums, 0.07, axis=1), -np.inf) if soft else None
@@ -55,15 +79,19 @@ def textured(shape, rng):
 
 
 def needed_learners(cascade, patches):
-    """How many weak learners all patches together need until they are rejected or accepted, from the definition."""
+    """How many weak learners all patches together need until they are rejected or accepted, from the definition.
+
+    Of a leaf, every condition counts.
+    """
     needed = 0
     stack = IntegralStack.of(patches, cascade.min_sigma)
     alive = stack.looked_at.copy()
     for stage in cascade.stages:
         sums = stage.partial_sums(stack)
         exits = np.full(len(stage), -np.inf) if stage.exits is None else stage.exits
+        conditions = np.diff(conditions_of(stage.features, stage.weak)[2])
         for t in range(len(stage)):
-            needed += int(alive.sum())
+            needed += int(alive.sum()) * conditions[t]
             alive = alive & (sums[t] > exits[t])
         alive &= sums[-1] > stage.threshold
     return needed

@@ -120,3 +120,11 @@ def old_file(rng, window, stages, *, sizes=(1, 2), tilted=True):
         texts.append(f"<_><trees>{trees}</trees>{threshold}</_>")
     size = f"<size>{window[1]} {window[0]}</size>"
     return f'{HEAD}<old type_id="opencv-haar-classifier">{size}<stages>{"".join(texts)}</stages></old></opencv_storage>'
+
+
+def shortened(text, stages):
+    """A file in the new format with its first stages only, so that many windows pass."""
+    head, rest = text.split("<stages>", 1)
+    body, tail = rest.split("</stages>", 1)
+    kept = "<maxWeakCount>".join(body.split("<maxWeakCount>")[: stages + 1])
+    return f"{head}<stages>{kept[: kept.rindex('</_>') + 4]}</stages>{tail}"

@@ -24,7 +24,19 @@ def check(cascade, picture, step=1):
     return len(found)
 
 
-@pytest.mark.parametrize("kinds", [("haar",), ("lbp",), ("haar", "haar", "haar"), ("lbp", "lbp"), ("haar", "lbp")])
+KINDS = [
+    ("haar",),
+    ("lbp",),
+    ("haar", "haar", "haar"),
+    ("lbp", "lbp"),
+    ("haar", "lbp"),
+    ("rectangle leaves",),
+    ("lbp leaves", "lbp leaves"),
+    ("haar", "rectangle leaves", "lbp leaves"),
+]
+
+
+@pytest.mark.parametrize("kinds", KINDS)
 @pytest.mark.parametrize("soft", [False, True], ids=["hard", "soft"])
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_the_scan_gives_the_answers_of_the_cascade(kinds, soft, step, rng):

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from whet.features.integral import patch_integrals, picture_integrals
+from whet.features.integral import patch_integrals, picture_integrals, tilted_integrals
+from whet.kernels.channels import RUN, integrate_channels
 
 
 def cumulated(picture):
@@ -29,6 +30,18 @@ def test_a_picture_has_its_cumulative_sums(picture):
     sums, squares = picture_integrals(picture)
     assert np.array_equal(sums, cumulated(picture))
     assert np.array_equal(squares, cumulated(picture.astype(np.uint16) ** 2))
+
+
+@given(arrays(np.uint8, st.tuples(st.integers(1, 12), st.integers(1, 40))), st.integers(0, 3), st.booleans())
+def test_channels_of_a_picture_are_its_sums_its_squares_and_its_tilted_sums(picture, spare, tilted):
+    height, width = picture.shape
+    channels = np.full((height + 1, 2 + tilted, width + 1 + RUN + spare), 77, dtype=np.uint32)
+    integrate_channels(picture, channels)
+    used = channels[:, :, : width + 1]
+    assert np.array_equal(used[:, 0], cumulated(picture))
+    assert np.array_equal(used[:, 1], cumulated(picture.astype(np.uint16) ** 2))
+    if tilted:
+        assert np.array_equal(used[:, 2].ravel(), tilted_integrals(picture[None])[:, 0])
 
 
 def test_windows_stay_exact_after_the_squares_have_wrapped_around():

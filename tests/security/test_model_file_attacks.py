@@ -5,17 +5,21 @@ import json
 import os
 import pickle
 import struct
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from PIL import Image
 from safetensors.numpy import load as parse
 from safetensors.numpy import save as serialise
+from tests.cascades import random_cascade
 from tests.detectors import detector, mixed_detector, patches
 
 from whet.errors import ModelFileError
 from whet.io import model_file
 from whet.io.model_file import from_bytes, load, to_bytes
+from whet.model.detector_base import DetectorBase
+from whet.model.taught_detector import TaughtDetector
 from whet.training.online import learn
 
 
@@ -290,6 +294,76 @@ def test_headers_of_fixed_stages(change):
     header["stages"][2].update(change)
     with pytest.raises(ModelFileError):
         from_bytes(closed(header, tensors))
+
+
+@pytest.fixture(scope="module")
+def of_leaves():
+    rng = np.random.default_rng(5)
+    kinds = ("rectangle leaves", "lbp leaves", "haar")
+    return to_bytes(TaughtDetector(DetectorBase((12, 12), random_cascade(kinds, (12, 12), (6, 5, 4), rng).stages)))
+
+
+def far_corner(tensors):
+    """A rectangle that is inside the window as long as it is upright."""
+    tensors["stage000.boxes"][0, 0], tensors["stage000.tilted"][0] = (0, 0, 12, 12), 1
+
+
+LEAF_HEADERS = {
+    "no conditions": (lambda h: h["stages"][0].pop("n_conditions"), "belongs to leaves"),
+    "conditions of stumps": (lambda h: h["stages"][2].update(n_conditions=4), "belongs to leaves"),
+    "fewer conditions than leaves": (lambda h: h["stages"][0].update(n_conditions=5), "whole number from 6"),
+    "other number of conditions": (lambda h: h["stages"][0].update(n_conditions=99), "by the header expected"),
+    "too many conditions": (lambda h: h["stages"][0].update(n_conditions=10**9), "to 100000"),
+    "too many in all": (
+        lambda h: h["stages"].extend([h["stages"][0] | {"n_conditions": 99_999}] * 2),
+        "100,000 conditions in all",
+    ),
+    "conditions of another type": (lambda h: h["stages"][0].update(n_conditions="9"), "whole number"),
+    "another family": (lambda h: h["stages"][0].update(family="lbp leaves"), "array"),
+    "other number of leaves": (lambda h: h["stages"][1].update(n_weak=4), "by the header expected"),
+}
+LEAF_ARRAYS = {
+    "no end": (put("stage000.joins", 1, -1), "the very last one"),
+    "joined in another way": (put("stage001.joins", 7), "joins the next one"),
+    "fewer leaves than weights": (lambda t: t["stage001.joins"][:-1].fill(1), "as many of each"),
+    "more leaves than weights": (lambda t: t["stage000.joins"].fill(0), "as many of each"),
+    "tilted in another way": (put("stage000.tilted", 2), "expected 0 or 1"),
+    "tilted out of the window": (far_corner, "outside the window"),
+    "far out": (put("stage000.boxes", 32_767, 1), "outside the window"),
+    "half a weight": (put("stage000.weights", 0.5), "whole numbers"),
+    "NaN weight": (put("stage000.weights", np.nan), "finite"),
+    "NaN threshold": (put("stage000.threshold", np.nan), "not a finite number"),
+    "zero polarity": (put("stage000.polarity", 0), "1 or -1"),
+    "block outside": (put("stage001.block_width", 5), "not inside the window"),
+    "altered": (put("stage001.subset", 5), "damaged or altered"),
+}
+
+
+@pytest.mark.parametrize(("attack", "message"), LEAF_HEADERS.values(), ids=LEAF_HEADERS)
+def test_an_attack_by_the_header_of_leaves(attack, message, of_leaves):
+    header, tensors = opened(of_leaves)
+    attack(header)
+    with pytest.raises(ModelFileError, match=message):
+        from_bytes(closed(header, tensors))
+
+
+@pytest.mark.parametrize(("attack", "message"), LEAF_ARRAYS.values(), ids=LEAF_ARRAYS)
+def test_an_attack_by_the_arrays_of_leaves(attack, message, of_leaves):
+    header, tensors = opened(of_leaves)
+    tensors = {name: array.copy() for name, array in tensors.items()}
+    attack(tensors)
+    with pytest.raises(ModelFileError, match=message):
+        from_bytes(closed(header, tensors))
+
+
+def test_leaves_can_be_opened_and_closed_without_harm_and_bits_flipped(of_leaves):
+    assert to_bytes(from_bytes(closed(*opened(of_leaves)))) == of_leaves
+    rng = np.random.default_rng(1)
+    for at in rng.choice(len(of_leaves), 300, replace=False):
+        flipped = bytearray(of_leaves)
+        flipped[at] ^= 1 << rng.integers(8)
+        with suppress(ModelFileError):
+            assert from_bytes(bytes(flipped)).cascade().n_weak == 15
 
 
 def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path, monkeypatch, sound):

@@ -1,13 +1,17 @@
 """An adopted cascade: OpenCV's weak learners with statistics, taught, saved and exported again."""
 
+import json
+import struct
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.numpy import load as parse
+from safetensors.numpy import save as serialise
 from tests.cascades import textured
 
-from whet.errors import TrainingDataError
+from whet.errors import ModelFileError, TrainingDataError
 from whet.features.haar import HaarPool
 from whet.features.rectangle_pool import RectanglePool
 from whet.io.model_file import from_bytes, to_bytes
@@ -15,13 +19,14 @@ from whet.io.opencv_xml import read_opencv
 from whet.model.cascade import Cascade
 from whet.model.detector_base import StageBase
 from whet.model.opencv_stages import stages_of
-from whet.model.stage import Stage
+from whet.model.summary import Summary
 from whet.opencv import CascadeClassifier, write_opencv
 from whet.training.adopt import adopt
+from whet.training.drift import memory_of
 from whet.training.extension import joined
 from whet.training.mining import Miner
 from whet.training.node import train_node
-from whet.training.online import learn, unlearn
+from whet.training.online import default_weight, learn, unlearn
 
 WINDOW = (8, 8)
 
@@ -102,24 +107,43 @@ def test_merged_copies_are_the_detector_that_saw_both_streams(case):
     assert to_bytes(first.taught) == adopted
 
 
-def test_a_stage_that_few_negatives_reach_keeps_opencvs_votes_and_the_other_learns(case):
+def noisy_objects():
+    """Of a hundred, twenty are something else: no stage gives all of them one score."""
+    return np.concatenate([objects(80, 5), np.random.default_rng(6).integers(0, 230, (20, *WINDOW), dtype=np.uint8)])
+
+
+@pytest.fixture
+def half(case):
+    """A detector whose first stage was counted, and whose second keeps OpenCV's votes."""
+    path, pictures = case
+    small = pictures[0].with_name("small.png")
+    Image.fromarray(textured((10, 11), np.random.default_rng(1))).save(small)
+    return relearned(path, noisy_objects(), [small], n_negatives=20, detection_rate=0.8)
+
+
+def test_without_negatives_all_stages_keep_opencvs_votes(case):
     path, pictures = case
     flat = pictures[0].with_name("flat.png")
     Image.fromarray(np.full((40, 40), 90, np.uint8)).save(flat)
-    fixed = relearned(path, objects(100, 5), [flat], n_negatives=60)
-    assert all(isinstance(stage, Stage) for stage in fixed.taught.base.stages)
-    small = pictures[0].with_name("small.png")
-    Image.fromarray(textured((10, 11), np.random.default_rng(1))).save(small)
-    noisy = np.concatenate([objects(80, 5), np.random.default_rng(6).integers(0, 230, (20, *WINDOW), dtype=np.uint8)])
-    half = relearned(path, noisy, [small], n_negatives=20, detection_rate=0.8)
-    kinds = [isinstance(stage, StageBase) for stage in half.taught.base.stages]
-    assert kinds == [True, False]
+    voting = relearned(path, noisy_objects(), [flat], n_negatives=60)
+    for ours, theirs in zip(voting.taught.cascade().stages, stages_of(read_opencv(path)), strict=True):
+        np.testing.assert_array_equal(ours.coef, theirs.coef)
+        assert ours.threshold == theirs.threshold
+    assert [stage.votes.until for stage in voting.taught.base.stages] == [10, 25]
+    assert default_weight(voting.taught.base, False) == 1
+    assert [stage.keeps_votes for stage in Summary.of(voting.taught).stages] == [True, True]
+    assert memory_of(voting.taught).kept == 1.0  # it was trained on too little to remember
+
+
+def test_a_stage_that_few_negatives_reach_keeps_opencvs_votes_and_the_other_learns(case, half):
+    theirs = stages_of(read_opencv(case[0]))
+    assert [stage.votes is None for stage in half.taught.base.stages] == [True, False]
     before = to_bytes(half.taught)
     picture = textured((60, 70), np.random.default_rng(2))
     entries = half.learn(picture, [[10, 10, 20, 20], [30, 30, 44, 44]], [False, True], weight=5)
     assert entries
     assert half.taught.learned.counts[0] != (0, 0)
-    assert half.taught.learned.counts[1] == (0, 0)
+    np.testing.assert_array_equal(half.taught.cascade().stages[1].coef, theirs[1].coef)
     assert to_bytes(from_bytes(to_bytes(half.taught))) == to_bytes(half.taught)
     half.unlearn(entries)
     assert to_bytes(half.taught) == before
@@ -128,6 +152,90 @@ def test_a_stage_that_few_negatives_reach_keeps_opencvs_votes_and_the_other_lear
     assert taught.cascade().stages[0].threshold != half.taught.cascade().stages[0].threshold
     unlearn(taught, objects(10, 9), np.zeros(10), weights=3)
     assert to_bytes(taught) == before
+
+
+def test_votes_go_when_enough_negatives_have_come_and_return_with_them(half):
+    """Wherever they came from: what was learned since, or merged, and in any order."""
+    base = half.taught.base.stages[1]
+    missing = base.votes.until - base.negative.n
+    assert missing > 1
+    assert base.votes.until == 5 * len(base) * default_weight(half.taught.base, False)
+    reaching = objects(3000, 12)  # what looks like the object reaches the second stage
+    reaching = reaching[half.taught.base.cascade.stages[0].accepts(reaching)]
+    few, rest = half.taught.copy(), half.taught.copy()
+    learn(few, reaching[: missing - 1], np.zeros(missing - 1), weights=1)
+    assert few.learned.counts[1] == (0, missing - 1)
+    np.testing.assert_array_equal(few.cascade().stages[1].coef, base.votes.coef)
+    learn(rest, reaching[missing - 1 : missing], np.zeros(1), weights=1)
+    few.merge(rest)
+    stage = few.cascade().stages[1]
+    assert (stage.coef != base.votes.coef).all()
+    assert [stage.keeps_votes for stage in Summary.of(few).stages] == [False, False]
+    counted = replace(base, negative=base.negative + few.learned.stages[1][1], votes=None).stage()
+    np.testing.assert_array_equal(stage.coef, counted.coef)  # as if these negatives had been there from the first
+    assert stage.threshold == counted.threshold
+    assert to_bytes(from_bytes(to_bytes(few))) == to_bytes(few)
+    unlearn(few, reaching[:1], np.zeros(1), weights=1)
+    np.testing.assert_array_equal(few.cascade().stages[1].coef, base.votes.coef)
+    unlearn(few, reaching[1:missing], np.zeros(missing - 1), weights=1)
+    assert to_bytes(few) == to_bytes(half.taught)
+
+
+def test_votes_that_a_stage_cannot_keep(half):
+    base = half.taught.base.stages[1]
+    for votes in (
+        replace(base.votes, until=base.negative.n),
+        replace(base.votes, coef=base.votes.coef[1:].copy()),
+    ):
+        with pytest.raises(ValueError, match=r"fewer negatives|as many of each"):
+            replace(base, votes=votes)
+    with pytest.raises(ValueError, match="finite"):
+        replace(base.votes, threshold=np.inf)
+
+
+# On the headers of both stages, and on the array of the votes.
+VOTE_HEADERS = {
+    "no votes": lambda _, second: second.pop("votes"),
+    "votes of a stage that has none": lambda first, second: first.update(votes=second["votes"]),
+    "votes of another type": lambda _, second: second.update(votes=[1, 2]),
+    "NaN threshold": lambda _, second: second["votes"].update(threshold=float("nan")),
+    "nothing to wait for": lambda _, second: second["votes"].update(until=0),
+    "until of many digits": lambda _, second: second["votes"].update(until=2**60),
+    "another key": lambda _, second: second["votes"].update(more=1),
+}
+VOTE_ARRAYS = {
+    "NaN vote": lambda votes: votes * np.nan,
+    "other votes": lambda votes: votes + 1,
+    "fewer votes": lambda votes: votes[1:],
+    "votes in float32": lambda votes: votes.astype(np.float32),
+}
+
+
+def opened(detector):
+    data = to_bytes(detector.taught)
+    size = struct.unpack("<Q", data[:8])[0]
+    return json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["whet"]), parse(data)
+
+
+def closed(header, tensors):
+    return from_bytes(serialise(tensors, {"whet": json.dumps(header)}))
+
+
+@pytest.mark.parametrize("attack", VOTE_HEADERS.values(), ids=VOTE_HEADERS)
+def test_an_attack_by_the_header_of_votes(attack, half):
+    header, tensors = opened(half)
+    assert to_bytes(closed(header, tensors)) == to_bytes(half.taught)
+    attack(*header["stages"])
+    with pytest.raises(ModelFileError):
+        closed(header, tensors)
+
+
+@pytest.mark.parametrize("attack", VOTE_ARRAYS.values(), ids=VOTE_ARRAYS)
+def test_an_attack_by_votes(attack, half):
+    header, tensors = opened(half)
+    tensors["stage001.votes"] = attack(tensors["stage001.votes"])
+    with pytest.raises(ModelFileError):
+        closed(header, tensors)
 
 
 def test_an_adopted_cascade_is_an_opencv_file_again(case, tmp_path):

@@ -89,7 +89,7 @@ def _table(summary: Summary, rejected: list[int] | None, windows: int) -> Iterat
     yield f"{width} x {height} windows, {len(stages)} stages, {summary.n_weak} weak learners"
     yield f"base {summary.base_id[:12]}; windows of a deviation up to {summary.min_sigma:g} are not looked at"
     counted = "" if rejected is None else f"  of {windows:,} windows"
-    yield f"stage  features    learners  positives  negatives        learned  rejects{counted}"
+    yield f"stage  {_kinds(summary)[0]}  learners  positives  negatives        learned  rejects{counted}"
     yield from _rows(summary, rejected, windows)
     if rejected is not None:
         yield f"{rejected[0]:,} windows are flat, and {windows - sum(rejected):,} pass all stages"
@@ -97,16 +97,22 @@ def _table(summary: Summary, rejected: list[int] | None, windows: int) -> Iterat
 
 def _rows(summary: Summary, rejected: list[int] | None, windows: int) -> Iterator[str]:
     left = windows - (rejected[0] if rejected else 0)
-    for number, stage in enumerate(summary.stages):
-        kind = stage.family + (", soft" if stage.is_soft else "")
+    for number, (stage, kind) in enumerate(zip(summary.stages, _kinds(summary)[1:], strict=True)):
         counts = f"{stage.positives:9,}  {stage.negatives:9,}" if stage.learns else "    fixed           "
         learned = f"{stage.learned_positives:,} + {stage.learned_negatives:,}" if stage.learns else ""
         rejects = "" if stage.rejects is None else f"{stage.rejects:.0%}"
-        row = f"{number:5d}  {kind:<10}  {stage.n_weak:8d}  {counts}  {learned:>13}  {rejects:>7}"
+        rejects = "votes" if stage.keeps_votes else rejects
+        row = f"{number:5d}  {kind}  {stage.n_weak:8d}  {counts}  {learned:>13}  {rejects:>7}"
         if rejected is not None:
             row += f"  {rejected[1 + number]:,} of {left:,}"
             left -= rejected[1 + number]
         yield row
+
+
+def _kinds(summary: Summary) -> list[str]:
+    """A heading and what the stages are made of, all of one width."""
+    kinds = ["features", *(stage.family + (", soft" if stage.is_soft else "") for stage in summary.stages)]
+    return [f"{kind:<{max(10, *map(len, kinds))}}" for kind in kinds]
 
 
 def _provenance(summary: Summary) -> Iterator[str]:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.features.family import FeatureFamily
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
+from whet.features.leaves import Conditions, conditions_of
 from whet.features.rectangle_pool import RectanglePool
 from whet.features.stump_training import TrainedStumps
 from whet.features.subset_training import TrainedSubsets
 from whet.kernels.lane_trees import NODE, SUBSET
-from whet.kernels.scan import EXITS, N_CORNERS, OPENS, THRESHOLD, FlatLearners
+from whet.kernels.scan import ENDS, EXITS, FLAGS, JOINS, N_CORNERS, OPENS, THRESHOLD, FlatLearners
 from whet.kernels.scan import WEIGHTS as FIRST_WEIGHT
 from whet.model.cascade import Cascade
 from whet.model.stage import Stage
@@ -25,12 +27,15 @@ Int32s = NDArray[np.int32]
 # A pattern has 4 x 4 corners, a Haar feature up to 9, three rectangles 12.
 CORNERS = 16
 WEIGHTS = 12
+# The third channel of the integral images.
+TILTED = 2
 
 
 class Layout(NamedTuple):
     """How integral images lie in memory: `line` integrals a row, and columns apart by their remainder modulo `step`.
 
-    Windows at every `step`-th column then read integrals that are neighbours, whatever the step.
+    Windows at every `step`-th column then read integrals that are neighbours, whatever the step. Of several `channels`,
+    such as sums, squares and tilted sums, each has a line before the next row begins.
 
     >>> Layout(line=8, step=2).offset(np.array([0, 0, 0, 1]), np.array([0, 1, 2, 0]))
     array([0, 4, 1, 8])
@@ -38,21 +43,25 @@ class Layout(NamedTuple):
 
     line: int
     step: int
+    channels: int = 1
 
     @classmethod
-    def of_width(cls, width: int, step: int) -> Layout:
+    def of_width(cls, width: int, step: int, channels: int = 1) -> Layout:
         """The layout for pictures of at most this width."""
-        return cls((width + step) // step * step, step)
+        return cls((width + step) // step * step, step, channels)
 
-    def offset(self, y: NDArray[np.integer], x: NDArray[np.integer]) -> NDArray[np.integer]:
+    def offset(
+        self, y: NDArray[np.integer], x: NDArray[np.integer], channel: int | NDArray[np.integer] = 0
+    ) -> NDArray[np.integer]:
         """Places of the integrals at these rows and columns, seen from the window's own."""
-        return np.asarray(y * self.line + x % self.step * (self.line // self.step) + x // self.step)
+        in_line = x % self.step * (self.line // self.step) + x // self.step
+        return np.asarray((y * self.channels + channel) * self.line + in_line)
 
     def arrange(self, integral: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """An integral image (height + 1, line) in this layout, flat."""
+        """Integral images (height + 1, channels, line), or one (height + 1, line), in this layout, flat."""
         if self.step == 1:
             return integral.ravel()
-        apart = integral.reshape(len(integral), -1, self.step)
+        apart = integral.reshape(integral.size // self.line, -1, self.step)
         return np.ascontiguousarray(apart.transpose(0, 2, 1)).ravel()
 
 
@@ -88,54 +97,57 @@ def compiled(cascade: Cascade, layout: Layout) -> CompiledCascade:
     return CompiledCascade(cascade.window, float(cascade.min_sigma), layout, learners, inner)
 
 
+def channels_of(cascade: Cascade) -> int:
+    """How many integral images the cascade looks at: sums and squares, and tilted sums for tilted features."""
+    pools = [conditions_of(stage.features, stage.weak)[0] for stage in cascade.stages]
+    return 3 if any(isinstance(pool, RectanglePool) and pool.tilted.any() for pool in pools) else 2
+
+
 def _stage_rows(
     stage: Stage, threshold_before: float, scores_begin: bool, layout: Layout
 ) -> tuple[Int32s, NDArray[np.float64]]:
     """The rows of a stage's learners."""
-    n = len(stage)
-    exits = np.full(n, -np.inf) if stage.exits is None else stage.exits.astype(np.float64)
+    features, weak, first = conditions_of(stage.features, stage.weak)
+    n, last = len(weak), first[1:] - 1
+    coef, exits, joins, ends = np.ones(n), np.full(n, -np.inf), np.ones(n, np.bool_), np.zeros(n, np.bool_)
+    coef[last], joins[last], ends[last] = stage.coef, False, np.diff(first) > 1
+    if stage.exits is not None:
+        exits[last] = stage.exits
     exits[-1] = max(exits[-1], stage.threshold)
-    threshold, above, below, subset = _responses(stage)
-    corners, weights = _corners(stage, layout)
     rows = np.zeros((n, NODE), dtype=np.int32)
+    corners, weights = _corners(features, weak, layout)
     rows[:, :CORNERS] = corners
-    if isinstance(stage.weak, TrainedSubsets):
-        rows[:, SUBSET : SUBSET + 8] = np.ascontiguousarray(subset).view(np.int32)
+    if isinstance(weak, TrainedSubsets):
+        above, below = coef, np.zeros(n)
+        rows[:, SUBSET : SUBSET + 8] = np.ascontiguousarray(weak.subset).view(np.int32)
     else:
+        flipped = weak.polarity < 0
+        above, below = np.where(flipped, 0.0, coef), np.where(flipped, coef, 0.0)
         rows[:, FIRST_WEIGHT : FIRST_WEIGHT + WEIGHTS] = weights
-        rows[:, THRESHOLD] = threshold.view(np.int32)
+        rows[:, THRESHOLD] = weak.threshold.view(np.int32)
         used = WEIGHTS - np.argmax(weights[:, ::-1] != 0, axis=1)
         rows[:, N_CORNERS] = np.where((weights != 0).any(axis=1), -(-used // 3) * 3, 3)
-    rows[0, OPENS], rows[:, EXITS] = 1 + scores_begin, exits > -np.inf
+    rows[0, OPENS], rows[:, FLAGS] = 1 + scores_begin, EXITS * (exits > -np.inf) + JOINS * joins + ENDS * ends
     before = np.where(np.arange(n) == 0, threshold_before, 0.0)
     return rows, np.stack([above, below, exits, before], axis=1)
 
 
-def _responses(stage: Stage) -> tuple[NDArray[Any], ...]:
-    """Thresholds, what the two responses add to the sum, and subsets."""
-    nothing, coef = np.zeros(len(stage)), stage.coef.astype(np.float64)
-    if isinstance(stage.weak, TrainedSubsets):
-        return nothing.astype(np.float32), coef, nothing, stage.weak.subset
-    flipped = stage.weak.polarity < 0
-    empty = np.zeros((len(stage), 4), dtype=np.uint64)
-    return stage.weak.threshold, np.where(flipped, 0.0, coef), np.where(flipped, coef, 0.0), empty
-
-
-def _corners(stage: Stage, layout: Layout) -> tuple[Int32s, Int32s]:
+def _corners(features: FeatureFamily, weak: Conditions, layout: Layout) -> tuple[Int32s, Int32s]:
     """Corners (T, 16) in the layout and weights (T, 12), unused ones zero."""
-    corners = np.zeros((len(stage), CORNERS), dtype=np.int32)
-    weights = np.zeros((len(stage), WEIGHTS), dtype=np.int32)
-    match stage.features, stage.weak:
+    n, channel = len(weak), np.zeros(len(weak), dtype=np.int32)
+    corners, weights = np.zeros((n, CORNERS), dtype=np.int32), np.zeros((n, WEIGHTS), dtype=np.int32)
+    match features, weak:
         case HaarPool() as pool, TrainedStumps():
             pixels, few = pool.corners()
             weights[:, : few.shape[1]] = few
         case RectanglePool() as pool, TrainedStumps():
             y, x, weights = pool.merged_corners
             pixels = y * np.int32(pool.window[1] + 1) + x
+            channel[pool.tilted] = TILTED
         case BlockPatternPool() as pool, TrainedSubsets():
-            pixels = pool.corners().reshape(len(stage), CORNERS)
-        case family, weak:
-            raise TypeError(f"no scan for {type(weak).__name__} on {type(family).__name__}")
-    y, x = np.divmod(pixels, stage.features.window[1] + 1)
-    corners[:, : pixels.shape[1]] = layout.offset(y, x)
+            pixels = pool.corners().reshape(n, CORNERS)
+        case family, other:
+            raise TypeError(f"no scan for {type(other).__name__} on {type(family).__name__}")
+    y, x = np.divmod(pixels, features.window[1] + 1)
+    corners[:, : pixels.shape[1]] = layout.offset(y, x, channel[:, None])
     return corners, weights

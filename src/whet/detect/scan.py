@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.detect.compiled_cascade import CompiledCascade, Layout, compiled
+from whet.detect.compiled_cascade import CompiledCascade, Layout, channels_of, compiled
 from whet.features.parallel import blocks, for_each_block
-from whet.kernels.integral import integrate_picture
+from whet.kernels.channels import RUN, integrate_channels
 from whet.kernels.lanes import LANES
 from whet.kernels.scan import scan_windows
 from whet.kernels.windows import Windows
@@ -42,7 +42,8 @@ def scan(cascade: Cascade, picture: Picture, *, step: int = 1, threads: int | No
     """Run a cascade on the windows of a picture (height, width), at every `step`-th row and column.
 
     Accepts the same windows as `cascade.accepts` does, with the same scores. Windows of too little contrast are
-    not looked at; `n_evaluated` counts the weak learners that the others needed until they were rejected.
+    not looked at; `n_evaluated` counts the weak learners, or conditions of leaves, that the others needed until they
+    were rejected.
 
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.stump_training import TrainedStumps
@@ -65,7 +66,7 @@ def scan_pictures(
     if step < 1:
         raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
     widest = max((picture.shape[1] for picture in pictures), default=0)
-    runnable = compiled(cascade, Layout.of_width(widest + LANES * step, step))
+    runnable = compiled(cascade, Layout.of_width(widest + LANES * step + RUN, step, channels_of(cascade)))
     tasks = [
         (i, rows) for i, picture in enumerate(pictures) for rows in blocks(_places(picture, cascade, step)[0], BAND)
     ]
@@ -93,11 +94,13 @@ def _scan_band(cascade: CompiledCascade, picture: Picture, rows: slice) -> Scan:
     step, (height, width) = cascade.layout.step, cascade.window
     top, bottom = rows.start * step, (rows.stop - 1) * step + height
     band = np.ascontiguousarray(picture[top:bottom])
-    integrals = np.zeros((2, len(band) + 1, cascade.layout.line), dtype=np.uint32)
-    integrate_picture(band, *integrals)
-    sums, squares = (cascade.layout.arrange(integral) for integral in integrals)
+    line, channels = cascade.layout.line, cascade.layout.channels
+    integrals = np.empty((len(band) + 1, channels, line), dtype=np.uint32)
+    integrate_channels(band, integrals)
+    sums = cascade.layout.arrange(integrals)
+    squares = sums[line:]
     n, columns = rows.stop - rows.start, (picture.shape[1] - width) // step + 1
-    windows = Windows(n, columns, step * cascade.layout.line, cascade.inner, cascade.area, cascade.min_sigma)
+    windows = Windows(n, columns, step * channels * line, cascade.inner, cascade.area, cascade.min_sigma)
     places, scores = np.empty(n * columns, dtype=np.uint32), np.empty(n * columns)
     factors, eight = np.empty(LANES, dtype=np.float32), np.empty(LANES)
     found, *counts = scan_windows(sums, squares, windows, cascade.learners, factors, eight, places, scores)

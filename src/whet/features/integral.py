@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,31 @@ def patch_integrals(patches: NDArray[np.uint8]) -> tuple[UInt32s, UInt32s]:
     return sums, squares
 
 
+def tilted_integrals(patches: NDArray[np.uint8]) -> UInt32s:
+    """Sums over triangles of patches (samples, height, width), as (pixels, samples), for rectangles at 45 degrees.
+
+    Pixel (Y, X) of the integral image is over y < Y and |x - X + 1| <= Y - y - 1, as OpenCV's `integral` has it. With
+    a row more, a triangle gains the two diagonals that end in its lowest pixel.
+
+    >>> tilted_integrals(np.array([[[1, 2, 4], [8, 16, 32]]], dtype=np.uint8))[:, 0].reshape(3, 4)
+    array([[ 0,  0,  0,  0],
+           [ 0,  1,  2,  4],
+           [ 1, 11, 23, 38]], dtype=uint32)
+    """
+    n, height, width = patches.shape
+    pixels = np.zeros((height, width + 1, n), dtype=np.uint32)  # the first column lies outside
+    pixels[:, 1:] = patches.transpose(1, 2, 0)
+    sums = np.zeros((height + 1, width + 1, n), dtype=np.uint32)
+    from_left, from_right = np.zeros((2, width + 1, n), dtype=np.uint32)
+    for y in range(height):
+        from_left[1:], from_left[0] = from_left[:-1], 0
+        from_right[:-1], from_right[-1] = from_right[1:], 0
+        from_left += pixels[y]
+        from_right += pixels[y]
+        sums[y + 1] = sums[y] + from_left + from_right - pixels[y]
+    return sums.reshape((height + 1) * (width + 1), n)
+
+
 def picture_integrals(picture: NDArray[np.uint8]) -> tuple[UInt32s, UInt32s]:
     """Sums and sums of squares of one picture (height, width), each (height + 1, width + 1), modulo 2^32.
 
@@ -52,7 +78,8 @@ class IntegralStack:
     """Patches as features see them.
 
     `window` is the (height, width) of a patch, `sums` (pixels, samples) the integral images, `factors`
-    (samples,) their normalisation and `looked_at` (samples,) whether a detector would look at such a window.
+    (samples,) their normalisation and `looked_at` (samples,) whether a detector would look at such a window. `patches`
+    (samples, height, width) are kept for `tilted`, which few features ask for.
 
     >>> stack = IntegralStack.of(np.eye(4, dtype=np.uint8)[None] * 200)
     >>> stack.sums.shape, stack.factors, stack.looked_at
@@ -63,6 +90,7 @@ class IntegralStack:
     sums: UInt32s
     factors: NDArray[np.float32]
     looked_at: NDArray[np.bool_]
+    patches: NDArray[np.uint8]
 
     @classmethod
     def of(cls, patches: NDArray[np.uint8], min_sigma: float = OPENCV_MIN_SIGMA) -> IntegralStack:
@@ -76,17 +104,23 @@ class IntegralStack:
         factors, looked_at = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.bool_)
         area = (height - 2) * (width - 2)
         stack_factors(sums, squares, _inner_corners(height, width), area, min_sigma, factors, looked_at)
-        return cls((height, width), sums, factors, looked_at)
+        return cls((height, width), sums, factors, looked_at, patches)
 
     def __len__(self) -> int:
         return len(self.factors)
+
+    @cached_property
+    def tilted(self) -> UInt32s:
+        """Integral images (pixels, samples) for rectangles at 45 degrees."""
+        return tilted_integrals(self.patches)
 
     def take(self, samples: NDArray[np.bool_]) -> IntegralStack:
         """The patches where a mask (samples,) is true, in this order."""
         if samples.all():
             return self
         sums = np.compress(samples, self.sums, axis=1)
-        return IntegralStack(self.window, sums, self.factors[samples], self.looked_at[samples])
+        columns = self.factors[samples], self.looked_at[samples], self.patches[samples]
+        return IntegralStack(self.window, sums, *columns)
 
 
 def _inner_corners(height: int, width: int) -> NDArray[np.int64]:

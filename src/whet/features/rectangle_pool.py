@@ -109,11 +109,19 @@ class RectanglePool:
         return merged[0], merged[1], merged[2]
 
     def evaluate(self, stack: IntegralStack) -> NDArray[np.float32]:
-        """Normalised values (features, samples), of upright rectangles with whole weights."""
+        """Normalised values (features, samples), of rectangles with whole weights."""
         check_window(self.window, stack)
-        if self.tilted.any() or not self.is_exact:
-            raise ValueError("patches have upright integral images only: tilted features cannot be evaluated on them")
+        if not self.is_exact:
+            raise ValueError("the weights of rectangles are not whole numbers: their values depend on who adds them up")
         y, x, weights = self.merged_corners
+        corners = y * np.int32(self.window[1] + 1) + x
         values = np.empty((len(self), len(stack)), dtype=np.float32)
-        corner_values(stack.sums, stack.factors, y * np.int32(self.window[1] + 1) + x, weights, values)
+        if not self.tilted.any():
+            corner_values(stack.sums, stack.factors, corners, weights, values)
+            return values
+        for turned, sums in ((False, stack.sums), (True, stack.tilted)):
+            rows = np.flatnonzero(self.tilted == turned)
+            some = np.empty((len(rows), len(stack)), dtype=np.float32)
+            corner_values(sums, stack.factors, corners[rows], weights[rows], some)
+            values[rows] = some
         return values

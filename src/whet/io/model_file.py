@@ -22,7 +22,7 @@ from whet.lda.class_statistics import BinaryStatistics
 from whet.lda.exits import Exits
 from whet.model.columns import LAYOUTS, columns_of, from_columns
 from whet.model.delta import Delta
-from whet.model.detector_base import DetectorBase, StageBase
+from whet.model.detector_base import DetectorBase, StageBase, Votes
 from whet.model.stage import Stage
 from whet.model.taught_detector import TaughtDetector
 
@@ -93,6 +93,8 @@ def _tensors_of(detector: TaughtDetector) -> Iterator[tuple[str, NDArray[Any]]]:
             continue
         if stage.exits is not None:
             yield _name(number, "exits"), np.ascontiguousarray(stage.exits.z, dtype=np.float64)
+        if stage.votes is not None:
+            yield _name(number, "votes"), np.ascontiguousarray(stage.votes.coef, dtype=np.float64)
         for side, base, learned in zip(CLASSES, (stage.positive, stage.negative), pair, strict=True):
             yield _name(number, side), _triangle(base)
             if learned.n:
@@ -145,9 +147,10 @@ def _layout(stage: StageHeader) -> dict[str, Layout]:
     """Every array that a stage has: dtypes that it may be of, and its shape."""
     T = stage.n_weak
     columns: dict[str, Layout] = {
-        name: ((dtype,), (T, *entry)) for name, (dtype, entry) in LAYOUTS[stage.family].items()
+        name: ((dtype,), (stage.n_conditions, *entry)) for name, (dtype, entry) in LAYOUTS[stage.family].items()
     }
-    floats = [*(["coef"] if isinstance(stage, FixedHeader) else []), *(["exits"] if stage.soft else [])]
+    has_votes = isinstance(stage, LearningHeader) and stage.votes is not None
+    floats = ["coef"] * isinstance(stage, FixedHeader) + ["exits"] * stage.soft + ["votes"] * has_votes
     columns |= dict.fromkeys(floats, ((np.dtype(np.float64),), (T,)))
     if isinstance(stage, FixedHeader):
         return columns
@@ -197,7 +200,8 @@ def _stage(stage: StageHeader, window: tuple[int, int], own: Tensors) -> StageBa
     sides = zip(CLASSES, stage.counts, strict=True)
     positive, negative = (_statistics(n, own[side], stage.n_weak) for side, n in sides)
     exits = Exits(own["exits"]) if stage.soft else None
-    return StageBase(features, weak, positive, negative, stage.rule, stage.criterion, stage.ridge, exits)
+    votes = None if stage.votes is None else Votes(own["votes"].copy(), *stage.votes)
+    return StageBase(features, weak, positive, negative, stage.rule, stage.criterion, stage.ridge, exits, votes)
 
 
 def _learned(stage: StageHeader, own: Tensors) -> tuple[BinaryStatistics, BinaryStatistics]:

@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self, cast
 
 from whet.errors import ModelFileError
+from whet.features.leaves import conditions_of
 from whet.io.json_fields import Table, as_table, check_keys, finite, one_of, parse_table, whole
 from whet.lda.class_statistics import MOST_SAMPLES
 from whet.lda.discriminant import Criterion
 from whet.lda.thresholds import Asymmetric, Rate
 from whet.model.cascade import MOST_PIXELS
-from whet.model.columns import LAYOUTS, family_name
+from whet.model.columns import LAYOUTS, LEAVES, MOST_CONDITIONS, family_name
 from whet.model.detector_base import StageBase, StageRule, z_of
 from whet.model.provenance import Provenance
 from whet.model.reporting import Frame, Reporting
@@ -28,7 +29,10 @@ VERSION = 1
 MOST_WEAK = 2000
 MOST_CELLS = 2**23
 
+# What the columns of leaves have entries for; columns of other families have one for every weak learner.
+_OF_LEAVES = "n_conditions"
 _LEARNING = {"family", "n_weak", "criterion", "ridge", "rule", "z", "positives", "negatives", "soft"}
+_VOTES = ("threshold", "until")
 _FIXED = {"family", "n_weak", "threshold", "soft"}
 _TOP = {
     *("format", "version", "window", "min_sigma", "base_id"),
@@ -42,18 +46,19 @@ class LearningHeader:
 
     family: str
     n_weak: int
+    n_conditions: int
     criterion: Criterion
     ridge: float
     rule: StageRule
     counts: tuple[int, int]
     learned: tuple[int, int]
     soft: bool
+    votes: tuple[float, int] | None  # their threshold, and until how many negatives they are kept
 
     def table(self) -> Table:
         """As JSON; what was never learned is not mentioned."""
         table = {
-            "family": self.family,
-            "n_weak": self.n_weak,
+            **_shape_table(self),
             "criterion": self.criterion,
             "ridge": self.ridge,
             "rule": type(self.rule).__name__.lower(),
@@ -62,12 +67,14 @@ class LearningHeader:
             "negatives": self.counts[1],
             "soft": self.soft,
         }
+        if self.votes is not None:
+            table["votes"] = dict(zip(_VOTES, self.votes, strict=True))
         return table | ({"learned": list(self.learned)} if any(self.learned) else {})
 
     @classmethod
     def of_table(cls, table: Table, where: str) -> Self:
         """From JSON, checked."""
-        check_keys(table, _LEARNING, {"learned"}, where=where)
+        check_keys(table, _LEARNING, {"learned", "votes", _OF_LEAVES}, where=where)
         rate = Rate(finite(table["z"], f"z of {where}"))
         name = one_of(table["rule"], {"rate", "asymmetric"}, f"rule of {where}")
         criterion = one_of(table["criterion"], {"fda", "lac"}, f"criterion of {where}")
@@ -79,6 +86,7 @@ class LearningHeader:
             _pair([table["positives"], table["negatives"]], f"counts of {where}"),
             _pair(table.get("learned", [0, 0]), f"learned counts of {where}"),
             _flag(table["soft"], f"soft of {where}"),
+            _votes(table["votes"], f"votes of {where}") if "votes" in table else None,
         )
 
 
@@ -88,17 +96,18 @@ class FixedHeader:
 
     family: str
     n_weak: int
+    n_conditions: int
     threshold: float
     soft: bool
 
     def table(self) -> Table:
         """As JSON."""
-        return asdict(self)
+        return _shape_table(self) | {"threshold": self.threshold, "soft": self.soft}
 
     @classmethod
     def of_table(cls, table: Table, where: str) -> Self:
         """From JSON, checked."""
-        check_keys(table, _FIXED, where=where)
+        check_keys(table, _FIXED, {_OF_LEAVES}, where=where)
         threshold = finite(table["threshold"], f"threshold of {where}")
         return cls(*_shape(table, where), threshold, _flag(table["soft"], f"soft of {where}"))
 
@@ -164,15 +173,18 @@ def _check_sizes(stages: Sequence[StageHeader]) -> None:
         raise ModelFileError(f"a stage has {most:,} weak learners; a file holds at most {MOST_WEAK:,} a stage")
     if sum(stage.n_weak**2 for stage in stages) > MOST_CELLS:
         raise ModelFileError(f"the stages have more than {MOST_CELLS:,} co-occurrences in all; expected fewer")
+    if sum(stage.n_conditions for stage in stages) > MOST_CONDITIONS:
+        raise ModelFileError(f"the stages have more than {MOST_CONDITIONS:,} conditions in all; expected fewer")
 
 
 def _describe(stage: StageBase | Stage, learned: tuple[int, int]) -> StageHeader:
-    family = family_name(stage.features)
+    shape = family_name(stage.features), len(stage), len(conditions_of(stage.features, stage.weak)[1])
     if isinstance(stage, Stage):
-        return FixedHeader(family, len(stage), float(stage.threshold), stage.exits is not None)
+        return FixedHeader(*shape, float(stage.threshold), stage.exits is not None)
     counts = int(stage.positive.n), int(stage.negative.n)
     settings = stage.criterion, float(stage.ridge), stage.rule
-    return LearningHeader(family, len(stage), *settings, counts, learned, stage.exits is not None)
+    votes = None if stage.votes is None else (float(stage.votes.threshold), int(stage.votes.until))
+    return LearningHeader(*shape, *settings, counts, learned, stage.exits is not None, votes)
 
 
 def _check_version(table: Table) -> None:
@@ -213,9 +225,24 @@ def _read_provenance(value: object) -> Provenance:
         raise ModelFileError(str(error)) from error
 
 
-def _shape(table: Table, where: str) -> tuple[str, int]:
+def _shape_table(stage: StageHeader) -> Table:
+    of_leaves = {_OF_LEAVES: stage.n_conditions} if stage.family in LEAVES else {}
+    return {"family": stage.family, "n_weak": stage.n_weak, **of_leaves}
+
+
+def _shape(table: Table, where: str) -> tuple[str, int, int]:
     family = one_of(table["family"], LAYOUTS, f"feature family of {where}")
-    return family, whole(table["n_weak"], 1, MOST_WEAK, f"n_weak of {where}")
+    n_weak = whole(table["n_weak"], 1, MOST_WEAK, f"n_weak of {where}")
+    if (_OF_LEAVES in table) != (family in LEAVES):
+        raise ModelFileError(f"{where} is of {family}: {_OF_LEAVES} belongs to leaves, and to them alone")
+    return family, n_weak, whole(table.get(_OF_LEAVES, n_weak), n_weak, MOST_CONDITIONS, f"{_OF_LEAVES} of {where}")
+
+
+def _votes(value: object, where: str) -> tuple[float, int]:
+    table = as_table(value, where)
+    check_keys(table, _VOTES, where=where)
+    until = whole(table["until"], 0, MOST_SAMPLES - 1, f"until of {where}")
+    return finite(table["threshold"], f"threshold of {where}"), until
 
 
 def _flag(value: object, name: str) -> bool:

@@ -1,17 +1,19 @@
-"""Write a cascade of stumps as an OpenCV cascade file.
+"""Write a cascade of stumps or of leaves of trees as an OpenCV cascade file.
 
 OpenCV keeps leaves and thresholds in float32 and sums a stage in float64. So the threshold is taken off the first
 learner's leaves: sums become margins, and the number that is left to compare with is so small that float32 is fine
 enough for it. It lies just above what rounding the leaves can add to a sum. A window that whet rejects is then
 rejected, even where it meets the threshold exactly, as the sample does that a threshold was put on. What can be
 misjudged is a window whose margin is above zero by less than the rounding of the leaves, about 1e-7 of the largest sum.
-Exact files write what was rounded off as a second stump for every learner, and that becomes 1e-13.
+Exact files write what was rounded off as a second stump for every learner, and that becomes 1e-13. What is said of
+stumps here holds for the trees that leaves make (`whet.io.opencv_trees`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -21,14 +23,17 @@ from numpy.typing import NDArray
 from whet.errors import CannotExportError
 from whet.features.haar import HaarKind, HaarPool
 from whet.features.lbp import BlockPatternPool
+from whet.features.leaves import conditions_of
 from whet.features.rectangle_pool import EXACT, RectanglePool
 from whet.features.stump_training import TrainedStumps
 from whet.features.subset_training import TrainedSubsets
 from whet.io.atomic_file import write_atomically
+from whet.io.opencv_trees import Tree, trees_of
 from whet.kernels.normalisation import OPENCV_MIN_SIGMA
 from whet.model.cascade import Cascade
 from whet.model.stage import Stage
 
+Floats = NDArray[np.float64]
 Exits = Literal["doubling", "all", "none"]
 
 # OpenCV takes this off every threshold, in float32.
@@ -37,11 +42,12 @@ TINY = 1e-290
 
 
 class Piece(NamedTuple):
-    """The first `n` learners of a stage and what their sum has to exceed: one stage of the file."""
+    """The first `n` learners of a stage and what their sum has to exceed: one stage of the file, of these trees."""
 
     stage: Stage
     n: int
     threshold: float
+    trees: list[Tree]
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class Exported:
     """What was written, and how its decisions can differ from those of the cascade.
 
     Windows whose margins, as parts of their stages' largest sums, are above `closest` or not above zero are judged
-    alike. `differences` are sentences; there are none for a hard Haar cascade.
+    alike. `differences` are sentences; there are none for a hard Haar cascade. Trees are counted among the `stumps`.
     """
 
     stages: int
@@ -79,12 +85,14 @@ def write_opencv(cascade: Cascade, path: Path | str, *, exits: Exits = "doubling
     differences = tuple(_differences(cascade, family, exits))
     write_atomically(Path(path), "\n".join(_lines(cascade, family, pieces, exact)).encode("ascii"))
     closest = max(_written(piece, exact)[2] for piece in pieces)
-    return Exported(len(pieces), sum(piece.n for piece in pieces) * (2 if exact else 1), closest, differences)
+    stumps = sum(len(piece.trees) for piece in pieces) * (2 if exact else 1)
+    return Exported(len(pieces), stumps, closest, differences)
 
 
 def _family(cascade: Cascade) -> str:
     """HAAR or LBP; a file holds one of them."""
-    kinds = {(type(stage.features), type(stage.weak)) for stage in cascade.stages}
+    conditions = [conditions_of(stage.features, stage.weak)[:2] for stage in cascade.stages]
+    kinds = {(type(features), type(weak)) for features, weak in conditions}
     if kinds == {(BlockPatternPool, TrainedSubsets)}:
         return "LBP"
     if not kinds <= {(HaarPool, TrainedStumps), (RectanglePool, TrainedStumps)}:
@@ -122,33 +130,34 @@ def _pieces(stage: Stage, exits: Exits) -> list[Piece]:
         thresholds[-1] = final
     else:
         thresholds[-1] = stage.threshold
-    return [Piece(stage, t + 1, float(thresholds[t])) for t in range(size) if thresholds[t] > -np.inf]
+    ends = [t for t in range(size) if thresholds[t] > -np.inf]
+    return [Piece(stage, t + 1, float(thresholds[t]), trees_of(stage, t + 1)) for t in ends]
 
 
-def _leaves(piece: Piece) -> NDArray[np.float64]:
-    """What each learner adds to the margin (n, 2), going left and going right; the first one brings the threshold."""
-    stage, coef = piece.stage, piece.stage.coef[: piece.n].astype(np.float64)
-    leaves = np.zeros((piece.n, 2))
-    left = np.ones(piece.n, dtype=np.bool_) if isinstance(stage.weak, TrainedSubsets) else stage.weak.polarity < 0
-    leaves[np.arange(piece.n), np.where(left[: piece.n], 0, 1)] = coef
-    leaves[0] -= piece.threshold
-    largest = abs(coef).sum() + abs(piece.threshold)
+def _leaves(piece: Piece) -> tuple[Floats, NDArray[np.intp]]:
+    """What each leaf adds to the margin (leaves,), and each tree's first; the first tree brings the threshold."""
+    first = np.cumsum([0, *(len(tree.leaves) for tree in piece.trees)])
+    leaves = np.array([value for tree in piece.trees for value in tree.leaves])
+    leaves[: first[1]] -= piece.threshold
+    largest = abs(piece.stage.coef[: piece.n].astype(np.float64)).sum() + abs(piece.threshold)
     # A power of two changes no digit. Far below 1, OpenCV's margin of 1e-5 would be coarse.
-    return leaves if 1 <= largest <= 2**20 else leaves * 2.0 ** -np.round(np.log2(max(largest, TINY)))
+    if not 1 <= largest <= 2**20:
+        leaves *= 2.0 ** -np.round(np.log2(max(largest, TINY)))
+    return leaves, first[:-1]
 
 
-def _rounded(leaves: NDArray[np.float64], exact: bool) -> NDArray[np.float32]:
-    """Leaves in float32 (n, 2); in exact ones what was rounded off follows (2 n, 2)."""
+def _rounded(leaves: Floats, exact: bool) -> NDArray[np.float32]:
+    """Leaves in float32, once (1, leaves); or, where they are to be exact, with what was rounded off (2, leaves)."""
     written = leaves.astype(np.float32)
-    return np.concatenate([written, (leaves - written).astype(np.float32)]) if exact else written
+    return np.stack([written, (leaves - written).astype(np.float32)]) if exact else written[None]
 
 
-def _errors(leaves: NDArray[np.float64], written: NDArray[np.float32]) -> tuple[float, float]:
+def _errors(leaves: Floats, first: NDArray[np.intp], written: NDArray[np.float32]) -> tuple[float, float]:
     """How much rounding can raise and lower the sum of a window, at most: that of the leaves, and that of the sum."""
-    total = written.astype(np.float64).reshape(-1, *leaves.shape).sum(axis=0)
-    off = total - leaves
-    adding = float(len(written) * 2.0**-52 * abs(leaves).max(axis=1).sum())
-    return float(off.max(axis=1).clip(0).sum()) + adding, float((-off).max(axis=1).clip(0).sum()) + adding
+    off = written.astype(np.float64).sum(axis=0) - leaves
+    adding = float(len(written) * len(first) * 2.0**-52 * np.maximum.reduceat(abs(leaves), first).sum())
+    up, down = (float(np.maximum.reduceat(side, first).clip(0).sum()) for side in (off, -off))
+    return up + adding, down + adding
 
 
 def _threshold(raised: float) -> np.float32:
@@ -167,76 +176,85 @@ def _threshold(raised: float) -> np.float32:
 
 def _written(piece: Piece, exact: bool) -> tuple[NDArray[np.float32], np.float32, float]:
     """Leaves and threshold of a stage, and the margin, as a part of its largest sum, above which all is alike."""
-    leaves = _leaves(piece)
+    leaves, first = _leaves(piece)
     written = _rounded(leaves, exact)
-    raised, lowered = _errors(leaves, written)
+    raised, lowered = _errors(leaves, first, written)
     threshold = _threshold(raised)
-    largest = abs(leaves).max(axis=1).sum()
+    largest = np.maximum.reduceat(abs(leaves), first).sum()
     return written, threshold, float((np.float32(threshold - MARGIN) + lowered) / max(largest, TINY))
 
 
 def _lines(cascade: Cascade, family: str, pieces: list[Piece], exact: bool) -> Iterator[str]:
     height, width = cascade.window
-    most = max(piece.n for piece in pieces) * (2 if exact else 1)
+    most = max(len(piece.trees) for piece in pieces) * (2 if exact else 1)
+    depth = max(tree.depth for piece in pieces for tree in piece.trees)
     yield '<?xml version="1.0"?>\n<opencv_storage>\n<cascade type_id="opencv-cascade-classifier">'
     yield f"  <stageType>BOOST</stageType>\n  <featureType>{family}</featureType>"
     yield f"  <height>{height}</height>\n  <width>{width}</width>"
-    yield f"  <stageParams>\n    <maxDepth>1</maxDepth>\n    <maxWeakCount>{most}</maxWeakCount></stageParams>"
+    yield f"  <stageParams>\n    <maxDepth>{depth}</maxDepth>\n    <maxWeakCount>{most}</maxWeakCount></stageParams>"
     yield f"  <featureParams>\n    <maxCatCount>{256 if family == 'LBP' else 0}</maxCatCount></featureParams>"
     yield f"  <stageNum>{len(pieces)}</stageNum>\n  <stages>"
-    first = {id(stage): start for stage, start in zip(cascade.stages, _starts(cascade), strict=True)}
+    asked = {id(stage): _asked(stage) for stage in cascade.stages}
+    ends = np.cumsum([len(asked[id(stage)]) for stage in cascade.stages]).tolist()
+    numbers = {
+        id(stage): {condition: end - len(asked[id(stage)]) + k for k, condition in enumerate(asked[id(stage)])}
+        for stage, end in zip(cascade.stages, ends, strict=True)
+    }
     for piece in pieces:
-        yield from _stage_lines(piece, first[id(piece.stage)], exact)
+        yield from _stage_lines(piece, numbers[id(piece.stage)], exact)
     yield "  </stages>\n  <features>"
     for stage in cascade.stages:
-        yield from _feature_lines(stage)
+        yield from _feature_lines(stage, asked[id(stage)])
     yield "  </features></cascade>\n</opencv_storage>\n"
 
 
-def _starts(cascade: Cascade) -> list[int]:
-    """The number of each stage's first feature in the file."""
-    sizes = [len(stage) for stage in cascade.stages]
-    return [sum(sizes[:i]) for i in range(len(sizes))]
+def _asked(stage: Stage) -> list[int]:
+    """The conditions of a stage that are in its trees, in the order of the file."""
+    return sorted({condition for tree in trees_of(stage, len(stage)) for condition in tree.conditions})
 
 
-def _stage_lines(piece: Piece, first: int, exact: bool) -> Iterator[str]:
+def _stage_lines(piece: Piece, numbers: dict[int, int], exact: bool) -> Iterator[str]:
     leaves, threshold, _ = _written(piece, exact)
-    yield f"    <_>\n      <maxWeakCount>{len(leaves)}</maxWeakCount>"
+    yield f"    <_>\n      <maxWeakCount>{len(leaves) * len(piece.trees)}</maxWeakCount>"
     yield f"      <stageThreshold>{threshold:.9g}</stageThreshold>\n      <weakClassifiers>"
-    for k, (left, right) in enumerate(leaves):
-        t = k % piece.n
-        node = f"0 -1 {first + t} {_test(piece.stage, t)}"
-        yield f"        <_>\n          <internalNodes>\n            {node}</internalNodes>"
-        yield f"          <leafValues>\n            {left:.9g} {right:.9g}</leafValues></_>"
+    for once in leaves:
+        values = iter(once)
+        for tree in piece.trees:
+            links = zip(tree.links, tree.conditions, strict=True)
+            nodes = [f"{left} {right} {numbers[t]} {_test(piece.stage, t)}" for (left, right), t in links]
+            own = " ".join(f"{value:.9g}" for value in islice(values, len(nodes) + 1))
+            joined = "\n            ".join(nodes)
+            yield f"        <_>\n          <internalNodes>\n            {joined}</internalNodes>"
+            yield f"          <leafValues>\n            {own}</leafValues></_>"
     yield "      </weakClassifiers></_>"
 
 
-def _test(stage: Stage, t: int) -> str:
+def _test(stage: Stage, condition: int) -> str:
     """What sends a window to the left: a code of the subset, or a value below the threshold."""
-    if isinstance(stage.weak, TrainedSubsets):
-        words = np.ascontiguousarray(stage.weak.subset[t].astype("<u8")).view("<i4")
+    weak = conditions_of(stage.features, stage.weak)[1]
+    if isinstance(weak, TrainedSubsets):
+        words = np.ascontiguousarray(weak.subset[condition].astype("<u8")).view("<i4")
         return " ".join(str(int(word)) for word in words)
     # "Above t" is "not below the next number after t".
-    return f"{np.nextafter(stage.weak.threshold[t], np.float32(np.inf)):.9g}"
+    return f"{np.nextafter(weak.threshold[condition], np.float32(np.inf)):.9g}"
 
 
-def _feature_lines(stage: Stage) -> Iterator[str]:
-    for t in range(len(stage)):
-        match stage.features:
-            case HaarPool() as pool:
-                rectangles = "".join(
-                    "\n        <_>\n          {} {} {} {} {}.</_>".format(*part) for part in opencv_rectangles(pool, t)
-                )
-                yield f"    <_>\n      <rects>{rectangles}</rects>\n      <tilted>0</tilted></_>"
-            case RectanglePool() as pool:
-                used = [r for r, weight in enumerate(pool.weights[t]) if weight]
-                rectangles = "".join(
-                    "\n        <_>\n          {} {} {} {} {:.0f}.</_>".format(*pool.boxes[t, r], pool.weights[t, r])
-                    for r in used
-                )
-                yield f"    <_>\n      <rects>{rectangles}</rects>\n      <tilted>0</tilted></_>"
-            case BlockPatternPool() as pool:
-                yield "    <_>\n      <rect>\n        {} {} {} {}</rect></_>".format(*pool.describe(t))
+def _feature_lines(stage: Stage, asked: list[int]) -> Iterator[str]:
+    pool = conditions_of(stage.features, stage.weak)[0]
+    for t in asked:
+        if isinstance(pool, BlockPatternPool):
+            yield "    <_>\n      <rect>\n        {} {} {} {}</rect></_>".format(*pool.describe(t))
+            continue
+        rectangles, tilted = list[tuple[int, ...]](), False
+        if isinstance(pool, HaarPool):
+            rectangles = list(opencv_rectangles(pool, t))
+        elif isinstance(pool, RectanglePool):
+            used, tilted = pool.weights[t] != 0, bool(pool.tilted[t])
+            used[0] = True  # a feature without any rectangle cannot be read
+            boxes, weights = pool.boxes[t][used], pool.weights[t][used]
+            rectangles = [(*box, int(weight)) for box, weight in zip(boxes, weights, strict=True)]
+        lines = "".join("\n        <_>\n          {} {} {} {} {}.</_>".format(*each) for each in rectangles)
+        yield f"    <_>\n      <rects>{lines}</rects>\n      <tilted>{tilted:d}</tilted></_>"
 
 
 def opencv_rectangles(pool: HaarPool, i: int) -> list[tuple[int, int, int, int, int]]:

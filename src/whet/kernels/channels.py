@@ -31,6 +31,20 @@ RUN = 2 * LANES
 
 
 @kernel
+def integrate_channels(picture: Pixels, channels: UInt32s) -> None:
+    """Fill `channels` (height + 1, 2 or 3, line) from a picture (height, width), at step 1.
+
+    `line` is at least `RUN` + 1 longer than the width; what lies behind the integrals of a row is any number.
+    """
+    height, width = picture.shape
+    row, tilted = np.zeros(width + RUN, np.uint8), np.zeros((3, width + 2), np.uint32)
+    channels[0] = 0
+    for y in range(height):
+        row[:width] = picture[y]
+        integrate_row(row, width, 1, channels[y], channels[y + 1], tilted)
+
+
+@kernel
 def integrate_row(row: Pixels, width: int, step: int, above: UInt32s, here: UInt32s, tilted: UInt32s) -> None:
     """Fill `here` (1 to 3, line), modulo 2^32, from a row of pixels and the integrals `above` it.
 

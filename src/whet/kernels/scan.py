@@ -19,12 +19,16 @@ UInt32s = NDArray[np.uint32]
 Float32s = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
-# A weak learner is a row of `NODE` whole numbers, with corners and subset where a node of `lane_trees` has them.
+# A weak learner, or a condition of one, is a row of `NODE` whole numbers, with corners and subset where a node of
+# `lane_trees` has them.
 WEIGHTS = 12  # 12 of them, of a stump
 THRESHOLD = 24
 N_CORNERS = 25  # a multiple of 3; 0 for a pattern
 OPENS = 26  # 1 for the first learner of a stage, where a new sum begins; 2 where scores begin, too
-EXITS = 27  # 1 if windows leave here
+FLAGS = 27  # a sum of what follows
+EXITS = 1  # windows leave here
+JOINS = 2  # the learner is a leaf, and its next condition is in the next row
+ENDS = 4  # the last condition of such a leaf
 # And a row of real numbers.
 REALS = 4
 ABOVE, BELOW = 0, 1  # what a value above the threshold, or a code of the subset, adds to the partial sum, or any other
@@ -38,7 +42,8 @@ class FlatLearners(NamedTuple):
     """The weak learners of all stages, one after the other, for integral images of one layout.
 
     A window goes on while its partial sum is above the learner's exit; at the end of a stage the exit is at least
-    the stage's threshold. Stumps have up to 12 corners with weights, patterns 16 corners and no weights.
+    the stage's threshold. Stumps have up to 12 corners with weights, patterns 16 corners and no weights. A leaf has
+    a row for each of its conditions; all but the last add 1 where they are met, though not to the sum.
     """
 
     rows: Int32s  # (n, NODE)
@@ -61,7 +66,7 @@ def scan_windows(
 
     `sums` and `squares` are flat, with eight entries to spare after each row; `factors` and `eight` have room for
     eight numbers, `places` and `scores` for all windows. Returns how many windows were accepted and looked at, and how
-    many weak learners they needed in all.
+    many weak learners they needed in all, or conditions of such.
     """
     at, squares_at, inner = address_of(sums), address_of(squares), address_of(windows.inner)
     rows, reals = address_of(learners.rows), address_of(learners.reals)
@@ -77,6 +82,7 @@ def scan_windows(
                 looked_at += ONES[left]
                 factor = load(factors_at, 0)
                 partial, margins, t = spread(0.0), spread(0.0), 0
+                met = spread(np.int32(-1))
                 while left and t < n:
                     needed += ONES[left]
                     if item(rows, NODE * t + OPENS):
@@ -84,8 +90,14 @@ def scan_windows(
                         if item(rows, NODE * t + OPENS) == 2:
                             margins = spread(0.0)
                         partial = spread(0.0)
-                    partial = partial + _response(at, place, factor, rows, reals, t)
-                    if item(rows, NODE * t + EXITS):
+                    response, flags = _response(at, place, factor, rows, reals, t), item(rows, NODE * t + FLAGS)
+                    if flags > EXITS:
+                        if flags & JOINS:
+                            met, response = met & (spread(0.0) < response), spread(0.0)
+                        else:
+                            met, response = spread(np.int32(-1)), select(met, response, spread(0.0))
+                    partial = partial + response
+                    if flags & EXITS:
                         left &= bits_of(spread(item(reals, REALS * t + EXIT)) < partial)
                     t += 1
                 if left:

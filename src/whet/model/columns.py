@@ -11,16 +11,20 @@ from numpy.typing import NDArray
 from whet.features.family import FeatureFamily
 from whet.features.haar import PARTS, HaarPool
 from whet.features.lbp import BlockPatternPool
+from whet.features.leaves import LeafPool, TrainedLeaves, Weak, conditions_of
 from whet.features.rectangle_pool import RECTANGLES, RectanglePool
 from whet.features.stump_training import TrainedStumps
 from whet.features.subset_training import TrainedSubsets
-from whet.features.weak_training import TrainedWeak
 
 Columns = Mapping[str, NDArray[Any]]
 
-# Name and dtype of every column, and the shape of one entry; a column has an entry for each weak learner.
+Layout = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
+
+# Name and dtype of every column, and the shape of one entry. A column has an entry for each weak learner; in families
+# of leaves, for each of their conditions.
 _BOX = dict.fromkeys(("x", "y"), (np.dtype(np.int16), ()))
-LAYOUTS: dict[str, dict[str, tuple[np.dtype[Any], tuple[int, ...]]]] = {
+_JOINS: Layout = {"joins": (np.dtype(np.uint8), ())}
+LAYOUTS: dict[str, Layout] = {
     "haar": {
         "kind": (np.dtype(np.uint8), ()),
         **_BOX,
@@ -40,19 +44,27 @@ LAYOUTS: dict[str, dict[str, tuple[np.dtype[Any], tuple[int, ...]]]] = {
         "polarity": (np.dtype(np.int8), ()),
     },
 }
+# Leaves of a tree of n nodes have up to n^2 / 2 conditions. OpenCV's cascades have up to 6,000; more than this in all
+# stages of a detector is somebody's attack.
+MOST_CONDITIONS = 100_000
+LEAVES = {"lbp leaves": "lbp", "rectangle leaves": "rectangles"}
+LAYOUTS["lbp leaves"] = LAYOUTS["lbp"] | _JOINS
+LAYOUTS["rectangle leaves"] = LAYOUTS["rectangles"] | {"tilted": (np.dtype(np.uint8), ())} | _JOINS
 
 
 def family_name(features: FeatureFamily) -> str:
     """The name by which a file knows this family."""
     names = {HaarPool: "haar", BlockPatternPool: "lbp", RectanglePool: "rectangles"}
+    if isinstance(features, LeafPool):
+        return next(name for name, of in LEAVES.items() if of == names[type(features.conditions)])
     if type(features) not in names:
         raise TypeError(f"got features of type {type(features).__name__}; a detector is of Haar or LBP features")
     if isinstance(features, RectanglePool) and features.tilted.any():
-        raise TypeError("got tilted features: a detector has upright ones")
+        raise TypeError("got tilted features: a detector has those in leaves, be they of a single condition")
     return names[type(features)]
 
 
-def columns_of(features: FeatureFamily, weak: TrainedWeak) -> Columns:
+def columns_of(features: FeatureFamily, weak: Weak) -> Columns:
     """Each column of the features and of their weak learners, by name, in the order of the layout.
 
     The weak learners' index into a training pool and their training errors are not among them: neither is run.
@@ -62,8 +74,8 @@ def columns_of(features: FeatureFamily, weak: TrainedWeak) -> Columns:
     >>> {name: column.shape for name, column in columns.items()}
     {'x': (1,), 'y': (1,), 'block_width': (1,), 'block_height': (1,), 'subset': (1, 4)}
     """
-    layout = LAYOUTS[family_name(features)]
-    found = {name: getattr(features, name, getattr(weak, name, None)) for name in layout}
+    layout, sources = LAYOUTS[family_name(features)], (*conditions_of(features, weak)[:2], features)
+    found = {name: next((getattr(s, name) for s in sources if hasattr(s, name)), None) for name in layout}
     missing = [name for name, column in found.items() if column is None]
     if missing:
         raise TypeError(
@@ -72,13 +84,27 @@ def columns_of(features: FeatureFamily, weak: TrainedWeak) -> Columns:
     return {name: np.ascontiguousarray(column, dtype=layout[name][0]) for name, column in found.items()}
 
 
-def from_columns(family: str, window: tuple[int, int], columns: Columns) -> tuple[FeatureFamily, TrainedWeak]:
+def from_columns(family: str, window: tuple[int, int], columns: Columns) -> tuple[FeatureFamily, Weak]:
     """Features and weak learners from their columns; raises ValueError on what no window could have."""
-    features: FeatureFamily
+    if family in LEAVES:
+        return _leaves(LEAVES[family], window, columns)
+    return _plain(family, window, columns)
+
+
+def _leaves(family: str, window: tuple[int, int], columns: Columns) -> tuple[LeafPool, TrainedLeaves]:
+    joins = columns["joins"]
+    if (joins > 1).any() or joins[-1] != 0:
+        raise ValueError("a condition joins the next one (1) or is the last of its leaf (0), as the very last one is")
+    first = np.concatenate([[0], np.flatnonzero(joins == 0) + 1])
+    conditions, weak = _plain(family, window, columns)
+    return LeafPool(conditions, first), TrainedLeaves(weak, first)
+
+
+def _plain(family: str, window: tuple[int, int], columns: Columns) -> tuple[Any, Any]:
     T = len(next(iter(columns.values())))
     learner, unknown = np.arange(T), np.full(T, np.nan)
     if family == "rectangles":
-        pool = RectanglePool(window, columns["boxes"].astype(np.int32), columns["weights"], np.zeros(T, np.bool_))
+        pool = RectanglePool(window, columns["boxes"].astype(np.int32), columns["weights"], _tilted(columns, T))
         if not pool.is_exact:
             raise ValueError("the weights of rectangles must be whole numbers, and their sums below 2^24")
         _check_stumps(columns["threshold"], columns["polarity"])
@@ -90,9 +116,16 @@ def from_columns(family: str, window: tuple[int, int], columns: Columns) -> tupl
         _check_stumps(columns["threshold"], columns["polarity"])
         return features, TrainedStumps(learner, columns["threshold"], columns["polarity"], unknown)
     size = columns["block_width"].astype(np.int64) * 3, columns["block_height"].astype(np.int64) * 3
-    features = BlockPatternPool(window, *place, columns["block_width"], columns["block_height"])
+    patterns = BlockPatternPool(window, *place, columns["block_width"], columns["block_height"])
     _check_boxes(window, *place, *size, np.full((T, 2), 3))
-    return features, TrainedSubsets(learner, columns["subset"], unknown)
+    return patterns, TrainedSubsets(learner, columns["subset"], unknown)
+
+
+def _tilted(columns: Columns, T: int) -> NDArray[np.bool_]:
+    tilted = columns.get("tilted", np.zeros(T, dtype=np.uint8))
+    if (tilted > 1).any():
+        raise ValueError(f"whether a rectangle is tilted: got {tilted.max()}; expected 0 or 1")
+    return tilted.astype(np.bool_)
 
 
 def _parts(kind: NDArray[np.uint8]) -> NDArray[np.int32]:

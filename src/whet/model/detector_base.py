@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.features.family import FeatureFamily
-from whet.features.weak_training import TrainedWeak
+from whet.features.leaves import Weak
 from whet.kernels.normalisation import OPENCV_MIN_SIGMA
 from whet.lda.class_statistics import MOST_SAMPLES, BinaryStatistics
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
@@ -29,12 +29,27 @@ StageRule = Rate | Asymmetric
 
 
 @dataclass(frozen=True, eq=False)
+class Votes:
+    """Weights (T,) and a threshold from elsewhere, which a stage keeps until it has counted so many negatives."""
+
+    coef: NDArray[np.float64]
+    threshold: float
+    until: int
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.coef).all() and np.isfinite(self.threshold)):
+            raise ValueError("weights and threshold of votes must be finite numbers")
+        check_count(self.until, "negatives until which votes are kept")
+        self.coef.flags.writeable = False
+
+
+@dataclass(frozen=True, eq=False)
 class StageBase:
     """A stage that can learn: T weak learners, and the statistics of their responses to the training samples.
 
     Weights and threshold are derived from the statistics, by the criterion, the ridge and the threshold rule, in
     a fixed order of operations: equal statistics give equal bits. The statistics are taken over, and can no longer
-    be written to.
+    be written to. With `votes`, the stage runs those until there are enough negatives, and may have begun with none.
 
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.stump_training import TrainedStumps
@@ -46,21 +61,27 @@ class StageBase:
     """
 
     features: FeatureFamily
-    weak: TrainedWeak
+    weak: Weak
     positive: BinaryStatistics
     negative: BinaryStatistics
     rule: StageRule
     criterion: Criterion = "fda"
     ridge: float = DEFAULT_RIDGE
     exits: Exits | None = None
+    votes: Votes | None = None
 
     def __post_init__(self) -> None:
         sizes = [len(self.features), len(self.weak), len(self.positive.s), len(self.negative.s)]
         sizes += [] if self.exits is None else [len(self.exits.z)]
+        sizes += [] if self.votes is None else [len(self.votes.coef)]
         if len(set(sizes)) != 1 or not sizes[0]:
-            raise ValueError(f"got {sizes} features, weak learners, responses of both classes, exits: as many of each")
+            raise ValueError(
+                f"got {sizes} features, weak learners, responses of both classes, exits, votes: as many of each"
+            )
+        if self.votes is not None and (self.exits is not None or self.negative.n >= self.votes.until):
+            raise ValueError("a stage that keeps votes has no exits, and fewer negatives than it waits for")
         for name, statistics in (("positives", self.positive), ("negatives", self.negative)):
-            if statistics.n < 1:
+            if statistics.n < 1 and not (self.votes is not None and statistics is self.negative):
                 raise ValueError(f"a stage that learns starts from samples of both classes; got no {name}")
             check_statistics(statistics, name)
             for counts in (statistics.s, statistics.C):
@@ -80,9 +101,7 @@ class StageBase:
             raise ValueError(f"criterion={self.criterion!r} is not known; choose one of: 'fda', 'lac'")
 
     @classmethod
-    def of_vote(
-        cls, features: FeatureFamily, weak: TrainedWeak, vote: OnlineDiscriminant, exits: Exits | None = None
-    ) -> Self:
+    def of_vote(cls, features: FeatureFamily, weak: Weak, vote: OnlineDiscriminant, exits: Exits | None = None) -> Self:
         """Freeze what a discriminant over these weak learners has counted so far."""
         voting = np.arange(vote.size)
         positive, negative = (of_class.take(voting) for of_class in (vote.positive, vote.negative))
@@ -94,8 +113,14 @@ class StageBase:
     def __len__(self) -> int:
         return len(self.features)
 
+    def keeps_votes(self, learned_negatives: int = 0) -> bool:
+        """Whether the stage runs its votes when so many negatives were learned since the base."""
+        return self.votes is not None and self.negative.n + learned_negatives < self.votes.until
+
     def stage(self, positive: BinaryStatistics | None = None, negative: BinaryStatistics | None = None) -> Stage:
         """The stage to be run when these were learned on top of the base."""
+        if self.votes is not None and self.keeps_votes(0 if negative is None else negative.n):
+            return Stage(self.features, self.weak, self.votes.coef, self.votes.threshold)
         vote = OnlineDiscriminant(
             self.positive if positive is None or not positive.n else self.positive + positive,
             self.negative if negative is None or not negative.n else self.negative + negative,
@@ -176,7 +201,8 @@ def _settings(stage: StageBase | Stage) -> list[Any]:
     if isinstance(stage, Stage):
         return [family_name(stage.features), "fixed", float(stage.threshold), stage.exits is not None]
     rule = [type(stage.rule).__name__, float(z_of(stage.rule))]
-    return [family_name(stage.features), stage.criterion, float(stage.ridge), *rule, stage.exits is not None]
+    votes = [] if stage.votes is None else [float(stage.votes.threshold), int(stage.votes.until)]
+    return [family_name(stage.features), stage.criterion, float(stage.ridge), *rule, stage.exits is not None, *votes]
 
 
 def _arrays(stage: StageBase | Stage) -> Iterator[NDArray[Any]]:
@@ -188,3 +214,4 @@ def _arrays(stage: StageBase | Stage) -> Iterator[NDArray[Any]]:
         yield from stage.positive.arrays()
         yield from stage.negative.arrays()
         yield from [] if stage.exits is None else [stage.exits.z]
+        yield from [] if stage.votes is None else [stage.votes.coef]

@@ -1,32 +1,45 @@
-"""An OpenCV cascade of stumps as stages of ours: the same windows pass, and what they answer can be counted.
+"""An OpenCV cascade as stages of ours: the same windows pass, and what they answer can be counted.
 
-A stump of OpenCV's adds one of two leaves. It is a response in {0, 1} whose weight is the difference of the leaves;
-what all windows get in any case is taken off the threshold.
+A tree of OpenCV's adds the value of one of its leaves. Each leaf is a weak learner that responds 1 where a window ends
+up in it. One of them says nothing that the others do not say, and is left out: its value, which all windows get, is
+taken off the threshold, and the weights of the others are the differences to it. So a stump is one weak learner.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import CannotConvertError
+from whet.features.lbp import BlockPatternPool
+from whet.features.leaves import LeafPool, TrainedLeaves
 from whet.features.rectangle_pool import RectanglePool
 from whet.features.stump_training import TrainedStumps
 from whet.features.subset_training import TrainedSubsets
-from whet.features.weak_training import TrainedWeak
-from whet.model.opencv_cascade import OpenCVCascade
+from whet.model.columns import MOST_CONDITIONS
+from whet.model.opencv_cascade import OpenCVCascade, Trees
 from whet.model.stage import Stage
 
 INSTEAD = "run it as OpenCV does, with whet.opencv.CascadeClassifier"
+
+
+class Leaf(NamedTuple):
+    """A leaf: the nodes on the way to it, whether the way goes left at each of them, and its value."""
+
+    nodes: tuple[int, ...]
+    goes_left: tuple[bool, ...]
+    value: float
 
 
 def stages_of(cascade: OpenCVCascade) -> tuple[Stage, ...]:
     """Fixed stages that accept the windows that OpenCV's stages accept.
 
     Sums are the same numbers, added in another order: a window whose sum is within 1e-14 of a threshold may be judged
-    otherwise. Raises `CannotConvertError` for trees, tilted features and weights that are not whole.
+    otherwise. Raises `CannotConvertError` for weights of rectangles that are not whole, and for far too large trees.
 
-    >>> from whet.model.opencv_cascade import Trees
     >>> boxes = np.array([[[0, 0, 4, 4], [2, 0, 2, 4], [0, 0, 0, 0]]], dtype=np.int32)
     >>> pool = RectanglePool((4, 4), boxes, np.array([[-1, 2, 0]], dtype=np.float32), np.array([False]))
     >>> ints, floats = (lambda *v: np.array(v, dtype=np.int32)), (lambda *v: np.array(v, dtype=np.float32))
@@ -35,41 +48,79 @@ def stages_of(cascade: OpenCVCascade) -> tuple[Stage, ...]:
     >>> stage.coef, round(stage.threshold, 6)
     (array([3.]), 2.0)
     """
-    _check(cascade)
-    trees = cascade.trees
-    leaves = trees.leaves.astype(np.float64).reshape(-1, 2)
-    # A code of the subset goes left, and so does a value below the threshold; responses are 1 for the code, and for
-    # a value that is not below.
-    zero, one = (leaves[:, 1], leaves[:, 0]) if cascade.family == "LBP" else (leaves[:, 0], leaves[:, 1])
+    if isinstance(cascade.features, RectanglePool) and not cascade.features.is_exact:
+        raise CannotConvertError(f"the cascade has rectangles whose weights are not whole numbers: {INSTEAD}")
+    left_out, leaves = _leaves_of(cascade)
+    is_plain = cascade.trees.are_stumps and not cascade.has_tilted
     stages = []
-    for threshold, rows in zip(cascade.threshold.astype(np.float64), cascade.stages, strict=True):
-        above = _just_below(float(threshold - zero[rows].sum()))
-        features = cascade.features.take(trees.feature[rows].astype(np.intp))
-        stages.append(Stage(features, _weak(cascade, rows), one[rows] - zero[rows], above))
+    for threshold, trees in zip(cascade.threshold.astype(np.float64), cascade.stages, strict=True):
+        above = _just_below(float(threshold - np.array(left_out[trees]).sum()))
+        stages.append(_stage(cascade, [leaf for tree in leaves[trees] for leaf in tree], above, is_plain))
     return tuple(stages)
 
 
-def _check(cascade: OpenCVCascade) -> None:
-    pool = cascade.features
-    fault = ""
-    if not cascade.trees.are_stumps:
-        fault = f"trees of up to {int(cascade.trees.sizes.max())} nodes"
-    elif cascade.has_tilted:
-        fault = "tilted features"
-    elif isinstance(pool, RectanglePool) and not pool.is_exact:
-        fault = "rectangles whose weights are not whole numbers"
-    if fault:
-        raise CannotConvertError(f"the cascade has {fault}; a detector has stumps on upright features: {INSTEAD}")
+def _stage(cascade: OpenCVCascade, leaves: list[Leaf], threshold: float, is_plain: bool) -> Stage:
+    nodes = np.array([node for leaf in leaves for node in leaf.nodes])
+    goes_left = np.array([side for leaf in leaves for side in leaf.goes_left])
+    features = cascade.features.take(cascade.trees.feature[nodes].astype(np.intp))
+    weak = _conditions(cascade, nodes, goes_left)
+    coef = np.array([leaf.value for leaf in leaves])
+    if is_plain:  # one condition each: stumps, as other stages have them
+        return Stage(features, weak, coef, threshold)
+    first = np.cumsum([0, *(len(leaf.nodes) for leaf in leaves)])
+    return Stage(LeafPool(features, first), TrainedLeaves(weak, first), coef, threshold)
 
 
-def _weak(cascade: OpenCVCascade, rows: slice) -> TrainedWeak:
-    n = rows.stop - rows.start
-    learner, unknown = np.arange(n), np.full(n, np.nan)
-    if cascade.family == "LBP":
-        return TrainedSubsets(learner, cascade.trees.subset[rows], unknown)
+def _conditions(
+    cascade: OpenCVCascade, nodes: NDArray[np.intp], goes_left: NDArray[np.bool_]
+) -> TrainedStumps | TrainedSubsets:
+    """What responds 1 where a window goes this way at a node: left for a code of the subset or a value below."""
+    learner, unknown = np.arange(len(nodes)), np.full(len(nodes), np.nan)
+    if isinstance(cascade.features, BlockPatternPool):
+        subset = cascade.trees.subset[nodes]
+        return TrainedSubsets(learner, np.where(goes_left[:, None], subset, ~subset), unknown)
     # Ours is above the threshold where OpenCV's is not below it.
-    threshold: NDArray[np.float32] = np.nextafter(cascade.trees.threshold[rows], np.float32(-np.inf))
-    return TrainedStumps(learner, threshold, np.ones(n, dtype=np.int8), unknown)
+    threshold: NDArray[np.float32] = np.nextafter(cascade.trees.threshold[nodes], np.float32(-np.inf))
+    return TrainedStumps(learner, threshold, np.where(goes_left, -1, 1).astype(np.int8), unknown)
+
+
+def _leaves_of(cascade: OpenCVCascade) -> tuple[list[float], list[list[Leaf]]]:
+    """For every tree the value of a leaf that is left out, and the other leaves less that value.
+
+    It is one of the deepest, which has the most conditions. Of a stump it is the leaf of what is below a threshold, or
+    not in a subset.
+    """
+    left_out, leaves, n_conditions = [], [], 0
+    for tree in range(len(cascade.trees)):
+        found = []
+        for leaf in _walk(cascade.trees, tree):
+            n_conditions += len(leaf.nodes)
+            _check_number(n_conditions)
+            found.append(leaf)
+        deepest = max(found if cascade.family == "HAAR" else reversed(found), key=lambda leaf: len(leaf.nodes))
+        left_out.append(deepest.value)
+        leaves.append([leaf._replace(value=leaf.value - deepest.value) for leaf in found if leaf is not deepest])
+    return left_out, leaves
+
+
+def _walk(trees: Trees, tree: int) -> Iterator[Leaf]:
+    """The leaves of a tree, from left to right; one after the other, since a hostile tree has too many conditions."""
+    root, first_leaf = int(trees.first[tree]), int(trees.first[tree]) + tree
+    ways: list[tuple[tuple[int, ...], tuple[bool, ...], int]] = [((), (), 0)]
+    while ways:
+        nodes, sides, child = ways.pop()
+        if nodes and child <= 0:
+            yield Leaf(nodes, sides, float(trees.leaves[first_leaf - child]))
+        else:
+            node = root + child
+            _check_number(len(nodes) ** 2 // 2)  # that many, at least, has a tree which is so deep
+            ways.append(((*nodes, node), (*sides, False), int(trees.right[node])))
+            ways.append(((*nodes, node), (*sides, True), int(trees.left[node])))
+
+
+def _check_number(n_conditions: int) -> None:
+    if n_conditions > MOST_CONDITIONS:
+        raise CannotConvertError(f"its leaves have more than {MOST_CONDITIONS:,} conditions in all: {INSTEAD}")
 
 
 def _just_below(threshold: float) -> float:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from whet.features.family import FeatureFamily
 from whet.features.integral import IntegralStack
-from whet.features.weak_training import TrainedWeak
+from whet.features.leaves import Weak
 
 Patches = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ class Stage:
     """
 
     features: FeatureFamily
-    weak: TrainedWeak
+    weak: Weak
     coef: Floats
     threshold: float
     exits: Floats | None = None

@@ -18,6 +18,7 @@ class StageSummary:
 
     `rejects` is the share of the negatives it was trained on that its threshold rejects, as the two projected Gaussians
     say it: an estimate without any picture, of windows that all stages before accept. Early exits reject some more.
+    A stage that `keeps_votes` counts, but still runs OpenCV's weights.
     """
 
     family: str
@@ -29,6 +30,7 @@ class StageSummary:
     learned_positives: int = 0
     learned_negatives: int = 0
     rejects: float | None = None
+    keeps_votes: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,12 +77,16 @@ def _summary(stage: StageBase | Stage, learned: tuple[int, int]) -> StageSummary
     if isinstance(stage, Stage):
         return StageSummary(family, len(stage), is_soft, learns=False)
     counts = int(stage.positive.n), int(stage.negative.n), int(learned[0]), int(learned[1])
+    if stage.keeps_votes(int(learned[1])):
+        return StageSummary(family, len(stage), is_soft, True, *counts, keeps_votes=True)
     return StageSummary(family, len(stage), is_soft, True, *counts, _rejects(stage))
 
 
 def _rejects(stage: StageBase) -> float | None:
     from scipy.special import ndtr
 
+    if stage.keeps_votes():  # what it was trained on was too little to say
+        return None
     vote = OnlineDiscriminant(
         stage.positive, stage.negative, len(stage), rule=stage.rule, criterion=stage.criterion, ridge=stage.ridge
     )

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from whet.features.family import FeatureFamily
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
+from whet.features.leaves import LeafPool
 from whet.features.rectangle_pool import RectanglePool
 from whet.model.detector_base import DetectorBase, StageBase
 from whet.model.stage import Stage
@@ -24,7 +25,8 @@ STRENGTH = 0.55
 def feature_sheet(base: DetectorBase, stages: int = 6, features: int = 8) -> Picture:
     """A row of tiles for each of the first stages: its first features, white where they count up, black where down.
 
-    A local binary pattern has its 3 x 3 blocks outlined. Below is the mean positive, or grey where it is not known.
+    A local binary pattern has its 3 x 3 blocks outlined; a leaf of a tree has all its conditions in one tile. Below
+    is the mean positive, or grey where it is not known.
 
     >>> from whet.io.bundled import load
     >>> feature_sheet(load("face").base, stages=2, features=3).shape
@@ -47,26 +49,59 @@ def feature_drawn(pool: FeatureFamily, i: int, below: Picture) -> Picture:
     """Feature i of a pool over a picture of its window, enlarged: (height, width, 3)."""
     zoom = max(1, ZOOM // max(pool.window))
     tile = np.kron(below, np.ones((zoom, zoom))).astype(np.float64)
+    _draw(tile, pool, i, zoom)
+    return np.repeat(np.rint(tile).astype(np.uint8)[:, :, None], 3, axis=2)
+
+
+def _draw(tile: NDArray[np.float64], pool: FeatureFamily, i: int, zoom: int) -> None:
     match pool:
+        case LeafPool():
+            for condition in range(pool.first[i], pool.first[i + 1]):
+                _draw(tile, pool.conditions, condition, zoom)
         case HaarPool():
             for x, y, width, height, weight in pool.parts(i):
                 _shade(tile, (x, y, width, height), zoom, weight)
         case RectanglePool():
             for box, weight in zip(pool.boxes[i].tolist(), pool.weights[i].tolist(), strict=True):
-                _shade(tile, box, zoom, weight)
+                if pool.tilted[i]:
+                    pixels = np.kron(tilted_pixels(pool.window, box), np.ones((zoom, zoom), dtype=np.bool_))
+                    _tint(tile, pixels, weight)
+                else:
+                    _shade(tile, box, zoom, weight)
         case BlockPatternPool():
             x, y, width, height = pool.describe(i)
             for row in range(3):
                 for column in range(3):
                     _outline(tile, (x + column * width, y + row * height, width, height), zoom)
-    return np.repeat(np.rint(tile).astype(np.uint8)[:, :, None], 3, axis=2)
+
+
+def tilted_pixels(window: tuple[int, int], box: Sequence[int]) -> NDArray[np.bool_]:
+    """The pixels (height, width) of a tilted rectangle: four triangles that open upwards, added and taken off.
+
+    >>> tilted_pixels((4, 4), (2, 0, 1, 2)).astype(int)
+    array([[0, 1, 0, 0],
+           [1, 1, 0, 0],
+           [1, 0, 0, 0],
+           [0, 0, 0, 0]])
+    """
+    x, y, width, height = box
+    rows, columns = np.indices(window)
+
+    def triangle(below: int, right: int) -> NDArray[np.int64]:
+        return (abs(columns - right + 1) <= below - rows - 1).astype(np.int64)
+
+    upper = triangle(y, x) - triangle(y + height, x - height)
+    return np.asarray(upper - triangle(y + width, x + width) + triangle(y + width + height, x + width - height) == 1)
 
 
 def _shade(tile: NDArray[np.float64], box: Sequence[int], zoom: int, weight: float) -> None:
     x, y, width, height = (zoom * side for side in box)
-    under = tile[y : y + height, x : x + width]
+    _tint(tile, (slice(y, y + height), slice(x, x + width)), weight)
+
+
+def _tint(tile: NDArray[np.float64], where: NDArray[np.bool_] | tuple[slice, slice], weight: float) -> None:
     tone = 255 if weight > 0 else 0
-    under += STRENGTH * (tone - under) if weight else 0.0
+    tile[where] += STRENGTH * (tone - tile[where]) if weight else 0.0
 
 
 def _outline(tile: NDArray[np.float64], box: Sequence[int], zoom: int) -> None:

@@ -1,14 +1,13 @@
 """An OpenCV cascade that learns: its weak learners, with weights and thresholds from examples.
 
 A cascade file has votes and no statistics, so it is shown examples of both classes once. Either its stages stay and one
-more stage is made of its weak learners (`whet.training.extension`), or stage after stage is counted anew: the responses
-of its own weak learners, on positives and on what the stages before let through of pictures without the object. From
-then on the detector learns, unlearns and merges as any other.
+more stage is made of its weak learners (`whet.training.extension`), or stage after stage is counted anew
+(`whet.training.relearned_stages`). From then on the detector learns, unlearns and merges as any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -17,11 +16,7 @@ from numpy.typing import NDArray
 
 from whet.errors import TrainingDataError
 from whet.io.opencv_xml import read_opencv
-from whet.lda.class_statistics import BinaryStatistics
 from whet.lda.discriminant import DEFAULT_RIDGE
-from whet.lda.online import OnlineDiscriminant
-from whet.lda.thresholds import Rate, calibrate_rate, deviation_of_positives
-from whet.model.cascade import Cascade
 from whet.model.detector_base import DetectorBase, StageBase
 from whet.model.opencv_cascade import OpenCVCascade
 from whet.model.opencv_stages import stages_of
@@ -29,13 +24,12 @@ from whet.model.provenance import Provenance
 from whet.model.reporting import Frame
 from whet.model.stage import Stage
 from whet.training.detector import Detector
-from whet.training.extension import NEGATIVES_A_LEARNER, extension_of, responses_of
+from whet.training.extension import extension_of
 from whet.training.mining import Miner
+from whet.training.relearned_stages import Tell, relearned
 from whet.training.split import split_objects
 
 Patches = NDArray[np.uint8]
-
-Tell = Callable[[int, StageBase | Stage, int], None]
 
 # What a stage that is added keeps of the positives held out.
 DETECTION_RATE = 0.995
@@ -74,17 +68,20 @@ def adopt(
     Without, every stage keeps its weak learners and gets weights by LDA, on the positives and on up to `n_negatives`
     windows that reach it. Its threshold lets through the share of those windows that OpenCV's own threshold does; or,
     with a `detection_rate`, it keeps that share of the positives held out. A stage that fewer negatives reach than five
-    for each weak learner keeps OpenCV's votes, fixed; so does one that gives all positives one score.
+    for each weak learner keeps OpenCV's votes until `learn` has counted as many, at the default weight of a correction;
+    from then on its threshold is as many deviations from the mean of the positives as OpenCV's is. A stage that gives
+    all positives one score keeps OpenCV's votes, fixed.
 
     Of each picture at most `most_of_a_picture` windows are taken at a time. `tell` hears the number of each stage that
     was made, what became of it, and how many negatives it was made with. The same seed gives the same detector.
 
-    Raises `CannotConvertError` for a cascade of trees or tilted features.
+    The weak learners of a tree are its leaves. Raises `CannotConvertError` for rectangles whose weights are not whole.
 
     >>> from tempfile import TemporaryDirectory
     >>> from PIL import Image
     >>> from whet.features.haar import HaarPool
     >>> from whet.io.opencv_export import write_opencv
+    >>> from whet.model.cascade import Cascade
     >>> from whet.training.node import train_node
     >>> rng = np.random.default_rng(0)
     >>> patches = rng.integers(0, 170, (400, 8, 8), dtype=np.uint8)
@@ -120,39 +117,8 @@ def adopt(
         tell(len(stages), new, int(new.negative.n))
         bases: list[StageBase | Stage] = [*stages, new]
     else:
-        bases = _relearned(stages, source.window, miner, (train, validation), detection_rate, n_negatives, ridge, tell)
+        bases = relearned(stages, source.window, miner, (train, validation), detection_rate, n_negatives, ridge, tell)
     return Detector.of_base(DetectorBase(source.window, tuple(bases), provenance=provenance or Provenance()), frame)
-
-
-def _relearned(
-    stages: Sequence[Stage],
-    window: tuple[int, int],
-    miner: Miner,
-    positives: tuple[Patches, Patches],
-    detection_rate: float | None,
-    n_negatives: int,
-    ridge: float,
-    tell: Tell,
-) -> list[StageBase | Stage]:
-    """Every stage with weights and a threshold from examples, on the windows that those before it let through."""
-    negatives = np.empty((0, *window), dtype=np.uint8)
-    bases: list[StageBase | Stage] = []
-    is_exhausted = False
-    for number, stage in enumerate(stages):
-        needed = NEGATIVES_A_LEARNER * len(stage)
-        if len(negatives) < max(n_negatives // 2, needed) and not is_exhausted:
-            wanted = max(n_negatives, needed) - len(negatives)
-            mined = miner.mine(Cascade(window, _run(bases) or _all_pass(stage)), wanted, number)
-            # Where a cap a picture, and not the pictures, was the end, later turns find more.
-            is_exhausted = mined.is_exhausted and len(mined.patches) == 0
-            negatives = np.concatenate([negatives, mined.patches])
-        base: StageBase | Stage = stage
-        if len(negatives) >= needed:
-            base = _counted(stage, positives[0], negatives, positives[1], detection_rate, ridge) or stage
-        bases.append(base)
-        tell(number, base, len(negatives))
-        negatives = negatives[_run([base])[0].accepts(negatives)]
-    return bases
 
 
 def _check(positives: Patches, window: tuple[int, int]) -> None:
@@ -177,49 +143,3 @@ def _sides(positives: Patches, groups: NDArray[np.intp] | None, held_out: float,
         raise TrainingDataError(f"got positives of {n} photographs: too few to hold some of them out for a threshold")
     train, check = split_objects(numbers, held_out, seed)
     return positives[train], positives[check]
-
-
-def _run(bases: Sequence[StageBase | Stage]) -> tuple[Stage, ...]:
-    return tuple(base.stage() if isinstance(base, StageBase) else base for base in bases)
-
-
-def _all_pass(stage: Stage) -> tuple[Stage, ...]:
-    """One stage that lets everything through: what the first stage sees."""
-    first = slice(0, 1)
-    weak = stage.weak.take(np.arange(1))
-    return (Stage(stage.features.take(first), weak, np.zeros(1), -1.0),)
-
-
-def _counted(
-    stage: Stage,
-    positives: Patches,
-    negatives: Patches,
-    validation: Patches,
-    detection_rate: float | None,
-    ridge: float,
-) -> StageBase | None:
-    """The stage's weak learners, with the statistics of these samples and a threshold by its goal.
-
-    None if all positives get one score: then there is no deviation that a threshold could follow.
-    """
-    of_negatives = _responses(stage, negatives)
-    statistics = [BinaryStatistics.of(of_class) for of_class in (_responses(stage, positives), of_negatives)]
-    vote = OnlineDiscriminant(statistics[0], statistics[1], len(stage), rule=Rate(0.0), ridge=ridge)
-    if not deviation_of_positives(vote.projection) > 0:
-        return None
-    if detection_rate is None:
-        let_through = float((_sums(of_negatives, stage.coef) > stage.threshold).mean())
-        z = calibrate_rate(_sums(of_negatives, vote.coef), vote.projection, let_through)
-    else:
-        z = calibrate_rate(_sums(_responses(stage, validation), vote.coef), vote.projection, detection_rate)
-    vote.rule = Rate(z)
-    return StageBase.of_vote(stage.features, stage.weak, vote)
-
-
-def _sums(responses: NDArray[np.uint8], coef: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weighted sums (samples,), added in the order of the learners, as a scan adds them."""
-    return np.asarray(np.cumsum(responses * coef, axis=1)[:, -1])
-
-
-def _responses(stage: Stage, patches: Patches) -> NDArray[np.uint8]:
-    return responses_of(stage.features, stage.weak, patches).view(np.uint8).T

@@ -186,12 +186,11 @@ def _nodes(tensors: Tensors) -> list[Node]:
     if "detector" not in tensors:
         return []
     try:
-        stages = from_bytes(tensors["detector"].tobytes()).base.stages
-    except ModelFileError as fault:
+        bases = [Node.of_base(stage) for stage in from_bytes(tensors["detector"].tobytes()).base.stages]
+    except (ModelFileError, ValueError) as fault:
         raise CheckpointError(f"the checkpoint's stages cannot be read by this version: {fault}") from fault
     nodes = []
-    for number, stage in enumerate(stages):
-        node = Node.of_base(stage)
+    for number, node in enumerate(bases):
         feature, error = (tensors[f"stage{number:03d}.{name}"] for name in ("feature", "error"))
         nodes.append(replace(node, weak=replace(node.weak, feature=feature, error=error)))
     return nodes

@@ -42,7 +42,7 @@ def memory_of(taught: TaughtDetector) -> Memory:
     """
     kept = accepted = 1.0
     for base, stage in zip(taught.base.stages, taught.cascade().stages, strict=True):
-        if isinstance(base, StageBase):
+        if isinstance(base, StageBase) and base.votes is None:  # where there are votes, it was trained on too few
             kept *= _share(base.positive, stage)
             accepted *= _share(base.negative, stage)
     return Memory(kept, accepted)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from whet.errors import TrainingDataError
 from whet.features.family import FeatureFamily
 from whet.features.integral import IntegralStack
+from whet.features.leaves import Weak
 from whet.features.response_matrix import BitResponses
-from whet.features.weak_training import TrainedWeak
 from whet.lda.thresholds import Rate, calibrate_rate
 from whet.model.cascade import Cascade
 from whet.model.columns import columns_of, family_name, from_columns
@@ -68,7 +68,7 @@ def extension_of(
     return StageBase.of_vote(features.take(chosen), weak.take(chosen), vote)
 
 
-def joined(stages: Sequence[Stage], window: tuple[int, int]) -> tuple[FeatureFamily, TrainedWeak]:
+def joined(stages: Sequence[Stage], window: tuple[int, int]) -> tuple[FeatureFamily, Weak]:
     """The features and weak learners of all stages, one after the other; all are of one family."""
     columns = [columns_of(stage.features, stage.weak) for stage in stages]
     together = {name: np.concatenate([each[name] for each in columns]) for name in columns[0]}
@@ -86,7 +86,7 @@ def _hard_windows(stages: Sequence[Stage], window: tuple[int, int], miner: Miner
     return found
 
 
-def responses_of(features: FeatureFamily, weak: TrainedWeak, patches: Patches) -> NDArray[np.bool_]:
+def responses_of(features: FeatureFamily, weak: Weak, patches: Patches) -> NDArray[np.bool_]:
     """Responses (learners, samples), some samples at a time: their integral images take more than they do."""
     blocks = (patches[start : start + AT_ONCE] for start in range(0, len(patches), AT_ONCE))
     parts = [weak.respond(features.evaluate(IntegralStack.of(block))) for block in blocks]

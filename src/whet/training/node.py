@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from whet.errors import CannotSeparateError
 from whet.features.family import FeatureFamily
 from whet.features.integral import IntegralStack
+from whet.features.leaves import TrainedLeaves
 from whet.features.memory import DEFAULT_MAX_MEMORY
 from whet.features.parallel import for_each_block
 from whet.features.stump_training import Method
@@ -74,7 +75,9 @@ class Node:
 
     @classmethod
     def of_base(cls, stage: StageBase | Stage) -> Node:
-        """The node whose base this is."""
+        """The node whose base this is; raises ValueError for leaves of trees, which no training makes."""
+        if isinstance(stage.weak, TrainedLeaves):
+            raise ValueError("a stage is of leaves of trees, as OpenCV's are: no node of ours")
         if isinstance(stage, Stage):
             return cls(stage.features, stage.weak, FixedVote(stage.coef, stage.threshold))
         vote = OnlineDiscriminant(

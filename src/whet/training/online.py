@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from threading import Lock
 
 import numpy as np
@@ -30,9 +30,13 @@ def default_weight(base: DetectorBase, is_positive: bool) -> int:
     A whole number of the base alone. Were it one of the current counts, it would depend on what was learned
     before, and what was learned could not be taken out in another order.
     """
-    counts = [
-        (stage.positive if is_positive else stage.negative).n for stage in base.stages if isinstance(stage, StageBase)
-    ]
+    return weight_in(base.stages, is_positive)
+
+
+def weight_in(stages: Iterable[StageBase | Stage], is_positive: bool) -> int:
+    """The default weight in these stages; those that keep votes, having seen too few negatives, have no say."""
+    learning = [stage for stage in stages if isinstance(stage, StageBase) and stage.votes is None]
+    counts = [(stage.positive if is_positive else stage.negative).n for stage in learning]
     return max(1, round(CORRECTION_SHARE * min(counts, default=0)))
 
 

@@ -1,0 +1,104 @@
+"""OpenCV's trees and tilted features, adopted on drawn data: taught, saved, exported, and run by OpenCV."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.cascades import textured, windows_of
+from tests.opencv_files import shortened
+
+from whet.features.integral import IntegralStack
+from whet.features.leaves import LeafPool, conditions_of
+from whet.io.model_file import from_bytes, to_bytes
+from whet.io.opencv_xml import read_opencv
+from whet.model.cascade import Cascade
+from whet.model.detector_base import StageBase
+from whet.model.opencv_stages import stages_of
+from whet.opencv import CascadeClassifier
+from whet.training.adopt import adopt
+from whet.training.detector import load
+
+cv2 = pytest.importorskip("cv2")
+
+HAAR = Path(cv2.data.haarcascades)
+
+
+def objects(path, seed, n=120):
+    """Windows that OpenCV's stages take for the object, and that are brighter below: what is to be found."""
+    source = read_opencv(path)
+    cascade = Cascade(source.window, stages_of(source))
+    patches = windows_of(textured((260, 300), np.random.default_rng(seed)), source.window, 3)[0]
+    patches = patches[cascade.accepts(patches)]
+    gain = patches[:, source.window[0] // 2 :].mean(axis=(1, 2)) - patches.mean(axis=(1, 2))
+    return patches[np.argsort(-gain, kind="stable")[:n]]
+
+
+@pytest.fixture(params=["frontalface_alt2", "eye_tree_eyeglasses", "lefteye_2splits", "fullbody"])
+def case(request, tmp_path):
+    """The first stages of a cascade of trees, of tilted ones or of both, and pictures without the object."""
+    path = tmp_path / "short.xml"
+    path.write_text(shortened((HAAR / f"haarcascade_{request.param}.xml").read_text(), 4))
+    pictures = [tmp_path / f"{seed}.png" for seed in range(6)]
+    for seed, picture in enumerate(pictures):
+        Image.fromarray(textured((90, 110), np.random.default_rng(seed))).save(picture)
+    return path, pictures
+
+
+def adopted(case, **options):
+    path, pictures = case
+    return adopt(path, objects(path, 50), pictures, n_weak=20, n_negatives=250, threads=1, **options)
+
+
+def rows(features, weak):
+    """Every condition as bytes."""
+    pool, tests, _ = conditions_of(features, weak)
+    return {b"".join((pool.boxes[t].tobytes(), tests.threshold[t].tobytes())) for t in range(len(tests))}
+
+
+def test_the_stage_that_is_added_is_of_all_leaves(case):
+    detector = adopted(case)
+    theirs = stages_of(read_opencv(case[0]))
+    *kept, added = detector.taught.base.stages
+    assert [stage.threshold for stage in kept] == [stage.threshold for stage in theirs]
+    assert isinstance(added, StageBase)
+    assert isinstance(added.features, LeafPool)
+    assert rows(added.features, added.weak) <= set.union(*(rows(stage.features, stage.weak) for stage in theirs))
+    shown, others = objects(case[0], 50), windows_of(textured((90, 110), np.random.default_rng(2)), detector.window)[0]
+    assert added.stage().accepts(shown).mean() > 0.9
+    assert (added.stage().score(shown)[:, None] > added.stage().score(others)).mean() > 0.8
+
+
+@pytest.mark.parametrize("keep_votes", [True, False])
+def test_it_is_taught_saved_and_run_by_opencv(case, keep_votes, tmp_path):
+    detector = adopted(case, keep_votes=keep_votes)
+    stages = detector.taught.base.stages
+    assert sum(isinstance(stage, StageBase) for stage in stages) >= (1 if keep_votes else 3)
+    before = to_bytes(detector.taught)
+    assert to_bytes(from_bytes(before)) == before == to_bytes(adopted(case, keep_votes=keep_votes).taught)
+    (height, width), picture = detector.window, textured((100, 120), np.random.default_rng(21))
+    taught = detector.copy()
+    entries = taught.learn(picture, [[10, 10, 10 + 2 * width, 10 + 2 * height]], [True], weight=5)
+    assert taught.learned == (5, 0)
+    assert to_bytes(taught.taught) != before
+    taught.save(tmp_path / "taught.whet")
+    assert to_bytes(load(tmp_path / "taught.whet").taught) == to_bytes(taught.taught)
+    assert taught.export_opencv(tmp_path / "out.xml").differences == ()
+    ours, theirs = CascadeClassifier(tmp_path / "out.xml"), cv2.CascadeClassifier(str(tmp_path / "out.xml"))
+    found = [sorted(map(tuple, np.array(c.detectMultiScale(picture, 1.1, 0)).tolist())) for c in (ours, theirs)]
+    assert found[0] == found[1]
+    patches = np.concatenate([objects(case[0], 60), windows_of(picture, detector.window, 4)[0]])
+    accepted = [len(theirs.detectMultiScale(np.ascontiguousarray(patch), 1.1, 0)) == 1 for patch in patches]
+    np.testing.assert_array_equal(taught.taught.cascade().accepts(patches), accepted)
+    assert 0 < sum(accepted) < len(accepted)
+    taught.unlearn(entries)
+    assert to_bytes(taught.taught) == before
+
+
+def test_leaves_learn_what_their_responses_say(case):
+    """The counts of a stage are those of its responses, leaf by leaf."""
+    detector = adopted(case, keep_votes=False)
+    stage = next(stage for stage in detector.taught.base.stages if isinstance(stage, StageBase))
+    answers = stage.stage().respond(IntegralStack.of(objects(case[0], 50)))
+    np.testing.assert_array_equal(stage.positive.s, answers.sum(axis=1))
+    np.testing.assert_array_equal(stage.positive.C, answers.astype(int) @ answers.T.astype(int))
