@@ -22,6 +22,17 @@ def test_factor_solve_and_inverse_equal_numpys(size, seed):
     np.testing.assert_allclose(cholesky.invert(U), np.linalg.inv(A), rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 8, 30])
+def test_four_rows_at_a_time_have_the_bits_of_one_after_the_other(size):
+    A = positive_definite(size, size)
+    expected = np.triu(A)
+    for k in range(size):
+        expected[k, k:] /= np.sqrt(expected[k, k])
+        for i in range(k + 1, size):
+            expected[i, i:] -= expected[k, i] * expected[k, i:]
+    np.testing.assert_array_equal(cholesky.factorise(A)[0], expected)
+
+
 def test_inverse_is_symmetric_to_the_last_bit():
     W = cholesky.invert(cholesky.factorise(positive_definite(30, 1))[0])
     np.testing.assert_array_equal(W, W.T)
