@@ -31,8 +31,9 @@ from whet.experiments.report import versions
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
 from whet.io.images import read_grey
+from whet.io.opencv_export import Exported
 from whet.model.cascade import Cascade
-from whet.opencv import CascadeClassifier, Exported, write_opencv
+from whet.opencv import CascadeClassifier, write_opencv
 from whet.training.adopt import adopt
 
 # A window of any size of a picture, taken at random: nearly all are rejected, as nearly all of a scan are.
@@ -49,7 +50,8 @@ def main() -> None:
     patches = judged_patches(options.seed)
     with TemporaryDirectory() as folder:
         files = exported(Path(folder), options.seed)
-        np.savez(f"{folder}/pictures.npz", patches=patches, **{f"{n:03}": one for n, one in enumerate(pictures)})
+        arrays: dict[str, Any] = {f"{n:03}": one for n, one in enumerate(pictures)}
+        np.savez(f"{folder}/pictures.npz", patches=patches, **arrays)
         call = [opencv_windows.__file__, f"{folder}/pictures.npz", *(str(path) for path in files)]
         four, five = (opencv(python, call) for python in (sys.executable, options.python))
         results = [
