@@ -42,7 +42,7 @@ from whet.training.variations import Variations
 FALSE_ALARMS = (5, 10, 20, 50, 100, 200)
 BOX = LEFT, TOP, LEFT + FACE, TOP + FACE
 OPENCV_FACTOR = 1.1
-PASTED = 120  # scenes of each kind
+PASTED = 150  # scenes of each kind
 
 
 def main() -> None:
