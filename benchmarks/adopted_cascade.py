@@ -3,8 +3,8 @@
 Prints JSON. The cascade is shown 1,000 people of LFW, each many ways (`whet.training.variations`), and its own false
 alarms in 500 pictures without faces. Before and after are judged alike: run in whet's own way (same pyramid, step and
 merging) and, as files, by OpenCV. MIT+CMU is for reporting, and nothing is chosen by it; choices are made with
-`--pasted`, which judges by other people of LFW pasted into other pictures. `--join FILE ...` puts runs of several seeds
-together.
+`--pasted`, which judges by other people of LFW, and by faces of `faces_opencv24`, pasted into other pictures. `--join
+FILE ...` puts runs of several seeds together.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from scripts.train_face import split_pictures
 
 import whet
-from benchmarks.pasted_faces import FACE, LEFT, TOP, Scene, scenes
+from benchmarks.pasted_faces import FACE, LEFT, TOP, Scene, scenes, window_scenes
 from whet.detect.detect import detect
+from whet.evaluate.curves import Curve
 from whet.evaluate.evaluation import evaluate
 from whet.experiments.mit_cmu_trial import Trial, faces_at
 from whet.experiments.opencv_peers import NEIGHBOURS, groupings
@@ -41,6 +42,7 @@ from whet.training.variations import Variations
 FALSE_ALARMS = (5, 10, 20, 50, 100, 200)
 BOX = LEFT, TOP, LEFT + FACE, TOP + FACE
 OPENCV_FACTOR = 1.1
+PASTED = 150  # scenes of each kind
 
 
 def main() -> None:
@@ -85,7 +87,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "false alarms": FALSE_ALARMS,
     }
     if options.pasted:
-        kinds = {"easy": scenes(150, 7, faces=others), "hard": scenes(150, 7, hard=True, faces=others)}
+        kinds = {
+            "easy": scenes(PASTED, 7, faces=others),
+            "hard": scenes(PASTED, 7, hard=True, faces=others),
+            "faces_opencv24": window_scenes(PASTED, 11),
+        }
         return report | {kind: {name: pasted(c, some) for name, c in cascades.items()} for kind, some in kinds.items()}
     trial = Trial.of_mit_cmu()
     return report | {
@@ -125,7 +131,7 @@ def in_whet(trial: Trial, cascade: Cascade) -> dict[str, Any]:
     return points(trial.run(cascade).curve)
 
 
-def points(curve: Any) -> dict[str, Any]:  # noqa: ANN401 - a curve
+def points(curve: Curve) -> dict[str, Any]:
     return {
         "faces": faces_at(curve, FALSE_ALARMS),
         "all faces": int(curve.found[-1]),
@@ -134,18 +140,26 @@ def points(curve: Any) -> dict[str, Any]:  # noqa: ANN401 - a curve
 
 
 def pasted(cascade: Cascade, some: Sequence[Scene]) -> dict[str, Any]:
-    """The same on pasted faces."""
+    """The same on pasted faces, whose boxes are those of windows."""
     found = [detect(cascade, picture) for picture, _ in some]
-    return points(evaluate([(one.boxes, one.scores) for one in found], [(boxes, None) for _, boxes in some]).curve)
+    truths = [(boxes, None) for _, boxes in some]
+    in_whet = points(evaluate([(one.boxes, one.scores) for one in found], truths).curve)
+    return in_whet | swept(cascade, [picture for picture, _ in some], lambda found: evaluate(found, truths).curve)
 
 
 def in_opencv(trial: Trial, cascade: Cascade) -> dict[str, Any]:
+    return swept(cascade, trial.pictures, lambda found: trial.judge(found).curve)
+
+
+def swept(
+    cascade: Cascade, pictures: Sequence[NDArray[np.uint8]], judge: Callable[[list[Any]], Curve]
+) -> dict[str, Any]:
     """The file in `cv2.CascadeClassifier`: swept by `minNeighbors`, and by the last stage's weight at 3 neighbours."""
     with TemporaryDirectory() as folder:
         write_opencv(cascade, f"{folder}/cascade.xml")
         peer = cv2.CascadeClassifier(f"{folder}/cascade.xml")
-    grouped = [groupings(peer, picture, OPENCV_FACTOR) for picture in trial.pictures]
-    curves = {k: trial.judge([(one[k].boxes, one[k].weights) for one in grouped]).curve for k in NEIGHBOURS}
+    grouped = [groupings(peer, picture, OPENCV_FACTOR) for picture in pictures]
+    curves = {k: judge([(one[k].boxes, one[k].weights) for one in grouped]) for k in NEIGHBOURS}
     ends = [(int(curve.found[-1]), int(curve.false_alarms[-1])) for curve in curves.values()]
     by_neighbours = [max((faces for faces, alarms in ends if alarms <= n), default=0) for n in FALSE_ALARMS]
     return {"by minNeighbors": by_neighbours, "by weight": faces_at(curves[3], FALSE_ALARMS)}

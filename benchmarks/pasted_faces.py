@@ -2,7 +2,8 @@
 
 Faces are of LFW and pictures those that the training of the face detector kept apart (`scripts.train_face`), so that
 neither was seen in training, and no test set has to be looked at. Half of the scenes are hard: small, faint, turned,
-blurred and noisy faces.
+blurred and noisy faces. `window_scenes` pastes OpenCV's own training faces, as hard: what was taught with LFW has to be
+better on faces of another kind too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scripts.train_face import split_pictures
 
-from whet.io.datasets import lfw_pictures
+from whet.io.datasets import faces24, lfw_pictures
 from whet.io.images import read_grey
 
 Picture = NDArray[np.uint8]
@@ -25,6 +26,7 @@ Scene = tuple[Picture, Floats]
 SIDE = 160
 LEFT, TOP, FACE = 24, 23, 113
 A_SCENE = 3
+RIM = 8  # repeated around a window, for its corners when it is turned
 
 
 def scenes(n: int = 200, seed: int = 0, *, hard: bool = False, faces: Sequence[Path] | None = None) -> list[Scene]:
@@ -41,6 +43,22 @@ def scenes(n: int = 200, seed: int = 0, *, hard: bool = False, faces: Sequence[P
     return made
 
 
+def window_scenes(n: int = 200, seed: int = 0) -> list[Scene]:
+    """The same with windows of `faces_opencv24`, which have no surroundings: 24 to 80 pixels, faint, turned, noisy."""
+    rng = np.random.default_rng(seed)
+    windows = faces24()
+    drawn = iter(rng.permutation(len(windows)).tolist())
+    made = []
+    for path in split_pictures()[1][:n]:
+        picture, boxes = read_grey(path).astype(np.float64), np.empty((0, 4))
+        for _ in range(A_SCENE):
+            side = round(float(np.exp(rng.uniform(np.log(24), np.log(80)))))
+            patch, mask = _changed_window(windows[next(drawn)], side, rng)
+            picture, boxes = _placed(picture, boxes, patch, mask, np.array([0.0, 0.0, side, side]), rng)
+        made.append((picture.clip(0, 255).astype(np.uint8), boxes))
+    return made
+
+
 def _with_face(
     picture: Floats, boxes: Floats, photograph: Picture, rng: np.random.Generator, *, hard: bool
 ) -> tuple[Floats, Floats]:
@@ -48,12 +66,20 @@ def _with_face(
     size = np.exp(rng.uniform(np.log(24), np.log(90 if hard else 160)))
     side = round(SIDE * size / FACE)
     patch, mask, left = _changed(photograph, side, rng, hard=hard)
+    corner = np.array([left, TOP]) * size / FACE
+    return _placed(picture, boxes, patch, mask, np.concatenate([corner, corner + size]), rng)
+
+
+def _placed(
+    picture: Floats, boxes: Floats, patch: Floats, mask: Floats, face: Floats, rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """Blend a square patch in at a place where its face (4,) meets no other, if one is found."""
+    side = len(patch)
     for _ in range(20):
         if side >= min(picture.shape):
             break
         y, x = (int(rng.integers(0, length - side + 1)) for length in picture.shape)
-        corner = np.array([x + left * size / FACE, y + TOP * size / FACE])
-        box = np.concatenate([corner, corner + size])
+        box = face + np.array([x, y, x, y])
         if not ((box[:2] < boxes[:, 2:]).all(axis=1) & (boxes[:, :2] < box[2:]).all(axis=1)).any():
             under = picture[y : y + side, x : x + side]
             picture[y : y + side, x : x + side] = under * (1 - mask) + patch * mask
@@ -79,3 +105,19 @@ def _changed(photograph: Picture, side: int, rng: np.random.Generator, *, hard: 
     ellipse = ((1 - np.hypot((x - centre[0]) / 72, (y - centre[1]) / 78)) / 0.12).clip(0, 1)
     mask = Image.fromarray((255 * ellipse).astype(np.uint8)).resize((side, side), Image.Resampling.BILINEAR)
     return patch, np.asarray(mask) / 255, left
+
+
+def _changed_window(window: Picture, side: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """A window in another light, mirrored, turned, resized, blurred and noisy; the mask that blends its rim in."""
+    from scipy.ndimage import gaussian_filter
+
+    lit = ((window.astype(np.float64) - 128) * rng.uniform(0.25, 1.2) + 128 + rng.uniform(-30, 30)).clip(0, 255)
+    wide = np.pad(lit[:, ::-1] if rng.random() < 0.5 else lit, RIM, mode="edge").astype(np.float32)
+    turned = Image.fromarray(wide).rotate(rng.normal(0, 9), Image.Resampling.BILINEAR)
+    inner = (RIM, RIM, RIM + len(window), RIM + len(window))
+    patch = np.asarray(turned.resize((side, side), Image.Resampling.BICUBIC, box=inner), dtype=np.float64)
+    patch = gaussian_filter(patch, rng.uniform(0, 1.2))
+    patch = patch + rng.normal(0, rng.uniform(0, 18), patch.shape)
+    from_rim = 0.5 - np.abs((np.arange(side) + 0.5) / side - 0.5)
+    fade = (from_rim / 0.08).clip(0, 1)
+    return patch, np.minimum(fade[:, None], fade[None])

@@ -20,6 +20,7 @@ from scripts.train_face import split_faces, split_pictures
 import whet
 from whet.detect.detect import fired_windows
 from whet.experiments.report import versions
+from whet.features.family import FeatureFamily
 from whet.features.haar import HaarPool
 from whet.io.images import read_grey
 from whet.io.opencv_export import Exits
@@ -29,17 +30,24 @@ from whet.training.plan import Plan
 from whet.training.trained_detector import train_detector
 
 WINDOW = (24, 24)
+FACES, FEATURES, STAGES = 2000, 4000, 5
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--faces", type=int, default=2000)
-    parser.add_argument("--features", type=int, default=4000)
-    parser.add_argument("--stages", type=int, default=5)
+    parser.add_argument("--faces", type=int, default=FACES)
+    parser.add_argument("--features", type=int, default=FEATURES)
+    parser.add_argument("--stages", type=int, default=STAGES)
     parser.add_argument("--pictures", type=int, default=40, help="to count windows in")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    detector = trained(options)
+    detector = trained(
+        HaarPool.of_window(WINDOW),
+        n_faces=options.faces,
+        n_features=options.features,
+        n_stages=options.stages,
+        seed=options.seed,
+    )
     faces, pictures = split_faces()[1], [read_grey(path) for path in split_pictures()[1][: options.pictures]]
     report = {"options": vars(options), "versions": versions(), "learners": detector.taught.cascade().n_weak}
     report["whet"] = accepted(detector, faces, pictures)
@@ -52,15 +60,22 @@ def main() -> None:
     print(json.dumps(report, indent=1))
 
 
-def trained(options: argparse.Namespace) -> Detector:
-    """A small soft cascade of Haar stumps."""
-    rng = np.random.default_rng(options.seed)
-    pool = HaarPool.of_window(WINDOW)
-    some = pool.take(np.sort(rng.choice(len(pool), options.features, replace=False)))
+def trained(
+    pool: FeatureFamily,
+    *,
+    soft: bool = True,
+    n_faces: int = FACES,
+    n_features: int = FEATURES,
+    n_stages: int = STAGES,
+    seed: int = 0,
+) -> Detector:
+    """A small cascade of some features of a pool."""
+    rng = np.random.default_rng(seed)
+    some = pool.take(np.sort(rng.choice(len(pool), min(n_features, len(pool)), replace=False)))
     faces = split_faces()[0]
-    chosen = faces[np.sort(rng.choice(len(faces), options.faces, replace=False))]
+    chosen = faces[np.sort(rng.choice(len(faces), n_faces, replace=False))]
     goal = NodeGoal(detection_rate=0.995, false_positive_rate=0.3)
-    plan = Plan(goal, n_stages=options.stages, n_weak=100, n_negatives=4000, soft=True, seed=options.seed)
+    plan = Plan(goal, n_stages=n_stages, n_weak=100, n_negatives=4000, soft=soft, seed=seed)
     taught, ending = train_detector([some], chosen, split_pictures()[0], plan)
     print(ending, file=sys.stderr)
     return Detector.of_base(taught.base)

@@ -182,3 +182,15 @@ def test_a_detection_imports_neither_scikit_learn_nor_what_starts_slowly(shots):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=shots)
     assert done.stdout.endswith("[]\n")
+
+
+def test_a_command_ends_without_looking_for_garbage():
+    code = (
+        "import atexit, gc\n"
+        "from whet.cli.start import start\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 10_000))\n"  # after what comes later
+        "start(quiet=True)\n"
+        "print(gc.get_freeze_count() > 10_000)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]

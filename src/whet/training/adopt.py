@@ -1,6 +1,6 @@
 """An OpenCV cascade that learns: its weak learners, with weights and thresholds from examples.
 
-A cascade file has votes and no statistics, so it is shown examples of both classes once. Either its stages stay and one
+A cascade file has votes and no statistics, so it is shown examples of both classes once. Either its votes stay and one
 more stage is made of its weak learners (`whet.training.extension`), or stage after stage is counted anew
 (`whet.training.relearned_stages`). From then on the detector learns, unlearns and merges as any other.
 """
@@ -24,7 +24,7 @@ from whet.model.provenance import Provenance
 from whet.model.reporting import Frame
 from whet.model.stage import Stage
 from whet.training.detector import Detector
-from whet.training.extension import extension_of
+from whet.training.extension import extension_of, yielding
 from whet.training.mining import Miner
 from whet.training.relearned_stages import Tell, relearned
 from whet.training.split import split_objects
@@ -32,7 +32,7 @@ from whet.training.split import split_objects
 Patches = NDArray[np.uint8]
 
 # What a stage that is added keeps of the positives held out.
-DETECTION_RATE = 0.995
+DETECTION_RATE = 0.95
 FEWEST_POSITIVES = 10
 
 
@@ -43,11 +43,12 @@ def adopt(
     *,
     groups: NDArray[np.intp] | None = None,
     keep_votes: bool = True,
-    n_weak: int = 500,
+    n_weak: int = 1000,
+    stage_rate: float = 0.98,
     detection_rate: float | None = None,
     held_out: float = 0.25,
-    n_negatives: int = 8000,
-    most_of_a_picture: int = 100,
+    n_negatives: int = 20_000,
+    most_of_a_picture: int = 200,
     ridge: float = DEFAULT_RIDGE,
     frame: Frame | None = None,
     provenance: Provenance | None = None,
@@ -61,9 +62,10 @@ def adopt(
     weak learners: `whet.training.variations.Variations` makes many of one photograph. Positives with one number in
     `groups` (samples,) are of one photograph, and on one side of what is held out. `pictures` have no object in them.
 
-    With `keep_votes`, OpenCV's stages stay as they are, and one more follows, of up to `n_weak` of all their weak
-    learners, chosen by greedy sparse LDA on up to `n_negatives` windows that pass most stages. It keeps a
-    `detection_rate` (0.995) of the positives that are `held_out`, and it alone learns later.
+    With `keep_votes`, OpenCV's votes stay as they are, and the thresholds of stages that reject too many positives are
+    lowered until each stage keeps `stage_rate` of them (0 leaves them where they are). One more stage follows, of up to
+    `n_weak` of all their weak learners, chosen by greedy sparse LDA on up to `n_negatives` windows that pass most
+    stages. It keeps a `detection_rate` (0.95) of the positives that are `held_out`, and it alone learns later.
 
     Without, every stage keeps its weak learners and gets weights by LDA, on the positives and on up to `n_negatives`
     windows that reach it. Its threshold lets through the share of those windows that OpenCV's own threshold does; or,
@@ -115,7 +117,7 @@ def adopt(
             ridge=ridge,
         )
         tell(len(stages), new, int(new.negative.n))
-        bases: list[StageBase | Stage] = [*stages, new]
+        bases: list[StageBase | Stage] = [*yielding(stages, train, stage_rate), new]
     else:
         bases = relearned(stages, source.window, miner, (train, validation), detection_rate, n_negatives, ridge, tell)
     return Detector.of_base(DetectorBase(source.window, tuple(bases), provenance=provenance or Provenance()), frame)

@@ -1,0 +1,148 @@
+"""Exported files in OpenCV 4, in OpenCV 5 and in whet: `python -m benchmarks.exported_in_opencv5 OTHER/bin/python`.
+
+Prints JSON. The other Python has `opencv-contrib-python-headless` 5; OpenCV 4 is that of this environment. Small
+detectors are trained and exported as in `benchmarks.soft_export` (a hard Haar cascade, an LBP cascade, a soft Haar
+cascade with all of its exits and with some), and OpenCV's `frontalface_default` is adopted and exported. All raw
+windows (minNeighbors = 0) and grouped boxes in pictures with faces and without have to be the same in the three, and
+on patches the file has to decide as the detector it was made of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from scripts.train_face import WINDOW, split_faces, split_pictures
+
+from benchmarks import opencv_windows
+from benchmarks.adopted_cascade import chosen_negatives, faces, people
+from benchmarks.opencv_agreement import chosen
+from benchmarks.soft_export import trained
+from whet.detect.pyramid import pyramid
+from whet.experiments.report import versions
+from whet.features.haar import HaarPool
+from whet.features.lbp import BlockPatternPool
+from whet.io.images import read_grey
+from whet.io.opencv_export import Exported
+from whet.model.cascade import Cascade
+from whet.opencv import CascadeClassifier, write_opencv
+from whet.training.adopt import adopt
+
+# A window of any size of a picture, taken at random: nearly all are rejected, as nearly all of a scan are.
+WINDOWS_A_PICTURE = 500
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("python", help="of an environment with OpenCV 5")
+    parser.add_argument("--pictures", type=int, default=24, help="half with faces, half without")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    pictures = chosen(options.pictures)
+    patches = judged_patches(options.seed)
+    with TemporaryDirectory() as folder:
+        files = exported(Path(folder), options.seed)
+        arrays: dict[str, Any] = {f"{n:03}": one for n, one in enumerate(pictures)}
+        np.savez(f"{folder}/pictures.npz", patches=patches, **arrays)
+        call = [opencv_windows.__file__, f"{folder}/pictures.npz", *(str(path) for path in files)]
+        four, five = (opencv(python, call) for python in (sys.executable, options.python))
+        results = [
+            compared(path, cascade, written, (four["files"][str(path)], five["files"][str(path)]), pictures, patches)
+            for path, (cascade, written) in files.items()
+        ]
+    report = {
+        "options": {"pictures": options.pictures, "seed": options.seed},
+        "versions": versions(),
+        "opencv": [four["opencv"], five["opencv"]],
+        "patches": len(patches),
+        "files": results,
+    }
+    print(json.dumps(report, indent=1))
+
+
+def judged_patches(seed: int) -> NDArray[np.uint8]:
+    """Faces that were held out, and windows of pictures that were held out."""
+    rng = np.random.default_rng(seed)
+    height, width = WINDOW
+    cut = []
+    for path in split_pictures()[1][:10]:
+        levels = pyramid(read_grey(path), WINDOW)
+        for number in rng.integers(0, len(levels), WINDOWS_A_PICTURE):
+            picture = levels[number].picture
+            y, x = (int(rng.integers(0, n - m + 1)) for n, m in zip(picture.shape, WINDOW, strict=True))
+            cut.append(picture[y : y + height, x : x + width])
+    return np.concatenate([split_faces()[1], np.array(cut)])
+
+
+def exported(folder: Path, seed: int) -> dict[Path, tuple[Cascade, Exported]]:
+    """Files, the cascades that they were made of, and what was said of them."""
+    made: dict[Path, tuple[Cascade, Exported]] = {}
+    kinds = {"hard Haar": (HaarPool, False), "LBP": (BlockPatternPool, False), "soft Haar": (HaarPool, True)}
+    for name, (family, soft) in kinds.items():
+        cascade = trained(family.of_window(WINDOW), soft=soft, seed=seed).taught.cascade()
+        for exits in ("doubling", "all") if soft else ("doubling",):
+            path = folder / (f"{name}, {exits}.xml" if soft else f"{name}.xml")
+            made[path] = cascade, write_opencv(cascade, path, exits=exits)
+    taught = people(1000, seed)[0]
+    detector = adopt(
+        f"{cv2.data.haarcascades}haarcascade_frontalface_default.xml",
+        faces(taught, WINDOW, 10, seed),
+        chosen_negatives(500, seed),
+        groups=np.repeat(np.arange(len(taught)), 10),
+        n_weak=2000,  # twice the default: the larger a stage, the more there is to round
+        stage_rate=0.985,
+        seed=seed,
+    )
+    cascade, path = detector.taught.cascade(), folder / "adopted frontalface_default.xml"
+    return made | {path: (cascade, write_opencv(cascade, path))}
+
+
+def opencv(python: str, call: list[str]) -> dict[str, Any]:
+    """What the OpenCV of an environment finds."""
+    done = subprocess.run([python, *call], check=True, stdout=subprocess.PIPE, text=True)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def compared(
+    path: Path,
+    cascade: Cascade,
+    written: Exported,
+    found: tuple[dict[str, Any], dict[str, Any]],
+    pictures: list[NDArray[np.uint8]],
+    patches: NDArray[np.uint8],
+) -> dict[str, Any]:
+    """How many windows each accepts, and whether they are the same ones."""
+    file = opencv_windows.report(CascadeClassifier(path), pictures, patches)
+    accepted = np.flatnonzero(cascade.accepts(patches)).tolist()
+    four, five = found
+    return {
+        "file": path.stem,
+        "stages": written.stages,
+        "stumps": written.stumps,
+        "differences": written.differences,
+        "pictures": len(pictures),
+        "windows": {name: sum(map(len, one["windows"])) for name, one in named(four, five, file)},
+        "same windows": four["windows"] == five["windows"] == file["windows"],
+        "boxes": sum(map(len, four["grouped"])),
+        "same boxes": four["grouped"] == five["grouped"] == file["grouped"],
+        "patches accepted": {name: len(one["accepted"]) for name, one in named(four, five, file)}
+        | {"detector": len(accepted)},
+        "patches judged as by the detector": len(patches) - len(set(four["accepted"]) ^ set(accepted)),
+    }
+
+
+def named(four: Any, five: Any, file: Any) -> list[tuple[str, Any]]:  # noqa: ANN401 - JSON
+    return [("OpenCV 4", four), ("OpenCV 5", five), ("whet.opencv", file)]
+
+
+if __name__ == "__main__":
+    main()
