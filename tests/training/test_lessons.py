@@ -10,7 +10,8 @@ from whet.model.detector_base import DetectorBase
 from whet.training.detector import Detector
 from whet.training.journal_entry import picture_hash
 from whet.training.learning_run import Shown, learn_from
-from whet.training.lessons import crops, teach, turns
+from whet.training.lessons import crops, teach, turns, weight_of_false_alarms
+from whet.training.online import default_weight
 
 BULLS = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])
 
@@ -31,10 +32,26 @@ def test_boxes_are_objects_and_what_is_detected_beside_them_is_not(scene):
     found = twin.detect(bull_scene()).boxes
     assert lessons.n_objects == 2
     assert lessons.n_false_alarms == len(found) - 2
-    entries = twin.learn(bull_scene(), [*BULLS, *found[2:]], [True, True] + [False] * (len(found) - 2))
+    wrong, weight = found[2:], weight_of_false_alarms(twin, len(found) - 2)
+    entries = twin.learn(bull_scene(), wrong, [False] * len(wrong), weight)
+    entries += twin.learn(bull_scene(), BULLS, [True, True])
     assert lessons.entries == entries
     assert {entry.picture for entry in entries} == {picture_hash(bull_scene())}
     assert content(finder) == content(twin)
+
+
+def test_many_false_alarms_turn_a_detector_no_further_than_a_single_one(tmp_path):
+    """At the full weight of a correction each, they would swamp what the detector was trained on."""
+    paths = [tmp_path / f"{seed}.png" for seed in range(4)]
+    for seed, path in enumerate(paths):
+        Image.fromarray(bull_scene(seed)[:, :110][70:]).save(path)
+    finder = bull_finder()
+    pictures = [AnnotatedPicture(path, (80, 110)) for path in paths]
+    lessons = teach(finder, pictures)
+    most = default_weight(finder.taught.base, False)
+    assert lessons.n_false_alarms > 3
+    assert sum(entry.weight for entry in lessons.entries) <= max(most, lessons.n_false_alarms)
+    assert weight_of_false_alarms(finder, 1) is None
 
 
 def test_what_lies_in_a_region_to_be_ignored_is_not_taught_as_wrong(scene):

@@ -14,6 +14,7 @@ import typer
 from whet.cli.annotated import is_incomplete, read_set, scan_options
 from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
 from whet.cli.exit_codes import ExitCode
+from whet.cli.judgements import figures, judgement_lines
 from whet.cli.model_out import Destination, Force, ModelOut, is_same
 from whet.cli.options import (
     Class,
@@ -34,12 +35,11 @@ from whet.cli.options import (
 from whet.cli.progress import progress_bar
 from whet.cli.results import MOST_NAMED, exit_if_skipped
 from whet.cli.start import start
-from whet.cli.words import count, number, rounded
+from whet.cli.words import count
 from whet.cli.wrong_call import wrong_call_if_value_error
 
 if TYPE_CHECKING:
     from whet.io.annotations.annotation import AnnotatedPicture
-    from whet.training.evaluation_run import EvaluationRun
     from whet.training.learning_run import LearningRun, Shown
 
 
@@ -162,9 +162,9 @@ def _table(run: LearningRun, shown: Shown, target: Destination | None) -> dict[s
             "windows": len(run.lessons.entries),
             "weight": sum(entry.weight for entry in run.lessons.entries),
         },
-        "on_shown": {name: _figures(one) for name, one in zip(("before", "after"), run.shown, strict=True)},
+        "on_shown": {name: figures(one) for name, one in zip(("before", "after"), run.shown, strict=True)},
         "on_held_out": run.held_out
-        and {name: _figures(one) for name, one in zip(("before", "after"), run.held_out, strict=True)},
+        and {name: figures(one) for name, one in zip(("before", "after"), run.held_out, strict=True)},
         "degrees_turned": run.turns,
         "skipped": {
             "pictures": [str(error) for error in _unread(run, shown)],
@@ -172,18 +172,6 @@ def _table(run: LearningRun, shown: Shown, target: Destination | None) -> dict[s
         },
         "model": None if target is None else str(target.out),
         "journal": kept,
-    }
-
-
-def _figures(run: EvaluationRun) -> dict[str, Any]:
-    return {
-        "pictures": len(run.paths),
-        "objects": int(run.truths.sum()),
-        "missed": run.n_missed,
-        "false_alarms": run.n_false_alarms,
-        "recall": number(run.recall),
-        "false_alarms_a_picture": run.n_false_alarms / len(run.paths),
-        "average_precision": number(run.evaluation.average_precision),
     }
 
 
@@ -205,11 +193,10 @@ def _report(run: LearningRun, shown: Shown) -> Iterator[str]:
         f"errors on what was shown: {before.n_missed} missed + {count(before.n_false_alarms, 'false alarm')} before, "
         f"{after.n_missed} + {after.n_false_alarms} after"
     )
+    if after.n_missed + after.n_false_alarms > before.n_missed + before.n_false_alarms:
+        yield "that is worse than before: take it back with whet unlearn, and try a smaller --weight or more examples"
     if run.held_out is not None:
-        old, new = map(_figures, run.held_out)
-        yield f"held out, {count(old['pictures'], 'picture')} with {count(old['objects'], 'object')}:"
-        for name in ("recall", "false_alarms_a_picture", "average_precision"):
-            yield f"  {name.replace('_', ' '):<22}  {rounded(old[name])} -> {rounded(new[name])}"
+        yield from judgement_lines(run.held_out)
 
 
 def _unread(run: LearningRun, shown: Shown) -> list[str]:

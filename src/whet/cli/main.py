@@ -9,7 +9,21 @@ from typing import Annotated
 import typer
 
 from whet import __version__
-from whet.cli import convert, demo, detect, evaluate, inspect, learn, merge, reproduce, train, unlearn, watch
+from whet.cli import (
+    adopt,
+    convert,
+    demo,
+    detect,
+    evaluate,
+    export,
+    inspect,
+    learn,
+    merge,
+    reproduce,
+    train,
+    unlearn,
+    watch,
+)
 from whet.cli.exit_codes import ExitCode
 from whet.errors import DataNotFoundError, MissingExtraError, WhetError
 
@@ -28,6 +42,8 @@ app.command("unlearn")(unlearn.unlearn)
 app.command("merge")(merge.merge)
 app.command("evaluate")(evaluate.evaluate)
 app.command("inspect")(inspect.inspect)
+app.command("adopt")(adopt.adopt)
+app.command("export")(export.export)
 app.command("convert")(convert.convert)
 app.command("demo")(demo.demo)
 app.command("reproduce")(reproduce.reproduce)

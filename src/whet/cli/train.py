@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +12,7 @@ import typer
 from whet.cli.convert import left_out, show
 from whet.cli.exit_codes import ExitCode
 from whet.cli.options import Class, FormatOption, Images, Json, Quiet, Split, Threads
+from whet.cli.origin import origin
 from whet.cli.progress import progress_bar
 from whet.cli.start import start
 from whet.cli.training_report import plan_table, result_table, summary_lines
@@ -21,7 +20,6 @@ from whet.cli.training_view import training_view
 from whet.cli.wrong_call import wrong_call_if_value_error
 
 if TYPE_CHECKING:
-    from whet.model.provenance import Provenance
     from whet.training.preparation import Preparation
     from whet.training.recipe import Recipe
 
@@ -209,7 +207,7 @@ def _run(preparation: Preparation, out: Path, threads: int | None, *, as_json: b
     write_recipe(preparation.recipe, recipe_file)
     try:
         with training_view(quiet=quiet) as (tell, warned):
-            trained = train_prepared(preparation, tell, checkpoint=checkpoint, origin=_origin(), threads=threads)
+            trained = train_prepared(preparation, tell, checkpoint=checkpoint, origin=origin("train"), threads=threads)
     except KeyboardInterrupt:
         typer.echo(f"whet: stopped; the same command with --resume goes on from {checkpoint}", err=True)
         raise
@@ -221,13 +219,3 @@ def _run(preparation: Preparation, out: Path, threads: int | None, *, as_json: b
         for line in summary_lines(trained, out, recipe_file):
             typer.echo(line)
     return any(isinstance(one, SkippedPicturesWarning) for one in warned)
-
-
-def _origin() -> Provenance:
-    """The command, unless it names a folder of this machine."""
-    from whet.model.provenance import Provenance
-
-    try:
-        return Provenance(command=shlex.join(["whet", *sys.argv[1:]]))
-    except ValueError:
-        return Provenance(command="whet train")

@@ -102,8 +102,8 @@ class TaughtDetector:
         """Raise CannotLearnError if all stages have fixed weights; those that have not learn for themselves."""
         if all(isinstance(stage, Stage) for stage in self.base.stages):
             raise CannotLearnError(
-                "no stage has statistics: it runs, but cannot learn; train with GreedyLDA, or give an OpenCV cascade "
-                "examples once, with whet.training.adopt.adopt"
+                "no stage has statistics: it runs, but cannot learn; train with GreedyLDA, or show an OpenCV cascade "
+                "examples once, with `whet adopt` or whet.training.adopt.adopt"
             )
 
     def _of_one_stage(self, stage: int, is_positive: bool, statistics: BinaryStatistics) -> Delta:

@@ -25,6 +25,7 @@ from whet.model.reporting import Frame
 from whet.model.stage import Stage
 from whet.training.detector import Detector
 from whet.training.extension import extension_of, yielding
+from whet.training.forbidden import Forbidden
 from whet.training.mining import Miner
 from whet.training.relearned_stages import Tell, relearned
 from whet.training.split import split_objects
@@ -42,6 +43,7 @@ def adopt(
     pictures: Sequence[Path],
     *,
     groups: NDArray[np.intp] | None = None,
+    forbidden: Forbidden | None = None,
     keep_votes: bool = True,
     n_weak: int = 1000,
     stage_rate: float = 0.98,
@@ -60,7 +62,8 @@ def adopt(
 
     `positives` are (samples, height, width) of the cascade's window, and there should be many more than a stage has
     weak learners: `whet.training.variations.Variations` makes many of one photograph. Positives with one number in
-    `groups` (samples,) are of one photograph, and on one side of what is held out. `pictures` have no object in them.
+    `groups` (samples,) are of one photograph, and on one side of what is held out. `pictures` have no object in them,
+    but in boxes (n, 4) that are `forbidden`, by picture.
 
     With `keep_votes`, OpenCV's votes stay as they are, and the thresholds of stages that reject too many positives are
     lowered until each stage keeps `stage_rate` of them (0 leaves them where they are). One more stage follows, of up to
@@ -100,7 +103,14 @@ def adopt(
     source = cascade if isinstance(cascade, OpenCVCascade) else read_opencv(Path(cascade))
     stages = stages_of(source)
     _check(positives, source.window)
-    miner = Miner(list(pictures), source.window, seed=seed, most_of_a_picture=most_of_a_picture, threads=threads)
+    miner = Miner(
+        list(pictures),
+        source.window,
+        seed=seed,
+        most_of_a_picture=most_of_a_picture,
+        threads=threads,
+        forbidden=forbidden or {},
+    )
     train, validation = positives, positives[:0]
     if keep_votes or detection_rate is not None:
         train, validation = _sides(positives, groups, held_out, seed)

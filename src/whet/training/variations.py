@@ -67,9 +67,10 @@ class Variations:
         size = np.clip(sides.round().astype(int), 1, room)
         x, y = np.clip((centre - size / 2).round().astype(int), 0, room - size).tolist()
         cut = np.ascontiguousarray(np.asarray(turned)[y : y + size[1], x : x + size[0]])
-        return self._grained(resized(cut, window), rng)
+        return self.grained(resized(cut, window), rng)
 
-    def _grained(self, patch: Grey, rng: np.random.Generator) -> Grey:
+    def grained(self, patch: Grey, rng: np.random.Generator) -> Grey:
+        """A window (height, width) as a worse camera shows it, blurred and noisy."""
         from scipy.ndimage import gaussian_filter
 
         soft = gaussian_filter(patch.astype(np.float64), rng.uniform(0, self.blur))

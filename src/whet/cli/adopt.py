@@ -1,0 +1,131 @@
+"""`whet adopt`: an OpenCV cascade is shown examples once, and learns from then on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whet.cli.annotated import is_incomplete, read_set
+from whet.cli.convert import left_out, show
+from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
+from whet.cli.judgements import figures, judgement_lines
+from whet.cli.model_out import Destination, Force
+from whet.cli.options import Class, FormatOption, Images, Json, Quiet, Split, Threads
+from whet.cli.origin import origin
+from whet.cli.progress import progress_bar
+from whet.cli.results import exit_if_skipped
+from whet.cli.start import start
+from whet.cli.words import count
+from whet.cli.wrong_call import wrong_call_if_value_error
+
+if TYPE_CHECKING:
+    from whet.training.adoption_run import AdoptionRun
+    from whet.training.learning_run import Shown
+
+
+def adopt(
+    cascade: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An OpenCV cascade, an .xml file.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write the detector to.")],
+    annotations: Annotated[
+        Path | None, typer.Option("--annotations", "-a", exists=True, help="Annotated pictures: a file or a folder.")
+    ] = None,
+    positives: Annotated[
+        list[str] | None,
+        typer.Option("--positives", "-p", metavar="PICTURES", help="Pictures that one object fills."),
+    ] = None,
+    negatives: Annotated[
+        list[str] | None,
+        typer.Option("--negatives", "-n", metavar="PICTURES", help="Pictures without the object."),
+    ] = None,
+    held_out: Annotated[
+        Path | None, typer.Option(exists=True, help="Annotations to judge by, before and after; not shown.")
+    ] = None,
+    layout: FormatOption = None,
+    images: Images = None,
+    class_: Class = None,
+    split: Split = None,
+    seed: Annotated[int, typer.Option(min=0, help="What is drawn at random follows from it.")] = 0,
+    force: Force = False,
+    threads: Threads = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make an OpenCV cascade learn: show it objects, and pictures without them, once.
+
+    Its stages stay and one more follows, of its own weak learners, chosen and weighed by what is shown. From then on
+    whet learn, unlearn and merge change that stage, and whet export writes the whole for OpenCV again. Boxes should
+    frame the object as the cascade does. Show some hundred photographs: with fifty it gets a little worse.
+
+    \b
+    whet adopt haarcascade_frontalface_default.xml -a faces.json -n street/ -o mine.whet
+    whet adopt haarcascade_smile.xml -p smiles/ -n 'others/*.jpg' --held-out val.json -o smile.whet
+    """
+    start(quiet=quiet)
+    from whet.io.pictures import find_pictures
+    from whet.training.adoption_run import adopt_from
+    from whet.training.detector import load
+    from whet.training.learning_run import Shown
+
+    if not (positives or annotations):
+        raise typer.BadParameter("there is no object to show: give --annotations or --positives")
+    target = Destination.of(str(cascade), load(cascade), out, force=force)
+    with nothing_changed_on_ctrl_c():
+        found = None if annotations is None else read_set(annotations, layout, images, class_, split, quiet=quiet)
+        judges = () if held_out is None else read_set(held_out, layout, images, class_, quiet=quiet).pictures
+        shown = Shown.of(
+            () if found is None else found.pictures,
+            find_pictures(positives, sys.stdin) if positives else (),
+            find_pictures(negatives, sys.stdin) if negatives else (),
+        )
+        with wrong_call_if_value_error(), progress_bar("adopt", hidden=quiet) as progress:
+            run = adopt_from(
+                cascade, shown, held_out=judges, provenance=origin("adopt"), seed=seed, threads=threads, tell=progress
+            )
+    with uninterrupted():
+        target.save(run.detector, [])
+    show(left_out(run.problems) if quiet else run.problems)
+    if as_json:
+        typer.echo(json.dumps(_table(run, target.out), indent=1))
+    elif not quiet:
+        for line in _report(run):
+            typer.echo(line)
+        typer.echo(f"wrote {target.out}")
+    _end(run, shown, is_incomplete((*(() if found is None else found.problems), *run.problems)))
+
+
+def _table(run: AdoptionRun, out: Path) -> dict[str, Any]:
+    return {
+        "objects": run.positives.n_objects,
+        "positives": len(run.positives),
+        "pictures": len(run.pictures),
+        "negatives": run.added.negative.n,
+        "learners": len(run.added),
+        "on_held_out": run.held_out
+        and {name: figures(one) for name, one in zip(("before", "after"), run.held_out, strict=True)},
+        "problems": [str(problem) for problem in run.problems],
+        "model": str(out),
+    }
+
+
+def _report(run: AdoptionRun) -> Iterator[str]:
+    yield (
+        f"shown: {run.positives}, and {count(run.added.negative.n, 'window')} without one of "
+        f"{count(len(run.pictures), 'picture')}"
+    )
+    yield f"added: a stage of {count(len(run.added), 'weak learner')}, which learns from now on"
+    if run.held_out is not None:
+        yield from judgement_lines(run.held_out)
+
+
+def _end(run: AdoptionRun, shown: Shown, incomplete: bool) -> None:
+    from whet.cli.exit_codes import ExitCode
+
+    held = () if run.held_out is None else run.held_out[0].unread
+    exit_if_skipped(list(map(str, (*shown.unread, *held))), len(shown.pictures) + len(shown.unread))
+    if incomplete:
+        raise typer.Exit(ExitCode.SOME_SKIPPED)

@@ -1,0 +1,97 @@
+import json
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+from tests.cascades import textured
+from tests.commands import whet, whet_here
+
+from whet.cli.exit_codes import ExitCode
+from whet.features.haar import HaarPool
+from whet.model.cascade import Cascade
+from whet.opencv import write_opencv
+from whet.training.detector import load
+from whet.training.node import train_node
+
+WINDOW = (8, 8)
+WRONG_CALL = 2
+
+
+def patches(n, seed):
+    """Windows that are brighter on the right."""
+    made = np.random.default_rng(seed).integers(0, 170, (n, *WINDOW), dtype=np.uint8)
+    made[:, :, 4:] += 60
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A cascade file, crops of its object, and pictures without it, one of them cut short."""
+    others = np.random.default_rng(1).integers(0, 230, (200, *WINDOW), dtype=np.uint8)
+    samples = np.concatenate([patches(200, 0), others])
+    nodes = [train_node(HaarPool.of_window(WINDOW), samples, np.arange(400) < 200, n) for n in (2, 5)]
+    write_opencv(Cascade(WINDOW, tuple(node.stage() for node in nodes)), tmp_path / "object.xml")
+    for name, made in (
+        ("crops", patches(40, 5)),
+        ("none", [textured((60, 70), np.random.default_rng(k)) for k in range(6)]),
+    ):
+        (tmp_path / name).mkdir()
+        for number, picture in enumerate(made):
+            Image.fromarray(picture).save(tmp_path / name / f"{number}.png")
+    return tmp_path
+
+
+def test_an_opencv_cascade_is_adopted_taught_and_exported(folder):
+    done = whet("adopt", "object.xml", "-p", "crops", "-n", "none", "-o", "mine.whet", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    detector = load(folder / "mine.whet")
+    added = detector.taught.base.stages[-1]
+    assert (told["objects"], told["pictures"], told["learners"]) == (40, 6, len(added))
+    assert told["negatives"] == added.negative.n > 0
+    done = whet("learn", "mine.whet", "-n", "none", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    done = whet("export", "mine.whet", "mine.xml", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert not cv2.CascadeClassifier(str(folder / "mine.xml")).empty()
+    assert load(folder / "mine.whet").taught.learned.counts[-1][1] > 0
+
+
+def test_what_cannot_be_adopted_is_said_and_nothing_is_written(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    calls = {
+        ("-n", "none"): (WRONG_CALL, "there is no object to show: give --annotations or --positives"),
+        ("-p", "crops"): (ExitCode.FAILED, "there is no picture to take other windows from"),
+        ("-p", "crops", "-n", "none", "-o", "object.xml"): (WRONG_CALL, "is there already"),
+    }
+    for call, (code, said) in calls.items():
+        done = whet_here(monkeypatch, capsys, "adopt", "object.xml", "-o", "mine.whet", *call)
+        assert (done.code, said in " ".join(done.err.split())) == (code, True), done.err
+    (folder / "none" / "cut.png").write_bytes(b"not a picture")
+    assert not (folder / "mine.whet").exists()
+    done = whet_here(monkeypatch, capsys, "adopt", "object.xml", "-p", "crops", "-n", "none", "-o", "mine.whet")
+    assert done.code == ExitCode.SOME_SKIPPED
+    assert "cut.png" in done.err
+    assert (folder / "mine.whet").exists()
+
+
+def test_a_cascade_that_has_not_been_adopted_says_how_to(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    done = whet_here(monkeypatch, capsys, "learn", "object.xml", "-n", "none", "-o", "mine.whet")
+    assert done.code == ExitCode.FAILED
+    assert "whet adopt" in done.err
+
+
+def test_an_export_is_an_xml_that_is_not_there_yet(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    before = (folder / "object.xml").read_bytes()
+    for out, said in (("object.xml", "--force"), ("object.txt", "ends in .xml")):
+        done = whet_here(monkeypatch, capsys, "export", "object.xml", out)
+        assert done.code == WRONG_CALL
+        assert said in done.err
+    assert (folder / "object.xml").read_bytes() == before
+    done = whet_here(monkeypatch, capsys, "export", "object.xml", "copy.xml", "--json")
+    assert json.loads(done.out)["stages"] == 2
+    assert "Haar stumps alone or LBP alone" in whet_here(monkeypatch, capsys, "export", "face", "face.xml").err
+    assert not (folder / "face.xml").exists()
