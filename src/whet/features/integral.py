@@ -36,7 +36,7 @@ def patch_integrals(patches: NDArray[np.uint8]) -> tuple[UInt32s, UInt32s]:
 def tilted_integrals(patches: NDArray[np.uint8]) -> UInt32s:
     """Sums over triangles of patches (samples, height, width), as (pixels, samples), for rectangles at 45 degrees.
 
-    Pixel (Y, X) of the integral image is over y < Y and |x - X + 1| <= Y - y - 1, as OpenCV's `integral` has it. With
+    Pixel (Y, X) of the integral image is over y < Y and `|x - X + 1| <= Y - y - 1`, as OpenCV's `integral` has it. With
     a row more, a triangle gains the two diagonals that end in its lowest pixel.
 
     >>> tilted_integrals(np.array([[[1, 2, 4], [8, 16, 32]]], dtype=np.uint8))[:, 0].reshape(3, 4)

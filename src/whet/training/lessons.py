@@ -21,7 +21,7 @@ from whet.model.detector_base import StageBase
 from whet.training.correction import SAME
 from whet.training.detector import Detector
 from whet.training.journal_entry import Entry
-from whet.training.online import default_weight
+from whet.training.online import CORRECTION_SHARE, default_weight
 
 Grey = NDArray[np.uint8]
 
@@ -87,7 +87,8 @@ def teach(
     if weight is None:
         wrong = _count_false_alarms(detector, pictures, options, lambda share: tell(0.25 * share))
         shown = sum(len(picture.objects) for picture in pictures)
-        weights = shared_weight(detector, shown), weight_of_false_alarms(detector, wrong)
+        of_object = shared_weight(detector, shown)
+        weights = of_object, weight_of_false_alarms(detector, wrong, of_object)
     for number, picture in enumerate(pictures, start=1):
         try:
             _teach_picture(detector, picture, read_grey(picture.path), weights, options, lessons)
@@ -113,17 +114,23 @@ def shared_weight(detector: Detector, n_objects: int) -> int | None:
     return None if share >= default_weight(detector.taught.base, True) else max(share, 1)
 
 
-def weight_of_false_alarms(detector: Detector, n: int) -> int | None:
+def weight_of_false_alarms(detector: Detector, n: int, of_object: int | None = None) -> int | None:
     """How often each of several false alarms counts: together as often as a single correction. None for a single one.
 
     Each at 4 % of the base, twenty false alarms of the face detector in 161 pictures turned its weights so far that
-    there were 2,200. Sharing those 4 %, thirteen were left, and none of two in other pictures.
+    there were 2,200. Sharing those 4 %, thirteen were left, and none of two in other pictures. With many objects, which
+    share a weight, a false alarm counts as often as one of those, and all of them a quarter of the base at most.
 
     >>> from whet.training.detector import load
     >>> weight_of_false_alarms(load("face"), 1), weight_of_false_alarms(load("face"), 20)
     (None, 24)
+    >>> weight_of_false_alarms(load("face"), 20, of_object=31), weight_of_false_alarms(load("face"), 900, of_object=31)
+    (31, 3)
     """
-    return None if n <= 1 else max(default_weight(detector.taught.base, False) // n, 1)
+    single = default_weight(detector.taught.base, False)
+    if of_object is not None:
+        return max(min(of_object, int(TOGETHER / CORRECTION_SHARE * single) // max(n, 1)), 1)
+    return None if n <= 1 else max(single // n, 1)
 
 
 def false_alarms(detected: Boxes, picture: AnnotatedPicture) -> Boxes:
@@ -190,13 +197,16 @@ def _teach_picture(
     options: dict[str, Any],
     lessons: Lessons,
 ) -> None:
-    """Teach a picture's false alarms and then its objects, which have the last word; each by a weight of their own."""
-    of_object, of_false_alarm = weights
+    """Teach a picture's false alarms and its objects: at once, or if they count differently, objects last."""
     wrong = false_alarms(detector.detect(grey, **options).boxes, picture)
-    for boxes, is_object, weight in ((wrong, False, of_false_alarm), (picture.objects, True, of_object)):
-        n = _teach_boxes(detector, picture, grey, boxes, is_object, weight, options, lessons)
-        lessons.n_objects += n if is_object else 0
-        lessons.n_false_alarms += 0 if is_object else n
+    boxes = np.concatenate([picture.objects, wrong])
+    is_object = np.arange(len(boxes)) < len(picture.objects)
+    of_object, of_false_alarm = weights
+    if of_object == of_false_alarm:
+        _teach_boxes(detector, picture, grey, boxes, is_object, of_object, options, lessons)
+        return
+    for kind, weight in ((~is_object, of_false_alarm), (is_object, of_object)):
+        _teach_boxes(detector, picture, grey, boxes[kind], is_object[kind], weight, options, lessons)
 
 
 def _teach_boxes(
@@ -204,20 +214,21 @@ def _teach_boxes(
     picture: AnnotatedPicture,
     grey: Grey,
     boxes: Boxes,
-    is_object: bool,
+    is_object: NDArray[np.bool_],
     weight: int | None,
     options: dict[str, Any],
     lessons: Lessons,
-) -> int:
-    """Teach boxes of one kind; returns how many fitted a window."""
+) -> None:
     try:
-        lessons.entries += detector.learn(grey, boxes, [is_object] * len(boxes), weight, **options)
+        lessons.entries += detector.learn(grey, boxes, is_object, weight, **options)
     except BoxError:
         faults = [_fault(detector, grey, box, options) for box in boxes]
         lessons.unfit += [f"{picture.path}: {fault}" for fault in faults if fault is not None]
-        boxes = boxes[np.array([fault is None for fault in faults])]
-        lessons.entries += detector.learn(grey, boxes, [is_object] * len(boxes), weight, **options)
-    return len(boxes)
+        fits = np.array([fault is None for fault in faults])
+        boxes, is_object = boxes[fits], is_object[fits]
+        lessons.entries += detector.learn(grey, boxes, is_object, weight, **options)
+    lessons.n_objects += int(is_object.sum())
+    lessons.n_false_alarms += int((~is_object).sum())
 
 
 def _fault(detector: Detector, grey: Grey, box: Boxes, options: dict[str, Any]) -> BoxError | None:
