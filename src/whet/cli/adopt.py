@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.annotated import is_incomplete, read_set
 from whet.cli.convert import left_out, show
 from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
 from whet.cli.judgements import figures, judgement_lines
@@ -19,6 +17,7 @@ from whet.cli.options import Class, FormatOption, Images, Json, Quiet, Split, Th
 from whet.cli.origin import origin
 from whet.cli.progress import progress_bar
 from whet.cli.results import exit_if_skipped
+from whet.cli.showing import AnnotationsOption, HeldOut, Negatives, Positives, showing
 from whet.cli.start import start
 from whet.cli.words import count
 from whet.cli.wrong_call import wrong_call_if_value_error
@@ -31,20 +30,10 @@ if TYPE_CHECKING:
 def adopt(
     cascade: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An OpenCV cascade, an .xml file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write the detector to.")],
-    annotations: Annotated[
-        Path | None, typer.Option("--annotations", "-a", exists=True, help="Annotated pictures: a file or a folder.")
-    ] = None,
-    positives: Annotated[
-        list[str] | None,
-        typer.Option("--positives", "-p", metavar="PICTURES", help="Pictures that one object fills."),
-    ] = None,
-    negatives: Annotated[
-        list[str] | None,
-        typer.Option("--negatives", "-n", metavar="PICTURES", help="Pictures without the object."),
-    ] = None,
-    held_out: Annotated[
-        Path | None, typer.Option(exists=True, help="Annotations to judge by, before and after; not shown.")
-    ] = None,
+    annotations: AnnotationsOption = None,
+    positives: Positives = None,
+    negatives: Negatives = None,
+    held_out: HeldOut = None,
     layout: FormatOption = None,
     images: Images = None,
     class_: Class = None,
@@ -66,25 +55,23 @@ def adopt(
     whet adopt haarcascade_smile.xml -p smiles/ -n 'others/*.jpg' --held-out val.json -o smile.whet
     """
     start(quiet=quiet)
-    from whet.io.pictures import find_pictures
     from whet.training.adoption_run import adopt_from
     from whet.training.detector import load
-    from whet.training.learning_run import Shown
 
     if not (positives or annotations):
         raise typer.BadParameter("there is no object to show: give --annotations or --positives")
     target = Destination.of(str(cascade), load(cascade), out, force=force)
     with nothing_changed_on_ctrl_c():
-        found = None if annotations is None else read_set(annotations, layout, images, class_, split, quiet=quiet)
-        judges = () if held_out is None else read_set(held_out, layout, images, class_, quiet=quiet).pictures
-        shown = Shown.of(
-            () if found is None else found.pictures,
-            find_pictures(positives, sys.stdin) if positives else (),
-            find_pictures(negatives, sys.stdin) if negatives else (),
-        )
+        seen = showing(annotations, positives, negatives, held_out, layout, images, class_, split, quiet=quiet)
         with wrong_call_if_value_error(), progress_bar("adopt", hidden=quiet) as progress:
             run = adopt_from(
-                cascade, shown, held_out=judges, provenance=origin("adopt"), seed=seed, threads=threads, tell=progress
+                cascade,
+                seen.shown,
+                held_out=seen.judges,
+                provenance=origin("adopt"),
+                seed=seed,
+                threads=threads,
+                tell=progress,
             )
     with uninterrupted():
         target.save(run.detector, [])
@@ -95,7 +82,7 @@ def adopt(
         for line in _report(run):
             typer.echo(line)
         typer.echo(f"wrote {target.out}")
-    _end(run, shown, is_incomplete((*(() if found is None else found.problems), *run.problems)))
+    _end(run, seen.shown, seen.is_incomplete or bool(left_out(run.problems)))
 
 
 def _table(run: AdoptionRun, out: Path) -> dict[str, Any]:

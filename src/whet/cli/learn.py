@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.annotated import is_incomplete, read_set, scan_options
+from whet.cli.annotated import scan_options
 from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
 from whet.cli.exit_codes import ExitCode
 from whet.cli.judgements import figures, judgement_lines
@@ -34,35 +33,21 @@ from whet.cli.options import (
 )
 from whet.cli.progress import progress_bar
 from whet.cli.results import MOST_NAMED, exit_if_skipped
+from whet.cli.showing import AnnotationsOption, HeldOut, Negatives, Positives, showing
 from whet.cli.start import start
 from whet.cli.words import count
 from whet.cli.wrong_call import wrong_call_if_value_error
 
 if TYPE_CHECKING:
-    from whet.io.annotations.annotation import AnnotatedPicture
     from whet.training.learning_run import LearningRun, Shown
 
 
 def learn(
     model: Model,
-    positives: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--positives", "-p", metavar="PICTURES", help="Pictures that one object fills: files, folders, patterns."
-        ),
-    ] = None,
-    negatives: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--negatives", "-n", metavar="PICTURES", help="Pictures without the object: what is found in them is wrong."
-        ),
-    ] = None,
-    annotations: Annotated[
-        Path | None, typer.Option("--annotations", "-a", exists=True, help="Annotated pictures: a file or a folder.")
-    ] = None,
-    held_out: Annotated[
-        Path | None, typer.Option(exists=True, help="Annotations to judge by, before and after; not learned.")
-    ] = None,
+    positives: Positives = None,
+    negatives: Negatives = None,
+    annotations: AnnotationsOption = None,
+    held_out: HeldOut = None,
     layout: FormatOption = None,
     images: Images = None,
     class_: Class = None,
@@ -103,9 +88,8 @@ def learn(
     whet learn face --annotations boxes.csv -o mine.whet
     """
     start(quiet=quiet)
-    from whet.io.pictures import find_pictures
     from whet.training.detector import load
-    from whet.training.learning_run import Shown, learn_from
+    from whet.training.learning_run import learn_from
 
     if not (positives or negatives or annotations):
         raise typer.BadParameter("there is nothing to learn from: give --positives, --negatives or --annotations")
@@ -118,16 +102,10 @@ def learn(
         target = replace(target, journal=None)
     options = scan_options(min_size, max_size, factor, step, threads) | {"threshold": threshold_of(threshold)}
     with nothing_changed_on_ctrl_c():
-        found = None if annotations is None else read_set(annotations, layout, images, class_, split, quiet=quiet)
-        judges = () if held_out is None else read_set(held_out, layout, images, class_, quiet=quiet).pictures
-        shown = Shown.of(
-            () if found is None else found.pictures,
-            find_pictures(positives, sys.stdin) if positives else (),
-            find_pictures(negatives, sys.stdin) if negatives else (),
-        )
-        _warn_of_shared(shown, judges)
+        seen = showing(annotations, positives, negatives, held_out, layout, images, class_, split, quiet=quiet)
+        shown = seen.shown
         with wrong_call_if_value_error(), progress_bar("learn", hidden=quiet) as progress:
-            run = learn_from(detector, shown, weight, held_out=judges, tell=progress, **options)
+            run = learn_from(detector, shown, weight, held_out=seen.judges, tell=progress, **options)
     is_written = not dry_run and (bool(run.lessons.entries) or not is_same(model, target.out))
     if is_written:
         with uninterrupted():
@@ -138,18 +116,7 @@ def learn(
         for line in _report(run, shown):
             typer.echo(line)
         typer.echo(f"wrote {target}" if is_written else "nothing was written")
-    _tell_left_out(run, shown, is_incomplete(() if found is None else found.problems))
-
-
-def _warn_of_shared(shown: Shown, judges: Sequence[AnnotatedPicture]) -> None:
-    """Pictures that are learned judge what was learned too kindly."""
-    learned = {picture.path.resolve() for picture in shown.pictures}
-    shared = [picture.path.name for picture in judges if picture.path.resolve() in learned]
-    if shared:
-        named = ", ".join(shared[:3]) + (", ..." if len(shared) > 3 else "")
-        n = count(len(judges), "picture")
-        told = f"{len(shared)} of {n} of --held-out are learned from, too ({named}): they judge too kindly"
-        typer.echo(f"whet: {told}; take them out of one", err=True)
+    _tell_left_out(run, shown, seen.is_incomplete)
 
 
 def _table(run: LearningRun, shown: Shown, target: Destination | None) -> dict[str, Any]:
