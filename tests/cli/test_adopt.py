@@ -63,7 +63,7 @@ def test_what_cannot_be_adopted_is_said_and_nothing_is_written(folder, monkeypat
     calls = {
         ("-n", "none"): (WRONG_CALL, "there is no object to show: give --annotations or --positives"),
         ("-p", "crops"): (ExitCode.FAILED, "there is no picture to take other windows from"),
-        ("-p", "crops", "-n", "none", "-o", "object.xml"): (WRONG_CALL, "is there already"),
+        ("-p", "crops", "-n", "none", "-o", "object.xml"): (WRONG_CALL, "use whet export"),
     }
     for call, (code, said) in calls.items():
         done = whet_here(monkeypatch, capsys, "adopt", "object.xml", "-o", "mine.whet", *call)

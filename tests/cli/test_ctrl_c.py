@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from whet.cli.ctrl_c import uninterrupted
+from whet.cli.ctrl_c import ctrl_c_between, uninterrupted
 
 # As in a program around Python that had set its handler before Python began: the table of handlers is filled anew.
 FOREIGN_HANDLER = """
@@ -55,3 +55,29 @@ def test_the_handler_is_put_back_after_an_error(hits):
 def test_a_handler_that_is_none_of_pythons_is_left_alone():
     done = subprocess.run([sys.executable, "-c", FOREIGN_HANDLER], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_waits_until_an_item_is_done_and_ends_the_waiting_for_the_next():
+    done = []
+
+    def work(items):
+        for item in items:
+            if item == 2:
+                signal.raise_signal(signal.SIGINT)
+            done.append(item)
+
+    with ctrl_c_between() as stoppable, pytest.raises(KeyboardInterrupt):
+        work(stoppable(range(5)))
+    assert done == [0, 1, 2]
+
+    def waiting():
+        yield 0
+        signal.raise_signal(signal.SIGINT)
+        yield 1
+
+    with ctrl_c_between() as stoppable:
+        items = stoppable(waiting())
+        assert next(items) == 0
+        with pytest.raises(KeyboardInterrupt):
+            next(items)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -228,6 +228,11 @@ def test_ctrl_c_keeps_everything(model, folder, tmp_path):
         (("frames", "--save-every", "5", "--above", "3"), 2, "--save-every, --above without --learn"),
         (("frames", "--learn", "--save-as", "nowhere/new.whet"), 2, "cannot be written"),
         (("frames", "--resize", "big"), 2, "WIDTHxHEIGHT"),
+        (("frames", "--resize", "²x3"), 2, "WIDTHxHEIGHT"),
+        (("frames", "--resize", "20000x30", "--out", "big.mp4"), ExitCode.FAILED, "big.mp4 cannot be written"),
+        (("frames", "--learn", "--save-as", "new.xml"), 2, "use whet export"),
+        (("frames", "--learn", "--save-as", "new.whet", "--lines", "new.whet"), 2, "named for two things"),
+        (("frames", "--out", "new.mp4", "--lines", "new.mp4"), 2, "named for two things"),
         (("frames", "--start", "4", "--stop", "4"), 2, "no frame between"),
         (("frames", "--start", "99"), ExitCode.FAILED, "no frame from number 99"),
         (("frames", "--threshold", "bold"), 2, "bold"),
@@ -242,3 +247,31 @@ def test_what_is_wrong_is_one_line(arguments, code, said, model, folder, monkeyp
     assert said in done.err
     assert "Traceback" not in done.err
     assert not list(tmp_path.glob("new*"))
+
+
+def test_lines_that_were_there_stay_until_there_is_a_frame(monkeypatch, capsys, model, tmp_path):
+    pytest.importorskip("av")
+    (tmp_path / "old.csv").write_text("mine")
+    done = whet_here(
+        monkeypatch, capsys, "watch", model, tmp_path / "no.mp4", "--lines", tmp_path / "old.csv", "--force"
+    )
+    assert done.code == ExitCode.FAILED
+    assert (tmp_path / "old.csv").read_text() == "mine"
+
+
+def test_the_journal_of_a_model_that_is_replaced_goes_with_it(monkeypatch, capsys, model, folder, tmp_path):
+    new = tmp_path / "new.whet"
+    learning = ("watch", model, folder, "--learn", "--above", "-1000", "--save-as", new)
+    assert whet_here(monkeypatch, capsys, *learning).code == 0
+    journal = new.with_name("new.whet.journal.jsonl")
+    assert journal.exists()
+    assert whet_here(monkeypatch, capsys, *learning, "--force", "--no-journal").code == 0
+    assert not journal.exists()
+
+
+def test_where_nothing_scores_high_enough_to_teach_that_is_said(monkeypatch, capsys, model, folder, tmp_path):
+    done = whet_here(
+        monkeypatch, capsys, "watch", model, folder, "--learn", "--above", "1e6", "--save-as", tmp_path / "new.whet"
+    )
+    assert done.code == 0
+    assert "lower --above" in done.out

@@ -5,7 +5,7 @@ from tests.samples import two_gaussians
 
 from whet.errors import SingularScatterError
 from whet.lda.class_statistics import BinaryStatistics, CentredStatistics
-from whet.lda.discriminant import direction
+from whet.lda.discriminant import direction, regularised
 
 
 def classes_of(X, y):
@@ -57,3 +57,9 @@ def test_two_responses_alike_need_a_ridge():
         direction(ones, zeros)
     w = direction(ones, zeros, ridge=0.1)
     assert w[0] == pytest.approx(w[1])
+
+
+def test_the_ridge_is_added_in_whatever_order_a_scatter_lies_in_memory():
+    rows = np.arange(9.0).reshape(3, 3)
+    for S in (rows, np.asfortranarray(rows)):
+        np.testing.assert_array_equal(regularised(S, S, "fda", 100.0), 2 * rows + 100 * np.eye(3))

@@ -103,3 +103,12 @@ def test_leaves_learn_what_their_responses_say(case):
     answers = stage.stage().respond(IntegralStack.of(objects(case[0], 50)))
     np.testing.assert_array_equal(stage.positive.s, answers.sum(axis=1))
     np.testing.assert_array_equal(stage.positive.C, answers.astype(int) @ answers.T.astype(int))
+
+
+def test_few_pictures_give_a_smaller_stage_whatever_the_number_of_stages(tmp_path):
+    """Where windows that pass most stages are too few, those of fewer stages are taken, down to the first."""
+    path, picture = HAAR / "haarcascade_eye.xml", tmp_path / "one.png"
+    Image.fromarray(textured((60, 70), np.random.default_rng(1))).save(picture)
+    faces = windows_of(textured((90, 110), np.random.default_rng(2)), (20, 20), 7)[0][:60]
+    added = adopt(path, faces, [picture], threads=1).taught.base.stages[-1]
+    assert 5 <= len(added) < 1000

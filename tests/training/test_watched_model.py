@@ -84,7 +84,7 @@ def test_a_model_that_cannot_be_written_leaves_the_journal_as_it_was(file):
 
 def test_without_a_journal_there_is_none_and_one_that_is_empty_is_taken_away(file):
     file.journal.path.write_text("of a model that is replaced\n")
-    WatchedModel(file.path).save(bull_finder(), [])
+    WatchedModel(file.path, along=None).save(bull_finder(), [])
     assert file.journal.path.exists()
     file.save(bull_finder(), [])
     assert not file.journal.path.exists()

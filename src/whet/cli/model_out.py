@@ -37,6 +37,8 @@ def model_out(model: str, out: Path | None, *, force: bool = False, option: str 
                 f"{model} comes with whet or is an OpenCV cascade: say where to write the model, with {option} FILE"
             )
         return Path(model)
+    if out.suffix.lower() == ".xml":
+        raise typer.BadParameter(f"got {out}: .xml is for OpenCV's files; name the model .whet, and use whet export")
     if out.is_dir() or not out.parent.is_dir():
         raise typer.BadParameter(f"{out} cannot be written: it is a folder, or in no folder that there is")
     there = next((path for path in (out, journal_beside(out).path) if path.exists()), None)
@@ -92,12 +94,14 @@ class Destination:
 
     def save(self, detector: Detector, entries: Sequence[Entry]) -> None:
         """Write a detector that has learned these entries, and its journal: both or none."""
-        from whet.training.model_journal import save_anew, save_learned
+        from whet.training.model_journal import journal_beside, save_anew, save_learned
 
         if self.takes_along is None:
             save_learned(detector, self.out, self.journal, entries)
         else:
             save_anew(detector, self.out, self.journal, [*self.takes_along, *entries])
+            if self.journal is None:  # that of the model that was replaced says nothing about this one
+                journal_beside(self.out).path.unlink(missing_ok=True)
 
     def __str__(self) -> str:
         kept = (

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whet.cli.ctrl_c import ctrl_c_between
 from whet.cli.exit_codes import CTRL_C, ExitCode
 from whet.cli.model_out import Destination
 from whet.cli.options import Json, Model, Quiet, Threads, Threshold, threshold_of
@@ -22,6 +23,7 @@ from whet.cli.wrong_call import wrong_call_if_value_error
 if TYPE_CHECKING:
     from whet.errors import VideoError
     from whet.io.video import VideoFrame
+    from whet.io.video_writer import VideoWriter
     from whet.training.detector import Detector
     from whet.training.watch_session import Sink, Summary
     from whet.training.watched_model import WatchedModel
@@ -70,6 +72,7 @@ def watch(
     if stop is not None and stop <= start:
         raise typer.BadParameter(f"got --start {start} and --stop {stop}: there is no frame between them")
     size = _size(resize)
+    _check_apart(model, out, lines, save_as)
     for path in (out, lines):
         _check_free(path, source, force=force)
     start_quickly(quiet=quiet)
@@ -84,14 +87,16 @@ def watch(
         lessons, shown = _lessons(above, others), threshold_of(threshold)
         watcher = Watcher(detector, learn=learn, lessons=lessons, threshold=shown, threads=threads)
     frames = read_frames(source, every=every, start=start, stop=stop, resize=size, skipped=skipped.add)
+    writer: VideoWriter | None = None
     try:
-        with ExitStack() as stack:
-            sinks = _outputs(stack, lines, out, every)
+        with ctrl_c_between() as stoppable, ExitStack() as stack:
+            sinks, writer = _outputs(stack, lines, out, every)
             sinks.append(stack.enter_context(watch_view(hidden=quiet, learns=learn)))
-            summary = Session(watcher, tuple(sinks), file, save_every, _say).run(frames)
+            summary = Session(watcher, tuple(sinks), file, save_every, _say).run(stoppable(frames))
     except KeyboardInterrupt:
         _say("whet: stopped before the first frame; nothing was written")
         raise typer.Exit(CTRL_C) from None
+    out = None if writer is None or not writer.is_finished else out
     if as_json:
         typer.echo(json.dumps(_table(summary, skipped, file, out, lines), indent=1))
     elif not quiet:
@@ -127,9 +132,19 @@ def _size(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     width, by, height = text.lower().partition("x")
-    if not (by and width.isdigit() and height.isdigit()):
+    if not (by and width.isdecimal() and height.isdecimal()):
         raise typer.BadParameter(f"got --resize {text}; expected WIDTHxHEIGHT, such as 320x240")
     return int(width), int(height)
+
+
+def _check_apart(model: str, *outputs: Path | None) -> None:
+    """No two outputs may be one file; a model may be saved in its place."""
+    out, lines, save_as = (None if path is None else path.resolve() for path in outputs)
+    files = [path for path in (Path(model).resolve(), out, lines) if path is not None]
+    files += [save_as] if save_as is not None and save_as != files[0] else []
+    twice = next((path for path in files if files.count(path) > 1), None)
+    if twice is not None:
+        raise typer.BadParameter(f"{twice.name} is named for two things: give each a file of its own")
 
 
 def _check_free(path: Path | None, source: str, *, force: bool) -> None:
@@ -157,24 +172,27 @@ def _lessons(above: float | None, others: int | None) -> Lessons:
     return lessons if others is None else replace(lessons, others=others)
 
 
-def _outputs(stack: ExitStack, lines: Path | None, out: Path | None, every: int) -> list[Sink]:
+def _outputs(
+    stack: ExitStack, lines: Path | None, out: Path | None, every: int
+) -> tuple[list[Sink], VideoWriter | None]:
     from whet.io.frame_lines import FrameLines
     from whet.io.video_writer import VideoWriter
     from whet.training.watch_session import line_of
 
     sinks: list[Sink] = []
+    writer = None
     if lines is not None:
         table = stack.enter_context(FrameLines(lines))
         sinks.append(lambda frame, look: table.write(line_of(frame, look)))
     if out is not None:
-        writer = stack.enter_context(VideoWriter(out))
+        writer = film = stack.enter_context(VideoWriter(out))
 
         def draw(frame: VideoFrame, look: Look) -> None:
-            writer.rate = frame.rate / every
-            writer.write(_drawn(frame, look))
+            film.rate = frame.rate / every
+            film.write(_drawn(frame, look))
 
         sinks.append(draw)
-    return sinks
+    return sinks, writer
 
 
 def _drawn(frame: VideoFrame, look: Look):  # type: ignore[no-untyped-def] # noqa: ANN202 - numpy is not imported here
@@ -196,6 +214,10 @@ def _report(summary: Summary, file: WatchedModel | None, learn: bool, outputs: t
     if learn:
         lessons, back = count(summary.learned, "lesson"), f"{summary.taken_back:,} taken back"
         typer.echo(f"learned {lessons}, {back}; weights moved {summary.moved:.2%}")
+        if summary.frames and not (summary.learned or summary.taken_back):
+            typer.echo(
+                "no window that was followed scored high enough to teach: see the scores with --lines, lower --above"
+            )
     if file is not None:
         kept = None if file.journal is None or not file.journal.path.exists() else file.journal.path
         typer.echo(f"wrote {file.path}" + ("" if kept is None else f", and its journal {kept}"))
@@ -235,7 +257,7 @@ def _end(summary: Summary, skipped: _Skipped, source: str | None) -> None:
         if skipped.n > len(skipped.named):
             _say(f"  and {skipped.n - len(skipped.named):,} more")
     if summary.ended is not None:
-        _say(f"whet: {summary.ended}; everything until then is kept")
+        _say(f"whet: {summary.ended}" + ("; the model is kept as it was then" if summary.saved else ""))
         raise typer.Exit(ExitCode.FAILED)
     if summary.stopped:
         _say(f"whet: stopped after {count(summary.frames, 'frame')}; everything until then is kept")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 from whet.errors import VideoError
 
@@ -40,26 +40,38 @@ class FrameLines:
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._file = path.open("w", newline="")
-        except OSError as error:
-            raise VideoError(f"{path} cannot be written: {error.strerror}") from error
-        self._table = csv.DictWriter(self._file, FIELDS) if path.suffix.lower() == ".csv" else None
-        if self._table is not None:
-            self._table.writeheader()
+        if path.is_dir() or not path.parent.is_dir():
+            raise VideoError(f"{path} cannot be written: it is a folder, or in no folder that there is")
+        self.path = path
+        self._file: TextIO | None = None
+        self._table: csv.DictWriter[str] | None = None
 
     def write(self, seen: Mapping[str, Any]) -> None:
         """Add a line; who reads along never sees half of it."""
         try:
+            file = self._opened()
             if self._table is None:
-                self._file.write(json.dumps(dict(seen)) + "\n")
+                file.write(json.dumps(dict(seen)) + "\n")
             else:
                 self._table.writerow(dict(seen) | {"detections": len(seen["detections"] or ())})
-            self._file.flush()
+            file.flush()
         except OSError as error:
             with suppress(OSError):  # what could not be written is not tried again
-                self._file.close()
-            raise VideoError(f"{self._file.name} cannot be written: {error.strerror}") from error
+                self._close()
+            raise VideoError(f"{self.path} cannot be written: {error.strerror}") from error
+
+    def _opened(self) -> TextIO:
+        """The file, from the first line on: until then what was there stays."""
+        if self._file is None:
+            self._file = self.path.open("w", newline="")
+            if self.path.suffix.lower() == ".csv":
+                self._table = csv.DictWriter(self._file, FIELDS)
+                self._table.writeheader()
+        return self._file
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -67,4 +79,4 @@ class FrameLines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        self._close()

@@ -128,7 +128,7 @@ def _of_file(number: int, path: Path) -> Picture:
 
 def _in_order(path: Path) -> list[tuple[int, str]]:
     """Numbers in names count as numbers: 2 before 10."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", path.name)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]
 
 
 def _resized(picture: Picture, size: tuple[int, int]) -> Picture:

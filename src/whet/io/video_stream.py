@@ -91,7 +91,12 @@ def _of_packet(packet: Any, number: int) -> Iterator[tuple[float, Callable[[], P
 def _of_frame(number: int, frame: Any) -> Picture:  # noqa: ANN401 - of PyAV
     if frame.is_corrupt:
         raise VideoError(f"frame {number} cannot be read: it is damaged")
-    return np.asarray(frame.to_ndarray(format="rgb24"))
+    from av.error import FFmpegError
+
+    try:
+        return np.asarray(frame.to_ndarray(format="rgb24"))
+    except (FFmpegError, ValueError) as error:
+        raise VideoError(f"frame {number} cannot be read: {_reason(error)}") from error
 
 
 def _opened(source: Source) -> Any:  # noqa: ANN401 - a PyAV container
@@ -108,7 +113,7 @@ def _opened(source: Source) -> Any:  # noqa: ANN401 - a PyAV container
 def _address(source: Source) -> tuple[str, dict[str, Any]]:
     """What PyAV opens, and how; cameras have another name on each system."""
     name = fspath(source)
-    camera = re.fullmatch(r"camera(?::(\d+))?", name)
+    camera = re.fullmatch(r"camera(?::(\d+))?", name, re.IGNORECASE)
     if camera is None:
         return name, {}
     number = int(camera[1] or 0)

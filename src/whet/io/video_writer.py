@@ -33,6 +33,7 @@ class VideoWriter:
         if path.suffix.lower() not in (".mp4", ".mkv", ".avi", ".mov"):
             raise VideoError(f"got {path.name}; expected the name of a video: .mp4, .mkv, .avi or .mov")
         self.path = path
+        self.is_finished = False
         self._part = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
         self.rate = rate  # that of the first frame's moment counts
         self._container: Any = None
@@ -55,6 +56,7 @@ class VideoWriter:
             self._container.mux(self._stream.encode())
             self._container.close()
             self._part.replace(self.path)
+        self.is_finished = True
         self._container = None
 
     def _begin(self, height: int, width: int) -> None:
@@ -69,16 +71,18 @@ class VideoWriter:
 
     @contextmanager
     def _given_up_on_failure(self) -> Iterator[None]:
-        """A disk that is full: what was written is no video, and is taken away."""
+        """A disk that is full, a size that cannot be encoded: what was written is no video, and is taken away."""
+        from av.error import FFmpegError
+
         try:
             yield
-        except OSError as error:  # as FFmpeg's errors are
+        except (FFmpegError, OSError) as error:
             container, self._container = self._container, None
             if container is not None:
-                with suppress(OSError):
+                with suppress(FFmpegError, OSError):
                     container.close()
             self._part.unlink(missing_ok=True)
-            raise VideoError(f"{self.path} cannot be written: {error.strerror or error}") from error
+            raise VideoError(f"{self.path} cannot be written: {getattr(error, 'strerror', None) or error}") from error
 
     def __enter__(self) -> Self:
         return self

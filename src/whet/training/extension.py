@@ -103,7 +103,7 @@ def _hard_windows(stages: Sequence[Stage], window: tuple[int, int], miner: Miner
     """Windows that pass most stages, and where these are not enough, some that pass fewer."""
     found = np.empty((0, *window), dtype=np.uint8)
     n = ceil(PASSED * len(stages))
-    while n and len(found) < needed:
+    while n > 0 and len(found) < needed:
         more = miner.mine(Cascade(window, tuple(stages[:n])), most - len(found), turn=n).patches
         found = np.concatenate([found, more])
         n -= max(1, len(stages) // 10)

@@ -83,18 +83,19 @@ def teach(
     []
     """
     lessons = Lessons()
-    weights = weight, weight
+    of_object, of_false_alarm, begun, wrong = weight, weight, 0.0, 0
     if weight is None:
-        wrong = _count_false_alarms(detector, pictures, options, lambda share: tell(0.25 * share))
-        shown = sum(len(picture.objects) for picture in pictures)
-        of_object = shared_weight(detector, shown)
-        weights = of_object, weight_of_false_alarms(detector, wrong, of_object)
+        begun = 0.25
+        wrong = _count_false_alarms(detector, pictures, options, lambda share: tell(begun * share))
+        of_object = shared_weight(detector, sum(len(picture.objects) for picture in pictures))
     for number, picture in enumerate(pictures, start=1):
+        if weight is None:  # lessons may cause false alarms that were not there when they were counted
+            of_false_alarm = weight_of_false_alarms(detector, max(wrong, lessons.n_false_alarms + 1), of_object)
         try:
-            _teach_picture(detector, picture, read_grey(picture.path), weights, options, lessons)
+            _teach_picture(detector, picture, read_grey(picture.path), (of_object, of_false_alarm), options, lessons)
         except UnreadableImageError as error:
             lessons.unread.append(error)
-        tell(0.25 + 0.75 * number / len(pictures))
+        tell(begun + (1 - begun) * number / len(pictures))
     return lessons
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from whet.training.detector import Detector
 from whet.training.journal import Journal
 from whet.training.journal_entry import Entry
-from whet.training.model_journal import restored_on_failure
+from whet.training.model_journal import journal_beside, restored_on_failure
 
 
 @dataclass(eq=False)
@@ -48,6 +48,8 @@ class WatchedModel:
         """Write the detector, and in its journal what it remembers of the stream; both or none."""
         if self.journal is None:
             detector.save(self.path)
+            if self.along is not None:  # another model's, which is replaced
+                journal_beside(self.path).path.unlink(missing_ok=True)
             return
         gone = list((Counter(self._saved) - Counter(remembered)).elements())
         with restored_on_failure(self.journal.path):
