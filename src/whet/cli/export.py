@@ -52,6 +52,7 @@ def export(
     if as_json:
         typer.echo(json.dumps({"file": str(out), **asdict(exported)}, indent=1))
     elif not quiet:
-        typer.echo(f"{out}: {exported.stages:,} stages, {exported.stumps:,} stumps or trees, {out.stat().st_size:,} bytes")
+        size = f"{exported.stages:,} stages, {exported.stumps:,} stumps or trees, {out.stat().st_size:,} bytes"
+        typer.echo(f"{out}: {size}")
         for line in exported.differences:
             typer.echo(f"  {line}")
