@@ -57,7 +57,23 @@ def test_a_handler_that_is_none_of_pythons_is_left_alone():
     assert done.returncode == 0, done.stderr
 
 
-def test_ctrl_c_waits_until_an_item_is_done_and_ends_the_waiting_for_the_next():
+@pytest.fixture
+def handler():
+    """Python's own handler, which a test run in the background does not have."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_that_is_ignored_stays_ignored(handler):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with ctrl_c_between() as stoppable:
+        for _ in stoppable(range(2)):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN is not handler
+
+
+def test_ctrl_c_waits_until_an_item_is_done_and_ends_the_waiting_for_the_next(handler):
     done = []
 
     def work(items):
@@ -80,4 +96,4 @@ def test_ctrl_c_waits_until_an_item_is_done_and_ends_the_waiting_for_the_next():
         assert next(items) == 0
         with pytest.raises(KeyboardInterrupt):
             next(items)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is handler

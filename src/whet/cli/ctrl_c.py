@@ -45,7 +45,7 @@ def ctrl_c_between() -> Iterator[Callable[[Iterable[T]], Iterator[T]]]:
     What is done with an item is done to its end, and so is all that follows the last.
     """
     before = signal.getsignal(signal.SIGINT)
-    if before is None:  # as above
+    if before in (None, signal.SIG_IGN):  # as above; or it is to be ignored, as nohup says
         yield iter
         return
     is_waiting = is_asked = False
