@@ -204,7 +204,13 @@ def test_ctrl_c_keeps_everything(model, folder, tmp_path):
         os.link(folder / f"{number % 6}.png", folder / f"{number}.png")
     taught, lines = tmp_path / "taught.whet", tmp_path / "a.jsonl"
     command = [sys.executable, "-m", "whet", "watch", model, folder, *LEARN, taught, "--lines", lines]
-    with subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(
+        list(map(str, command)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test in the background ignores it
+    ) as run:
         begin = time.monotonic()
         while (not lines.exists() or not lines.read_text()) and time.monotonic() - begin < 100:
             time.sleep(0.02)
