@@ -11,6 +11,7 @@ import typer
 
 from whet.cli.convert import left_out, show
 from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
+from whet.cli.exit_codes import ExitCode
 from whet.cli.judgements import figures, judgement_lines
 from whet.cli.model_out import Destination, Force
 from whet.cli.options import Class, FormatOption, Images, Json, Quiet, Split, Threads
@@ -22,12 +23,12 @@ from whet.cli.start import start
 from whet.cli.words import count
 from whet.cli.wrong_call import wrong_call_if_value_error
 
-# Of so many people, a cascade of faces gained three fifths of what it gained of 1,000 (docs/opencv.md).
-FEW = 200
-
 if TYPE_CHECKING:
     from whet.training.adoption_run import AdoptionRun
     from whet.training.learning_run import Shown
+
+# Of so many people, a cascade of faces gained three fifths of what it gained of 1,000 (docs/opencv.md).
+FEW = 200
 
 
 def adopt(
@@ -108,7 +109,7 @@ def _report(run: AdoptionRun) -> Iterator[str]:
         f"{count(len(run.pictures), 'picture')}"
     )
     if run.positives.n_objects < FEW:
-        yield f"that is few: with {FEW} objects or more it gains, with fifty it was a little worse than before (docs)"
+        yield f"that is few: with {FEW} objects or more it gains, with fifty it was a little worse than before"
     yield f"added: a stage of {count(len(run.added), 'weak learner')}, which learns from now on"
     if run.held_out is not None:
         yield from judgement_lines(run.held_out)
@@ -118,8 +119,6 @@ def _report(run: AdoptionRun) -> Iterator[str]:
 
 
 def _end(run: AdoptionRun, shown: Shown, incomplete: bool) -> None:
-    from whet.cli.exit_codes import ExitCode
-
     held = () if run.held_out is None else run.held_out[0].unread
     exit_if_skipped(list(map(str, (*shown.unread, *held))), len(shown.pictures) + len(shown.unread))
     if incomplete:

@@ -17,7 +17,7 @@ from whet.model.detector_base import StageBase
 from whet.model.provenance import Provenance
 from whet.training.adopt import adopt
 from whet.training.detector import Detector, load
-from whet.training.evaluation_run import EvaluationRun, evaluate_many
+from whet.training.evaluation_run import evaluate_many
 from whet.training.forbidden import backgrounds_of
 from whet.training.learning_run import Judgement, Shown
 from whet.training.positives import Jitter, Positives, cut_positives
@@ -105,18 +105,14 @@ def adopt_from(
     )
     tell(0.7)
     told = (Problem(ProblemKind.UNREADABLE_PICTURE, "", None, fault) for fault in faults.values())
-    before = _judged(load(cascade), held_out, lambda share: tell(0.7 + 0.15 * share), threads)
-    after = _judged(detector, held_out, lambda share: tell(0.85 + 0.15 * share), threads)
-    judgement = None if before is None or after is None else (before, after)
+    judgement = None
+    if held_out:
+        before = evaluate_many(load(cascade), held_out, tell=lambda share: tell(0.7 + 0.15 * share), threads=threads)
+        after = evaluate_many(detector, held_out, tell=lambda share: tell(0.85 + 0.15 * share), threads=threads)
+        judgement = before, after
     return AdoptionRun(detector, positives, pictures, (*positives.problems, *told), judgement)
 
 
 def _grained(patches: Patches, seed: int) -> Patches:
     rng, variations = np.random.default_rng([seed, 2]), Variations()
     return np.array([variations.grained(patch, rng) for patch in patches])
-
-
-def _judged(
-    detector: Detector, pictures: Sequence[AnnotatedPicture], tell: Callable[[float], None], threads: int | None
-) -> EvaluationRun | None:
-    return evaluate_many(detector, pictures, tell=tell, threads=threads) if pictures else None
