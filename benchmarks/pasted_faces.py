@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from scripts.train_face import split_pictures
 
-from whet.io.datasets import faces24, lfw_pictures
+from whet.io.datasets import LFW_FACE, faces24, lfw_pictures
 from whet.io.images import read_grey
 
 Picture = NDArray[np.uint8]
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Scene = tuple[Picture, Floats]
 
 SIDE = 160
-LEFT, TOP, FACE = 24, 23, 113
+LEFT, TOP, FACE = LFW_FACE
 A_SCENE = 3
 RIM = 8  # repeated around a window, for its corners when it is turned
 

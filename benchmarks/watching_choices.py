@@ -18,6 +18,7 @@ import numpy as np
 import whet
 from whet.detect.following import Prior
 from whet.experiments.drifting_faces import HARD, Clip, clips
+from whet.experiments.face_tracks import FRAME
 from whet.experiments.watching import watched
 from whet.training.drift import memory_of
 from whet.training.online import learn
@@ -40,8 +41,8 @@ def rates(clip: Clip) -> dict[str, float]:
     for mode, (prior, lessons) in MODES.items():
         watcher = Watcher(whet.load("face"), learn=lessons is not None, prior=prior, lessons=lessons or LESSONS)
         track, alone, _ = watched(watcher, list(clip.frames))
-        found[mode] = track.rate(clip.truths)
-        found.setdefault("detector alone", alone.rate(clip.truths))
+        found[mode] = track.rate(clip.truths, FRAME)
+        found.setdefault("detector alone", alone.rate(clip.truths, FRAME))
     return found
 
 

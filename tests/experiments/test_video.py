@@ -1,20 +1,24 @@
 import numpy as np
 import pytest
+from PIL import Image
 
 from whet.detect.detections import FiredWindows
 from whet.experiments import video, video_nodes, watching
 from whet.experiments.drifting_faces import HARD, clip, true_box
-from whet.experiments.face_tracks import FRAME, Track, overlaps
+from whet.experiments.face_samples import inner_faces
+from whet.experiments.face_tracks import FRAME, LFW_EYES_DOWN, LFW_PUPILS_APART, Track, inner_frame, overlaps
 from whet.experiments.report import silent
 from whet.experiments.video_curves import faces_at
 from whet.experiments.video_sheet import sheet
 from whet.io import datasets
+from whet.io.datasets import LFW_FACE, lfw_pictures
 from whet.io.face_videos import FaceVideo
+from whet.io.images import read_grey
 
 
 @pytest.fixture
 def data():
-    for name in ("faces_opencv24", "negatives", "david", "trellis"):
+    for name in ("faces_opencv24", "faces_lfw", "negatives", "david", "trellis"):
         if datasets.find(name) is None:
             pytest.skip(f"{name} is not on this machine: set WHET_DATA")
 
@@ -24,7 +28,44 @@ def test_a_frame_without_a_window_finds_no_face():
     windows = FRAME.windows(truths)
     windows[1] = np.nan
     windows[2] += 100
-    np.testing.assert_array_equal(Track(windows, np.zeros(3)).found(truths), [True, False, False])
+    np.testing.assert_array_equal(Track(windows, np.zeros(3)).found(truths, FRAME), [True, False, False])
+
+
+def test_the_inner_faces_are_of_every_second_person(tmp_path, monkeypatch):
+    (tmp_path / "faces_lfw").mkdir()
+    left, top, side = LFW_FACE
+    rim = (side - 0.5 * side) / 2
+    inside = np.s_[int(top + rim) - 3 : int(top + side - rim) + 5, int(left + rim) - 3 : int(left + side - rim) + 5]
+    for number in range(6):
+        picture = np.zeros((160, 160), np.uint8)
+        picture[inside] = 100 + 20 * number
+        Image.fromarray(picture).save(tmp_path / "faces_lfw" / f"{number}.jpg", quality=100)
+    monkeypatch.setenv("WHET_DATA", str(tmp_path))
+    faces = inner_faces(3, 0.5, np.random.default_rng(0))
+    assert faces.shape == (3, 24, 24)
+    assert sorted(np.rint(faces.mean(axis=(1, 2)))) == [100, 140, 180]
+    assert inner_faces(1, 1.0, np.random.default_rng(0)).min() == 0  # all of the box has the black rim too
+
+
+def test_a_narrower_crop_reports_the_same_face():
+    """Windows of two crops of one photograph, each framed as its own crop is: one box."""
+    left, top, side = LFW_FACE
+    boxes = []
+    for share in (1.0, 0.7):
+        rim = (1 - share) / 2 * side
+        window = np.array([[left + rim, top + rim, left + side - rim, top + side - rim]])
+        boxes.append(inner_frame(share).boxes(window)[0])
+    np.testing.assert_allclose(boxes[0], boxes[1])
+
+
+@pytest.mark.usefixtures("data")
+def test_the_eyes_of_the_mean_photograph_are_where_the_frame_has_them():
+    mean = np.mean([read_grey(path) for path in lfw_pictures()[::10]], axis=0)
+    low, high = 55, 85
+    columns = [start + int(np.argmin(mean[low:high, start : start + 40].min(axis=0))) for start in (40, 80)]
+    rows = [low + int(np.argmin(mean[low:high, column])) for column in columns]
+    assert abs(np.mean(rows) - LFW_EYES_DOWN) < 1.5
+    assert abs(columns[1] - columns[0] - LFW_PUPILS_APART) < 3
 
 
 def test_exactly_one_half_in_common_is_not_enough():
@@ -42,7 +83,7 @@ def test_a_curve_counts_faces_and_false_alarms():
         number: FiredWindows(np.ones(2), np.zeros(2, int), np.zeros(2, int), np.stack([face, other]), np.array(scores))
         for number, scores in enumerate(([3.0, 2.0], [1.0, 0.5]))
     }
-    found = faces_at(windows, np.tile(truth, (2, 1)), [0, 1, 2])
+    found = faces_at(windows, np.tile(truth, (2, 1)), FRAME, [0, 1, 2])
     assert found[0] >= 0.5 - 1e-9 or found[1] >= 0.5  # one face before the first false alarm
     assert found == sorted(found)
 

@@ -7,14 +7,15 @@ something passes in front. Everything is smooth in time, and follows from the se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet.experiments.face_tracks import FRAME
-from whet.io.datasets import lfw_pictures, negative_pictures
+from whet.io.datasets import LFW_FACE, lfw_pictures, negative_pictures
 from whet.io.images import read_grey
 
 Picture = NDArray[np.uint8]
@@ -22,8 +23,7 @@ Floats = NDArray[np.float64]
 
 HEIGHT, WIDTH = 240, 320
 SIDE = 160
-# The face in a photograph of LFW, in Viola and Jones's style.
-LEFT, TOP, FACE = 24, 23, 113
+LEFT, TOP, FACE = LFW_FACE
 CENTRE_X, CENTRE_Y = LEFT + FACE / 2, TOP + FACE / 2
 RADIUS = 78.0  # of the head, a cylinder, in pixels of the photograph
 # A face that is seen from the side reaches from the nose to the ear: its middle moves less than the nose.
@@ -58,10 +58,15 @@ class Trouble:
 HARD = Trouble(0.5, 0.95, 0.2, 1.0, 0.8, 2.0, 0.8)
 
 
-def clips(n: int, length: int, seed: int = 0, trouble: Trouble | None = None) -> Iterator[Clip]:
-    """So many clips of so many frames, each of another person before another background."""
+def clips(
+    n: int, length: int, seed: int = 0, trouble: Trouble | None = None, faces: Sequence[Path] | None = None
+) -> Iterator[Clip]:
+    """So many clips of so many frames, each of another person before another background.
+
+    People are of all of LFW or of these photographs.
+    """
     rng = np.random.default_rng([seed, 6])
-    faces, pictures = lfw_pictures(), negative_pictures()
+    faces, pictures = faces or lfw_pictures(), negative_pictures()
     people = rng.choice(len(faces), n, replace=False)
     for person in people.tolist():
         background = read_grey(pictures[rng.integers(len(pictures))])

@@ -1,4 +1,4 @@
-"""Faces and non-faces for the experiments on nodes: mirrored, and never in two sets at once."""
+"""Faces and non-faces for the experiments on nodes: mirrored, in several crops, and never in two sets at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.io.datasets import faces24, negative_pictures
+from whet.io.datasets import LFW_FACE, faces24, lfw_pictures, negative_pictures
+from whet.io.images import read_grey
+from whet.training.window_cutting import cut_window
 from whet.training.windows import windows_of_pictures
 
 WINDOW = (24, 24)
@@ -21,6 +23,19 @@ def mirrored(faces: Patches) -> Patches:
     [[[1, 2]], [[2, 1]]]
     """
     return np.stack([faces, faces[:, :, ::-1]], axis=1).reshape(-1, *faces.shape[1:])
+
+
+def inner_faces(n: int, share: float, rng: np.random.Generator) -> Patches:
+    """Faces (n, 24, 24) of so many people of LFW: the inner part of Viola and Jones's box, `share` of its side.
+
+    Only every second person is drawn: the others are for footage that choices are made by.
+    """
+    left, top, side = LFW_FACE
+    middle, half = np.array([left, top]) + side / 2, share * side / 2
+    box = np.concatenate([middle - half, middle + half])
+    paths = lfw_pictures()[::2]
+    people = rng.choice(len(paths), n, replace=False).tolist()
+    return np.stack([cut_window(read_grey(paths[i]), box, WINDOW) for i in people])
 
 
 def face_sets(n_sets: int, size: int, rng: np.random.Generator) -> list[Patches]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from whet.detect.node_windows import Levels, best_window
 from whet.evaluate.overlap import intersection_over_union
 from whet.experiments.face_samples import WINDOW
+from whet.io.datasets import LFW_FACE
 from whet.model.reporting import Frame
 from whet.model.stage import Stage
 from whet.training.node import Node
@@ -18,18 +19,41 @@ from whet.training.node import Node
 Boxes = NDArray[np.float64]
 Picture = NDArray[np.uint8]
 
-# Where the eyes are in a window of `faces_opencv24`, read off the mean of its faces, in widths of the window.
-EYES_DOWN, PUPILS_APART = 0.36, 0.36
 # A face from cheekbone to cheekbone and from hairline to chin, in distances between the pupils, as anthropometry has
 # it: 138, 63 and 120 mm at 63 mm; compared with the first true box of each video, not with any detection.
 HALF_FACE, ABOVE_EYES, BELOW_EYES = 1.1, 1.0, 1.9
-FRAME = Frame(
-    0.5 - HALF_FACE * PUPILS_APART,
-    EYES_DOWN - ABOVE_EYES * PUPILS_APART,
-    0.5 + HALF_FACE * PUPILS_APART,
-    EYES_DOWN + BELOW_EYES * PUPILS_APART,
-)
+# The eyes in the mean photograph of LFW, in pixels.
+LFW_EYES_DOWN, LFW_PUPILS_APART = 66.7, 43.0
 OVERLAP = 0.5
+
+
+def face_frame(eyes_down: float, pupils_apart: float) -> Frame:
+    """The face around the eyes of a window: how far down they are, and how far apart, in widths of the window.
+
+    >>> [round(side, 2) for side in face_frame(0.36, 0.36)]
+    [0.1, 0.0, 0.9, 1.04]
+    """
+    return Frame(
+        0.5 - HALF_FACE * pupils_apart,
+        eyes_down - ABOVE_EYES * pupils_apart,
+        0.5 + HALF_FACE * pupils_apart,
+        eyes_down + BELOW_EYES * pupils_apart,
+    )
+
+
+def inner_frame(share: float) -> Frame:
+    """The face around a window that shows the inner part of Viola and Jones's box in LFW, `share` of its side.
+
+    >>> [round(side, 2) for side in inner_frame(0.8)]
+    [-0.02, -0.12, 1.02, 1.26]
+    """
+    _, top, side = LFW_FACE
+    window = share * side
+    return face_frame((LFW_EYES_DOWN - top - (side - window) / 2) / window, LFW_PUPILS_APART / window)
+
+
+# The face in a window of `faces_opencv24`; eyes are read off the mean of its faces.
+FRAME = face_frame(0.36, 0.36)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +67,11 @@ class Track:
         """Every `step`-th frame."""
         return Track(self.windows[::step], self.scores[::step])
 
-    def found(self, truths: Boxes, frame: Frame = FRAME) -> NDArray[np.bool_]:
+    def found(self, truths: Boxes, frame: Frame) -> NDArray[np.bool_]:
         """In which frames (n,) the framed window has more than half in common with the true box (n, 4)."""
         return overlaps(frame.boxes(self.windows), truths) > OVERLAP
 
-    def rate(self, truths: Boxes, frame: Frame = FRAME) -> float:
+    def rate(self, truths: Boxes, frame: Frame) -> float:
         """Share of the frames in which the face was found."""
         return float(self.found(truths, frame).mean())
 

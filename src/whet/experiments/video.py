@@ -2,7 +2,8 @@
 
 200 weak learners in one node, 1,000 mirrored faces and 10,000 bootstrapped non-faces; the best window of each frame,
 factor 1.2, step 1, is right where it has more than half in common with the true box. Online GSLDA is taught that window
-as a face before the next frame, right or wrong. One frame around the window is reported, for all methods (`FRAME`).
+as a face before the next frame, right or wrong. Windows show the inner part of a face, and the face around their eyes
+is reported, for all methods (`Recipe.frame`).
 
 The paper names neither the smallest window nor the frames of `trellis`, so there are two readings: windows of all sizes
 in all frames; and faces of at least 40 pixels, a sixth of a frame's height, in the frames that the paper's count means.
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from whet.detect.node_windows import Levels
 from whet.experiments import figures
 from whet.experiments.face_samples import WINDOW
-from whet.experiments.face_tracks import FRAME, Boxes, Track, followed
+from whet.experiments.face_tracks import Boxes, Track, followed
 from whet.experiments.node import with_own_statistics
 from whet.experiments.registry import Size
 from whet.experiments.report import Progress, Report, Row
@@ -33,7 +34,7 @@ from whet.model.reporting import Frame
 from whet.plots.drawn_boxes import save_picture
 from whet.training.node import Node
 
-RUNS = {"small": 1, "paper": 5}
+RUNS = {"small": 1, "paper": 10}
 RECIPES = {"small": Recipe(n_features=3000, n_mined=3000), "paper": Recipe(n_features=10_000)}
 EVERY = {"small": 12, "paper": 1}  # frames of a video that are used at all
 JUDGED = {"small": 1, "paper": 2}  # frames that detectors are judged by; online GSLDA learns from all
@@ -88,12 +89,13 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> VideoReport:
     report = VideoReport("video", seed, runs, size, footage=tuple(Footage.of(name, EVERY[size]) for name in FIRST))
     values: Values = defaultdict(list)
     for r in range(runs):
-        recipe, pool = RECIPES[size], pool_of(RECIPES[size], seed + r)
+        recipe = RECIPES[size]
+        pool = pool_of(recipe, seed + r)
         nodes = train_nodes(recipe, pool, bootstrapped(recipe, pool, seed + r))
         progress((r + 0.4) / runs)
         for one in report.footage:
-            for method, track in paper_tracks(nodes, one, JUDGED[size], CURVES_EVERY[size], values).items():
-                note(report, values, one.every(JUDGED[size]), method, track)
+            for method, track in paper_tracks(nodes, one, size, values).items():
+                note(report, values, one.every(JUDGED[size]), method, track, RATE)
             narrow = one.of_paper
             for method, track in narrow_tracks(nodes, narrow, JUDGED[size]).items():
                 note(report, values, narrow.every(JUDGED[size]), method, track, NARROW_RATE)
@@ -105,10 +107,9 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> VideoReport:
     return report
 
 
-def paper_tracks(
-    nodes: dict[str, Node], one: Footage, judged: int, curves_every: int, values: Values
-) -> dict[str, Track]:
+def paper_tracks(nodes: dict[str, Node], one: Footage, size: Size, values: Values) -> dict[str, Track]:
     """The best windows of the judged frames by each node and by online GSLDA; curves go to `values`."""
+    judged, curves_every = JUDGED[size], CURVES_EVERY[size]
     offline, before, own = Hearing(curves_every), Hearing(curves_every), Hearing(curves_every)
     tracks = {method: followed(node, one.every(judged).pictures) for method, node in nodes.items()}
     online = with_own_statistics(nodes["GSLDA"])
@@ -118,7 +119,7 @@ def paper_tracks(
         offline(number, nodes["GSLDA"].stage(), levels)
         own(number, online.stage(), levels)
     for method, hearing in (("GSLDA", offline), (OWN, own), (BEFORE, before)):
-        shares = faces_at(hearing.windows, one.video.truths)
+        shares = faces_at(hearing.windows, one.video.truths, RECIPES[size].frame)
         for n, found in zip(FALSE_ALARMS, shares, strict=True):
             setting = ("video", one.video.name), ("false_alarms", n), ("frames", len(hearing.windows))
             values["faces found", method, setting].append(found)
@@ -133,12 +134,13 @@ def narrow_tracks(nodes: dict[str, Node], one: Footage, judged: int) -> dict[str
     return tracks | {"OGSLDA": followed(online, one.pictures, learn=True, min_size=SMALLEST).every(judged)}
 
 
-def note(report: VideoReport, values: Values, one: Footage, method: str, track: Track, measure: str = RATE) -> None:
+def note(report: VideoReport, values: Values, one: Footage, method: str, track: Track, measure: str) -> None:
     """The detection rate of a method with framed and with raw windows; the first boxes of all are kept."""
-    for convention, frame in (("framed", FRAME), ("raw", Frame())):
+    face = RECIPES[report.size].frame
+    for convention, frame in (("framed", face), ("raw", Frame())):
         setting = ("video", one.video.name), ("box", convention)
         values[measure, method, setting].append(track.rate(one.video.truths, frame))
-    report.boxes.setdefault((one.video.name, method), FRAME.boxes(track.windows))
+    report.boxes.setdefault((one.video.name, method), face.boxes(track.windows))
 
 
 def _summary(report: VideoReport, name: str, rate: str) -> str:

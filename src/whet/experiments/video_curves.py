@@ -11,7 +11,8 @@ from whet.detect.detections import FiredWindows
 from whet.detect.grouping import group_means
 from whet.detect.node_windows import Levels, node_windows
 from whet.evaluate.matching import Label, match
-from whet.experiments.face_tracks import FRAME, Boxes
+from whet.experiments.face_tracks import Boxes
+from whet.model.reporting import Frame
 from whet.model.stage import Stage
 
 # Numbers of false alarms in a video at which a curve is read.
@@ -48,7 +49,7 @@ class Hearing:
 
 
 def faces_at(
-    windows: dict[int, FiredWindows], truths: Boxes, false_alarms: Sequence[int] = FALSE_ALARMS
+    windows: dict[int, FiredWindows], truths: Boxes, frame: Frame, false_alarms: Sequence[int] = FALSE_ALARMS
 ) -> list[float]:
     """Share of the faces that are found with at most so many false alarms, over all thresholds.
 
@@ -57,11 +58,11 @@ def faces_at(
     """
     pooled = np.sort(np.concatenate([found.scores for found in windows.values()]))[::-1]
     ranks = np.unique((WINDOWS_A_FRAME * len(windows)).astype(int).clip(0, len(pooled) - 1))
-    points = [_point(windows, truths, float(pooled[rank])) for rank in ranks]
+    points = [_point(windows, truths, frame, float(pooled[rank])) for rank in ranks]
     return [max((found for found, wrong in points if wrong <= n), default=0.0) for n in false_alarms]
 
 
-def _point(windows: dict[int, FiredWindows], truths: Boxes, threshold: float) -> tuple[float, int]:
+def _point(windows: dict[int, FiredWindows], truths: Boxes, frame: Frame, threshold: float) -> tuple[float, int]:
     """Share of faces found, and false alarms, at one threshold."""
     right = wrong = 0
     for number, found in windows.items():
@@ -69,6 +70,6 @@ def _point(windows: dict[int, FiredWindows], truths: Boxes, threshold: float) ->
         if not stands.any():
             continue
         groups = group_means(found.boxes[stands], found.scores[stands] - threshold)
-        labels = match(FRAME.boxes(groups.boxes), groups.scores, truths[number : number + 1]).labels
+        labels = match(frame.boxes(groups.boxes), groups.scores, truths[number : number + 1]).labels
         right, wrong = right + int((labels == Label.TRUE).sum()), wrong + int((labels == Label.FALSE).sum())
     return right / len(windows), wrong
