@@ -17,6 +17,8 @@ from whet.io.atomic_file import write_atomically
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from whet.training.watching import Look
+
 FOUND, MISSED, FALSE_ALARM = (40, 190, 80), (220, 40, 40), (250, 150, 0)
 
 
@@ -55,6 +57,14 @@ def result_drawn(picture: NDArray[np.uint8], result: PictureResult, threshold: f
     drawn = boxes_drawn(picture, result.boxes[right], FOUND)
     drawn = boxes_drawn(drawn, result.boxes[result.false_alarms(threshold)], FALSE_ALARM)
     return boxes_drawn(drawn, result.truths[result.missed(threshold)], MISSED)
+
+
+def look_drawn(picture: NDArray[np.uint8], look: Look) -> NDArray[np.uint8]:
+    """What a watcher follows in green, thin where the detector does not accept it, and other detections in orange."""
+    drawn = boxes_drawn(picture, look.elsewhere, FALSE_ALARM, width=1)
+    if look.box is None or look.sighting is None:
+        return drawn
+    return boxes_drawn(drawn, look.box[None], FOUND, width=2 if look.sighting.accepts else 1)
 
 
 def save_picture(picture: NDArray[np.uint8], path: Path) -> Path:
