@@ -16,6 +16,7 @@ from whet.cli.model_out import Destination
 from whet.cli.options import Json, Model, Quiet, Threads, Threshold, threshold_of
 from whet.cli.start import start as start_quickly
 from whet.cli.watch_outputs import outputs
+from whet.cli.watch_page import check_page, watch_page
 from whet.cli.watch_report import Skipped, end, report, say, table_of
 from whet.cli.watch_view import watch_view
 from whet.cli.wrong_call import wrong_call_if_value_error
@@ -45,6 +46,13 @@ def watch(
     lines: Annotated[
         Path | None, typer.Option(help="A line a frame to this file: JSON, or a table if it ends in .csv.")
     ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Show the live picture in a browser; says at which address.")
+    ] = False,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the page; else a free one.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address of the page; else this machine alone. 0.0.0.0 lets others look.")
+    ] = None,
     every: Annotated[int, typer.Option(min=1, help="Look at every so many frames.")] = 1,
     start: Annotated[int, typer.Option(min=0, help="Number of the first frame.")] = 0,
     stop: Annotated[int | None, typer.Option(min=1, help="Number of the frame to stop before.")] = None,
@@ -63,9 +71,11 @@ def watch(
     \b
     whet watch face film.mp4 --out seen.mp4
     whet watch face camera --learn --save-as mine.whet --save-every 1000
+    whet watch face camera --show --port 8000
     whet watch face frames/ --lines seen.csv --resize 320x240 --every 2
     """
     _check_call(learn, save_as, save_every, above, others, no_journal)
+    check_page(show, host, port)
     if stop is not None and stop <= start:
         raise typer.BadParameter(f"got --start {start} and --stop {stop}: there is no frame between them")
     size = _size(resize)
@@ -87,9 +97,13 @@ def watch(
     writer: VideoWriter | None = None
     try:
         with ctrl_c_between() as stoppable, ExitStack() as stack:
+            live = stack.enter_context(watch_page(model, source, learn, host, port)) if show else None
             sinks, writer = outputs(stack, lines, out, every)
             sinks.append(stack.enter_context(watch_view(hidden=quiet, learns=learn)))
+            sinks += [] if live is None else [live.show]
             summary = Session(watcher, tuple(sinks), file, save_every, say).run(stoppable(frames))
+            if live is not None:
+                live.end(summary)
     except KeyboardInterrupt:
         say("whet: stopped before the first frame; nothing was written")
         raise typer.Exit(CTRL_C) from None
