@@ -37,6 +37,10 @@ class VideoError(WhetError, ValueError):
     """A video cannot be opened, has no frames, or broke off; or one cannot be written."""
 
 
+class CannotServeError(WhetError, OSError):
+    """A page cannot be served at an address: its port is taken, or it is no address of this machine."""
+
+
 class TrainingDataError(WhetError, ValueError):
     """Positives or pictures that no detector can be trained on."""
 

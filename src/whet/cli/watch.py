@@ -4,30 +4,28 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from whet.cli.ctrl_c import ctrl_c_between
-from whet.cli.exit_codes import CTRL_C, ExitCode
+from whet.cli.exit_codes import CTRL_C
 from whet.cli.model_out import Destination
 from whet.cli.options import Json, Model, Quiet, Threads, Threshold, threshold_of
-from whet.cli.results import MOST_NAMED
 from whet.cli.start import start as start_quickly
+from whet.cli.watch_outputs import outputs
+from whet.cli.watch_page import check_page, watch_page
+from whet.cli.watch_report import Skipped, end, report, say, table_of
 from whet.cli.watch_view import watch_view
-from whet.cli.words import count
 from whet.cli.wrong_call import wrong_call_if_value_error
 
 if TYPE_CHECKING:
-    from whet.errors import VideoError
-    from whet.io.video import VideoFrame
     from whet.io.video_writer import VideoWriter
     from whet.training.detector import Detector
-    from whet.training.watch_session import Sink, Summary
     from whet.training.watched_model import WatchedModel
-    from whet.training.watching import Lessons, Look
+    from whet.training.watching import Lessons
 
 
 def watch(
@@ -48,6 +46,13 @@ def watch(
     lines: Annotated[
         Path | None, typer.Option(help="A line a frame to this file: JSON, or a table if it ends in .csv.")
     ] = None,
+    show: Annotated[
+        bool, typer.Option("--show", help="Show the live picture in a browser; says at which address.")
+    ] = False,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the page; else a free one.")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address of the page; else this machine alone. 0.0.0.0 lets others look.")
+    ] = None,
     every: Annotated[int, typer.Option(min=1, help="Look at every so many frames.")] = 1,
     start: Annotated[int, typer.Option(min=0, help="Number of the first frame.")] = 0,
     stop: Annotated[int | None, typer.Option(min=1, help="Number of the frame to stop before.")] = None,
@@ -66,9 +71,11 @@ def watch(
     \b
     whet watch face film.mp4 --out seen.mp4
     whet watch face camera --learn --save-as mine.whet --save-every 1000
+    whet watch face camera --show --port 8000
     whet watch face frames/ --lines seen.csv --resize 320x240 --every 2
     """
     _check_call(learn, save_as, save_every, above, others, no_journal)
+    check_page(show, host, port)
     if stop is not None and stop <= start:
         raise typer.BadParameter(f"got --start {start} and --stop {stop}: there is no frame between them")
     size = _size(resize)
@@ -81,7 +88,7 @@ def watch(
     from whet.training.watch_session import Session
     from whet.training.watching import Watcher
 
-    detector, skipped = load(model), _Skipped()
+    detector, skipped = load(model), Skipped()
     file = None if save_as is None else _model_file(model, detector, save_as, no_journal=no_journal, force=force)
     with wrong_call_if_value_error():
         lessons, shown = _lessons(above, others), threshold_of(threshold)
@@ -90,31 +97,22 @@ def watch(
     writer: VideoWriter | None = None
     try:
         with ctrl_c_between() as stoppable, ExitStack() as stack:
-            sinks, writer = _outputs(stack, lines, out, every)
+            live = stack.enter_context(watch_page(model, source, learn, host, port)) if show else None
+            sinks, writer = outputs(stack, lines, out, every)
             sinks.append(stack.enter_context(watch_view(hidden=quiet, learns=learn)))
-            summary = Session(watcher, tuple(sinks), file, save_every, _say).run(stoppable(frames))
+            sinks += [] if live is None else [live.show]
+            summary = Session(watcher, tuple(sinks), file, save_every, say).run(stoppable(frames))
+            if live is not None:
+                live.end(summary)
     except KeyboardInterrupt:
-        _say("whet: stopped before the first frame; nothing was written")
+        say("whet: stopped before the first frame; nothing was written")
         raise typer.Exit(CTRL_C) from None
     out = None if writer is None or not writer.is_finished else out
     if as_json:
-        typer.echo(json.dumps(_table(summary, skipped, file, out, lines), indent=1))
+        typer.echo(json.dumps(table_of(summary, skipped, file, out, lines), indent=1))
     elif not quiet:
-        _report(summary, file, learn, (out, lines))
-    _end(summary, skipped, source if stop is None else None)
-
-
-@dataclass
-class _Skipped:
-    """Frames that could not be read: how many, and the first of them."""
-
-    n: int = 0
-    named: list[str] = field(default_factory=list)
-
-    def add(self, error: VideoError) -> None:
-        self.n += 1
-        if self.n <= MOST_NAMED:
-            self.named.append(str(error))
+        report(summary, file, learn, (out, lines))
+    end(summary, skipped, source if stop is None else None)
 
 
 def _check_call(
@@ -170,99 +168,3 @@ def _lessons(above: float | None, others: int | None) -> Lessons:
     lessons = Lessons()
     lessons = lessons if above is None else replace(lessons, gate=above)
     return lessons if others is None else replace(lessons, others=others)
-
-
-def _outputs(
-    stack: ExitStack, lines: Path | None, out: Path | None, every: int
-) -> tuple[list[Sink], VideoWriter | None]:
-    from whet.io.frame_lines import FrameLines
-    from whet.io.video_writer import VideoWriter
-    from whet.training.watch_session import line_of
-
-    sinks: list[Sink] = []
-    writer = None
-    if lines is not None:
-        table = stack.enter_context(FrameLines(lines))
-        sinks.append(lambda frame, look: table.write(line_of(frame, look)))
-    if out is not None:
-        writer = film = stack.enter_context(VideoWriter(out))
-
-        def draw(frame: VideoFrame, look: Look) -> None:
-            film.rate = frame.rate / every
-            film.write(_drawn(frame, look))
-
-        sinks.append(draw)
-    return sinks, writer
-
-
-def _drawn(frame: VideoFrame, look: Look):  # type: ignore[no-untyped-def] # noqa: ANN202 - numpy is not imported here
-    from whet.plots.drawn_boxes import FALSE_ALARM, FOUND, boxes_drawn
-
-    drawn = boxes_drawn(frame.picture, look.elsewhere, FALSE_ALARM, width=1)
-    if look.box is None or look.sighting is None:
-        return drawn
-    return boxes_drawn(drawn, look.box[None], FOUND, width=2 if look.sighting.accepts else 1)
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
-
-
-def _report(summary: Summary, file: WatchedModel | None, learn: bool, outputs: tuple[Path | None, ...]) -> None:
-    n = count(summary.frames, "frame")
-    typer.echo(f"{n}, {summary.rate:.1f} a second; with detections: {summary.seen:,}")
-    if learn:
-        lessons, back = count(summary.learned, "lesson"), f"{summary.taken_back:,} taken back"
-        typer.echo(f"learned {lessons}, {back}; weights moved {summary.moved:.2%}")
-        if summary.frames and not (summary.learned or summary.taken_back):
-            typer.echo(
-                "no window that was followed scored high enough to teach: see the scores with --lines, lower --above"
-            )
-    if file is not None:
-        kept = None if file.journal is None or not file.journal.path.exists() else file.journal.path
-        typer.echo(f"wrote {file.path}" + ("" if kept is None else f", and its journal {kept}"))
-    for path in outputs:
-        if path is not None:
-            typer.echo(f"wrote {path}")
-
-
-def _table(
-    summary: Summary, skipped: _Skipped, file: WatchedModel | None, out: Path | None, lines: Path | None
-) -> dict[str, Any]:
-    journal = None if file is None or file.journal is None or not file.journal.path.exists() else file.journal.path
-    paths = {"model": None if file is None else file.path, "journal": journal, "out": out, "lines": lines}
-    return {
-        "frames": summary.frames,
-        "frames_a_second": round(summary.rate, 3),
-        "with_detections": summary.seen,
-        "longest_without": summary.longest_unseen,
-        "lessons": summary.learned,
-        "taken_back": summary.taken_back,
-        "weights_moved": round(summary.moved, 6),
-        "skipped": {"frames": skipped.n, "first": skipped.named},
-        "ended": summary.ended,
-        "stopped": summary.stopped,
-        **{name: None if path is None else str(path) for name, path in paths.items()},
-    }
-
-
-def _end(summary: Summary, skipped: _Skipped, source: str | None) -> None:
-    """Say what went wrong, and end with an exit code that tells."""
-    from whet.io.video_stream import is_live
-
-    if skipped.n:
-        _say(f"whet: skipped {count(skipped.n, 'frame')} that could not be read:")
-        for line in skipped.named:
-            _say(f"  {line}")
-        if skipped.n > len(skipped.named):
-            _say(f"  and {skipped.n - len(skipped.named):,} more")
-    if summary.ended is not None:
-        _say(f"whet: {summary.ended}" + ("; the model is kept as it was then" if summary.saved else ""))
-        raise typer.Exit(ExitCode.FAILED)
-    if summary.stopped:
-        _say(f"whet: stopped after {count(summary.frames, 'frame')}; everything until then is kept")
-        raise typer.Exit(CTRL_C)
-    if source is not None and is_live(source):
-        _say(f"whet: {source} sends no more; everything until then is kept")
-    if skipped.n:
-        raise typer.Exit(ExitCode.SOME_SKIPPED)

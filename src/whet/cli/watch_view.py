@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from whet.training.watching import Look
 
 PLAIN_EVERY = 100  # frames between two lines where no terminal is
-RECENT = 30  # frames over which their rate is taken
 
 
 @contextmanager
@@ -49,18 +46,20 @@ def _live(learns: bool) -> Iterator[Sink]:
     from rich.live import Live
     from rich.table import Table
 
-    times: deque[float] = deque(maxlen=RECENT)
-    learned = taken_back = 0
+    from whet.training.watch_numbers import Tally
+
+    tally = Tally()
 
     def view(frame: VideoFrame, look: Look) -> None:
-        nonlocal learned, taken_back
-        learned, taken_back = learned + look.n_learned, taken_back + look.n_taken_back
-        times.append(time.perf_counter())
-        rate = (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else 0.0
-        cells = {"frame": f"{frame.number}", "a second": f"{rate:.1f}", "detected": f"{len(look.detections)}"}
-        cells["score"] = "-" if look.sighting is None else f"{look.sighting.score:.1f}"
+        now = tally.add(frame, look)
+        cells = {"frame": f"{now.frame}", "a second": f"{now.rate:.1f}", "detected": f"{now.detected}"}
+        cells["score"] = "-" if now.score is None else f"{now.score:.1f}"
         if learns:
-            cells |= {"lessons": f"{learned}", "taken back": f"{taken_back}", "weights moved": f"{look.moved:.2%}"}
+            cells |= {
+                "lessons": f"{now.lessons}",
+                "taken back": f"{now.taken_back}",
+                "weights moved": f"{now.moved:.2%}",
+            }
         table = Table(*cells)
         table.add_row(*cells.values())
         live.update(table)

@@ -17,6 +17,8 @@ from whet.io.atomic_file import write_atomically
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from whet.training.watching import Look
+
 FOUND, MISSED, FALSE_ALARM = (40, 190, 80), (220, 40, 40), (250, 150, 0)
 
 
@@ -55,6 +57,17 @@ def result_drawn(picture: NDArray[np.uint8], result: PictureResult, threshold: f
     drawn = boxes_drawn(picture, result.boxes[right], FOUND)
     drawn = boxes_drawn(drawn, result.boxes[result.false_alarms(threshold)], FALSE_ALARM)
     return boxes_drawn(drawn, result.truths[result.missed(threshold)], MISSED)
+
+
+def look_drawn(picture: NDArray[np.uint8], look: Look, scale: float = 1.0) -> NDArray[np.uint8]:
+    """What a watcher follows in green, thin where the detector does not accept it, and other detections in orange.
+
+    `scale` is that of the picture, where it was made smaller since.
+    """
+    drawn = boxes_drawn(picture, look.elsewhere * scale, FALSE_ALARM, width=1)
+    if look.box is None or look.sighting is None:
+        return drawn
+    return boxes_drawn(drawn, look.box[None] * scale, FOUND, width=2 if look.sighting.accepts else 1)
 
 
 def save_picture(picture: NDArray[np.uint8], path: Path) -> Path:

@@ -1,0 +1,115 @@
+"""What the live picture of `whet watch --show` costs: frames a second without it, with it, and with a viewer.
+
+    python -m benchmarks.live_picture
+
+The three take turns on the same frames (those of `david`, 320 x 240, or made-up ones), one thread each. The viewer is
+a process of its own that reads the stream and the numbers. Ratios are of each turn to that without a page just before
+or after it, by the clock and in seconds of the processor that the watching process takes; the median of all turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import numpy as np
+
+import whet
+from benchmarks.watching import Pictures, pictures
+from whet.io.video import VideoFrame
+from whet.training.watch_session import Session, Sink
+from whet.training.watching import Watcher
+from whet.web import live_picture
+from whet.web.live_picture import LivePicture
+from whet.web.live_server import LiveServer
+
+MODES = ("without", "shown", "viewed")
+VIEWER = """
+import sys, threading, urllib.request
+address, n = sys.argv[1], 0
+threading.Thread(target=lambda: urllib.request.urlopen(address + "events").read(), daemon=True).start()
+for line in urllib.request.urlopen(address + "stream.mjpg"):
+    n += line.startswith(b"Content-Length")
+    if n == 1 and line.startswith(b"Content-Length"):
+        print("looks", flush=True)
+print(n)
+"""
+
+
+@contextmanager
+def viewed(address: str) -> Iterator[subprocess.Popen[str]]:
+    """A viewer that has seen its first picture."""
+    with subprocess.Popen([sys.executable, "-c", VIEWER, address], stdout=subprocess.PIPE, text=True) as viewer:
+        assert viewer.stdout is not None
+        viewer.stdout.readline()
+        yield viewer
+
+
+def one_turn(frames: Pictures, mode: str) -> dict[str, float]:
+    watcher, live, sinks = Watcher(whet.load("face"), threads=1), LivePicture(), list[Sink]()
+    coming = [VideoFrame(number, number / 25, picture) for number, picture in enumerate(frames)]
+    viewer = None
+    with ExitStack() as stack:
+        first = watcher.look(frames[0])
+        if mode != "without":
+            server = stack.enter_context(LiveServer(live))
+            live.show(coming[0], first)
+            sinks.append(live.show)
+        if mode == "viewed":
+            viewer = stack.enter_context(viewed(server.address))
+        begin, on_the_clock = time.process_time(), time.perf_counter()
+        Session(watcher, tuple(sinks)).run(coming)
+        seconds, passed = time.process_time() - begin, time.perf_counter() - on_the_clock
+        live.end()
+        seen = 0 if viewer is None else int(viewer.communicate()[0])
+    return {"clock": passed / len(frames), "processor": seconds / len(frames), "pictures_a_second": seen / passed}
+
+
+def drawing(shape: tuple[int, int, int]) -> float:
+    """Milliseconds to draw and encode one picture, half of it noise."""
+    picture = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    picture[:, : shape[1] // 2] = 128
+    look, frame = Watcher(whet.load("face")).look(np.zeros((60, 80), np.uint8)), VideoFrame(0, 0.0, picture)
+    times = []
+    for _ in range(20):
+        begin = time.thread_time()
+        live_picture._jpeg(frame, look)
+        times.append(time.thread_time() - begin)
+    return 1e3 * statistics.median(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--frames", type=int, default=100)
+    parser.add_argument("--turns", type=int, default=6)
+    options = parser.parse_args()
+    frames = pictures(options.frames)
+    one_turn(frames[:5], "viewed")
+    turns = []
+    for turn in range(options.turns):
+        order = MODES if turn % 2 == 0 else MODES[::-1]
+        turns.append({mode: one_turn(frames, mode) for mode in order})
+        print(f"turn {turn + 1} of {options.turns}", file=sys.stderr)
+    told: dict[str, object] = {"frames": len(frames), "turns": options.turns}
+    for mode in MODES:
+        told[mode] = {
+            "frames_a_second": 1 / statistics.median(turn[mode]["clock"] for turn in turns),
+            "processor_ms_a_frame": 1e3 * statistics.median(turn[mode]["processor"] for turn in turns),
+            "pictures_a_second": statistics.median(turn[mode]["pictures_a_second"] for turn in turns),
+            **{
+                f"{clock}_ratio": statistics.median(turn[mode][clock] / turn["without"][clock] for turn in turns)
+                for clock in ("clock", "processor")
+            },
+        }
+    told["drawing_ms"] = {f"{w}x{h}": drawing((h, w, 3)) for w, h in ((320, 240), (640, 480), (1920, 1080))}
+    print(json.dumps(told, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The live picture of `whet watch --show`: a page in a browser, here or on another machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from whet.cli.watch_report import say
+
+if TYPE_CHECKING:
+    from whet.web.live_picture import LivePicture
+
+
+def check_page(show: bool, host: str | None, port: int | None) -> None:
+    """Refuse an address without a page."""
+    idle = [f"--{name}" for name, value in {"host": host, "port": port}.items() if value is not None]
+    if idle and not show:
+        raise typer.BadParameter(f"got {', '.join(idle)} without --show: there is no page then; add --show")
+
+
+@contextmanager
+def watch_page(model: str, source: str, learns: bool, host: str | None, port: int | None) -> Iterator[LivePicture]:
+    """Serve the page, and say where: also to who wants no progress, as a free port is not to be guessed."""
+    from whet.web.live_picture import LivePicture
+    from whet.web.live_server import LiveServer
+
+    live = LivePicture({"model": Path(model).stem, "source": short_name(source), "learns": learns})
+    with LiveServer(live, host or "127.0.0.1", port or 0) as server:
+        say(f"whet: live picture at {server.address}")
+        if not server.is_private:
+            say("whet: everybody who reaches this machine can look: there is no password, and no encryption")
+        yield live
+
+
+def short_name(source: str) -> str:
+    """A source as others may see it: no folders, and no user or password of an address.
+
+    >>> short_name("/home/ann/films/cat.mp4"), short_name("rtsp://ann:secret@10.0.0.7/live?key=1"), short_name("camera")
+    ('cat.mp4', 'rtsp://10.0.0.7/live', 'camera')
+    """
+    address = re.match(r"([a-z][a-z0-9+.-]+://)(?:[^/?#]*@)?([^?#]*)", source, re.IGNORECASE)
+    return address[1] + address[2] if address else Path(source).resolve().name

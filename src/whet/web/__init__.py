@@ -1,0 +1,1 @@
+"""What whet shows in a browser: thin, as the command line is."""

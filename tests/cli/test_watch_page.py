@@ -1,0 +1,142 @@
+"""`whet watch --show` as a user meets it: a real process, and a client at the address that it says."""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.commands import whet_here
+from tests.detectors import bull_finder, bull_scene
+from tests.web.live_sessions import PATIENCE, jpegs_of, news_of
+
+from whet.cli.exit_codes import ExitCode
+
+
+@pytest.fixture
+def model(tmp_path):
+    bull_finder().save(tmp_path / "bull.safetensors")
+    return tmp_path / "bull.safetensors"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Frames for longer than a test takes."""
+    made = tmp_path / "frames"
+    made.mkdir()
+    for number in range(4):
+        Image.fromarray(np.roll(bull_scene(), number, axis=1)).save(made / f"{number}.png")
+    for number in range(4, 3000):
+        os.link(made / f"{number % 4}.png", made / f"{number}.png")
+    return made
+
+
+@contextmanager
+def watching(*arguments):
+    """A process, and the port that it says."""
+    command = [sys.executable, "-m", "whet", "watch", *map(str, arguments), "--show", "--threads", "1"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test in the background ignores it
+    ) as run:
+        try:
+            said = run.stderr.readline()
+            found = re.fullmatch(r"whet: live picture at http://127\.0\.0\.1:(\d+)/\n", said)
+            assert found, said
+            yield run, int(found[1])
+        finally:
+            run.kill()
+
+
+def asked(port, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection.request("GET", path)
+    return connection.getresponse()
+
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process there")
+
+
+def test_who_looks_sees_the_run_and_its_end_and_programs_read_pure_json(model, folder, tmp_path):
+    learning = ("--learn", "--above", "-1e9", "--save-as", tmp_path / "taught.whet")
+    with watching(model, folder, *learning, "--json", "--quiet") as (run, port):
+        pictures, news = jpegs_of(asked(port, "/stream.mjpg")), news_of(asked(port, "/events"))
+        with socket.create_connection(("127.0.0.1", port)) as silent:
+            silent.sendall(b"GET /stream.mjpg HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert {next(pictures).shape for _ in range(4)} == {(150, 200, 3)}
+            run.send_signal(signal.SIGINT)
+            last = list(news)[-1]
+            list(pictures)
+            out, err = run.communicate(timeout=PATIENCE)
+    told = json.loads(out)
+    assert run.returncode == 130, err
+    assert "stopped after" in err
+    assert "Traceback" not in err
+    assert told["stopped"]
+    assert (last["state"], last["ending"], last["model"], last["source"]) == ("ended", "stopped", "bull", "frames")
+    assert (last["frame"] + 1, last["lessons"]) == (told["frames"], told["lessons"])
+    with pytest.raises(ConnectionRefusedError):
+        asked(port, "/")
+
+
+def test_the_port_is_the_one_that_was_asked_for_and_is_free_again(model, folder):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with watching(model, folder, "--port", port, "--stop", 40) as (run, told):
+        assert told == port
+        out, err = run.communicate(timeout=PATIENCE)
+        assert (run.returncode, out.startswith("40 frames")) == (0, True), err
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+
+
+def test_a_port_that_is_taken_ends_it_before_anything_is_written(monkeypatch, capsys, model, folder, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        lines = tmp_path / "seen.csv"
+        done = whet_here(monkeypatch, capsys, "watch", model, folder, "--show", "--port", port, "--lines", lines)
+    assert done.code == ExitCode.FAILED
+    assert done.err == f"whet: port {port} of 127.0.0.1 is taken: give another one (--port), or none for a free one\n"
+    assert not lines.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--port", "8000"), 2, "--port without --show"),
+        (("--host", "0.0.0.0", "--port", "8000"), 2, "--host, --port without --show"),
+        (("--show", "--port", "70000"), 2, "65535"),
+        (("--show", "--host", "203.0.113.9"), ExitCode.FAILED, "no address of this machine"),
+    ],
+)
+def test_what_is_wrong_is_one_line(options, code, said, model, folder, monkeypatch, capsys):
+    done = whet_here(monkeypatch, capsys, "watch", model, folder, *options)
+    assert done.code == code
+    assert said in done.err
+    assert "Traceback" not in done.err
+
+
+def test_whoever_opens_it_to_others_is_told_what_that_means(monkeypatch, capsys, model, folder):
+    done = whet_here(monkeypatch, capsys, "watch", model, folder, "--show", "--host", "0.0.0.0", "--stop", 2, "-q")
+    assert done.code == 0
+    assert socket.gethostname() in done.err
+    assert "everybody who reaches this machine can look" in done.err
+
+
+def test_a_source_that_ends_before_its_first_frame_ends_the_page(monkeypatch, capsys, model, tmp_path):
+    (tmp_path / "none").mkdir()
+    done = whet_here(monkeypatch, capsys, "watch", model, tmp_path / "none", "--show")
+    assert done.code == ExitCode.FAILED
+    port = int(re.search(r"http://127\.0\.0\.1:(\d+)/", done.err)[1])
+    with pytest.raises(ConnectionRefusedError):
+        asked(port, "/")
