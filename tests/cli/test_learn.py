@@ -69,7 +69,7 @@ def test_crops_and_empty_pictures_teach_and_what_cannot_be_used_is_named(folder)
     assert "Traceback" not in done.stderr
     assert "skipped 1 of 4 pictures" in done.stderr
     assert "cut.png" in done.stderr
-    assert "1 box that fit no window" in done.stderr
+    assert "1 box that fits no window" in done.stderr
     assert "winzig.png" in done.stderr
     assert "wrote taught.whet" in done.stdout
     assert (folder / "bull.whet").read_bytes() == original
@@ -78,6 +78,11 @@ def test_crops_and_empty_pictures_teach_and_what_cannot_be_used_is_named(folder)
     assert sum(entry.weight for entry in entries if entry.is_object) == 5
     assert sum(entry.weight for entry in entries if not entry.is_object) % 5 == 0
     assert load(folder / "taught.whet").learned[0] == 5
+
+
+def test_one_is_told_as_one(run_here):
+    done = run_here("learn", "bull.whet", "-p", "Stücke/größe.png", "--weight", 1, "--dry-run")
+    assert "learned: 1 object and 0 false alarms, by 1 window that counts 1 time\n" in done.out, done
 
 
 def test_a_copy_takes_its_journal_along_and_leaves_the_first_alone(folder, run_here):

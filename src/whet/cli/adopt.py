@@ -32,7 +32,7 @@ FEW = 200
 
 
 def adopt(
-    cascade: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An OpenCV cascade, an .xml file.")],
+    cascade: Annotated[Path, typer.Argument(metavar="CASCADE", help="An OpenCV cascade, an .xml file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write the detector to.")],
     annotations: AnnotationsOption = None,
     positives: Positives = None,
@@ -62,6 +62,11 @@ def adopt(
     from whet.training.adoption_run import adopt_from
     from whet.training.detector import load
 
+    if cascade.suffix.lower() != ".xml":
+        raise typer.BadParameter(
+            f"got {cascade}; expected an OpenCV cascade, an .xml file. A detector of whet's own needs no adoption: "
+            f"teach it with whet learn {cascade}"
+        )
     if not (positives or annotations):
         raise typer.BadParameter("there is no object to show: give --annotations or --positives")
     target = Destination.of(str(cascade), load(cascade), out, force=force)

@@ -151,7 +151,7 @@ def _report(run: LearningRun, shown: Shown) -> Iterator[str]:
         counted = sum(entry.weight for entry in lessons.entries)
         yield (
             f"learned: {count(lessons.n_objects, 'object')} and {count(lessons.n_false_alarms, 'false alarm')}, by "
-            f"{count(n, 'window')} that count {counted:,} times"
+            f"{count(n, 'window that counts', 'windows that count')} {count(counted, 'time')}"
         )
         stage = max(range(len(run.turns)), key=run.turns.__getitem__)
         yield f"weights turned by up to {run.turns[stage]:.2g} degrees (stage {stage})"
@@ -175,7 +175,7 @@ def _unread(run: LearningRun, shown: Shown) -> list[str]:
 def _tell_left_out(run: LearningRun, shown: Shown, is_incomplete: bool) -> None:
     unfit = run.lessons.unfit
     if unfit:
-        typer.echo(f"whet: {count(len(unfit), 'box', 'boxes')} that fit no window, not learned:", err=True)
+        typer.echo(f"whet: {count(len(unfit), 'box that fits', 'boxes that fit')} no window, not learned:", err=True)
         for line in unfit[:MOST_NAMED]:
             typer.echo(f"  {line}", err=True)
     judged = 0 if run.held_out is None else len(run.held_out[0].paths) + len(run.held_out[0].unread)
