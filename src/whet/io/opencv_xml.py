@@ -103,7 +103,8 @@ def parse_opencv(data: bytes, source: str = "the file") -> OpenCVCascade:
     root = parse_bounded(data, source)
     if root.tag != "opencv_storage":
         raise CascadeFileError(
-            f"{source} is no OpenCV file: its outermost element is <{root.tag[:LONGEST_NAME]}>; expected <opencv_storage>"
+            f"{source} is no OpenCV file: its outermost element is <{root.tag[:LONGEST_NAME]}>; "
+            "expected <opencv_storage>"
         )
     if not len(root):
         raise CascadeFileError(f"{source} has nothing in its <opencv_storage>; expected a cascade: write it again")
@@ -120,8 +121,8 @@ def parse_opencv(data: bytes, source: str = "the file") -> OpenCVCascade:
 def _new_cascade(node: Element, source: str) -> OpenCVCascade:
     if node.find("stageType") is None:
         raise CascadeFileError(
-            f"{source} is no cascade: its <{node.tag[:LONGEST_NAME]}> has no <stageType>, and in the old format no <size>; "
-            "expected a file of opencv_traincascade, or one that comes with OpenCV"
+            f"{source} is no cascade: its <{node.tag[:LONGEST_NAME]}> has no <stageType>, and in the old format "
+            "no <size>; expected a file of opencv_traincascade, or one that comes with OpenCV"
         )
     if (kind := only_word(node, "stageType", source)) != "BOOST":
         raise CascadeFileError(f"{source} has stages of type {kind!r}; whet and OpenCV read BOOST")
