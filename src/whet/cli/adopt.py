@@ -69,9 +69,11 @@ def adopt(
         )
     if not (positives or annotations):
         raise typer.BadParameter("there is no object to show: give --annotations or --positives")
-    target = Destination.of(str(cascade), load(cascade), out, force=force)
+    detector = load(cascade)
+    target = Destination.of(str(cascade), detector, out, force=force)
     with nothing_changed_on_ctrl_c():
         seen = showing(annotations, positives, negatives, held_out, layout, images, class_, split, quiet=quiet)
+        _warn_of_shape(seen.shown, detector.window)
         with wrong_call_if_value_error(), progress_bar("adopt", hidden=quiet) as progress:
             run = adopt_from(
                 cascade,
@@ -94,12 +96,23 @@ def adopt(
     _end(run, seen.shown, seen.is_incomplete or bool(left_out(run.problems)))
 
 
+def _warn_of_shape(shown: Shown, window: tuple[int, int]) -> None:
+    from whet.training.adoption_run import other_shape
+
+    told = other_shape(shown.boxes, window) if shown.n_objects else None
+    if told is not None:
+        typer.echo(f"whet: {told}: whet detect CASCADE PICTURE --draw FOLDER shows it", err=True)
+
+
 def _table(run: AdoptionRun, out: Path) -> dict[str, Any]:
+    from whet.training.adopt import NEGATIVES
+
     return {
         "objects": run.positives.n_objects,
         "positives": len(run.positives),
         "pictures": len(run.pictures),
         "negatives": run.added.negative.n,
+        "negatives_asked_for": NEGATIVES,
         "learners": len(run.added),
         "on_held_out": run.held_out
         and {name: figures(one) for name, one in zip(("before", "after"), run.held_out, strict=True)},
@@ -109,10 +122,14 @@ def _table(run: AdoptionRun, out: Path) -> dict[str, Any]:
 
 
 def _report(run: AdoptionRun) -> Iterator[str]:
+    from whet.training.adopt import NEGATIVES
+
     yield (
         f"shown: {run.positives}, and {count(run.added.negative.n, 'window')} without one of "
         f"{count(len(run.pictures), 'picture')}"
     )
+    if run.added.negative.n < NEGATIVES:
+        yield f"asked for {NEGATIVES:,} such windows: the pictures gave no more; more --negatives give more"
     if run.positives.n_objects < FEW:
         yield f"that is few: with {FEW} objects or more it gains, with fifty it was a little worse than before"
     yield f"added: a stage of {count(len(run.added), 'weak learner')}, which learns from now on"

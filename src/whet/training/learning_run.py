@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from whet.errors import DataNotFoundError, UnreadableImageError
-from whet.io.annotations.annotation import AnnotatedPicture
+from whet.io.annotations.annotation import AnnotatedPicture, Boxes
 from whet.training.detector import Detector
 from whet.training.evaluation_run import EvaluationRun, evaluate_many
 from whet.training.lessons import Lessons, check_no_contradiction, crops, empty_pictures, teach, turns
@@ -39,6 +41,11 @@ class Shown:
         with_boxes = [*annotated, *filled]
         check_no_contradiction(with_boxes, empty)
         return cls((*with_boxes, *empty), (*bad, *worse))
+
+    @property
+    def boxes(self) -> Boxes:
+        """The boxes (n, 4) of the object in all pictures."""
+        return np.concatenate([np.empty((0, 4)), *(picture.objects for picture in self.pictures)])
 
     @property
     def n_objects(self) -> int:
