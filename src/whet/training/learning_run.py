@@ -13,7 +13,15 @@ from whet.errors import DataNotFoundError, UnreadableImageError
 from whet.io.annotations.annotation import AnnotatedPicture, Boxes
 from whet.training.detector import Detector
 from whet.training.evaluation_run import EvaluationRun, evaluate_many
-from whet.training.lessons import Lessons, check_no_contradiction, crops, empty_pictures, teach, turns
+from whet.training.lessons import (
+    Lessons,
+    check_no_contradiction,
+    crops,
+    empty_pictures,
+    false_alarms,
+    teach,
+    turns,
+)
 
 Judgement = tuple[EvaluationRun, EvaluationRun]
 
@@ -88,7 +96,7 @@ def learn_from(
         first = f"; {len(shown.unread)} could not be read: {shown.unread[0]}" if shown.unread else ""
         raise DataNotFoundError(f"there is no picture to learn from{first}")
     n, m = len(shown.pictures), len(held_out)
-    sizes = (n, m, 3 * n, n, m) if m else (n, 3 * n, n)  # teaching a picture takes some three looks at it
+    sizes = (n, m, 2 * n, n, m) if m else (n, 2 * n, n)  # teaching a picture takes some two looks at it
     part = _Parts(tell, sizes)
     taught = detector.copy()
     options = {**options, "threshold": threshold}
@@ -98,11 +106,22 @@ def learn_from(
 
     before = judge(detector, shown.pictures)
     held_before = judge(detector, held_out) if held_out else None
-    lessons = teach(taught, shown.pictures, weight, tell=part.next(), **options)
+    expected = _count_false_alarms(before, shown.pictures)
+    lessons = teach(taught, shown.pictures, weight, expected=expected, tell=part.next(), **options)
     after = judge(taught, shown.pictures)
     held = None if held_before is None else (held_before, judge(taught, held_out))
     moved = turns(detector.taught.cascade(), taught.taught.cascade())
     return LearningRun(taught, lessons, (before, after), held, tuple(moved))
+
+
+def _count_false_alarms(run: EvaluationRun, pictures: Sequence[AnnotatedPicture]) -> int:
+    """How many detections would be taught as wrong: not those of evaluations, where a second look at one is, too."""
+    are_read = set(run.paths)
+    seen = [picture for picture in pictures if picture.path in are_read]
+    return sum(
+        len(false_alarms(result.boxes[result.scores > run.threshold], picture))
+        for picture, result in zip(seen, run.evaluation.pictures, strict=True)
+    )
 
 
 class _Parts:
