@@ -130,7 +130,8 @@ def test_a_journal_that_is_ahead_of_its_model_is_noticed_and_can_be_settled(fold
         (("bull.whet", "-n", "none/cut.png"), ExitCode.DATA_MISSING, "cut.png"),
         (("bull.whet", "-n", "scene 1.png", "-p", "scene 1.png"), ExitCode.FAILED, "take it out of one"),
         (("bull.whet", "-n", "scene 1.png", "-a", "truths.csv"), ExitCode.FAILED, "take it out of one"),
-        (("bull.whet", "-a", "nowhere.csv"), 2, "nowhere.csv"),
+        (("bull.whet", "-a", "nowhere.csv"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.csv"),
+        (("bull.whet", "-n", "none", "--held-out", "no.csv"), ExitCode.DATA_MISSING, "no file or folder no.csv"),
         (("bull.whet", "-a", "truths.csv", "--class", "cow"), ExitCode.FAILED, "there is no class 'cow'"),
         (("bull.whet", "-n", "none", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
         (("bull.whet", "-n", "none", "-o", "other.whet"), 2, "other.whet is there already"),
@@ -158,6 +159,15 @@ def test_pictures_that_are_both_learned_and_held_out_are_told(folder, run_here):
     assert done.code == 0
     assert "1 of 2 pictures of --held-out are learned from, too (scene 1.png)" in done.err
     assert run_here("learn", "bull.whet", "-a", "truths.csv", *options, "held.csv").err == ""
+
+
+def test_what_is_left_out_of_the_pictures_held_out_is_told_by_the_exit_code(folder, run_here):
+    held = (folder / "held.csv").read_text()
+    for number, row in enumerate(("missing.png,1,2,30,40,bull\n", "scene 3.png,1\n", "none/cut.png,1,2,30,40,bull\n")):
+        (folder / f"{number}.csv").write_text(held + row)
+        done = run_here("learn", "bull.whet", "-a", "truths.csv", "--dry-run", "--held-out", f"{number}.csv")
+        assert done.code == ExitCode.SOME_SKIPPED, done
+        assert "held out, 1 picture with 2 objects" in done.out
 
 
 def test_ctrl_c_changes_nothing_and_says_so(folder):

@@ -128,6 +128,7 @@ def test_a_corrupt_picture_is_named_and_the_others_train(tmp_path):
     (tmp_path / "textures" / "größe.png").write_bytes(b"neither")
     with (tmp_path / "vans.csv").open("a") as file:
         file.write("vans/van0001.png,-500,-500,20,10,van\nvans/van0001.png,5,5,0,0,van\nvans/missing.png,1,1,9,9,van\n")
+    assert whet(*TRAIN, "--dry-run", "--quiet", cwd=tmp_path).returncode == ExitCode.SOME_SKIPPED
     done = whet(*TRAIN, "--out", "vans.whet", cwd=tmp_path)
     assert done.returncode == ExitCode.SOME_SKIPPED, done.stderr
     for name in ("van0003.png", "größe.png", "missing.png", "van0001.png"):

@@ -12,7 +12,7 @@ import typer
 from whet.cli.convert import left_out, show
 from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
 from whet.cli.exit_codes import ExitCode
-from whet.cli.judgements import figures, judgement_lines
+from whet.cli.judgements import figures, judgement_lines, unread_and_judged
 from whet.cli.model_out import Destination, Force
 from whet.cli.options import Class, FormatOption, Images, Json, Quiet, Split, Threads
 from whet.cli.origin import origin
@@ -141,7 +141,7 @@ def _report(run: AdoptionRun) -> Iterator[str]:
 
 
 def _end(run: AdoptionRun, shown: Shown, incomplete: bool) -> None:
-    held = () if run.held_out is None else run.held_out[0].unread
-    exit_if_skipped(list(map(str, (*shown.unread, *held))), len(shown.pictures) + len(shown.unread))
+    unread, judged = unread_and_judged(run.held_out)
+    exit_if_skipped([*map(str, shown.unread), *unread], len(shown.pictures) + len(shown.unread) + judged)
     if incomplete:
         raise typer.Exit(ExitCode.SOME_SKIPPED)

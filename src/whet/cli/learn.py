@@ -13,7 +13,7 @@ import typer
 from whet.cli.annotated import scan_options
 from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
 from whet.cli.exit_codes import ExitCode
-from whet.cli.judgements import figures, judgement_lines
+from whet.cli.judgements import figures, judgement_lines, unread_and_judged
 from whet.cli.model_out import Destination, Force, ModelOut, is_same
 from whet.cli.options import (
     Class,
@@ -168,7 +168,7 @@ def _report(run: LearningRun, shown: Shown) -> Iterator[str]:
 
 def _unread(run: LearningRun, shown: Shown) -> list[str]:
     """Each picture once, though it may have been tried again and again."""
-    held = () if run.held_out is None else run.held_out[0].unread
+    held, _ = unread_and_judged(run.held_out)
     return list(dict.fromkeys(map(str, (*shown.unread, *run.shown[0].unread, *run.lessons.unread, *held))))
 
 
@@ -178,7 +178,7 @@ def _tell_left_out(run: LearningRun, shown: Shown, is_incomplete: bool) -> None:
         typer.echo(f"whet: {count(len(unfit), 'box that fits', 'boxes that fit')} no window, not learned:", err=True)
         for line in unfit[:MOST_NAMED]:
             typer.echo(f"  {line}", err=True)
-    judged = 0 if run.held_out is None else len(run.held_out[0].paths) + len(run.held_out[0].unread)
+    _, judged = unread_and_judged(run.held_out)
     exit_if_skipped(_unread(run, shown), len(shown.pictures) + len(shown.unread) + judged)
     if unfit or is_incomplete:
         raise typer.Exit(ExitCode.SOME_SKIPPED)

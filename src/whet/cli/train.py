@@ -144,10 +144,11 @@ def train(
     if dry_run or out is None:
         if as_json:
             typer.echo(json.dumps(plan_table(preparation, threads), indent=1))
-        return
-    if fresh:
-        _checkpoint(out).unlink(missing_ok=True)
-    is_skipping = _run(preparation, out, threads, as_json=as_json, quiet=quiet)
+        is_skipping = False
+    else:
+        if fresh:
+            _checkpoint(out).unlink(missing_ok=True)
+        is_skipping = _run(preparation, out, threads, as_json=as_json, quiet=quiet)
     if lost or is_skipping:
         raise typer.Exit(ExitCode.SOME_SKIPPED)
 

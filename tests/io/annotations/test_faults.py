@@ -323,6 +323,9 @@ def test_formats_are_told_apart_and_doubt_is_an_error(tmp_path):
         read_annotations(tmp_path / "both")
     assert read_annotations(tmp_path / "both", "voc").classes == ("car",)
     (tmp_path / "empty").mkdir()
+    with pytest.raises(DataNotFoundError, match="is empty"):
+        read_annotations(tmp_path / "empty")
+    (tmp_path / "empty" / "todo.md").touch()
     with pytest.raises(AnnotationError, match="in none of the formats that whet knows"):
         read_annotations(tmp_path / "empty")
     with pytest.raises(AnnotationError, match="there is no format 'coca'; there are: coco, yolo"):
