@@ -94,9 +94,10 @@ def test_what_cannot_be_adopted_is_said_and_nothing_is_written(folder, monkeypat
 
 def test_what_is_left_out_of_the_pictures_held_out_is_told_by_the_exit_code(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    whole = (folder / "none" / "0.png").read_bytes()
-    (folder / "cut.png").write_bytes(whole[: len(whole) // 2])  # its header is whole
-    for row, said in (("cut.png,1,2,8,8,object\n", "skipped 1 of 48 pictures"), ("no.png,1,2,8,8,object\n", "no.png")):
+    Image.fromarray(textured((240, 280), np.random.default_rng(9))).save(folder / "cut.jpg")
+    whole = (folder / "cut.jpg").read_bytes()
+    (folder / "cut.jpg").write_bytes(whole[: len(whole) // 2])  # its header is whole
+    for row, said in (("cut.jpg,1,2,8,8,object\n", "skipped 1 of 48 pictures"), ("no.png,1,2,8,8,object\n", "no.png")):
         (folder / "held.csv").write_text("none/0.png,1,2,8,8,object\n" + row)
         call = ("object.xml", "-p", "crops", "-n", "none", "-o", "mine.whet", "--held-out", "held.csv", "--force")
         done = whet_here(monkeypatch, capsys, "adopt", *call)

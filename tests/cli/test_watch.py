@@ -265,7 +265,7 @@ def test_lines_that_were_there_stay_until_there_is_a_frame(monkeypatch, capsys, 
     done = whet_here(
         monkeypatch, capsys, "watch", model, tmp_path / "no.mp4", "--lines", tmp_path / "old.csv", "--force"
     )
-    assert done.code == ExitCode.FAILED
+    assert done.code == ExitCode.DATA_MISSING
     assert (tmp_path / "old.csv").read_text() == "mine"
 
 
