@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -157,6 +158,9 @@ def test_a_corrupt_negative_is_named_once_and_told_by_the_exit_code(tmp_path):
         (("vans.csv", "--out", "a.whet", "--class", "ship"), ExitCode.FAILED, "there is no class 'ship'"),
         (("vans.csv", "--out", "a.whet", "--window", "12"), 2, "width x height"),
         (("vans.csv", "--out", "no/a.whet"), 2, "there is no folder no"),
+        (("vans.csv", "--out", "no/a.whet", "--dry-run"), 2, "there is no folder no"),
+        (("vans.csv", "--out", "vans.whet", "--dry-run"), 2, "vans.whet is there already"),
+        (("vans.csv", "--out", "empty", "--dry-run"), 2, "empty is a folder"),
         (("vans.csv", "--out", "a.whet", "--negatives", "empty"), ExitCode.DATA_MISSING, "no picture in empty"),
         (("--config", "broken.toml", "--out", "a.whet"), ExitCode.FAILED, "broken.toml is not TOML"),
         (("--config", "odd.toml", "--out", "a.whet"), ExitCode.FAILED, "there is no setting 'colour'"),
@@ -172,6 +176,13 @@ def test_what_is_wrong_is_said_before_any_work(folder, arguments, code, says):
     assert says in re.sub(r"\s+", " ", done.stderr)
     assert "Traceback" not in done.stderr
     assert not (folder / "a.whet").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="a folder that nobody can write to, root neither")
+def test_a_dry_run_tries_whether_the_detector_could_be_written(folder):
+    done = whet("train", "vans.csv", "--dry-run", "--out", "/proc/a.whet", cwd=folder)
+    assert done.returncode == 2, done.stderr
+    assert "nothing can be written to the folder /proc" in re.sub(r"\s+", " ", done.stderr)
 
 
 def test_a_folder_of_crops_trains_too(tmp_path):

@@ -198,6 +198,15 @@ def test_yolo_lines_of_all_kinds(tmp_path):
     ]
 
 
+def test_shares_of_a_picture_are_pixels_without_noise(tmp_path):
+    boxes = [[13.0, 7, 57, 41], [1, 2, 100, 33], [10.5, 20.25, 30, 40]]
+    rows = [((x1 + x2) / 400, (y1 + y2) / 200, (x2 - x1) / 200, (y2 - y1) / 100) for x1, y1, x2, y2 in boxes]
+    read = yolo_folder(tmp_path, "".join(f"0 {' '.join(map(repr, row))}\n" for row in rows))
+    assert read.pictures[0].boxes.tolist() == boxes
+    write_annotations(read, tmp_path / "voc", "voc")
+    assert "<ymax>41</ymax>" in (tmp_path / "voc" / "a.xml").read_text()
+
+
 def test_a_yolo_entry_too_long_for_a_file_name_is_a_part_that_is_missing(tmp_path):
     with pytest.raises((AnnotationError, DataNotFoundError)):
         yolo_folder(tmp_path, "0 0.5 0.5 0.1 0.2\n", data=f"train: {'x' * 5000}\nnames: [car]\n")
