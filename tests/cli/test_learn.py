@@ -10,6 +10,7 @@ from tests.commands import whet, whet_here
 from tests.detectors import bull_finder, bull_scene
 
 from whet.cli.exit_codes import CTRL_C, ExitCode
+from whet.model.reporting import Frame
 from whet.training.detector import load
 from whet.training.journal import Journal
 
@@ -168,6 +169,15 @@ def test_what_is_left_out_of_the_pictures_held_out_is_told_by_the_exit_code(fold
         done = run_here("learn", "bull.whet", "-a", "truths.csv", "--dry-run", "--held-out", f"{number}.csv")
         assert done.code == ExitCode.SOME_SKIPPED, done
         assert "held out, 1 picture with 2 objects" in done.out
+
+
+def test_crops_without_the_margin_that_a_detector_looks_at_are_told(folder, run_here):
+    bull_finder(frame=Frame(0.1, 0.1, 0.9, 0.9)).save(folder / "wide.whet")
+    options = ("-p", "Stücke/größe.png", "--weight", 1, "--dry-run")
+    done = run_here("learn", "wide.whet", *options)
+    assert "1 picture ends where its object ends, and this detector looks at 1.25 times as much" in done.err
+    assert run_here("learn", "bull.whet", *options).err == ""
+    assert run_here("learn", "wide.whet", "-a", "truths.csv", "--weight", 1, "--dry-run").err == ""
 
 
 def test_ctrl_c_changes_nothing_and_says_so(folder):

@@ -89,7 +89,7 @@ def learn(
     """
     start(quiet=quiet)
     from whet.training.detector import load
-    from whet.training.learning_run import learn_from
+    from whet.training.learning_run import learn_from, too_tight
 
     if not (positives or negatives or annotations):
         raise typer.BadParameter("there is nothing to learn from: give --positives, --negatives or --annotations")
@@ -104,6 +104,9 @@ def learn(
     with nothing_changed_on_ctrl_c():
         seen = showing(annotations, positives, negatives, held_out, layout, images, class_, split, quiet=quiet)
         shown = seen.shown
+        told = too_tight(shown, detector.frame)
+        if told is not None:
+            typer.echo(f"whet: {told}", err=True)
         with wrong_call_if_value_error(), progress_bar("learn", hidden=quiet) as progress:
             run = learn_from(detector, shown, weight, held_out=seen.judges, tell=progress, **options)
     is_written = not dry_run and (bool(run.lessons.entries) or not is_same(model, target.out))

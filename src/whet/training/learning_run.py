@@ -11,6 +11,7 @@ import numpy as np
 
 from whet.errors import DataNotFoundError, UnreadableImageError
 from whet.io.annotations.annotation import AnnotatedPicture, Boxes
+from whet.model.reporting import Frame
 from whet.training.detector import Detector
 from whet.training.evaluation_run import EvaluationRun, evaluate_many
 from whet.training.lessons import (
@@ -22,6 +23,9 @@ from whet.training.lessons import (
     teach,
     turns,
 )
+
+# Of its box's size, what a window may show without that a crop lacks something.
+LITTLE_MORE = 1.05
 
 Judgement = tuple[EvaluationRun, EvaluationRun]
 
@@ -59,6 +63,27 @@ class Shown:
     def n_objects(self) -> int:
         """Boxes of the object."""
         return sum(len(picture.objects) for picture in self.pictures)
+
+
+def too_tight(shown: Shown, frame: Frame) -> str | None:
+    """What to tell where objects fill their pictures, and a detector's windows show more than the box it reports.
+
+    Around such an object there is nothing that a window could show: one that is too small is taught, or none fits.
+
+    >>> tight = AnnotatedPicture(Path("a.png"), (20, 40), np.array([[0.0, 0, 40, 20]]), ("van",), np.array([False]))
+    >>> print(too_tight(Shown((tight,)), Frame(0.1, 0.1, 0.9, 0.9)))
+    1 picture ends where its object ends, and this detector looks at 1.25 times as much: it is taught windows that are ...
+    >>> too_tight(Shown((tight,)), Frame())
+    """
+    n = sum(picture.is_filled for picture in shown.pictures)
+    more = 1 / max(frame.size)
+    if not n or more < LITTLE_MORE:
+        return None
+    told = "1 picture ends where its object ends" if n == 1 else f"{n:,} pictures end where their object ends"
+    return (
+        f"{told}, and this detector looks at {more:.3g} times as much: it is taught windows that are too small. Better "
+        "show the whole pictures, with boxes (--annotations), or cut the object out with so much around it"
+    )
 
 
 @dataclass(frozen=True, eq=False)
