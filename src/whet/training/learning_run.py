@@ -72,7 +72,7 @@ def too_tight(shown: Shown, frame: Frame) -> str | None:
 
     >>> tight = AnnotatedPicture(Path("a.png"), (20, 40), np.array([[0.0, 0, 40, 20]]), ("van",), np.array([False]))
     >>> print(too_tight(Shown((tight,)), Frame(0.1, 0.1, 0.9, 0.9)))
-    1 picture ends where its object ends, and this detector looks at 1.25 times as much: it is taught windows that are ...
+    1 picture ends where its object ends, and this detector looks at 1.25 times as much: it is taught ...
     >>> too_tight(Shown((tight,)), Frame())
     """
     n = sum(picture.is_filled for picture in shown.pictures)
