@@ -19,6 +19,13 @@ def two_gaussians(n, size, rng, gap=1.5):
     return rng.normal(size=(n, size)) + gap * y[:, None] / np.sqrt(1 + np.arange(size)), y
 
 
+def cumulated(picture):
+    """Sums over all pixels above and to the left, with a row and a column of zeros in front."""
+    sums = np.zeros(np.add(picture.shape, 1), dtype=np.uint64)
+    sums[1:, 1:] = picture.astype(np.uint64).cumsum(0).cumsum(1)
+    return sums
+
+
 @st.composite
 def binary_samples(draw, max_size=8, max_samples=24):
     """Binary matrix with at least two rows, and whole weights from 1 to 5."""

@@ -97,6 +97,10 @@ class DataNotFoundError(WhetError, FileNotFoundError):
     """A data set is neither on this machine nor to be had."""
 
 
+class VideoNotFoundError(VideoError, DataNotFoundError):
+    """There is no such file or folder to watch, or the folder has no pictures."""
+
+
 class MissingExtraError(WhetError, ImportError):
     """An optional dependency is not installed."""
 

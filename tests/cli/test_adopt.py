@@ -49,6 +49,8 @@ def test_an_opencv_cascade_is_adopted_taught_and_exported(folder):
     detector = load(folder / "mine.whet")
     added = detector.taught.base.stages[-1]
     assert (told["objects"], told["pictures"], told["learners"]) == (40, 6, len(added))
+    assert told["negatives"] < told["negatives_asked_for"] == 20_000
+    assert "as wide as high" not in done.stderr
     assert told["negatives"] == added.negative.n > 0
     done = whet("learn", "mine.whet", "-n", "none", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -56,6 +58,17 @@ def test_an_opencv_cascade_is_adopted_taught_and_exported(folder):
     assert done.returncode == 0, done.stderr
     assert not cv2.CascadeClassifier(str(folder / "mine.xml")).empty()
     assert load(folder / "mine.whet").taught.learned.counts[-1][1] > 0
+
+
+def test_boxes_of_another_shape_and_too_few_negatives_are_told(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    for number, patch in enumerate(patches(40, 5)):
+        Image.fromarray(np.pad(patch, ((4, 4), (0, 0)))).save(folder / "crops" / f"{number}.png")
+    done = whet_here(monkeypatch, capsys, "adopt", "object.xml", "-p", "crops", "-n", "none", "-o", "mine.whet")
+    assert done.code == 0, done.err
+    assert "the boxes are 0.5 as wide as high (median of 40; eight in ten 0.5 to 0.5)" in done.err
+    assert "the cascade's windows 1 (8 x 8): what it is shown is wider" in done.err
+    assert "asked for 20,000 such windows" in done.out
 
 
 def test_what_cannot_be_adopted_is_said_and_nothing_is_written(folder, monkeypatch, capsys):
@@ -68,12 +81,28 @@ def test_what_cannot_be_adopted_is_said_and_nothing_is_written(folder, monkeypat
     for call, (code, said) in calls.items():
         done = whet_here(monkeypatch, capsys, "adopt", "object.xml", "-o", "mine.whet", *call)
         assert (done.code, said in " ".join(done.err.split())) == (code, True), done.err
+    for own in ("face", folder / "mine.whet", "none"):
+        done = whet_here(monkeypatch, capsys, "adopt", own, "-p", "crops", "-o", "mine.whet")
+        assert (done.code, f"teach it with whet learn {own}" in " ".join(done.err.split())) == (WRONG_CALL, True)
     (folder / "none" / "cut.png").write_bytes(b"not a picture")
     assert not (folder / "mine.whet").exists()
     done = whet_here(monkeypatch, capsys, "adopt", "object.xml", "-p", "crops", "-n", "none", "-o", "mine.whet")
     assert done.code == ExitCode.SOME_SKIPPED
     assert "cut.png" in done.err
     assert (folder / "mine.whet").exists()
+
+
+def test_what_is_left_out_of_the_pictures_held_out_is_told_by_the_exit_code(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    Image.fromarray(textured((240, 280), np.random.default_rng(9))).save(folder / "cut.jpg")
+    whole = (folder / "cut.jpg").read_bytes()
+    (folder / "cut.jpg").write_bytes(whole[: len(whole) // 2])  # its header is whole
+    for row, said in (("cut.jpg,1,2,8,8,object\n", "skipped 1 of 48 pictures"), ("no.png,1,2,8,8,object\n", "no.png")):
+        (folder / "held.csv").write_text("none/0.png,1,2,8,8,object\n" + row)
+        call = ("object.xml", "-p", "crops", "-n", "none", "-o", "mine.whet", "--held-out", "held.csv", "--force")
+        done = whet_here(monkeypatch, capsys, "adopt", *call)
+        assert done.code == ExitCode.SOME_SKIPPED, done
+        assert said in done.err
 
 
 def test_a_cascade_that_has_not_been_adopted_says_how_to(folder, monkeypatch, capsys):

@@ -32,6 +32,8 @@ def folder(tmp_path):
     (tmp_path / "good.csv").write_text(rows)
     (tmp_path / "bad.csv").write_text(rows + "gone.png,1,2,3,4,car\nbilder/b.png,1,2,0,0,dog\n")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "todo.md").write_text("annotate")
     return tmp_path
 
 
@@ -83,11 +85,16 @@ def test_one_class_goes_to_info_dat_and_back(folder):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["nowhere", "a.json"], 2, "Error: Invalid value for 'source': path 'nowhere' does not exist."),
+        (["nowhere", "a.json"], ExitCode.DATA_MISSING, "whet: there is no file or folder nowhere"),
         (
             ["empty", "a.json"],
+            ExitCode.DATA_MISSING,
+            "whet: the folder empty is empty; expected annotations or pictures in it",
+        ),
+        (
+            ["notes", "a.json"],
             1,
-            f"whet: empty is in none of the formats that whet knows ({', '.join(FORMATS)}), or has no picture",
+            f"whet: notes is in none of the formats that whet knows ({', '.join(FORMATS)}), or has no picture",
         ),
         (
             ["good.csv", "a.json", "--class", "cat"],

@@ -121,8 +121,9 @@ def test_numbers_come_without_matplotlib(run_here, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("bull.whet", "nowhere.csv"), 2, "nowhere.csv"),
-        (("bull.whet", "empty"), ExitCode.FAILED, "or has no picture"),
+        (("bull.whet", "nowhere.csv"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.csv"),
+        (("bull.whet", "empty"), ExitCode.DATA_MISSING, "the folder empty is empty"),
+        (("bull.whet", "notes"), ExitCode.FAILED, "or has no picture"),
         (("bull.whet", "truths.csv", "--class", "cow"), ExitCode.FAILED, "there is no class 'cow'; there are: bull"),
         (("bull.whet", "truths.csv", "--split", "val"), ExitCode.FAILED, "there is no part 'val'"),
         (("bull.whet", "truths.csv", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
@@ -132,7 +133,9 @@ def test_numbers_come_without_matplotlib(run_here, monkeypatch, tmp_path):
     ],
 )
 def test_what_is_wrong_is_said(folder, run_here, arguments, code, says):
-    (folder / "empty").mkdir(exist_ok=True)
+    for name in ("empty", "notes"):
+        (folder / name).mkdir(exist_ok=True)
+    (folder / "notes" / "todo.txt").write_text("annotate")
     done = run_here("evaluate", *arguments)
     assert done.code == code, done.err
     assert says in " ".join(done.err.replace("│", " ").split())

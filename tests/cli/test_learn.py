@@ -10,6 +10,7 @@ from tests.commands import whet, whet_here
 from tests.detectors import bull_finder, bull_scene
 
 from whet.cli.exit_codes import CTRL_C, ExitCode
+from whet.model.reporting import Frame
 from whet.training.detector import load
 from whet.training.journal import Journal
 
@@ -69,7 +70,7 @@ def test_crops_and_empty_pictures_teach_and_what_cannot_be_used_is_named(folder)
     assert "Traceback" not in done.stderr
     assert "skipped 1 of 4 pictures" in done.stderr
     assert "cut.png" in done.stderr
-    assert "1 box that fit no window" in done.stderr
+    assert "1 box that fits no window" in done.stderr
     assert "winzig.png" in done.stderr
     assert "wrote taught.whet" in done.stdout
     assert (folder / "bull.whet").read_bytes() == original
@@ -78,6 +79,11 @@ def test_crops_and_empty_pictures_teach_and_what_cannot_be_used_is_named(folder)
     assert sum(entry.weight for entry in entries if entry.is_object) == 5
     assert sum(entry.weight for entry in entries if not entry.is_object) % 5 == 0
     assert load(folder / "taught.whet").learned[0] == 5
+
+
+def test_one_is_told_as_one(run_here):
+    done = run_here("learn", "bull.whet", "-p", "Stücke/größe.png", "--weight", 1, "--dry-run")
+    assert "learned: 1 object and 0 false alarms, by 1 window that counts 1 time\n" in done.out, done
 
 
 def test_a_copy_takes_its_journal_along_and_leaves_the_first_alone(folder, run_here):
@@ -125,7 +131,8 @@ def test_a_journal_that_is_ahead_of_its_model_is_noticed_and_can_be_settled(fold
         (("bull.whet", "-n", "none/cut.png"), ExitCode.DATA_MISSING, "cut.png"),
         (("bull.whet", "-n", "scene 1.png", "-p", "scene 1.png"), ExitCode.FAILED, "take it out of one"),
         (("bull.whet", "-n", "scene 1.png", "-a", "truths.csv"), ExitCode.FAILED, "take it out of one"),
-        (("bull.whet", "-a", "nowhere.csv"), 2, "nowhere.csv"),
+        (("bull.whet", "-a", "nowhere.csv"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.csv"),
+        (("bull.whet", "-n", "none", "--held-out", "no.csv"), ExitCode.DATA_MISSING, "no file or folder no.csv"),
         (("bull.whet", "-a", "truths.csv", "--class", "cow"), ExitCode.FAILED, "there is no class 'cow'"),
         (("bull.whet", "-n", "none", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
         (("bull.whet", "-n", "none", "-o", "other.whet"), 2, "other.whet is there already"),
@@ -153,6 +160,24 @@ def test_pictures_that_are_both_learned_and_held_out_are_told(folder, run_here):
     assert done.code == 0
     assert "1 of 2 pictures of --held-out are learned from, too (scene 1.png)" in done.err
     assert run_here("learn", "bull.whet", "-a", "truths.csv", *options, "held.csv").err == ""
+
+
+def test_what_is_left_out_of_the_pictures_held_out_is_told_by_the_exit_code(folder, run_here):
+    held = (folder / "held.csv").read_text()
+    for number, row in enumerate(("missing.png,1,2,30,40,bull\n", "scene 3.png,1\n", "none/cut.png,1,2,30,40,bull\n")):
+        (folder / f"{number}.csv").write_text(held + row)
+        done = run_here("learn", "bull.whet", "-a", "truths.csv", "--dry-run", "--held-out", f"{number}.csv")
+        assert done.code == ExitCode.SOME_SKIPPED, done
+        assert "held out, 1 picture with 2 objects" in done.out
+
+
+def test_crops_without_the_margin_that_a_detector_looks_at_are_told(folder, run_here):
+    bull_finder(frame=Frame(0.1, 0.1, 0.9, 0.9)).save(folder / "wide.whet")
+    options = ("-p", "Stücke/größe.png", "--weight", 1, "--dry-run")
+    done = run_here("learn", "wide.whet", *options)
+    assert "1 picture ends where its object ends, and this detector looks at 1.25 times as much" in done.err
+    assert run_here("learn", "bull.whet", *options).err == ""
+    assert run_here("learn", "wide.whet", "-a", "truths.csv", "--weight", 1, "--dry-run").err == ""
 
 
 def test_ctrl_c_changes_nothing_and_says_so(folder):

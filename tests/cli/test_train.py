@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -128,6 +129,7 @@ def test_a_corrupt_picture_is_named_and_the_others_train(tmp_path):
     (tmp_path / "textures" / "größe.png").write_bytes(b"neither")
     with (tmp_path / "vans.csv").open("a") as file:
         file.write("vans/van0001.png,-500,-500,20,10,van\nvans/van0001.png,5,5,0,0,van\nvans/missing.png,1,1,9,9,van\n")
+    assert whet(*TRAIN, "--dry-run", "--quiet", cwd=tmp_path).returncode == ExitCode.SOME_SKIPPED
     done = whet(*TRAIN, "--out", "vans.whet", cwd=tmp_path)
     assert done.returncode == ExitCode.SOME_SKIPPED, done.stderr
     for name in ("van0003.png", "größe.png", "missing.png", "van0001.png"):
@@ -156,6 +158,9 @@ def test_a_corrupt_negative_is_named_once_and_told_by_the_exit_code(tmp_path):
         (("vans.csv", "--out", "a.whet", "--class", "ship"), ExitCode.FAILED, "there is no class 'ship'"),
         (("vans.csv", "--out", "a.whet", "--window", "12"), 2, "width x height"),
         (("vans.csv", "--out", "no/a.whet"), 2, "there is no folder no"),
+        (("vans.csv", "--out", "no/a.whet", "--dry-run"), 2, "there is no folder no"),
+        (("vans.csv", "--out", "vans.whet", "--dry-run"), 2, "vans.whet is there already"),
+        (("vans.csv", "--out", "empty", "--dry-run"), 2, "empty is a folder"),
         (("vans.csv", "--out", "a.whet", "--negatives", "empty"), ExitCode.DATA_MISSING, "no picture in empty"),
         (("--config", "broken.toml", "--out", "a.whet"), ExitCode.FAILED, "broken.toml is not TOML"),
         (("--config", "odd.toml", "--out", "a.whet"), ExitCode.FAILED, "there is no setting 'colour'"),
@@ -171,6 +176,13 @@ def test_what_is_wrong_is_said_before_any_work(folder, arguments, code, says):
     assert says in re.sub(r"\s+", " ", done.stderr)
     assert "Traceback" not in done.stderr
     assert not (folder / "a.whet").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="a folder that nobody can write to, root neither")
+def test_a_dry_run_tries_whether_the_detector_could_be_written(folder):
+    done = whet("train", "vans.csv", "--dry-run", "--out", "/proc/a.whet", cwd=folder)
+    assert done.returncode == 2, done.stderr
+    assert "nothing can be written to the folder /proc" in re.sub(r"\s+", " ", done.stderr)
 
 
 def test_a_folder_of_crops_trains_too(tmp_path):

@@ -79,3 +79,25 @@ def test_what_is_wrong_is_said_and_nothing_is_changed(folder, run_here, argument
     assert done.code == code, done.err
     assert says in " ".join(done.err.replace("│", " ").split())
     assert files == {path: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_line_that_was_cut_short_is_taken_off_by_the_command_that_the_error_names(folder, run_here):
+    model, journal = folder / "bull.whet", folder / "bull.whet.journal.jsonl"
+    whole, learned = journal.read_bytes(), model.read_bytes()
+    assert "nothing to repair" in run_here("unlearn", "bull.whet", "--repair").out
+    # The machine stopped in the middle of one more line: the model has not learned it.
+    journal.write_bytes(whole + whole.splitlines()[-1][:50])
+    done = run_here("learn", "bull.whet", "-n", "scene 3.png")
+    assert done.code == ExitCode.FAILED
+    assert "whet unlearn MODEL bull.whet.journal.jsonl --repair" in done.err
+    assert run_here("unlearn", "bull.whet", "--list").code == ExitCode.FAILED
+    done = run_here("unlearn", "bull.whet", "bull.whet.journal.jsonl", "--repair")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith('took off bull.whet.journal.jsonl: {"base_id"')
+    assert (journal.read_bytes(), model.read_bytes()) == (whole, learned)
+    # In the middle of many lines: those that are whole are told next.
+    journal.write_bytes(whole + whole[:-20])
+    done = run_here("unlearn", "bull.whet", "--repair")
+    assert done.code == ExitCode.FAILED
+    assert "took off" in done.out
+    assert f"--last {whole.count(b'{') - 1} --journal-only" in done.err

@@ -227,7 +227,9 @@ def test_ctrl_c_keeps_everything(model, folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("nothing.mp4",), ExitCode.FAILED, "cannot be opened as a video"),
+        (("nothing.mp4",), ExitCode.DATA_MISSING, "there is no file or folder nothing.mp4"),
+        (("empty",), ExitCode.DATA_MISSING, "the folder empty has no pictures"),
+        (("text.mp4",), ExitCode.FAILED, "cannot be opened as a video"),
         (("camera:97",), ExitCode.FAILED, "cannot be opened as a video"),
         (("frames", "--learn"), 2, "--save-as"),
         (("frames", "--save-as", "new.whet"), 2, "add --learn"),
@@ -247,6 +249,8 @@ def test_ctrl_c_keeps_everything(model, folder, tmp_path):
 def test_what_is_wrong_is_one_line(arguments, code, said, model, folder, monkeypatch, capsys, tmp_path):
     pytest.importorskip("av")
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.mp4").write_text("not a video")
     source, *options = arguments
     done = whet_here(monkeypatch, capsys, "watch", model, folder if source == "frames" else source, *options)
     assert done.code == code, done.err
@@ -261,7 +265,7 @@ def test_lines_that_were_there_stay_until_there_is_a_frame(monkeypatch, capsys, 
     done = whet_here(
         monkeypatch, capsys, "watch", model, tmp_path / "no.mp4", "--lines", tmp_path / "old.csv", "--force"
     )
-    assert done.code == ExitCode.FAILED
+    assert done.code == ExitCode.DATA_MISSING
     assert (tmp_path / "old.csv").read_text() == "mine"
 
 

@@ -77,3 +77,10 @@ def test_without_supervision_the_error_says_how_to_install_it():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install supervision" in done.stdout
+
+
+def test_boxes_come_with_their_scores_best_first():
+    found = Detections.of([[0, 0, 8, 8], [5, 5, 9, 9]], [0.5, 2])
+    assert [(box.tolist(), score) for box, score in found] == [([5.0, 5.0, 9.0, 9.0], 2.0), ([0.0, 0.0, 8.0, 8.0], 0.5)]
+    assert all(type(score) is float for _, score in found)
+    assert list(Detections()) == []

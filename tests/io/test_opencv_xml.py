@@ -1,5 +1,7 @@
 """OpenCV cascade files: what is read, and what is refused before any compiled loop sees it."""
 
+import re
+
 import numpy as np
 import pytest
 from tests.opencv_files import haar_file, lbp_file, old_file
@@ -130,6 +132,23 @@ OUTSIDE = (
 @pytest.mark.parametrize("text", [BOMB, OUTSIDE], ids=["entities in entities", "a file from outside"])
 def test_declarations_are_refused(text):
     with pytest.raises(CascadeFileError, match="not XML that whet reads"):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "cascade.xml is empty"),
+        ('<?xml version="1.0"?>\n<opencv_storage>\n<cascade><a>1</a>', "was cut short: it ends in its line 3"),
+        ('<?xml version="1.0"?>\n<opencv_storage>\n<cascade><a>1</', "was cut short: it ends in its line 3"),
+        ("<opencv_storage></opencv_storage>", "nothing in its <opencv_storage>"),
+        ("<html><body/></html>", "outermost element is <html>; expected <opencv_storage>"),
+        ("<opencv_storage><camera><a>1</a></camera></opencv_storage>", "no cascade: its <camera> has no <stageType>"),
+        ("whet", "not XML that whet reads"),
+    ],
+)
+def test_what_is_no_cascade_is_named_for_what_it_is(text, says):
+    with pytest.raises(CascadeFileError, match=re.escape(says)):
         parse(text)
 
 

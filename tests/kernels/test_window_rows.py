@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from tests.samples import cumulated
 
-from whet.features.integral import IntegralStack, picture_integrals
+from whet.features.integral import IntegralStack
 from whet.features.lbp import BlockPatternPool
 from whet.kernels.window_rows import pattern_codes
 
@@ -14,7 +15,7 @@ WINDOW = (7, 6)
 def sums(request, rng):
     picture = rng.integers(0, 256, (12, 30), dtype=np.uint8)
     views = np.lib.stride_tricks.sliding_window_view(picture, WINDOW)
-    return picture_integrals(picture)[0] + np.uint32(request.param), views
+    return cumulated(picture).astype(np.uint32) + np.uint32(request.param), views
 
 
 def offsets(corners, line):

@@ -1,4 +1,5 @@
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,9 +8,16 @@ from PIL import Image
 from whet.errors import MissingExtraError
 from whet.evaluate.curves import sweep
 from whet.evaluate.evaluation import Mistake, evaluate
+from whet.features.haar import HaarPool
+from whet.features.stump_training import TrainedStumps
+from whet.model.detector_base import DetectorBase
+from whet.model.stage import Stage
+from whet.model.taught_detector import TaughtDetector
+from whet.plots.captions import LINE, caption
 from whet.plots.contact_sheet import GAP, TILE, contact_sheet
 from whet.plots.curves import draw_precision_recall, draw_roc
 from whet.plots.drawn_boxes import FALSE_ALARM, FOUND, MISSED, boxes_drawn, result_drawn, save_picture
+from whet.plots.drawn_features import feature_sheet
 
 
 @pytest.fixture
@@ -100,6 +108,40 @@ def test_a_sheet_shows_each_mistake_in_the_middle_of_its_tile_with_grey_beyond_t
     assert (sheet[middle, middle + TILE + GAP] == 255).all()
     assert (sheet[GAP + 1, GAP + TILE + GAP + 1] == 128).all()
     assert contact_sheet(pictures, mistakes, most=1).shape[1] < sheet.shape[1]
+
+
+def test_captions_stand_below_their_tiles_and_inside_of_their_width():
+    picture, mistake = np.zeros((40, 40), dtype=np.uint8), Mistake(0, 0, np.array([20.0, 20.0, 30.0, 30.0]), 1.0)
+    texts = ["a.png\nmissed", "b.png\nmissed", "a.png\nmissed", "long" * 40 + "\n\udcff"]
+    sheet = contact_sheet([picture], [mistake] * 4, columns=2, captions=texts)
+    down = TILE + 2 * LINE + GAP
+    assert sheet.shape == (2 * down + GAP, 2 * (TILE + GAP) + GAP, 3)
+    cells = [(GAP + row * down, GAP + column * (TILE + GAP)) for row in (0, 1) for column in (0, 1)]
+    below = [sheet[top + TILE : top + down - GAP, left : left + TILE] for top, left in cells]
+    assert np.array_equal(below[0], below[2])
+    assert (below[0][:LINE] != below[1][:LINE]).any()
+    assert np.array_equal(below[0][LINE:], below[1][LINE:])
+    assert all((text[:LINE].min(axis=(0, 2)) < 128).sum() > 10 for text in below)
+    assert (sheet[:, TILE + GAP : TILE + 2 * GAP] == 255).all()  # nothing runs over into the gap
+
+
+def test_the_end_of_a_name_that_is_too_long_can_still_be_read():
+    long, other = caption("shot-" * 20 + "017.png", 90), caption("shot-" * 20 + "018.png", 90)
+    assert (long != other).any()
+    assert (long[:, -10:] < 128).any()
+
+
+@pytest.mark.parametrize("window", [(24, 24), (30, 8)])
+def test_features_are_drawn_with_their_stage_number_and_weight(window):
+    pool = HaarPool.of_window(window)
+    weak = TrainedStumps(np.arange(2), np.zeros(2, np.float32), np.ones(2, np.int8), np.zeros(2))
+    stage = Stage(pool.take([0, 1]), weak, np.array([2.5, 0.25]), 1.0)
+    heavier = replace(stage, coef=np.array([2.5, 7.25]))
+    sheets = [feature_sheet(TaughtDetector(DetectorBase(window, (one, one)))) for one in (stage, heavier)]
+    changed = np.flatnonzero((sheets[0] != sheets[1]).any(axis=(0, 2)))
+    assert sheets[0].shape[1] / 2 <= changed.min() <= changed.max() < sheets[0].shape[1]  # the second weights alone
+    first, second = np.split(sheets[0][4:], 2)
+    assert (first[-30:] != second[-30:]).any()  # numbers of the stages
 
 
 def test_a_sheet_without_mistakes_is_blank():

@@ -377,5 +377,5 @@ def test_the_error_names_the_file_and_a_folder_is_none(tmp_path):
     (tmp_path / "a.whet").write_bytes(png())
     with pytest.raises(ModelFileError, match=r"a\.whet: .* copy it again"):
         load(tmp_path / "a.whet")
-    with pytest.raises(ModelFileError, match="is not a file"):
+    with pytest.raises(ModelFileError, match="is a folder"):
         load(tmp_path)

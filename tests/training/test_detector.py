@@ -216,15 +216,24 @@ def test_bare_names_are_bundled_detectors(tmp_path, monkeypatch):
     monkeypatch.setattr(bundled, "FOLDER", tmp_path)
     bull_finder().save(tmp_path / "bull.safetensors")
     assert whet.load("bull").base_id == bull_finder().base_id
-    with pytest.raises(DetectorNotFoundError, match=r"no detector named 'face'; bundled with whet: 'bull'.*'./face'"):
+    with pytest.raises(
+        DetectorNotFoundError, match=r"no detector named 'face'; bundled with whet: 'bull'\. For a file"
+    ):
         whet.load("face")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "face").mkdir()
+    with pytest.raises(DetectorNotFoundError, match="face is a folder here"):
+        whet.load("face")
+    (tmp_path / "mine").touch()
+    with pytest.raises(DetectorNotFoundError, match=r"write '\./mine'"):
+        whet.load("mine")
 
 
 def test_a_path_that_does_not_exist_says_so(tmp_path):
     for path in (tmp_path / "none.whet", str(tmp_path / "none"), "./none", "none.whet"):
         with pytest.raises(DetectorNotFoundError, match=r"there is no file .*none"):
             whet.load(path)
-    with pytest.raises(ModelFileError, match="is not a file"):
+    with pytest.raises(ModelFileError, match="is a folder"):
         whet.load(tmp_path)
 
 

@@ -85,6 +85,18 @@ def test_a_line_that_was_cut_short_is_named_and_can_be_taken_off(journal, entrie
     assert journal.repair() == ""
 
 
+def test_a_file_that_is_no_journal_is_not_repaired(journal, tmp_path):
+    other, none = tmp_path / "photo.png", journal.path.read_bytes() + b'{"bas'
+    for data in (b"\x89PNG\r\n\x1a\n\0\0\0", b"{no", none.replace(b"learned", b"eaten", 1), none + b"x"):
+        other.write_bytes(data)
+        with pytest.raises(JournalError, match=r"photo\.png"):
+            Journal(other).repair()
+        assert other.read_bytes() == data
+    other.write_bytes(none)
+    assert Journal(other).repair() == '{"bas'
+    assert other.read_bytes() == journal.path.read_bytes()
+
+
 DAMAGE = {
     "no JSON": (lambda _: "nothing", "not JSON"),
     "an empty line": (lambda _: "", "not JSON"),

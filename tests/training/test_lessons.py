@@ -88,6 +88,28 @@ def test_the_detector_that_is_given_stays_as_it_is(scene):
     assert max(run.turns) > 0 == max(turns(finder.taught.cascade(), finder.taught.cascade()))
 
 
+@pytest.mark.parametrize("threshold", [None, 0.5])
+def test_false_alarms_that_were_seen_when_it_was_judged_are_not_looked_for_again(tmp_path, monkeypatch, threshold):
+    pictures = []
+    for seed in (1, 2):
+        Image.fromarray(bull_scene(seed)).save(tmp_path / f"{seed}.png")
+        pictures.append(annotated(tmp_path / f"{seed}.png", BULLS[:1], [False]))
+    Image.fromarray(bull_scene()).save(tmp_path / "cut.png")
+    (tmp_path / "cut.png").write_bytes((tmp_path / "cut.png").read_bytes()[:2000])
+    pictures.insert(1, annotated(tmp_path / "cut.png", BULLS, [False, False]))
+    alone = bull_finder()
+    lessons = teach(alone, pictures, threshold=threshold)
+    assert lessons.n_false_alarms > 2  # they share a weight, which follows from their number
+    looked_at = []
+    detect = Detector.detect
+    monkeypatch.setattr(Detector, "detect", lambda *given, **options: looked_at.append(1) or detect(*given, **options))
+    run = learn_from(bull_finder(), Shown(tuple(pictures)), threshold=threshold)
+    assert run.lessons.entries == lessons.entries
+    assert content(run.detector) == content(alone)
+    # Before, as it is taught, and after; the picture that is cut fails twice where it is judged.
+    assert len(looked_at) == 2 * 3 + 2
+
+
 def test_contradictions_and_detectors_that_cannot_learn_are_refused(scene, tmp_path):
     with pytest.raises(AnnotationError, match="take it out of one"):
         Shown.of(positives=[scene], negatives=[tmp_path / "." / "scene.png"])

@@ -12,7 +12,7 @@ import typer
 from whet.cli.convert import left_out, show
 from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
 from whet.cli.exit_codes import ExitCode
-from whet.cli.judgements import figures, judgement_lines
+from whet.cli.judgements import figures, judgement_lines, unread_and_judged
 from whet.cli.model_out import Destination, Force
 from whet.cli.options import Class, FormatOption, Images, Json, Quiet, Split, Threads
 from whet.cli.origin import origin
@@ -32,7 +32,7 @@ FEW = 200
 
 
 def adopt(
-    cascade: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="An OpenCV cascade, an .xml file.")],
+    cascade: Annotated[Path, typer.Argument(metavar="CASCADE", help="An OpenCV cascade, an .xml file.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write the detector to.")],
     annotations: AnnotationsOption = None,
     positives: Positives = None,
@@ -62,11 +62,18 @@ def adopt(
     from whet.training.adoption_run import adopt_from
     from whet.training.detector import load
 
+    if cascade.suffix.lower() != ".xml":
+        raise typer.BadParameter(
+            f"got {cascade}; expected an OpenCV cascade, an .xml file. A detector of whet's own needs no adoption: "
+            f"teach it with whet learn {cascade}"
+        )
     if not (positives or annotations):
         raise typer.BadParameter("there is no object to show: give --annotations or --positives")
-    target = Destination.of(str(cascade), load(cascade), out, force=force)
+    detector = load(cascade)
+    target = Destination.of(str(cascade), detector, out, force=force)
     with nothing_changed_on_ctrl_c():
         seen = showing(annotations, positives, negatives, held_out, layout, images, class_, split, quiet=quiet)
+        _warn_of_shape(seen.shown, detector.window)
         with wrong_call_if_value_error(), progress_bar("adopt", hidden=quiet) as progress:
             run = adopt_from(
                 cascade,
@@ -89,12 +96,23 @@ def adopt(
     _end(run, seen.shown, seen.is_incomplete or bool(left_out(run.problems)))
 
 
+def _warn_of_shape(shown: Shown, window: tuple[int, int]) -> None:
+    from whet.training.adoption_run import other_shape
+
+    told = other_shape(shown.boxes, window) if shown.n_objects else None
+    if told is not None:
+        typer.echo(f"whet: {told}: whet detect CASCADE PICTURE --draw FOLDER shows it", err=True)
+
+
 def _table(run: AdoptionRun, out: Path) -> dict[str, Any]:
+    from whet.training.adopt import NEGATIVES
+
     return {
         "objects": run.positives.n_objects,
         "positives": len(run.positives),
         "pictures": len(run.pictures),
         "negatives": run.added.negative.n,
+        "negatives_asked_for": NEGATIVES,
         "learners": len(run.added),
         "on_held_out": run.held_out
         and {name: figures(one) for name, one in zip(("before", "after"), run.held_out, strict=True)},
@@ -104,10 +122,14 @@ def _table(run: AdoptionRun, out: Path) -> dict[str, Any]:
 
 
 def _report(run: AdoptionRun) -> Iterator[str]:
+    from whet.training.adopt import NEGATIVES
+
     yield (
         f"shown: {run.positives}, and {count(run.added.negative.n, 'window')} without one of "
         f"{count(len(run.pictures), 'picture')}"
     )
+    if run.added.negative.n < NEGATIVES:
+        yield f"asked for {NEGATIVES:,} such windows: the pictures gave no more; more --negatives give more"
     if run.positives.n_objects < FEW:
         yield f"that is few: with {FEW} objects or more it gains, with fifty it was a little worse than before"
     yield f"added: a stage of {count(len(run.added), 'weak learner')}, which learns from now on"
@@ -119,7 +141,7 @@ def _report(run: AdoptionRun) -> Iterator[str]:
 
 
 def _end(run: AdoptionRun, shown: Shown, incomplete: bool) -> None:
-    held = () if run.held_out is None else run.held_out[0].unread
-    exit_if_skipped(list(map(str, (*shown.unread, *held))), len(shown.pictures) + len(shown.unread))
+    unread, judged = unread_and_judged(run.held_out)
+    exit_if_skipped([*map(str, shown.unread), *unread], len(shown.pictures) + len(shown.unread) + judged)
     if incomplete:
         raise typer.Exit(ExitCode.SOME_SKIPPED)

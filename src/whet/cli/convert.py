@@ -24,7 +24,7 @@ LEFT_OUT = ("pictures missing", "pictures unreadable", "rows skipped", "boxes dr
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(exists=True, help="Annotations: a file or a folder.")],
+    source: Annotated[Path, typer.Argument(help="Annotations: a file or a folder.")],
     target: Annotated[Path, typer.Argument(help="File (coco, csv) or folder (others) to write.")],
     from_: Annotated[
         AnnotationFormat | None, typer.Option("--from", help="Format of SOURCE; else it is found out.")

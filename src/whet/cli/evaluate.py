@@ -45,9 +45,7 @@ FEW = 30
 
 def evaluate(
     model: Model,
-    annotations: Annotated[
-        Path, typer.Argument(metavar="ANNOTATIONS", exists=True, help="Annotated pictures: a file or a folder.")
-    ],
+    annotations: Annotated[Path, typer.Argument(metavar="ANNOTATIONS", help="Annotated pictures: a file or a folder.")],
     layout: FormatOption = None,
     images: Images = None,
     class_: Class = None,

@@ -56,7 +56,7 @@ def inspect(
         from whet.plots.drawn_boxes import save_picture
         from whet.plots.drawn_features import feature_sheet
 
-        save_picture(feature_sheet(detector.taught.base), draw)
+        save_picture(feature_sheet(detector.taught), draw)
     if as_json:
         counted = {} if rejected is None else {"windows": windows, "rejected": rejected}
         typer.echo(json.dumps(summary.table() | counted, indent=1))

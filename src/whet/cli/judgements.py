@@ -31,3 +31,11 @@ def judgement_lines(judgement: Judgement) -> Iterator[str]:
     yield f"held out, {count(old['pictures'], 'picture')} with {count(old['objects'], 'object')}:"
     for name in ("recall", "false_alarms_a_picture", "average_precision"):
         yield f"  {name.replace('_', ' '):<22}  {rounded(old[name])} -> {rounded(new[name])}"
+
+
+def unread_and_judged(judgement: Judgement | None) -> tuple[list[str], int]:
+    """Which pictures that were held out could not be read, and how many were held out, those included."""
+    if judgement is None:
+        return [], 0
+    before, _ = judgement
+    return list(map(str, before.unread)), len(before.paths) + len(before.unread)

@@ -13,7 +13,7 @@ import typer
 from whet.cli.annotated import scan_options
 from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
 from whet.cli.exit_codes import ExitCode
-from whet.cli.judgements import figures, judgement_lines
+from whet.cli.judgements import figures, judgement_lines, unread_and_judged
 from whet.cli.model_out import Destination, Force, ModelOut, is_same
 from whet.cli.options import (
     Class,
@@ -89,7 +89,7 @@ def learn(
     """
     start(quiet=quiet)
     from whet.training.detector import load
-    from whet.training.learning_run import learn_from
+    from whet.training.learning_run import learn_from, too_tight
 
     if not (positives or negatives or annotations):
         raise typer.BadParameter("there is nothing to learn from: give --positives, --negatives or --annotations")
@@ -104,6 +104,9 @@ def learn(
     with nothing_changed_on_ctrl_c():
         seen = showing(annotations, positives, negatives, held_out, layout, images, class_, split, quiet=quiet)
         shown = seen.shown
+        told = too_tight(shown, detector.frame)
+        if told is not None:
+            typer.echo(f"whet: {told}", err=True)
         with wrong_call_if_value_error(), progress_bar("learn", hidden=quiet) as progress:
             run = learn_from(detector, shown, weight, held_out=seen.judges, tell=progress, **options)
     is_written = not dry_run and (bool(run.lessons.entries) or not is_same(model, target.out))
@@ -151,7 +154,7 @@ def _report(run: LearningRun, shown: Shown) -> Iterator[str]:
         counted = sum(entry.weight for entry in lessons.entries)
         yield (
             f"learned: {count(lessons.n_objects, 'object')} and {count(lessons.n_false_alarms, 'false alarm')}, by "
-            f"{count(n, 'window')} that count {counted:,} times"
+            f"{count(n, 'window that counts', 'windows that count')} {count(counted, 'time')}"
         )
         stage = max(range(len(run.turns)), key=run.turns.__getitem__)
         yield f"weights turned by up to {run.turns[stage]:.2g} degrees (stage {stage})"
@@ -168,17 +171,17 @@ def _report(run: LearningRun, shown: Shown) -> Iterator[str]:
 
 def _unread(run: LearningRun, shown: Shown) -> list[str]:
     """Each picture once, though it may have been tried again and again."""
-    held = () if run.held_out is None else run.held_out[0].unread
+    held, _ = unread_and_judged(run.held_out)
     return list(dict.fromkeys(map(str, (*shown.unread, *run.shown[0].unread, *run.lessons.unread, *held))))
 
 
 def _tell_left_out(run: LearningRun, shown: Shown, is_incomplete: bool) -> None:
     unfit = run.lessons.unfit
     if unfit:
-        typer.echo(f"whet: {count(len(unfit), 'box', 'boxes')} that fit no window, not learned:", err=True)
+        typer.echo(f"whet: {count(len(unfit), 'box that fits', 'boxes that fit')} no window, not learned:", err=True)
         for line in unfit[:MOST_NAMED]:
             typer.echo(f"  {line}", err=True)
-    judged = 0 if run.held_out is None else len(run.held_out[0].paths) + len(run.held_out[0].unread)
+    _, judged = unread_and_judged(run.held_out)
     exit_if_skipped(_unread(run, shown), len(shown.pictures) + len(shown.unread) + judged)
     if unfit or is_incomplete:
         raise typer.Exit(ExitCode.SOME_SKIPPED)

@@ -28,11 +28,9 @@ Negatives = Annotated[
     typer.Option("--negatives", "-n", metavar="PICTURES", help="Pictures without the object."),
 ]
 AnnotationsOption = Annotated[
-    Path | None, typer.Option("--annotations", "-a", exists=True, help="Annotated pictures: a file or a folder.")
+    Path | None, typer.Option("--annotations", "-a", help="Annotated pictures: a file or a folder.")
 ]
-HeldOut = Annotated[
-    Path | None, typer.Option(exists=True, help="Annotations to judge by, before and after; not learned.")
-]
+HeldOut = Annotated[Path | None, typer.Option(help="Annotations to judge by, before and after; not learned.")]
 
 
 class Showing(NamedTuple):
@@ -60,14 +58,16 @@ def showing(
     from whet.training.learning_run import Shown
 
     found = None if annotations is None else read_set(annotations, layout, images, class_, split, quiet=quiet)
-    judges = () if held_out is None else read_set(held_out, layout, images, class_, quiet=quiet).pictures
+    judges = None if held_out is None else read_set(held_out, layout, images, class_, quiet=quiet)
+    judging = () if judges is None else judges.pictures
     shown = Shown.of(
         () if found is None else found.pictures,
         find_pictures(positives, sys.stdin) if positives else (),
         find_pictures(negatives, sys.stdin) if negatives else (),
     )
-    _warn_of_shared(shown, judges)
-    return Showing(shown, judges, is_incomplete(() if found is None else found.problems))
+    _warn_of_shared(shown, judging)
+    problems = [problem for each in (found, judges) if each is not None for problem in each.problems]
+    return Showing(shown, judging, is_incomplete(problems))
 
 
 def _warn_of_shared(shown: Shown, judges: Sequence[AnnotatedPicture]) -> None:

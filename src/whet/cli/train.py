@@ -86,7 +86,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, though a training was stopped.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a detector and settings that are there.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check all, show the plan and stop.")] = False,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of all that is drawn at random. [default: 0]")] = None,
     threads: Threads = None,
     as_json: Json = False,
@@ -133,7 +133,7 @@ def train(
         raise typer.BadParameter("where should the detector be written? Give --out, such as --out mine.whet")
     if resume and fresh:
         raise typer.BadParameter("--resume goes on and --fresh begins anew: give one of them")
-    if out is not None and not dry_run:
+    if out is not None:
         _check_places(out, config, resume=resume, fresh=fresh, force=force)
     with progress_bar("prepare", hidden=quiet) as progress, wrong_call_if_value_error():
         preparation = prepare(recipe, lambda _, share: progress(share), threads)
@@ -144,10 +144,11 @@ def train(
     if dry_run or out is None:
         if as_json:
             typer.echo(json.dumps(plan_table(preparation, threads), indent=1))
-        return
-    if fresh:
-        _checkpoint(out).unlink(missing_ok=True)
-    is_skipping = _run(preparation, out, threads, as_json=as_json, quiet=quiet)
+        is_skipping = False
+    else:
+        if fresh:
+            _checkpoint(out).unlink(missing_ok=True)
+        is_skipping = _run(preparation, out, threads, as_json=as_json, quiet=quiet)
     if lost or is_skipping:
         raise typer.Exit(ExitCode.SOME_SKIPPED)
 
@@ -179,6 +180,10 @@ def _check_places(out: Path, config: Path | None, *, resume: bool, fresh: bool, 
     """Nothing that is there is replaced unasked: neither a detector, nor settings, nor a training that was stopped."""
     if not out.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {out.parent} to write {out.name} to: make it first")
+    if out.is_dir():
+        raise typer.BadParameter(f"{out} is a folder: give the name of a file in it, such as {out / 'mine.whet'}")
+    if not _can_write_in(out.parent):
+        raise typer.BadParameter(f"nothing can be written to the folder {out.parent}: choose another --out")
     if _checkpoint(out).exists() and not resume and not fresh:
         raise typer.BadParameter(
             f"{_checkpoint(out)} is of a training that was stopped: --resume goes on with it, --fresh begins anew"
@@ -191,6 +196,18 @@ def _check_places(out: Path, config: Path | None, *, resume: bool, fresh: bool, 
     there = [path for path in (out, settings) if path.exists()]
     if there and not force and not resume:
         raise typer.BadParameter(f"{there[0]} is there already: choose another --out, or replace it with --force")
+
+
+def _can_write_in(folder: Path) -> bool:
+    """By trying: what permissions say is not all, where a file system is full, of another kind or not ours."""
+    from tempfile import TemporaryFile
+
+    try:
+        with TemporaryFile(dir=folder) as file:
+            file.write(b"whet")
+    except OSError:
+        return False
+    return True
 
 
 def _settings(out: Path) -> Path:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from whet.training.journal import Journal
     from whet.training.journal_entry import Entry
 
+MOST_SHOWN = 60
 BASE_STAYS = "What the base was trained on cannot be taken out: it chose the weak learners."
 
 
@@ -41,6 +42,9 @@ def unlearn(
     listed: Annotated[bool, typer.Option("--list", help="Show what is in the journal, and change nothing.")] = False,
     journal_only: Annotated[
         bool, typer.Option("--journal-only", help="Change the journal alone, after a run was cut short.")
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Take a last line that was cut short off the journal, and do nothing else.")
     ] = False,
     out: ModelOut = None,
     force: Force = False,
@@ -71,6 +75,10 @@ def unlearn(
 
     detector = load(model)
     kept = _journal_of(model) if journal is None else Journal(journal)
+    if repair:
+        _repair(kept)
+        check_agreement(detector, kept, model)
+        return
     known = kept.learned(base_id=detector.base_id)
     chosen = known
     with wrong_call_if_value_error():
@@ -114,6 +122,16 @@ def _journal_of(model: str) -> Journal:
     if not found.path.exists():
         raise typer.BadParameter(f"there is no journal {found.path}: name the one that has what {model} learned")
     return found
+
+
+def _repair(journal: Journal) -> None:
+    cut = journal.repair()
+    left = count(len(journal.learned()), "entry", "entries")
+    typer.echo(
+        f"took off {journal.path}: {cut[:MOST_SHOWN]}{'...' * (len(cut) > MOST_SHOWN)}; {left} left"
+        if cut
+        else f"nothing to repair: all lines of {journal.path} are whole, {left}"
+    )
 
 
 def _show_list(known: Sequence[Entry], chosen: Sequence[Entry], of_others: int, *, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +49,9 @@ class Detections:
     >>> found = Detections(np.array([[10.0, 20.0, 34.0, 44.0]]), np.array([2.5]))
     >>> len(found), found
     (1, Detections(1: 24 x 24 at (10, 20) scores 2.5))
+    >>> for (x1, y1, x2, y2), score in found:
+    ...     print(f"from {x1:g}, {y1:g} to {x2:g}, {y2:g}: {score:g}")
+    from 10, 20 to 34, 44: 2.5
     >>> Detections().boxes.shape
     (0, 4)
 
@@ -75,6 +78,10 @@ class Detections:
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    def __iter__(self) -> Iterator[tuple[Floats, float]]:
+        """Each box (4,) with its score, best first."""
+        yield from zip(self.boxes, self.scores.tolist(), strict=True)
 
     def __repr__(self) -> str:
         boxes = (

@@ -1,4 +1,4 @@
-"""Integral images of training patches and of whole pictures."""
+"""Integral images of training patches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.kernels.integral import integrate_picture, integrate_stack
+from whet.kernels.integral import integrate_stack
 from whet.kernels.normalisation import OPENCV_MIN_SIGMA, stack_factors
 
 UInt32s = NDArray[np.uint32]
@@ -56,21 +56,6 @@ def tilted_integrals(patches: NDArray[np.uint8]) -> UInt32s:
         from_right += pixels[y]
         sums[y + 1] = sums[y] + from_left + from_right - pixels[y]
     return sums.reshape((height + 1) * (width + 1), n)
-
-
-def picture_integrals(picture: NDArray[np.uint8]) -> tuple[UInt32s, UInt32s]:
-    """Sums and sums of squares of one picture (height, width), each (height + 1, width + 1), modulo 2^32.
-
-    >>> picture_integrals(np.array([[1, 2], [3, 4]], dtype=np.uint8))[0]
-    array([[ 0,  0,  0],
-           [ 0,  1,  3],
-           [ 0,  4, 10]], dtype=uint32)
-    """
-    height, width = picture.shape
-    sums = np.zeros((height + 1, width + 1), dtype=np.uint32)
-    squares = np.zeros_like(sums)
-    integrate_picture(np.ascontiguousarray(picture, dtype=np.uint8), sums, squares)
-    return sums, squares
 
 
 @dataclass(frozen=True, eq=False)

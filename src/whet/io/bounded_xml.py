@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder
+from xml.parsers.expat import errors as expat
 
 from whet.errors import CascadeFileError, WhetError
 
@@ -15,6 +16,8 @@ MOST_DEPTH = 32
 # Longer than any number in full precision.
 LONGEST_NUMBER = 64
 WHOLE = re.compile(r"[+-]?[0-9]{1,10}\Z", re.ASCII)
+# What a parser says of a document that ends too early.
+ENDS_EARLY = {expat.codes[text] for text in (expat.XML_ERROR_NO_ELEMENTS, expat.XML_ERROR_UNCLOSED_TOKEN)}
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\Z", re.ASCII)
 
 
@@ -59,8 +62,17 @@ def parse_bounded(data: bytes, source: str, error: type[WhetError] = CascadeFile
     except (ParseError, DefusedXmlException, ValueError, LookupError) as fault:
         if isinstance(fault, error):
             raise
+        if isinstance(fault, ParseError) and fault.code in ENDS_EARLY:
+            raise error(f"{source} {_cut(data, fault)}; copy or download it again") from fault
         raise error(f"{source} is not XML that whet reads: {fault or type(fault).__name__}") from fault
     return root
+
+
+def _cut(data: bytes, fault: ParseError) -> str:
+    if not data.strip():
+        return "is empty; expected XML"
+    line, _ = fault.position
+    return f"is XML that was cut short: it ends in its line {line:,}, before the outermost element is closed"
 
 
 def child_of(element: Element, name: str, where: str) -> Element:

@@ -44,10 +44,17 @@ def _of_opencv(path: Path) -> TaughtDetector:
     return TaughtDetector(DetectorBase(cascade.window, stages))
 
 
+def _hint(name: str) -> str:
+    """What else may be meant by a bare name."""
+    if Path(name).is_dir():
+        return f"{name} is a folder here; expected a detector's name or its file"
+    if Path(name).exists():
+        return f"For the file that is here, write './{name}'"
+    return "For a file, give its path with its suffix, or './' before it"
+
+
 def _bundled(name: str) -> TaughtDetector:
     if name not in bundled_names():
         there = ", ".join(map(repr, bundled_names())) or "none"
-        raise DetectorNotFoundError(
-            f"there is no detector named {name!r}; bundled with whet: {there}. For a file, give its path: './{name}'"
-        )
+        raise DetectorNotFoundError(f"there is no detector named {name!r}; bundled with whet: {there}. {_hint(name)}")
     return model_file.load(FOLDER / f"{name}{SUFFIX}")

@@ -49,7 +49,9 @@ def load(path: str | PathLike[str]) -> TaughtDetector:
     if not path.exists():
         raise DetectorNotFoundError(f"there is no file {path}; expected a detector that whet has saved")
     if not path.is_file():
-        raise ModelFileError(f"{path} is not a file; expected a detector that whet has saved")
+        raise ModelFileError(
+            f"{path} is {'a folder' if path.is_dir() else 'not a file'}; expected a detector that whet has saved"
+        )
     with path.open("rb") as file:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:

@@ -30,6 +30,7 @@ from whet.io.bounded_xml import (
 from whet.model.opencv_cascade import OpenCVCascade, Trees
 
 MOST_STAGES = 1_000
+LONGEST_NAME = 64
 MOST_TREES = 100_000
 MOST_NODES = 200_000
 # OpenCV takes this off every stage threshold, in float32.
@@ -100,8 +101,13 @@ def read_opencv(path: Path | str) -> OpenCVCascade:
 def parse_opencv(data: bytes, source: str = "the file") -> OpenCVCascade:
     """Read a cascade from the bytes of a file."""
     root = parse_bounded(data, source)
-    if root.tag != "opencv_storage" or not len(root):
-        raise CascadeFileError(f"{source} is no OpenCV file: its outermost element is not <opencv_storage>")
+    if root.tag != "opencv_storage":
+        raise CascadeFileError(
+            f"{source} is no OpenCV file: its outermost element is <{root.tag[:LONGEST_NAME]}>; "
+            "expected <opencv_storage>"
+        )
+    if not len(root):
+        raise CascadeFileError(f"{source} has nothing in its <opencv_storage>; expected a cascade: write it again")
     node = root[0]
     is_old = node.find("stageType") is None and node.find("size") is not None
     try:
@@ -113,6 +119,11 @@ def parse_opencv(data: bytes, source: str = "the file") -> OpenCVCascade:
 
 
 def _new_cascade(node: Element, source: str) -> OpenCVCascade:
+    if node.find("stageType") is None:
+        raise CascadeFileError(
+            f"{source} is no cascade: its <{node.tag[:LONGEST_NAME]}> has no <stageType>, and in the old format "
+            "no <size>; expected a file of opencv_traincascade, or one that comes with OpenCV"
+        )
     if (kind := only_word(node, "stageType", source)) != "BOOST":
         raise CascadeFileError(f"{source} has stages of type {kind!r}; whet and OpenCV read BOOST")
     family = only_word(node, "featureType", source)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.errors import UnreadableImageError, VideoError
+from whet.errors import UnreadableImageError, VideoError, VideoNotFoundError
 from whet.io.images import MOST_PIXELS, read_grey
 from whet.io.video_stream import USUAL_RATE, Coming, name_of, stream_frames
 
@@ -114,7 +114,7 @@ def _coming(source: Source) -> Iterator[Coming]:
 def _of_folder(folder: Path) -> Iterator[Coming]:
     paths = [path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES]
     if not paths:
-        raise VideoError(f"the folder {folder} has no pictures ({', '.join(sorted(SUFFIXES))})")
+        raise VideoNotFoundError(f"the folder {folder} has no pictures ({', '.join(sorted(SUFFIXES))})")
     for number, path in enumerate(sorted(paths, key=_in_order)):
         yield Coming(number, number / USUAL_RATE, USUAL_RATE, partial(_of_file, number, path))
 

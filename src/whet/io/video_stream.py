@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.errors import MissingExtraError, VideoError
+from whet.errors import MissingExtraError, VideoError, VideoNotFoundError
 from whet.io.images import MOST_PIXELS
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ def _opened(source: Source) -> Any:  # noqa: ANN401 - a PyAV container
     try:
         return av.open(name, timeout=(OPENING, SILENCE) if is_live(source) else None, **options)
     except (FFmpegError, OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError) and not is_live(source):
+            raise VideoNotFoundError(f"there is no file or folder {name}") from error
         raise VideoError(f"{name_of(source)} cannot be opened as a video: {_reason(error)}") from error
 
 

@@ -39,22 +39,3 @@ def _integrate_some(patches: NDArray[np.uint8], start: int, stop: int, sums: UIn
                 line_square[s] += pixel * pixel
                 sum_here[s] = sum_above[s] + line_sum[s]
                 square_here[s] = square_above[s] + line_square[s]
-
-
-@kernel
-def integrate_picture(picture: NDArray[np.uint8], sums: UInt32s, squares: UInt32s) -> None:
-    """Fill `sums` and `squares` (height + 1, width + 1) of one picture (height, width), modulo 2^32.
-
-    The squares of a picture wrap around beyond 66,000 white pixels. Differences over a window stay exact as
-    long as the window's own sum is below 2^32.
-    """
-    height, width = picture.shape
-    for y in range(height):
-        line_sum = np.uint32(0)
-        line_square = np.uint32(0)
-        for x in range(width):
-            pixel = np.uint32(picture[y, x])
-            line_sum = np.uint32(line_sum + pixel)
-            line_square = np.uint32(line_square + pixel * pixel)
-            sums[y + 1, x + 1] = sums[y, x + 1] + line_sum
-            squares[y + 1, x + 1] = squares[y, x + 1] + line_square

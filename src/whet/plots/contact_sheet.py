@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from whet.evaluate.evaluation import Mistake
 from whet.evaluate.overlap import Floats
+from whet.plots.captions import LINE, caption
 from whet.plots.drawn_boxes import FALSE_ALARM, boxes_drawn
 
-TILE = 72
+TILE = 96
 SURROUNDINGS = 1.6  # sides of the cut, in sides of the box
 GAP = 4
 
@@ -22,23 +23,28 @@ def contact_sheet(
     most: int = 60,
     columns: int = 12,
     color: tuple[int, int, int] = FALSE_ALARM,
+    captions: Sequence[str] = (),
 ) -> NDArray[np.uint8]:
     """The first of these mistakes, in their order, left to right and top to bottom: (height, width, 3).
 
     `pictures` are those that were evaluated, in the same order. A mistake at the edge of its picture has grey beyond.
+    `captions`, one for each mistake or none at all, stand below.
 
     >>> miss = Mistake(0, 0, np.array([2.0, 2.0, 8.0, 8.0]), -np.inf)
     >>> contact_sheet([np.zeros((20, 20), dtype=np.uint8)], [miss, miss, miss], columns=2).shape
-    (156, 156, 3)
+    (204, 204, 3)
     """
     shown = mistakes[:most]
     rows = max(1, -(-len(shown) // columns))
-    side = TILE + GAP
-    sheet = np.full((rows * side + GAP, min(columns, max(len(shown), 1)) * side + GAP, 3), 255, dtype=np.uint8)
+    lines = max((text.count("\n") + 1 for text in captions), default=0)
+    down, along = TILE + LINE * lines + GAP, TILE + GAP
+    sheet = np.full((rows * down + GAP, min(columns, max(len(shown), 1)) * along + GAP, 3), 255, dtype=np.uint8)
     for number, mistake in enumerate(shown):
         row, column = divmod(number, columns)
-        top, left = GAP + row * side, GAP + column * side
+        top, left = GAP + row * down, GAP + column * along
         sheet[top : top + TILE, left : left + TILE] = tile(pictures[mistake.picture], mistake.box, color)
+        if captions:
+            sheet[top + TILE : top + down - GAP, left : left + TILE] = caption(captions[number], TILE, lines)
     return sheet
 
 

@@ -12,37 +12,53 @@ from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
 from whet.features.leaves import LeafPool
 from whet.features.rectangle_pool import RectanglePool
-from whet.model.detector_base import DetectorBase, StageBase
 from whet.model.stage import Stage
+from whet.model.taught_detector import TaughtDetector
+from whet.plots.captions import caption
 
 Picture = NDArray[np.uint8]
 
 ZOOM = 96  # pixels of a tile's longer side
 GAP = 4
+NARROWEST = 72  # pixels that a line below a tile takes
 STRENGTH = 0.55
 
 
-def feature_sheet(base: DetectorBase, stages: int = 6, features: int = 8) -> Picture:
+def feature_sheet(detector: TaughtDetector, stages: int = 6, features: int = 8) -> Picture:
     """A row of tiles for each of the first stages: its first features, white where they count up, black where down.
 
-    A local binary pattern has its 3 x 3 blocks outlined; a leaf of a tree has all its conditions in one tile. Below
-    is the mean positive, or grey where it is not known.
+    A local binary pattern has its 3 x 3 blocks outlined; a leaf of a tree has all its conditions in one tile. Behind
+    is the mean positive, or grey where it is not known; below are the number of the stage, that of the weak learner in
+    it, and the weight of its vote as it is now.
 
     >>> from whet.io.bundled import load
-    >>> feature_sheet(load("face").base, stages=2, features=3).shape
-    (204, 304, 3)
+    >>> feature_sheet(load("face"), stages=2, features=3).shape
+    (256, 304, 3)
     """
-    mean = np.full(base.window, 128, np.uint8) if base.mean_positive is None else base.mean_positive
-    rows = [_row(stage, mean, features) for stage in base.stages[:stages]]
+    mean = detector.base.mean_positive
+    mean = np.full(detector.base.window, 128, np.uint8) if mean is None else mean
+    shown = enumerate(detector.cascade().stages[:stages])
+    rows = [_row(stage, f"stage {number}", mean, features) for number, stage in shown]
     width = max(row.shape[1] for row in rows)
     padded = [np.pad(row, ((0, 0), (0, width - row.shape[1]), (0, 0)), constant_values=255) for row in rows]
     sheet = np.concatenate(padded)
     return np.pad(sheet, ((GAP, 0), (GAP, 0), (0, 0)), constant_values=255)
 
 
-def _row(stage: StageBase | Stage, mean: Picture, most: int) -> Picture:
-    tiles = [feature_drawn(stage.features, i, mean) for i in range(min(most, len(stage)))]
+def _row(stage: Stage, name: str, mean: Picture, most: int) -> Picture:
+    weights = stage.coef[:most].tolist()
+    tiles = [
+        _captioned(feature_drawn(stage.features, i, mean), f"{name}, no. {i}\nweight {weight:.3g}")
+        for i, weight in enumerate(weights)
+    ]
     return np.concatenate([np.pad(tile, ((0, GAP), (0, GAP), (0, 0)), constant_values=255) for tile in tiles], axis=1)
+
+
+def _captioned(tile: Picture, text: str) -> Picture:
+    """A tile, and text below it; a tile that is narrower than the text gets white beside it."""
+    below = caption(text, max(tile.shape[1], NARROWEST))
+    beside = ((0, 0), (0, below.shape[1] - tile.shape[1]), (0, 0))
+    return np.concatenate([np.pad(tile, beside, constant_values=255), below])
 
 
 def feature_drawn(pool: FeatureFamily, i: int, below: Picture) -> Picture:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from whet.errors import MissingExtraError
+from whet.evaluate.evaluation import Mistake
 from whet.io.atomic_file import write_atomically
 from whet.io.grey_files import GreyFiles
 from whet.plots.contact_sheet import contact_sheet
@@ -47,15 +49,23 @@ def write_report(run: EvaluationRun, folder: Path, name: str, numbers: Mapping[s
         fault = str(error)
     pictures = GreyFiles(run.paths)
     sheets = {
-        "misses.png": (run.evaluation.worst_misses(run.threshold), MISSED),
-        "false-alarms.png": (run.evaluation.worst_false_alarms(run.threshold), FALSE_ALARM),
+        "misses.png": (run.evaluation.worst_misses(run.threshold), MISSED, "missed"),
+        "false-alarms.png": (run.evaluation.worst_false_alarms(run.threshold), FALSE_ALARM, "false alarm"),
     }
-    for file, (mistakes, color) in sheets.items():
+    for file, (mistakes, color, what) in sheets.items():
         if mistakes:
-            written.append(save_picture(contact_sheet(pictures, mistakes, color=color), folder / file))
+            captions = [_caption(mistake, run.paths, what) for mistake in mistakes]
+            sheet = contact_sheet(pictures, mistakes, color=color, captions=captions)
+            written.append(save_picture(sheet, folder / file))
         else:
             (folder / file).unlink(missing_ok=True)
     return written, fault
+
+
+def _caption(mistake: Mistake, paths: Sequence[Path], what: str) -> str:
+    """The picture, what is wrong there, and the score; of a miss, that of the box which is below the threshold."""
+    score = f" {mistake.score:.4g}" if isfinite(mistake.score) else ", no box"
+    return f"{paths[mistake.picture].name}\n{what}{score}"
 
 
 def draw_results(run: EvaluationRun, folder: Path, tell: Callable[[float], None] = lambda _: None) -> None:

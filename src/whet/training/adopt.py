@@ -35,6 +35,8 @@ Patches = NDArray[np.uint8]
 # What a stage that is added keeps of the positives held out.
 DETECTION_RATE = 0.95
 FEWEST_POSITIVES = 10
+# Windows without the object that are looked for.
+NEGATIVES = 20_000
 
 
 def adopt(
@@ -49,7 +51,7 @@ def adopt(
     stage_rate: float = 0.98,
     detection_rate: float | None = None,
     held_out: float = 0.25,
-    n_negatives: int = 20_000,
+    n_negatives: int = NEGATIVES,
     most_of_a_picture: int = 200,
     ridge: float = DEFAULT_RIDGE,
     frame: Frame | None = None,

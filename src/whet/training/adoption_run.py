@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import log
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.detect.pyramid import FACTOR
 from whet.errors import TrainingDataError
-from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedPicture, Annotations
+from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedPicture, Annotations, Boxes
 from whet.io.annotations.problem import Problem, ProblemKind
 from whet.io.opencv_xml import read_opencv
 from whet.model.detector_base import StageBase
@@ -29,6 +31,9 @@ Patches = NDArray[np.uint8]
 
 # Windows of each object, and how far they are moved: as far as `Variations` moves them, of which the benchmark has ten.
 COPIES = 10
+# Boxes whose shape differs by more than this from the window's give windows of another size than a scan would meet the
+# object in: it tries sizes so far apart.
+OTHER_SHAPE = FACTOR
 JITTER = Jitter(shift=0.035, scale=0.09, rotation=12.0)
 
 
@@ -48,6 +53,24 @@ class AdoptionRun:
         stage = self.detector.taught.base.stages[-1]
         assert isinstance(stage, StageBase)
         return stage
+
+
+def other_shape(boxes: Boxes, window: tuple[int, int]) -> str | None:
+    """What to tell where boxes (n, 4) of the object are clearly wider or narrower than a cascade's window is.
+
+    >>> print(other_shape(np.array([[10.0, 20.0, 40.0, 60.0]] * 50), (20, 20)))
+    the boxes are 0.75 as wide as high (median of 50; eight in ten 0.75 to 0.75), the cascade's windows 1 (20 x 20): ...
+    >>> other_shape(np.array([[10.0, 20.0, 40.0, 55.0]]), (20, 20))
+    """
+    choice, (height, width) = window_of(boxes), window
+    if abs(log(choice.aspect * height / width)) <= log(OTHER_SHAPE):
+        return None
+    longer = "wider" if choice.aspect < width / height else "higher"
+    return (
+        f"the boxes are {choice.aspect:.2g} as wide as high (median of {choice.n_boxes:,}; eight in ten "
+        f"{choice.aspect_low:.2g} to {choice.aspect_high:.2g}), the cascade's windows {width / height:.2g} ({width} x "
+        f"{height}): what it is shown is {longer} than the boxes. Box the object as the cascade does when it detects"
+    )
 
 
 def adopt_from(

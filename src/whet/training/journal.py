@@ -21,7 +21,11 @@ from whet.training.journal_entry import Entry
 LEARNED, UNLEARNED = "learned", "unlearned"
 MOST_STAGES = 1000
 MOST_PLACES = 2**31
-CUT_SHORT = "the last line is cut short, something failed while it was written; Journal.repair() takes it off"
+BEGINNING = b'{"base_id"'  # keys are sorted
+CUT_SHORT = (
+    "the last line is cut short, something failed while it was written or copied; take it off with: "
+    "whet unlearn MODEL {path} --repair (or Journal.repair() of Python)"
+)
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,18 @@ class Journal:
         return kept
 
     def repair(self) -> str:
-        """Take off a last line that was cut short, by a full disk or a crash; returns what stood there."""
+        """Take off a last line that was cut short, by a full disk or a crash; returns what stood there.
+
+        Raises `JournalError`, and changes nothing, where the lines before it or its beginning are not a journal's.
+        """
         data = self.path.read_bytes() if self.path.exists() else b""
-        whole_lines, _, cut = data.rpartition(b"\n")
+        cut = data[data.rfind(b"\n") + 1 :]
         if cut:
-            write_atomically(self.path, whole_lines + b"\n" if whole_lines else b"")
+            for number, line in enumerate(data.splitlines()[:-1], start=1):
+                _read(line.decode("utf-8", "replace"), f"{self.path}, line {number}")
+            if cut[: len(BEGINNING)] != BEGINNING[: len(cut)]:
+                raise JournalError(f"{self.path}: its last line is not that of a journal; is it another file?")
+            write_atomically(self.path, data[: -len(cut)])
         return cut.decode("utf-8", "replace")
 
     def _balance(self) -> Counter[Entry]:
@@ -98,7 +109,7 @@ class Journal:
         with self.path.open(encoding="utf-8", errors="replace", newline="\n") as file:
             for number, line in enumerate(file, start=1):
                 if not line.endswith("\n"):
-                    raise JournalError(f"{self.path}, line {number}: {CUT_SHORT}")
+                    raise JournalError(f"{self.path}, line {number}: {CUT_SHORT.format(path=self.path)}")
                 yield number, line
 
     def _add(self, did: str, entries: Iterable[Entry]) -> None:
@@ -123,7 +134,7 @@ class Journal:
         with self.path.open("rb") as file:
             file.seek(max(size - 1, 0))
             if file.read(1) not in (b"", b"\n"):
-                raise JournalError(f"{self.path}: {CUT_SHORT}")
+                raise JournalError(f"{self.path}: {CUT_SHORT.format(path=self.path)}")
 
 
 def _balance(lines: Iterable[tuple[str, str, Entry]]) -> Counter[Entry]:

@@ -68,6 +68,7 @@ def teach(
     pictures: Sequence[AnnotatedPicture],
     weight: int | None = None,
     *,
+    expected: int | None = None,
     tell: Callable[[float], None] = lambda _: None,
     **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
 ) -> Lessons:
@@ -75,18 +76,20 @@ def teach(
 
     `weight` and `options` are those of `Detector.learn`; without a weight, many objects share one (`shared_weight`),
     and several false alarms another (`weight_of_false_alarms`). A false alarm has less than half in common with any
-    box, and does not lie in a region to be ignored. A picture that cannot be read and a box that no window fits are
-    left out and named. `tell` gets the share that is done.
+    box, and does not lie in a region to be ignored. How many are `expected` in all pictures is counted, by one more
+    look at each, where it is not known. A picture that cannot be read and a box that no window fits are left out and
+    named. `tell` gets the share that is done.
 
     >>> from whet.training.detector import load
     >>> teach(load("face"), crops([Path("nowhere.png")])[0]).entries
     []
     """
     lessons = Lessons()
-    of_object, of_false_alarm, begun, wrong = weight, weight, 0.0, 0
+    of_object, of_false_alarm, begun, wrong = weight, weight, 0.0, expected or 0
     if weight is None:
-        begun = 0.25
-        wrong = _count_false_alarms(detector, pictures, options, lambda share: tell(begun * share))
+        if expected is None:
+            begun = 0.25
+            wrong = _count_false_alarms(detector, pictures, options, lambda share: tell(begun * share))
         of_object = shared_weight(detector, sum(len(picture.objects) for picture in pictures))
     for number, picture in enumerate(pictures, start=1):
         if weight is None:  # lessons may cause false alarms that were not there when they were counted

@@ -7,7 +7,7 @@ Where that is too little, a stage keeps OpenCV's votes until it has counted more
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ def relearned(
             is_exhausted = mined.is_exhausted and len(mined.patches) == 0
             negatives = np.concatenate([negatives, mined.patches])
         count = _counted if len(negatives) >= needed else _waiting
-        base = count(stage, positives[0], negatives, positives[1], detection_rate, ridge) or stage
+        base = count(stage, _Examples(positives[0], negatives, positives[1]), detection_rate, ridge) or stage
         bases.append(base)
         tell(number, base, len(negatives))
         negatives = negatives[_run([base])[0].accepts(negatives)]
@@ -69,53 +69,48 @@ def _all_pass(stage: Stage) -> tuple[Stage, ...]:
     return (Stage(stage.features.take(first), weak, np.zeros(1), -1.0),)
 
 
-def _counted(
-    stage: Stage,
-    positives: Patches,
-    negatives: Patches,
-    validation: Patches,
-    detection_rate: float | None,
-    ridge: float,
-) -> StageBase | None:
+@dataclass(frozen=True, eq=False)
+class _Examples:
+    """Patches that a stage is counted on, and positives that a detection rate is measured on."""
+
+    positives: Patches
+    negatives: Patches
+    validation: Patches
+
+
+def _counted(stage: Stage, examples: _Examples, detection_rate: float | None, ridge: float) -> StageBase | None:
     """The stage's weak learners, with the statistics of these samples and a threshold by its goal.
 
     None if all positives get one score: then there is no deviation that a threshold could follow.
     """
-    of_negatives = _responses(stage, negatives)
-    statistics = [BinaryStatistics.of(of_class) for of_class in (_responses(stage, positives), of_negatives)]
-    vote = OnlineDiscriminant(statistics[0], statistics[1], len(stage), rule=Rate(0.0), ridge=ridge)
+    of_positives, of_negatives = (_responses(stage, seen) for seen in (examples.positives, examples.negatives))
+    positive, negative = BinaryStatistics.of(of_positives), BinaryStatistics.of(of_negatives)
+    vote = OnlineDiscriminant(positive, negative, len(stage), rule=Rate(0.0), ridge=ridge)
     if not deviation_of_positives(vote.projection) > 0:
         return None
     if detection_rate is None:
         let_through = float((_sums(of_negatives, stage.coef) > stage.threshold).mean())
         z = calibrate_rate(_sums(of_negatives, vote.coef), vote.projection, let_through)
     else:
-        z = calibrate_rate(_sums(_responses(stage, validation), vote.coef), vote.projection, detection_rate)
+        z = calibrate_rate(_sums(_responses(stage, examples.validation), vote.coef), vote.projection, detection_rate)
     vote.rule = Rate(z)
     return StageBase.of_vote(stage.features, stage.weak, vote)
 
 
-def _waiting(
-    stage: Stage,
-    positives: Patches,
-    negatives: Patches,
-    validation: Patches,
-    detection_rate: float | None,
-    ridge: float,
-) -> StageBase | None:
+def _waiting(stage: Stage, examples: _Examples, detection_rate: float | None, ridge: float) -> StageBase | None:
     """The stage with OpenCV's votes, and what it needs to go on without them once it has counted more negatives.
 
     None if all positives get one score.
     """
-    of_classes = [_responses(stage, patches) for patches in (positives, negatives)]
-    sums = _sums(of_classes[0], stage.coef)
+    of_positives, of_negatives = (_responses(stage, seen) for seen in (examples.positives, examples.negatives))
+    sums = _sums(of_positives, stage.coef)
     if not sums.std() > 0:
         return None
     cut = stage.threshold
     if detection_rate is not None:
-        cut = quantile_threshold(_sums(_responses(stage, validation), stage.coef), detection_rate)
+        cut = quantile_threshold(_sums(_responses(stage, examples.validation), stage.coef), detection_rate)
     rule = Rate(float((cut - sums.mean()) / sums.std()))
-    positive, negative = (BinaryStatistics.of(responses) for responses in of_classes)
+    positive, negative = BinaryStatistics.of(of_positives), BinaryStatistics.of(of_negatives)
     votes = Votes(stage.coef.copy(), stage.threshold, NEGATIVES_A_LEARNER * len(stage))
     return StageBase(stage.features, stage.weak, positive, negative, rule, ridge=ridge, votes=votes)
 

@@ -165,7 +165,7 @@ def test_voc_faults_are_told(folder):
     a, b, c, d, e, f = told(read, folder)
     assert a == "a.xml: object 1: <bndbox> has 1, 1, 50, x; expected numbers for xmin, ymin, xmax, ymax"
     assert b == "a.xml: object 2: <name> is empty; expected a class"
-    assert c.startswith("b.xml: b.xml is not XML that whet reads: no element found")
+    assert c.startswith("b.xml: b.xml is XML that was cut short: it ends in its line")
     assert d.startswith("c.xml: c.xml is not XML that whet reads: DTDForbidden")
     assert e == "d.xml: expected <annotation>, got <html>"
     assert f.startswith("e.xml: says that e.jpg has 200 x 100 pixels, upright it has 100 x 200: see whether")
@@ -196,6 +196,15 @@ def test_yolo_lines_of_all_kinds(tmp_path):
         "labels/a.txt:8: box (100, 40, 100, 60) in a.png: it has no width or no height; dropped",
         "labels/a.txt:9: box (490, 40, 510, 60) in a.png: outside the 200 x 100 picture; dropped",
     ]
+
+
+def test_shares_of_a_picture_are_pixels_without_noise(tmp_path):
+    boxes = [[13.0, 7, 57, 41], [1, 2, 100, 33], [10.5, 20.25, 30, 40]]
+    rows = [((x1 + x2) / 400, (y1 + y2) / 200, (x2 - x1) / 200, (y2 - y1) / 100) for x1, y1, x2, y2 in boxes]
+    read = yolo_folder(tmp_path, "".join(f"0 {' '.join(map(repr, row))}\n" for row in rows))
+    assert read.pictures[0].boxes.tolist() == boxes
+    write_annotations(read, tmp_path / "voc", "voc")
+    assert "<ymax>41</ymax>" in (tmp_path / "voc" / "a.xml").read_text()
 
 
 def test_a_yolo_entry_too_long_for_a_file_name_is_a_part_that_is_missing(tmp_path):
@@ -323,6 +332,9 @@ def test_formats_are_told_apart_and_doubt_is_an_error(tmp_path):
         read_annotations(tmp_path / "both")
     assert read_annotations(tmp_path / "both", "voc").classes == ("car",)
     (tmp_path / "empty").mkdir()
+    with pytest.raises(DataNotFoundError, match="is empty"):
+        read_annotations(tmp_path / "empty")
+    (tmp_path / "empty" / "todo.md").touch()
     with pytest.raises(AnnotationError, match="in none of the formats that whet knows"):
         read_annotations(tmp_path / "empty")
     with pytest.raises(AnnotationError, match="there is no format 'coca'; there are: coco, yolo"):

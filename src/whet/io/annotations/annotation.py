@@ -60,6 +60,12 @@ class AnnotatedPicture:
         """The regions (n, 4) to be ignored."""
         return self.boxes[self.ignore]
 
+    @property
+    def is_filled(self) -> bool:
+        """Whether an object fills the whole picture, as in a crop."""
+        height, width = self.shape
+        return bool((self.objects == [0, 0, width, height]).all(axis=1).any())
+
     def only(self, keep: Callable[[str, bool], bool]) -> AnnotatedPicture:
         """The same with those boxes whose label and ignore flag pass."""
         rows = [i for i, row in enumerate(zip(self.labels, self.ignore.tolist(), strict=True)) if keep(*row)]

@@ -20,6 +20,8 @@ Progress = Callable[[float], None]
 LEAST_INSIDE = 0.5
 # Conventions of where a pixel begins, and rounding, are not worth telling.
 SLACK = 1.0
+# Of pixels, to which a share of a picture's side is kept.
+DECIMALS = 9
 
 
 @dataclass(frozen=True)
@@ -116,8 +118,8 @@ def _checked(raw: RawPicture, box: RawBox, shape: tuple[int, int], problems: Pro
     """The box inside the picture, or None if there is nothing of it."""
     corners = np.array(box.corners, dtype=np.float64)
     limits = np.array([shape[1], shape[0]] * 2, dtype=np.float64)
-    if box.is_relative:
-        corners = corners * limits
+    if box.is_relative:  # without what the products' rounding adds: 13, not 12.999999999999998
+        corners = np.round(corners * limits, DECIMALS)
 
     def tell(kind: ProblemKind, what: str) -> None:
         problems.add(kind, raw.file, box.line, f"{_said(corners)} in {Path(raw.name).name}: {what}")

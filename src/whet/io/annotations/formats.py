@@ -84,6 +84,8 @@ def read_annotations(
         raise AnnotationError(f"there is no format {format!r}; there are: {', '.join(FORMATS)}")
     if not source.exists():
         raise DataNotFoundError(f"there is no file or folder {source}")
+    if source.is_dir() and not any(source.iterdir()):
+        raise DataNotFoundError(f"the folder {source} is empty; expected annotations or pictures in it")
     folder = None if images is None else Path(images)
     if folder is not None and not folder.is_dir():
         raise DataNotFoundError(f"there is no folder of pictures {folder}")
