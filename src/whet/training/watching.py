@@ -26,8 +26,8 @@ from whet.model.detector_base import StageBase
 from whet.model.taught_detector import TaughtDetector
 from whet.training.detector import Detector
 from whet.training.drift import Memory, memory_of, moved
+from whet.training.expected_scores import expected_scores
 from whet.training.journal_entry import Entry, Places, entries_of, lesson_of, picture_hash
-from whet.training.typical_score import typical_score
 
 if TYPE_CHECKING:
     from whet.io.images import ImageLike
@@ -36,8 +36,9 @@ Grey = NDArray[np.uint8]
 
 # A window that shares less than this with the object shows something else.
 ELSEWHERE = 0.3
-# Of the typical score. It comes to 41.4 for the detector of faces, where 40 was chosen on made-up footage.
-TYPICAL_SHARE = 0.5
+# Of the way from what false alarms score to what objects do. For the detector of faces this is 39.6; it had 40, chosen on
+# made-up footage, and this is the round share that comes closest.
+GATE_SHARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ class Lessons:
     """When a frame teaches, how much, and how long that is remembered. Chosen on made-up footage.
 
     A sighting teaches if its margin is above `gate`, and with it up to `others` windows elsewhere in the frame that
-    the detector takes for the object. The gate, if none is given, is half of what the objects of its training score on
-    average: halfway from what is just accepted to what is typical. Each lesson counts `share` of the positives that the
+    the detector takes for the object. The gate, if none is given, lies between what negatives of its training
+    that pass score on average, and what positives do. Each lesson counts `share` of the positives that the
     base was trained on, and the last `remembered` of these shares are kept: what is older is unlearned. Lessons are
     counted together: the first at once, then two, four and so on, up to `every`. They are taken back if the detector
     would then lose more than `most_lost` of the positives of its training, or let through more than `most_accepted`
@@ -68,7 +69,7 @@ class Lessons:
 
     def gate_of(self, taught: TaughtDetector) -> float:
         """The margin above which a sighting teaches: if it is not given, from the base alone."""
-        return TYPICAL_SHARE * typical_score(taught.base) if self.gate is None else self.gate
+        return expected_scores(taught.base).between(GATE_SHARE) if self.gate is None else self.gate
 
     def most_kept(self) -> int:
         """How many sightings are remembered."""
