@@ -36,8 +36,8 @@ Grey = NDArray[np.uint8]
 
 # A window that shares less than this with the object shows something else.
 ELSEWHERE = 0.3
-# Of the way from what false alarms score to what objects do. For the detector of faces this is 39.6; it had 40, chosen on
-# made-up footage, and this is the round share that comes closest.
+# Of the way from what false alarms score to what objects do: the round share that brings the detector of faces closest,
+# with 39.6, to the 40 that was chosen for it on made-up footage.
 GATE_SHARE = 0.4
 
 
@@ -46,12 +46,11 @@ class Lessons:
     """When a frame teaches, how much, and how long that is remembered. Chosen on made-up footage.
 
     A sighting teaches if its margin is above `gate`, and with it up to `others` windows elsewhere in the frame that
-    the detector takes for the object. The gate, if none is given, lies between what negatives of its training
-    that pass score on average, and what positives do. Each lesson counts `share` of the positives that the
-    base was trained on, and the last `remembered` of these shares are kept: what is older is unlearned. Lessons are
-    counted together: the first at once, then two, four and so on, up to `every`. They are taken back if the detector
-    would then lose more than `most_lost` of the positives of its training, or let through more than `most_accepted`
-    times as many negatives.
+    the detector takes for the object. A gate that is not given comes from the detector, between what false alarms and
+    objects score in its training. Each lesson counts `share` of the positives that the base was trained on, and the
+    last `remembered` of these shares are kept: what is older is unlearned. Lessons are counted together: the first at
+    once, then two, four and so on, up to `every`. They are taken back if the detector would then lose more than
+    `most_lost` of the positives of its training, or let through more than `most_accepted` times as many negatives.
     """
 
     gate: float | None = None
@@ -112,10 +111,12 @@ class _Lesson:
 
 @dataclass(eq=False)
 class Watcher:
-    """Looks at one frame after the other.
+    """Looks at one frame after the other. A followed window teaches if its margin is above `gate`.
 
     >>> import whet
     >>> watcher = Watcher(whet.load("face"), learn=True)
+    >>> round(watcher.gate, 1)
+    39.6
     >>> seen = watcher.look(np.zeros((60, 80), np.uint8))
     >>> seen.sighting is None, seen.n_learned, watcher.detector.learned
     (True, 0, (0, 0))
