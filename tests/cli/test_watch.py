@@ -279,9 +279,22 @@ def test_the_journal_of_a_model_that_is_replaced_goes_with_it(monkeypatch, capsy
     assert not journal.exists()
 
 
-def test_where_nothing_scores_high_enough_to_teach_that_is_said(monkeypatch, capsys, model, folder, tmp_path):
+def test_where_nothing_scores_high_enough_to_teach_the_best_score_is_said(monkeypatch, capsys, model, folder, tmp_path):
+    new, lines = tmp_path / "new.whet", tmp_path / "lines.jsonl"
+    call = ("watch", model, folder, "--learn", "--above", "1e6", "--save-as", new, "--lines", lines)
+    done = whet_here(monkeypatch, capsys, *call)
+    assert done.code == 0
+    best = max(json.loads(line)["score"] for line in lines.read_text().splitlines())
+    assert f"the best had {best:.2f}, and one above 1000000.00 teaches" in done.out
+    assert "lower --above" in done.out
+
+
+def test_where_nothing_was_ever_detected_no_score_is_to_blame(monkeypatch, capsys, model, tmp_path):
+    (tmp_path / "dark").mkdir()
+    Image.fromarray(np.zeros((60, 80), np.uint8)).save(tmp_path / "dark" / "0.png")
     done = whet_here(
-        monkeypatch, capsys, "watch", model, folder, "--learn", "--above", "1e6", "--save-as", tmp_path / "new.whet"
+        monkeypatch, capsys, "watch", model, tmp_path / "dark", "--learn", "--save-as", tmp_path / "new.whet"
     )
     assert done.code == 0
-    assert "lower --above" in done.out
+    assert "nothing was detected in any frame" in done.out
+    assert "--above" not in done.out

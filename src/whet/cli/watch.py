@@ -37,7 +37,9 @@ def watch(
     save_as: Annotated[Path | None, typer.Option(help="File for what was learned; --learn needs it.")] = None,
     save_every: Annotated[int | None, typer.Option(min=1, help="Save also every so many frames.")] = None,
     no_journal: Annotated[bool, typer.Option("--no-journal", help="Keep none: what is learned stays.")] = False,
-    above: Annotated[float | None, typer.Option(help="The score that a window needs to teach; else 40.")] = None,
+    above: Annotated[
+        float | None, typer.Option(help="Score that a window needs to teach; else the detector's own (face: 39.6).")
+    ] = None,
     others: Annotated[
         int | None, typer.Option(min=0, help="Windows elsewhere in a frame to teach as others; else none.")
     ] = None,

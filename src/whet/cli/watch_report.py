@@ -45,15 +45,22 @@ def report(summary: Summary, file: WatchedModel | None, learn: bool, outputs: tu
         lessons, back = count(summary.learned, "lesson"), f"{summary.taken_back:,} taken back"
         typer.echo(f"learned {lessons}, {back}; weights moved {summary.moved:.2%}")
         if summary.frames and not (summary.learned or summary.taken_back):
-            typer.echo(
-                "no window that was followed scored high enough to teach: see the scores with --lines, lower --above"
-            )
+            typer.echo(_why_untaught(summary))
     if file is not None:
         kept = None if file.journal is None or not file.journal.path.exists() else file.journal.path
         typer.echo(f"wrote {file.path}" + ("" if kept is None else f", and its journal {kept}"))
     for path in outputs:
         if path is not None:
             typer.echo(f"wrote {path}")
+
+
+def _why_untaught(summary: Summary) -> str:
+    if summary.best is None:
+        return "nothing was detected in any frame, so that no window taught"
+    return (
+        f"no window that was followed scored high enough to teach: the best had {summary.best:.2f}, and one above "
+        f"{summary.gate:.2f} teaches; see the scores with --lines, lower --above"
+    )
 
 
 def table_of(

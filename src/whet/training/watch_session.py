@@ -23,6 +23,7 @@ LONG = 1000
 class Summary:
     """What became of a session: frames, how many had a detection (`seen`), lessons, and how it ended.
 
+    `gate` is the score that a followed window needed to teach, and `best` the highest that one had, if there was one.
     `ended` says why the source broke off, if it did, and `stopped` that somebody ended it.
     """
 
@@ -33,6 +34,8 @@ class Summary:
     moved: float = 0.0
     seconds: float = 0.0
     longest_unseen: int = 0
+    gate: float = 0.0
+    best: float | None = None
     ended: str | None = None
     stopped: bool = False
     saved: bool = False
@@ -59,7 +62,7 @@ class Session:
 
     def run(self, frames: Iterable[VideoFrame]) -> Summary:
         """Look at all frames."""
-        summary, begin, unseen = Summary(), time.perf_counter(), 0
+        summary, begin, unseen = Summary(gate=self.watcher.gate), time.perf_counter(), 0
         try:
             for frame in frames:
                 look = self.watcher.look(frame.picture)
@@ -89,6 +92,8 @@ class Session:
         summary.learned += look.n_learned
         summary.taken_back += look.n_taken_back
         summary.moved = look.moved
+        if look.sighting is not None:
+            summary.best = max(look.sighting.score, look.sighting.score if summary.best is None else summary.best)
         summary.longest_unseen = max(summary.longest_unseen, unseen)
         if unseen and unseen % LONG == 0:
             self.tell(

@@ -1,0 +1,183 @@
+"""The gate of `whet watch --learn` on detectors other than `face`: made-up footage of what each of them finds.
+
+    python -m benchmarks.watching_gate van
+    python -m benchmarks.watching_gate face --model frontalface_default
+    python -m benchmarks.watching_gate face --model face
+
+Detectors of drawn vans and walkers are trained by `whet train` as `benchmarks.drawn_objects` does it, one of OpenCV's
+cascades is adopted by 800 people of LFW, and footage shows other objects, people and backgrounds. Each clip is watched
+without learning, with the detector's own gate and with 40, which was chosen for `face` and once was the gate of all.
+Prints JSON: how many frames taught, how many of these showed the object (overlap above one half), and in how many it
+was found. `whet.experiments.drifting_faces` makes the faces' footage; here is that of drawn objects.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter, map_coordinates
+from scripts.train_face import split_pictures
+
+import whet
+from benchmarks.adopted_cascade import chosen_negatives, faces, people
+from benchmarks.drawn_objects import SIZES, command, draw
+from whet.experiments.drawn_objects import object_drawn
+from whet.experiments.drifting_faces import HARD, HEIGHT, WIDTH, Clip, Light, clip, wander
+from whet.experiments.face_tracks import FRAME, OVERLAP, overlaps
+from whet.io.datasets import negative_pictures
+from whet.io.images import read_grey
+from whet.training.adopt import adopt
+from whet.training.detector import Detector
+from whet.training.expected_scores import expected_scores
+from whet.training.watching import Lessons, Look, Watcher
+
+PEOPLE, WINDOWS, PICTURES = 800, 5, 300
+EVERY = 2
+SMALLEST, LARGEST = 40.0, 130.0  # longer sides
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=["van", "walker", "face"])
+    parser.add_argument("--model", default="frontalface_default", help="of faces: a cascade of OpenCV's, or face")
+    parser.add_argument("--relearn", action="store_true", help="weigh every stage of the cascade anew")
+    parser.add_argument("--clips", type=int, default=16)
+    parser.add_argument("--length", type=int, default=120)
+    parser.add_argument("--seed", type=int, default=41)
+    options = parser.parse_args()
+    rng = np.random.default_rng([options.seed, 6])
+    detector = of_faces(options) if options.kind == "face" else trained(options.kind)
+    pictures = negative_pictures()
+    used = np.random.default_rng([0, 11]).permutation(len(pictures))[: sum(SIZES.values())]  # as `draw` does
+    free = [pictures[i] for i in np.setdiff1d(np.arange(len(pictures)), used).tolist()]
+    made = [
+        Clip(one.frames[::EVERY], one.truths[::EVERY])
+        for one in footage(options.kind, free, options.clips, options.length, rng)
+    ]
+    own = Watcher(detector).gate
+    modes = {"follows": None, "learns, its own gate": own, "learns, gate 40": 40.0}
+    scores = expected_scores(detector.taught.base)
+    print(
+        json.dumps(
+            {
+                "options": vars(options),
+                "gate": round(own, 2),
+                "expected scores": [round(scores.negative, 2), round(scores.positive, 2)],
+                "false alarms score": false_alarms(detector, free),
+                "modes": {name: watched(detector, made, gate, options.kind) for name, gate in modes.items()},
+            },
+            indent=1,
+        )
+    )
+
+
+def trained(kind: str) -> Detector:
+    """A detector of drawn objects."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        draw(kind, 0, folder)
+        command(folder, "train", "train.csv", "--negatives", "empty", "--seed", 0, "--threads", 1, "--out", "it.whet")
+        return whet.load(folder / "it.whet")
+
+
+def of_faces(options: argparse.Namespace) -> Detector:
+    """The bundled detector, or a cascade of OpenCV's that was shown some people."""
+    if options.model == "face":
+        return whet.load("face")
+    path = f"{cv2.data.haarcascades}haarcascade_{options.model}.xml"
+    shown = people(PEOPLE, 0)[0]
+    return adopt(
+        path,
+        faces(shown, whet.load(path).window, WINDOWS, 0),
+        chosen_negatives(PICTURES, 0),
+        groups=np.repeat(np.arange(len(shown)), WINDOWS),
+        keep_votes=not options.relearn,
+        threads=1,
+    )
+
+
+def footage(kind: str, pictures: list[Path], n: int, length: int, rng: np.random.Generator) -> Iterator[Clip]:
+    others = people(PEOPLE, 0)[1] if kind == "face" else []
+    shown = [others[i] for i in rng.choice(len(others), n, replace=False).tolist()] if others else [None] * n
+    for person in shown:
+        background = read_grey(pictures[rng.integers(len(pictures))])
+        while background.shape[0] < HEIGHT or background.shape[1] < WIDTH:
+            background = read_grey(pictures[rng.integers(len(pictures))])
+        if person is None:
+            yield drawn_clip(kind, background, length, rng)
+        else:
+            yield clip(read_grey(person), background, length, rng, HARD)
+
+
+def drawn_clip(kind: str, background: NDArray[np.uint8], length: int, rng: np.random.Generator) -> Clip:
+    """A drawn object that moves, nears, turns and is lit as a face of `drifting_faces`; nothing covers it."""
+    patch, mask = object_drawn(kind, 160.0, rng)
+    frames, truths = np.empty((length, HEIGHT, WIDTH), np.uint8), np.empty((length, 4))
+    shrunk = SMALLEST * (LARGEST / SMALLEST) ** wander(length, rng, 0.5) / max(patch.shape)
+    height, width = patch.shape[0] * shrunk, patch.shape[1] * shrunk * (1 - 0.3 * wander(length, rng))
+    x, y = (side / 2 + (room - side) * wander(length, rng) for side, room in ((width, WIDTH), (height, HEIGHT)))
+    roll, light = 0.3 * (2 * wander(length, rng) - 1), Light.of(length, rng, HARD)
+    rooms = background.shape[0] - HEIGHT, background.shape[1] - WIDTH
+    pan_y, pan_x = (np.rint(room * wander(length, rng)).astype(int) for room in rooms)
+    down, across = np.mgrid[:HEIGHT, :WIDTH]
+    for t in range(length):
+        scene = background[pan_y[t] : pan_y[t] + HEIGHT, pan_x[t] : pan_x[t] + WIDTH].astype(np.float64)
+        u = (np.cos(roll[t]) * (across - x[t]) + np.sin(roll[t]) * (down - y[t])) / width[t]
+        v = (np.cos(roll[t]) * (down - y[t]) - np.sin(roll[t]) * (across - x[t])) / height[t]
+        place = np.stack([(v + 0.5) * patch.shape[0] - 0.5, (u + 0.5) * patch.shape[1] - 0.5])
+        body, seen = (
+            map_coordinates(gaussian_filter(layer, max(0.0, 0.5 / shrunk[t] - 0.5)), place, order=1, mode=mode)
+            for layer, mode in ((patch, "nearest"), (mask, "constant"))
+        )
+        scene = scene * (1 - seen) + light.on(body, 2 * u, 2 * v, t) * seen
+        frames[t] = (light.blurred(scene, t) + rng.normal(0, 2.5, scene.shape)).clip(0, 255).astype(np.uint8)
+        truths[t] = x[t] - width[t] / 2, y[t] - height[t] / 2, x[t] + width[t] / 2, y[t] + height[t] / 2
+    return Clip(frames, truths)
+
+
+def watched(detector: Detector, clips: list[Clip], gate: float | None, kind: str) -> dict[str, Any]:
+    """What becomes of all clips, each watched by the detector as it was trained."""
+    found, taught, lessons, taken_back = [], [], 0, 0
+    for one in clips:
+        watcher = Watcher(detector, learn=gate is not None, threads=1, lessons=Lessons(gate=gate))
+        looks = [watcher.look(frame) for frame in one.frames]
+        last = watcher.finish()
+        found.append(overlaps(np.array([box_of(look, kind) for look in looks]), one.truths) > OVERLAP)
+        taught.append([look.teaches for look in looks])
+        lessons += sum(look.n_learned for look in looks) + last[0]
+        taken_back += sum(look.n_taken_back for look in looks) + last[1]
+    right, teaches = np.concatenate(found), np.concatenate(taught)
+    return {
+        "frames": len(right),
+        "found": round(float(right.mean()), 4),
+        "taught": int(teaches.sum()),
+        "taught rightly": int((teaches & right).sum()),
+        "lessons": lessons,
+        "taken back": taken_back,
+    }
+
+
+def box_of(look: Look, kind: str) -> NDArray[np.float64]:
+    if look.box is None or look.sighting is None:
+        return np.full(4, np.nan)
+    return look.box if kind != "face" else np.asarray(FRAME.boxes(look.sighting.box[None])[0])
+
+
+def false_alarms(detector: Detector, free: list[Path]) -> dict[str, float]:
+    """What windows score that the detector accepts in pictures without faces, vans or walkers."""
+    pictures = [path for path in split_pictures()[1] if path in free][:60]
+    scores = np.concatenate([detector.detect(path, threshold=-np.inf, threads=1).windows.scores for path in pictures])
+    above = float((scores > Watcher(detector).gate).mean())
+    return {"windows": len(scores), "mean": round(float(scores.mean()), 2), "above the gate": round(above, 4)}
+
+
+if __name__ == "__main__":
+    main()
