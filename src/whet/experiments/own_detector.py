@@ -63,10 +63,10 @@ def run(out: Path, progress: Callable[[float], None] = lambda _: None, seed: int
     """Draw, train, judge, correct, judge again; pictures, boxes and the detector stay in a folder."""
     folder = prepared_folder(out / "vans")
     rng = np.random.default_rng(seed)
-    drawn = draw_set("van", _crops(TRAIN, N_TRAIN, folder / "under", rng), folder / "pictures", seed, sizes=(40, 120))
+    drawn = draw_set("van", _crops(TRAIN, N_TRAIN, folder / "backgrounds", rng), folder / "pictures", seed, sizes=(40, 120))
     write_annotations(drawn, folder / "vans.csv", "csv", replace=True)
     _crops(TRAIN, N_EMPTY, folder / "empty", rng)
-    test = draw_set("van", _crops(TEST, N_TEST, folder / "under-test", rng), folder / "test", seed + 1, sizes=(40, 120))
+    test = draw_set("van", _crops(TEST, N_TEST, folder / "test-backgrounds", rng), folder / "test", seed + 1, sizes=(40, 120))
     write_annotations(test, folder / "test.csv", "csv", replace=True)
     recipe = Recipe(
         str(folder / "vans.csv"), negatives=(str(folder / "empty"),), stages=8, n_negatives=1500, ridge=20.0
