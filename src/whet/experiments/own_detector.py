@@ -28,6 +28,7 @@ from whet.training.train import train_prepared
 TRAIN = ("astronaut", "brick", "camera", "coffee", "coins", "grass", "gravel", "page", "text", "rocket", "clock")
 TEST = ("chelsea", "stereo_motorcycle", "moon", "retina")
 SHAPE = (240, 320)
+SIZES = (40, 120)  # of vans, in pixels
 N_TRAIN, N_EMPTY, N_TEST = 70, 60, 40
 # A bold operating point, at which there is something to correct.
 POINT = "one false alarm a picture"
@@ -63,10 +64,12 @@ def run(out: Path, progress: Callable[[float], None] = lambda _: None, seed: int
     """Draw, train, judge, correct, judge again; pictures, boxes and the detector stay in a folder."""
     folder = prepared_folder(out / "vans")
     rng = np.random.default_rng(seed)
-    drawn = draw_set("van", _crops(TRAIN, N_TRAIN, folder / "backgrounds", rng), folder / "pictures", seed, sizes=(40, 120))
+    backgrounds = _crops(TRAIN, N_TRAIN, folder / "backgrounds", rng)
+    drawn = draw_set("van", backgrounds, folder / "pictures", seed, sizes=SIZES)
     write_annotations(drawn, folder / "vans.csv", "csv", replace=True)
     _crops(TRAIN, N_EMPTY, folder / "empty", rng)
-    test = draw_set("van", _crops(TEST, N_TEST, folder / "test-backgrounds", rng), folder / "test", seed + 1, sizes=(40, 120))
+    backgrounds = _crops(TEST, N_TEST, folder / "test-backgrounds", rng)
+    test = draw_set("van", backgrounds, folder / "test", seed + 1, sizes=SIZES)
     write_annotations(test, folder / "test.csv", "csv", replace=True)
     recipe = Recipe(
         str(folder / "vans.csv"), negatives=(str(folder / "empty"),), stages=8, n_negatives=1500, ridge=20.0

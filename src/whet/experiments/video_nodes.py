@@ -29,8 +29,8 @@ from whet.training.windows import windows_of_pictures
 
 Patches = NDArray[np.uint8]
 
-# The inner part of Viola and Jones's box that a window shows: from cheekbone to cheekbone, as wide as the true boxes.
-INNER = 0.8
+# The part of Viola and Jones's box that a window shows, the best of those tried on made-up footage (docs/decisions.md).
+INNER = 0.9
 
 
 @dataclass(frozen=True)
