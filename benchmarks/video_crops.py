@@ -79,13 +79,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--videos", action="store_true", help="the two test videos instead of made-up footage")
     parser.add_argument("--boosting", action="store_true", help="asymmetries of AsymBoost instead of crops")
-    parser.add_argument("--crops", type=float, nargs="+", default=CROPS, help="these alone")
+    parser.add_argument("--crops", type=float, nargs="+", help="these alone")
     arguments = parser.parse_args()
     scenes = list(videos() if arguments.videos else made_up(arguments.seed))
     learners: dict[str, NodeLearner] = {"GSLDA": GreedyLDA()}
     if arguments.boosting:
         learners = {f"asymmetry {k:g}": Boosting(asymmetry=k, balance=False) for k in ASYMMETRIES}
-    for crop in (INNER,) if arguments.boosting else arguments.crops:
+    for crop in arguments.crops or ((INNER,) if arguments.boosting else CROPS):
         recipe = replace(RECIPES["paper"], inner=crop)
         name = "faces_opencv24" if crop is None else f"inner {crop} of LFW"
         found = rates(recipe, scenes, learners, arguments.seed)

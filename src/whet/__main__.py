@@ -1,5 +1,17 @@
 """`python -m whet` is `whet`."""
 
-from whet.cli.main import main
+from whet.cli.exit_codes import CTRL_C
 
-main()
+
+def main() -> None:
+    """Run the command line. Ctrl-C while it is still being imported ends it without a traceback, as it does later."""
+    try:
+        from whet.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        raise SystemExit(CTRL_C) from None
+
+
+if __name__ == "__main__":
+    main()

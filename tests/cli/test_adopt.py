@@ -81,9 +81,11 @@ def test_what_cannot_be_adopted_is_said_and_nothing_is_written(folder, monkeypat
     for call, (code, said) in calls.items():
         done = whet_here(monkeypatch, capsys, "adopt", "object.xml", "-o", "mine.whet", *call)
         assert (done.code, said in " ".join(done.err.split())) == (code, True), done.err
-    for own in ("face", folder / "mine.whet", "none"):
+    (folder / "own.whet").write_bytes(b"any file")
+    for own, is_taught in {"face": True, "own.whet": True, "none": False, "nowhere": False}.items():
         done = whet_here(monkeypatch, capsys, "adopt", own, "-p", "crops", "-o", "mine.whet")
-        assert (done.code, f"teach it with whet learn {own}" in " ".join(done.err.split())) == (WRONG_CALL, True)
+        assert (done.code, f"got {own}; expected an OpenCV cascade" in " ".join(done.err.split())) == (WRONG_CALL, True)
+        assert ("teach it with whet learn" in " ".join(done.err.split())) == is_taught
     (folder / "none" / "cut.png").write_bytes(b"not a picture")
     assert not (folder / "mine.whet").exists()
     done = whet_here(monkeypatch, capsys, "adopt", "object.xml", "-p", "crops", "-n", "none", "-o", "mine.whet")

@@ -10,7 +10,8 @@ import time
 import pytest
 from tests.commands import whet, whet_here
 
-from whet.cli.exit_codes import ExitCode
+from whet import __main__
+from whet.cli.exit_codes import CTRL_C, ExitCode
 from whet.experiments.registry import EXPERIMENTS
 
 
@@ -131,3 +132,16 @@ def test_demo_corrects_takes_back_and_draws(tmp_path):
     assert done.stdout.count(" yes") == 2
     for name in ("photograph.png", "correction.png", "vans.png", "digits.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_ctrl_c_while_commands_are_imported_is_no_traceback(monkeypatch):
+    class Interrupted:
+        def find_spec(self, name, *_):
+            if name == "whet.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "whet.cli.main")
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert ended.value.code == CTRL_C

@@ -85,6 +85,10 @@ def test_a_line_that_was_cut_short_is_taken_off_by_the_command_that_the_error_na
     model, journal = folder / "bull.whet", folder / "bull.whet.journal.jsonl"
     whole, learned = journal.read_bytes(), model.read_bytes()
     assert "nothing to repair" in run_here("unlearn", "bull.whet", "--repair").out
+    assert run_here("unlearn", "bull.whet", "--repair", "--quiet").out == ""
+    done = run_here("unlearn", "bull.whet", "--repair", "--last", "3", "--journal-only")
+    assert done.code == 2
+    assert "got --last, --journal-only with --repair" in " ".join(done.err.replace("│", " ").split())
     # The machine stopped in the middle of one more line: the model has not learned it.
     journal.write_bytes(whole + whole.splitlines()[-1][:50])
     done = run_here("learn", "bull.whet", "-n", "scene 3.png")

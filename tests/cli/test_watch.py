@@ -87,6 +87,7 @@ def test_json_tells_programs_and_quiet_is_quiet(monkeypatch, capsys, model, fold
     told = json.loads(done.out)
     assert not done.err
     assert (told["frames"], told["lessons"], told["ended"], told["stopped"]) == (6, 6, None, False)
+    assert told["gate"] < told["best_score"]
     assert told["skipped"] == {"frames": 0, "first": []}
     assert told["model"] == str(taught)
     assert told["journal"] == str(taught) + ".journal.jsonl"

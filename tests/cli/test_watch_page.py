@@ -136,7 +136,7 @@ def test_whoever_opens_it_to_others_is_told_what_that_means(monkeypatch, capsys,
 def test_a_source_that_ends_before_its_first_frame_ends_the_page(monkeypatch, capsys, model, tmp_path):
     (tmp_path / "none").mkdir()
     done = whet_here(monkeypatch, capsys, "watch", model, tmp_path / "none", "--show")
-    assert done.code == ExitCode.FAILED
+    assert done.code == ExitCode.DATA_MISSING
     port = int(re.search(r"http://127\.0\.0\.1:(\d+)/", done.err)[1])
     with pytest.raises(ConnectionRefusedError):
         asked(port, "/")

@@ -1,8 +1,10 @@
 """The page with the live picture, and those who should not see it or would bring it down."""
 
+import select
 import socket
 import sys
 import threading
+import time
 
 import pytest
 from tests.web.live_sessions import PATIENCE, asked, served
@@ -156,3 +158,16 @@ def test_connections_that_never_ask_are_let_go_and_not_without_number(monkeypatc
         assert asked(server, "/").status == 200
         for connection in idle:
             connection.close()
+
+
+def test_a_request_that_drips_is_hung_up_on(monkeypatch):
+    """Each byte is in time, but the whole never comes."""
+    monkeypatch.setattr(live_server, "PATIENCE", 1.0)
+    with served() as (_, server), socket.create_connection(server.server_address[:2], timeout=PATIENCE) as drip:
+        for _ in range(200):
+            drip.sendall(b"G")
+            time.sleep(0.05)
+            if drip in select.select([drip], [], [], 0)[0]:
+                break
+        assert drip.recv(1) == b""
+        assert asked(server, "/").status == 200

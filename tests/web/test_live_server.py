@@ -129,13 +129,14 @@ def test_many_who_look_at_many_frames_have_few_drawn(drawn):
     live, picture = LivePicture(), bull_scene()
     frame, look = VideoFrame(0, 0.0, picture), Watcher(bull_finder()).look(picture)
     viewers = [live.jpegs(lambda: False) for _ in range(3)]
+    begin = time.monotonic()
     while len(drawn) < 8:
         for viewer in viewers:
             live.show(frame, look)
             assert next(viewer)[:2] == b"\xff\xd8"
             live.show(frame, look)
             live.jpeg()
-    assert np.diff(drawn).min() >= DRAWN_EVERY
+    assert len(drawn) <= 1 + (time.monotonic() - begin) / DRAWN_EVERY
 
 
 def test_pictures_that_take_long_to_draw_are_drawn_less_often(drawn, monkeypatch):

@@ -63,10 +63,7 @@ def adopt(
     from whet.training.detector import load
 
     if cascade.suffix.lower() != ".xml":
-        raise typer.BadParameter(
-            f"got {cascade}; expected an OpenCV cascade, an .xml file. A detector of whet's own needs no adoption: "
-            f"teach it with whet learn {cascade}"
-        )
+        raise typer.BadParameter(f"got {cascade}; expected an OpenCV cascade, an .xml file." + _own_instead(cascade))
     if not (positives or annotations):
         raise typer.BadParameter("there is no object to show: give --annotations or --positives")
     detector = load(cascade)
@@ -94,6 +91,14 @@ def adopt(
             typer.echo(line)
         typer.echo(f"wrote {target.out}")
     _end(run, seen.shown, seen.is_incomplete or bool(left_out(run.problems)))
+
+
+def _own_instead(path: Path) -> str:
+    from whet.io.bundled import bundled_names
+
+    if not (path.is_file() or str(path) in bundled_names()):
+        return ""
+    return f" A detector of whet's own needs no adoption: teach it with whet learn {path}"
 
 
 def _warn_of_shape(shown: Shown, window: tuple[int, int]) -> None:

@@ -67,6 +67,16 @@ def unlearn(
     """
     if sum((bool(picture), entries is not None, last is not None)) > 1:
         raise typer.BadParameter("got several of --picture, --entries and --last: choose one")
+    _check_repair(
+        repair,
+        picture=picture,
+        entries=entries,
+        last=last,
+        list=listed,
+        journal_only=journal_only,
+        out=out,
+        json=as_json,
+    )
     start(quiet=quiet)
     from whet.training.detector import load
     from whet.training.entry_choice import entries_by_number, entries_of_pictures, last_entries, numbers_in
@@ -76,7 +86,7 @@ def unlearn(
     detector = load(model)
     kept = _journal_of(model) if journal is None else Journal(journal)
     if repair:
-        _repair(kept)
+        _repair(kept, quiet=quiet)
         check_agreement(detector, kept, model)
         return
     known = kept.learned(base_id=detector.base_id)
@@ -124,8 +134,16 @@ def _journal_of(model: str) -> Journal:
     return found
 
 
-def _repair(journal: Journal) -> None:
+def _check_repair(repair: bool, **others: object) -> None:
+    idle = [f"--{name.replace('_', '-')}" for name, value in others.items() if value]
+    if repair and idle:
+        raise typer.BadParameter(f"got {', '.join(idle)} with --repair, which does nothing else: repair it first")
+
+
+def _repair(journal: Journal, *, quiet: bool) -> None:
     cut = journal.repair()
+    if quiet:
+        return
     left = count(len(journal.learned()), "entry", "entries")
     typer.echo(
         f"took off {journal.path}: {cut[:MOST_SHOWN]}{'...' * (len(cut) > MOST_SHOWN)}; {left} left"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -124,6 +125,8 @@ def _check_call(
         raise typer.BadParameter("--learn needs --save-as: where shall what was learned be kept?")
     given = {"save-as": save_as, "save-every": save_every, "above": above, "others": others}
     idle = [f"--{name}" for name, value in given.items() if value is not None] + ["--no-journal"] * no_journal
+    if above is not None and not isfinite(above):
+        raise typer.BadParameter(f"got --above {above}; expected a score, such as 20")
     if idle and not learn:
         raise typer.BadParameter(f"got {', '.join(idle)} without --learn: nothing is learned then; add --learn")
 

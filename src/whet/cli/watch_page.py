@@ -34,14 +34,21 @@ def watch_page(model: str, source: str, learns: bool, host: str | None, port: in
         say(f"whet: live picture at {server.address}")
         if not server.is_private:
             say("whet: everybody who reaches this machine can look: there is no password, and no encryption")
+        elif host is not None:
+            say(f"whet: {host} is this machine's name for itself: nobody else can look; --host 0.0.0.0 lets others")
         yield live
 
 
 def short_name(source: str) -> str:
-    """A source as others may see it: no folders, and no user or password of an address.
+    """A source as others may see it: no folders, and of an address the host alone, as passwords stand anywhere else.
 
-    >>> short_name("/home/ann/films/cat.mp4"), short_name("rtsp://ann:secret@10.0.0.7/live?key=1"), short_name("camera")
-    ('cat.mp4', 'rtsp://10.0.0.7/live', 'camera')
+    >>> short_name("/home/ann/films/cat.mp4"), short_name("camera")
+    ('cat.mp4', 'camera')
+    >>> short_name("rtsp://ann:secret@10.0.0.7:554/live"), short_name("rtsp://10.0.0.7/user=ann_password=secret")
+    ('rtsp://10.0.0.7:554', 'rtsp://10.0.0.7')
     """
-    address = re.match(r"([a-z][a-z0-9+.-]+://)(?:[^/?#]*@)?([^?#]*)", source, re.IGNORECASE)
-    return address[1] + address[2] if address else Path(source).resolve().name
+    scheme, is_address, rest = source.partition("://")
+    if not is_address:
+        return Path(source).resolve().name
+    # A password may have a slash in it, so that the host is what follows the last @.
+    return f"{scheme}://{re.split('[/?#]', rest.rpartition('@')[2])[0]}"

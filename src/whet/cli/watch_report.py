@@ -77,7 +77,7 @@ def table_of(
         "lessons": summary.learned,
         "taken_back": summary.taken_back,
         "weights_moved": round(summary.moved, 6),
-        "gate": round(summary.gate, 6),
+        "gate": None if file is None else round(summary.gate, 6),
         "best_score": None if summary.best is None else round(summary.best, 6),
         "skipped": {"frames": skipped.n, "first": skipped.named},
         "ended": summary.ended,

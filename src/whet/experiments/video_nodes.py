@@ -1,9 +1,9 @@
 """The four single-node face detectors of the paper's video experiment, trained on the same samples.
 
-1,000 mirrored faces, cut as narrow as the true boxes are, and 10,000 non-faces: 1,000 random windows, and three times
-3,000 that an AdaBoost node trained on all so far still takes for faces, as Viola and Jones train it (both classes weigh
-the same at first). AdaBoost and AsymBoost start from equal weights of all samples, one to ten between the classes, as
-the paper's remark on skewed data suggests; all choose from the same stumps.
+1,000 mirrored faces, a little narrower than Viola and Jones cut them, and 10,000 non-faces: 1,000 random windows, and
+three times 3,000 that an AdaBoost node trained on all so far still takes for faces, as Viola and Jones train it (both
+classes weigh the same at first). AdaBoost and AsymBoost start from equal weights of all samples, one to ten between the
+classes, as the paper's remark on skewed data suggests; all choose from the same stumps.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Recipe:
     mining_rounds: int = 3
     n_weak: int = 200
     n_features: int | None = None  # None: all
-    asymmetry: float = 100.0  # best of 2, 10 and 100 on held-out faces and windows (docs/results.md)
+    asymmetry: float = 100.0  # best of 2, 10 and 100 on held-out faces and windows (docs/decisions.md)
 
     @property
     def frame(self) -> Frame:

@@ -11,6 +11,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
@@ -63,10 +64,11 @@ class LiveServer(ThreadingTCPServer):
         self._viewers = 0
         self._left = Condition()
         self._open: set[Any] = set()
+        self._asking: dict[Any, float] = {}  # since when
         try:
             found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
             self.address_family = found[0]
-            super().__init__(found[4][:2], _Request)  # type: ignore[arg-type] # a host and a port
+            super().__init__(found[4], _Request)  # type: ignore[arg-type] # IPv6 has a scope too
         except (OSError, UnicodeError) as error:
             raise CannotServeError(_why(error, host, port)) from error
         self.hosts = frozenset({self._host, str(self.server_address[0])})
@@ -119,12 +121,27 @@ class LiveServer(ThreadingTCPServer):
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Remember who is connected, to be able to leave them."""
         self._open.add(request)
+        self._asking[request] = time.monotonic()
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401
         """Forget who is gone."""
         self._open.discard(request)
+        self.asked(request)
         super().shutdown_request(request)
+
+    def asked(self, request: Any) -> None:  # noqa: ANN401
+        """The request has come as a whole, or never will."""
+        self._asking.pop(request, None)
+
+    def service_actions(self) -> None:
+        """Hang up on requests that take too long: a timeout is of one read, and a byte now and then would last."""
+        latest = time.monotonic() - PATIENCE
+        for request, since in tuple(self._asking.items()):
+            if since < latest:
+                self.asked(request)
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """A viewer that is gone is no error; a fault of ours is."""
@@ -143,6 +160,13 @@ class _Request(BaseHTTPRequestHandler):
     def setup(self) -> None:
         self.request.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
         super().setup()
+
+    def parse_request(self) -> bool:
+        """Reads the headers: when they are all there, the viewer has asked."""
+        try:
+            return super().parse_request()
+        finally:
+            self.server.asked(self.request)
 
     def do_GET(self) -> None:
         """The fixed addresses; `?...` is for browsers, which would show what they have."""
