@@ -34,7 +34,7 @@ from whet.model.reporting import Frame
 from whet.plots.drawn_boxes import save_picture
 from whet.training.node import Node
 
-RUNS = {"small": 1, "paper": 6}
+RUNS = {"small": 1, "paper": 10}
 RECIPES = {"small": Recipe(n_features=3000, n_mined=3000), "paper": Recipe(n_features=10_000)}
 EVERY = {"small": 12, "paper": 1}  # frames of a video that are used at all
 JUDGED = {"small": 1, "paper": 2}  # frames that detectors are judged by; online GSLDA learns from all

@@ -1,8 +1,8 @@
 """The four single-node face detectors of the paper's video experiment, trained on the same samples.
 
-1,000 mirrored faces, a little narrower than Viola and Jones cut them, and 10,000 non-faces: 1,000 random windows, and
-three times 3,000 that an AdaBoost node trained on all so far still takes for faces, as Viola and Jones train it (both
-classes weigh the same at first). AdaBoost and AsymBoost start from equal weights of all samples, one to ten between the
+1,000 mirrored faces, cut about as narrow as the true boxes are, and 10,000 non-faces: 1,000 random windows, and three
+times 3,000 that an AdaBoost node trained on all so far still takes for faces, as Viola and Jones train it (both classes
+weigh the same at first). AdaBoost and AsymBoost start from equal weights of all samples, one to ten between the
 classes, as the paper's remark on skewed data suggests; all choose from the same stumps.
 """
 
@@ -29,8 +29,8 @@ from whet.training.windows import windows_of_pictures
 
 Patches = NDArray[np.uint8]
 
-# The part of Viola and Jones's box that a window shows, the best of those tried on made-up footage (docs/decisions.md).
-INNER = 0.9
+# The part of Viola and Jones's box that a window shows: about as wide as the true boxes are (docs/decisions.md).
+INNER = 0.8
 
 
 @dataclass(frozen=True)
