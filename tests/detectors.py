@@ -32,6 +32,22 @@ def patches(n, rng):
     return X, y
 
 
+def bull_frames(folder, n):
+    """So many pictures of a scene that moves."""
+    from PIL import Image
+
+    folder.mkdir()
+    for number in range(n):
+        Image.fromarray(np.roll(bull_scene(), number, axis=1)).save(folder / f"{number}.png")
+    return folder
+
+
+def bull_file(folder):
+    """The detector that finds bulls, saved."""
+    bull_finder().save(folder / "bull.safetensors")
+    return folder / "bull.safetensors"
+
+
 @cache
 def base(sizes=(5, 8, 6), kinds=("haar", "haar", "lbp"), criterion="fda", seed=7, soft=False):
     """Stages that learn, each on the negatives that pass those before; cached, as a base never changes."""

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.commands import whet_here
-from tests.detectors import bull_finder, bull_scene
+from tests.detectors import bull_file, bull_frames, bull_scene
 
 import whet
 from whet.cli.exit_codes import ExitCode
@@ -30,17 +30,12 @@ LEARN = ("--learn", "--above", "-1e9", "--save-as")
 
 @pytest.fixture
 def model(tmp_path):
-    bull_finder().save(tmp_path / "bull.safetensors")
-    return tmp_path / "bull.safetensors"
+    return bull_file(tmp_path)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    made = tmp_path / "frames"
-    made.mkdir()
-    for number in range(6):
-        Image.fromarray(np.roll(bull_scene(), number, axis=1)).save(made / f"{number}.png")
-    return made
+    return bull_frames(tmp_path / "frames", 6)
 
 
 def test_it_learns_saves_draws_and_writes_lines(model, folder, tmp_path):

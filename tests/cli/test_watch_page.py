@@ -10,11 +10,9 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
-import numpy as np
 import pytest
-from PIL import Image
 from tests.commands import whet_here
-from tests.detectors import bull_finder, bull_scene
+from tests.detectors import bull_file, bull_frames
 from tests.web.live_sessions import PATIENCE, jpegs_of, news_of
 
 from whet.cli.exit_codes import ExitCode
@@ -22,17 +20,13 @@ from whet.cli.exit_codes import ExitCode
 
 @pytest.fixture
 def model(tmp_path):
-    bull_finder().save(tmp_path / "bull.safetensors")
-    return tmp_path / "bull.safetensors"
+    return bull_file(tmp_path)
 
 
 @pytest.fixture
 def folder(tmp_path):
     """Frames for longer than a test takes."""
-    made = tmp_path / "frames"
-    made.mkdir()
-    for number in range(4):
-        Image.fromarray(np.roll(bull_scene(), number, axis=1)).save(made / f"{number}.png")
+    made = bull_frames(tmp_path / "frames", 4)
     for number in range(4, 3000):
         os.link(made / f"{number % 4}.png", made / f"{number}.png")
     return made

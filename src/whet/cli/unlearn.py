@@ -15,7 +15,7 @@ from whet.cli.model_out import Force, ModelOut, is_file, is_same, model_out
 from whet.cli.options import Json, Model, Quiet
 from whet.cli.start import start
 from whet.cli.words import count
-from whet.cli.wrong_call import wrong_call_if_value_error
+from whet.cli.wrong_call import refuse, wrong_call_if_value_error
 
 if TYPE_CHECKING:
     from whet.training.journal import Journal
@@ -67,16 +67,10 @@ def unlearn(
     """
     if sum((bool(picture), entries is not None, last is not None)) > 1:
         raise typer.BadParameter("got several of --picture, --entries and --last: choose one")
-    _check_repair(
-        repair,
-        picture=picture,
-        entries=entries,
-        last=last,
-        list=listed,
-        journal_only=journal_only,
-        out=out,
-        json=as_json,
-    )
+    if repair:
+        chosen_by = {"picture": picture, "entries": entries, "last": last, "list": listed}
+        why = "with --repair, which does nothing else: repair it first"
+        refuse(why, **chosen_by, journal_only=journal_only, out=out, json=as_json)
     start(quiet=quiet)
     from whet.training.detector import load
     from whet.training.entry_choice import entries_by_number, entries_of_pictures, last_entries, numbers_in
@@ -132,12 +126,6 @@ def _journal_of(model: str) -> Journal:
     if not found.path.exists():
         raise typer.BadParameter(f"there is no journal {found.path}: name the one that has what {model} learned")
     return found
-
-
-def _check_repair(repair: bool, **others: object) -> None:
-    idle = [f"--{name.replace('_', '-')}" for name, value in others.items() if value]
-    if repair and idle:
-        raise typer.BadParameter(f"got {', '.join(idle)} with --repair, which does nothing else: repair it first")
 
 
 def _repair(journal: Journal, *, quiet: bool) -> None:

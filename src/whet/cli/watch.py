@@ -17,10 +17,10 @@ from whet.cli.model_out import Destination
 from whet.cli.options import Json, Model, Quiet, Threads, Threshold, threshold_of
 from whet.cli.start import start as start_quickly
 from whet.cli.watch_outputs import outputs
-from whet.cli.watch_page import check_page, watch_page
+from whet.cli.watch_page import watch_page
 from whet.cli.watch_report import Skipped, end, report, say, table_of
 from whet.cli.watch_view import watch_view
-from whet.cli.wrong_call import wrong_call_if_value_error
+from whet.cli.wrong_call import refuse, wrong_call_if_value_error
 
 if TYPE_CHECKING:
     from whet.io.video_writer import VideoWriter
@@ -78,7 +78,8 @@ def watch(
     whet watch face frames/ --lines seen.csv --resize 320x240 --every 2
     """
     _check_call(learn, save_as, save_every, above, others, no_journal)
-    check_page(show, host, port)
+    if not show:
+        refuse("without --show: there is no page then; add --show", host=host, port=port)
     if stop is not None and stop <= start:
         raise typer.BadParameter(f"got --start {start} and --stop {stop}: there is no frame between them")
     size = _size(resize)
@@ -123,12 +124,11 @@ def _check_call(
 ) -> None:
     if learn and save_as is None:
         raise typer.BadParameter("--learn needs --save-as: where shall what was learned be kept?")
-    given = {"save-as": save_as, "save-every": save_every, "above": above, "others": others}
-    idle = [f"--{name}" for name, value in given.items() if value is not None] + ["--no-journal"] * no_journal
     if above is not None and not isfinite(above):
         raise typer.BadParameter(f"got --above {above}; expected a score, such as 20")
-    if idle and not learn:
-        raise typer.BadParameter(f"got {', '.join(idle)} without --learn: nothing is learned then; add --learn")
+    if not learn:
+        given = {"save_as": save_as, "save_every": save_every, "above": above, "others": others}
+        refuse("without --learn: nothing is learned then; add --learn", **given, no_journal=no_journal)
 
 
 def _size(text: str | None) -> tuple[int, int] | None:

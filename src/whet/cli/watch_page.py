@@ -8,19 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from whet.cli.watch_report import say
 
 if TYPE_CHECKING:
     from whet.web.live_picture import LivePicture
-
-
-def check_page(show: bool, host: str | None, port: int | None) -> None:
-    """Refuse an address without a page."""
-    idle = [f"--{name}" for name, value in {"host": host, "port": port}.items() if value is not None]
-    if idle and not show:
-        raise typer.BadParameter(f"got {', '.join(idle)} without --show: there is no page then; add --show")
 
 
 @contextmanager

@@ -12,12 +12,13 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from importlib.resources import files
 from ipaddress import ip_address
+from math import inf
 from socketserver import ThreadingTCPServer
 from threading import Condition, Thread
 from types import TracebackType
@@ -63,8 +64,7 @@ class LiveServer(ThreadingTCPServer):
         self._host = host.lower()
         self._viewers = 0
         self._left = Condition()
-        self._open: set[Any] = set()
-        self._asking: dict[Any, float] = {}  # since when
+        self._open: dict[Any, float] = {}  # until when each must have asked
         try:
             found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
             self.address_family = found[0]
@@ -97,7 +97,11 @@ class LiveServer(ThreadingTCPServer):
         self.server_close()
         with self._left:
             self._left.wait_for(lambda: not self._viewers, FAREWELL)
-        for request in tuple(self._open):
+        self._hang_up(tuple(self._open))
+
+    @staticmethod
+    def _hang_up(requests: Iterable[Any]) -> None:
+        for request in requests:
             with suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)
 
@@ -120,28 +124,22 @@ class LiveServer(ThreadingTCPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """Remember who is connected, to be able to leave them."""
-        self._open.add(request)
-        self._asking[request] = time.monotonic()
+        self._open[request] = time.monotonic() + PATIENCE
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401
         """Forget who is gone."""
-        self._open.discard(request)
-        self.asked(request)
+        self._open.pop(request, None)
         super().shutdown_request(request)
 
     def asked(self, request: Any) -> None:  # noqa: ANN401
-        """The request has come as a whole, or never will."""
-        self._asking.pop(request, None)
+        """The request has come as a whole: it may last as long as it likes."""
+        self._open[request] = inf
 
     def service_actions(self) -> None:
         """Hang up on requests that take too long: a timeout is of one read, and a byte now and then would last."""
-        latest = time.monotonic() - PATIENCE
-        for request, since in tuple(self._asking.items()):
-            if since < latest:
-                self.asked(request)
-                with suppress(OSError):
-                    request.shutdown(socket.SHUT_RDWR)
+        now = time.monotonic()
+        self._hang_up(request for request, until in tuple(self._open.items()) if until < now)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         """A viewer that is gone is no error; a fault of ours is."""
