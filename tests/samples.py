@@ -34,3 +34,10 @@ def binary_samples(draw, max_size=8, max_samples=24):
     X = draw(hnp.arrays(np.uint8, (n, size), elements=st.integers(0, 1)))
     weights = draw(hnp.arrays(np.int64, n, elements=st.integers(1, 5)))
     return X, weights
+
+
+def brighter_on_the_right(n, window, seed):
+    """Patches (n, height, width) of an object that is easily told: its right half is brighter."""
+    made = np.random.default_rng(seed).integers(0, 170, (n, *window), dtype=np.uint8)
+    made[:, :, window[1] // 2 :] += 60
+    return made

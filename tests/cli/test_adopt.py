@@ -6,6 +6,7 @@ import pytest
 from PIL import Image
 from tests.cascades import textured
 from tests.commands import whet, whet_here
+from tests.samples import brighter_on_the_right
 
 from whet.cli.exit_codes import ExitCode
 from whet.features.haar import HaarPool
@@ -19,10 +20,7 @@ WRONG_CALL = 2
 
 
 def patches(n, seed):
-    """Windows that are brighter on the right."""
-    made = np.random.default_rng(seed).integers(0, 170, (n, *WINDOW), dtype=np.uint8)
-    made[:, :, 4:] += 60
-    return made
+    return brighter_on_the_right(n, WINDOW, seed)
 
 
 @pytest.fixture

@@ -40,6 +40,19 @@ def closed(header, tensors):
     return serialise(tensors, {"whet": header if isinstance(header, str) else json.dumps(header)})
 
 
+def with_header_changed(data, attack):
+    header, tensors = opened(data)
+    attack(header)
+    return closed(header, tensors)
+
+
+def with_arrays_changed(data, attack):
+    header, tensors = opened(data)
+    tensors = {name: array.copy() for name, array in tensors.items()}
+    attack(tensors)
+    return closed(header, tensors)
+
+
 def raw(header, body=b""):
     """A file with any bytes for safetensors' own header."""
     return struct.pack("<Q", len(header)) + header + body
@@ -192,10 +205,8 @@ HEADER_ATTACKS = {
 
 @pytest.mark.parametrize(("attack", "message"), HEADER_ATTACKS.values(), ids=HEADER_ATTACKS)
 def test_an_attack_by_the_header(attack, message, sound):
-    header, tensors = opened(sound)
-    attack(header)
     with pytest.raises(ModelFileError, match=message):
-        from_bytes(closed(header, tensors))
+        from_bytes(with_header_changed(sound, attack))
 
 
 def put(name, value, at=0):
@@ -263,11 +274,8 @@ ARRAY_ATTACKS = {
 
 @pytest.mark.parametrize(("attack", "message"), ARRAY_ATTACKS.values(), ids=ARRAY_ATTACKS)
 def test_an_attack_by_the_arrays(attack, message, sound):
-    header, tensors = opened(sound)
-    tensors = {name: array.copy() for name, array in tensors.items()}
-    attack(tensors)
     with pytest.raises(ModelFileError, match=message):
-        from_bytes(closed(header, tensors))
+        from_bytes(with_arrays_changed(sound, attack))
 
 
 def test_counts_that_would_wrap_around_to_small_ones(sound):
@@ -341,19 +349,14 @@ LEAF_ARRAYS = {
 
 @pytest.mark.parametrize(("attack", "message"), LEAF_HEADERS.values(), ids=LEAF_HEADERS)
 def test_an_attack_by_the_header_of_leaves(attack, message, of_leaves):
-    header, tensors = opened(of_leaves)
-    attack(header)
     with pytest.raises(ModelFileError, match=message):
-        from_bytes(closed(header, tensors))
+        from_bytes(with_header_changed(of_leaves, attack))
 
 
 @pytest.mark.parametrize(("attack", "message"), LEAF_ARRAYS.values(), ids=LEAF_ARRAYS)
 def test_an_attack_by_the_arrays_of_leaves(attack, message, of_leaves):
-    header, tensors = opened(of_leaves)
-    tensors = {name: array.copy() for name, array in tensors.items()}
-    attack(tensors)
     with pytest.raises(ModelFileError, match=message):
-        from_bytes(closed(header, tensors))
+        from_bytes(with_arrays_changed(of_leaves, attack))
 
 
 def test_leaves_can_be_opened_and_closed_without_harm_and_bits_flipped(of_leaves):

@@ -10,6 +10,7 @@ from PIL import Image
 from safetensors.numpy import load as parse
 from safetensors.numpy import save as serialise
 from tests.cascades import textured
+from tests.samples import brighter_on_the_right
 
 from whet.errors import ModelFileError, TrainingDataError
 from whet.features.haar import HaarPool
@@ -36,10 +37,7 @@ def relearned(*case, **options):
 
 
 def objects(n, seed):
-    """Patches that are brighter on the right."""
-    patches = np.random.default_rng(seed).integers(0, 170, (n, *WINDOW), dtype=np.uint8)
-    patches[:, :, 4:] += 60
-    return patches
+    return brighter_on_the_right(n, WINDOW, seed)
 
 
 @pytest.fixture
