@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 
 import numpy as np
+from experiments.report import versions
 from numpy.typing import NDArray
 from sklearn.ensemble import AdaBoostClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.interleaved import summary, take_turns
 from whet import AdaBoost
-from whet.experiments.report import versions
 
 N, FEATURES, ROUNDS = 3_000, 200, 100
 

@@ -1,6 +1,6 @@
 """OpenCV's face cascade before and after it was adopted: `python -m benchmarks.adopted_cascade --seed 0`.
 
-Prints JSON. The cascade is shown 1,000 people of LFW, each many ways (`whet.training.variations`), and its own false
+Prints JSON. The cascade is shown 1,000 people of LFW, each many ways (`whet.training.positives`), and its own false
 alarms in 500 pictures without faces. Before and after are judged alike: run in whet's own way (same pyramid, step and
 merging) and, as files, by OpenCV. MIT+CMU is for reporting, and nothing is chosen by it; choices are made with
 `--pasted`, which judges by other people of LFW, and by faces of `faces_opencv24`, pasted into other pictures. `--join
@@ -20,24 +20,24 @@ from typing import Any
 
 import cv2
 import numpy as np
+from experiments.datasets import lfw_pictures
+from experiments.mit_cmu import Trial, faces_at
+from experiments.opencv_peers import NEIGHBOURS, groupings
+from experiments.report import versions
 from numpy.typing import NDArray
 from scripts.train_face import split_pictures
 
 import whet
 from benchmarks.pasted_faces import FACE, LEFT, TOP, Scene, scenes, window_scenes
-from whet.detect.detect import detect
-from whet.evaluate.curves import Curve
-from whet.evaluate.evaluation import evaluate
-from whet.experiments.mit_cmu_trial import Trial, faces_at
-from whet.experiments.opencv_peers import NEIGHBOURS, groupings
-from whet.experiments.report import versions
-from whet.io.datasets import lfw_pictures
+from whet.cascade.cascade import Cascade
+from whet.cascade.detect import detect
+from whet.detector.base import StageBase
+from whet.evaluation.curves import Curve
+from whet.evaluation.evaluation import evaluate
 from whet.io.images import read_grey
-from whet.model.cascade import Cascade
-from whet.model.detector_base import StageBase
 from whet.opencv import CascadeClassifier, write_opencv
 from whet.training.adopt import adopt
-from whet.training.variations import Variations
+from whet.training.positives import Variations
 
 FALSE_ALARMS = (5, 10, 20, 50, 100, 200)
 BOX = LEFT, TOP, LEFT + FACE, TOP + FACE

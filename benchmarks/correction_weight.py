@@ -21,22 +21,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from experiments.datasets import faces24, negative_pictures
+from experiments.report import versions
 from numpy.typing import NDArray
 from scripts.train_face import split_faces, split_pictures
 
-from whet.evaluate.overlap import intersection_over_union
-from whet.experiments.report import versions
+from whet.cascade.boxes import intersection_over_union
+from whet.cascade.cascade import Cascade
+from whet.detector import corrections as correction
+from whet.detector import counting as online
+from whet.detector.base import DetectorBase
+from whet.detector.detector import Detector, load
+from whet.detector.reporting import DEFAULT_POINT
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
-from whet.io.datasets import faces24, negative_pictures
 from whet.io.images import read_grey
-from whet.model.cascade import Cascade
-from whet.model.detector_base import DetectorBase
-from whet.model.reporting import DEFAULT_POINT
-from whet.training import correction, online
 from whet.training.cascade import Plan, train_cascade
-from whet.training.detector import Detector, load
-from whet.training.node_goal import NodeGoal
+from whet.training.stage import NodeGoal
 
 Patches = NDArray[np.uint8]
 

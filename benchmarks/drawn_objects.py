@@ -1,6 +1,6 @@
 """Detectors of drawn objects, through the commands alone: `python -m benchmarks.drawn_objects`.
 
-Vans and walkers (`whet.experiments.drawn_objects`) are drawn into pictures of `negatives`; others of them, without the
+Vans and walkers (`whet.demo.objects`) are drawn into pictures of `negatives`; others of them, without the
 object, are given as negatives. Train, evaluate, learn from further pictures, evaluate. No picture is in two of these
 sets. Prints JSON, with the seconds of each command, start of the process included.
 """
@@ -17,11 +17,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from experiments.datasets import negative_pictures
+from experiments.report import versions
 
-from whet.experiments.drawn_objects import OBJECTS, draw_set
-from whet.experiments.report import versions
+from whet.demo.objects import OBJECTS, draw_set
 from whet.io.annotations.formats import write_annotations
-from whet.io.datasets import negative_pictures
 
 # Pictures: to train on (about 200 objects), to learn from, to judge by, and without the object.
 SIZES = {"train": 140, "more": 30, "test": 100, "empty": 300}

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from scripts.train_face import WINDOW, show, split_faces, split_pictures
 
-from whet.features.family import FeatureFamily
 from whet.features.haar import HaarPool
+from whet.features.integral import FeatureFamily
 from whet.features.lbp import BlockPatternPool
-from whet.io.opencv_export import write_opencv
-from whet.training.node_goal import NodeGoal
-from whet.training.plan import Plan
-from whet.training.trained_detector import train_detector
+from whet.opencv.export import write_opencv
+from whet.training.config import Plan
+from whet.training.stage import NodeGoal
+from whet.training.train import train_detector
 
 FAMILIES = {"Haar": HaarPool, "LBP": BlockPatternPool}
 PLAN = Plan(

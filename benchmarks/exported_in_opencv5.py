@@ -19,6 +19,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+from experiments.report import versions
 from numpy.typing import NDArray
 from scripts.train_face import WINDOW, split_faces, split_pictures
 
@@ -26,14 +27,13 @@ from benchmarks import opencv_windows
 from benchmarks.adopted_cascade import chosen_negatives, faces, people
 from benchmarks.opencv_agreement import chosen
 from benchmarks.soft_export import trained
-from whet.detect.pyramid import pyramid
-from whet.experiments.report import versions
+from whet.cascade.cascade import Cascade
+from whet.cascade.pyramid import pyramid
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
 from whet.io.images import read_grey
-from whet.io.opencv_export import Exported
-from whet.model.cascade import Cascade
 from whet.opencv import CascadeClassifier, write_opencv
+from whet.opencv.export import Exported
 from whet.training.adopt import adopt
 
 # A window of any size of a picture, taken at random: nearly all are rejected, as nearly all of a scan are.

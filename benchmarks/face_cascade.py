@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+from experiments.datasets import negative_pictures
 from numpy.typing import NDArray
 
 from benchmarks.face_patches import WINDOW, face_patches
-from whet.detect.pyramid import pyramid
-from whet.detect.scan import scan_pictures
+from whet.cascade.cascade import Cascade
+from whet.cascade.pyramid import pyramid
+from whet.cascade.scan import scan_pictures
+from whet.cascade.stage import Stage
 from whet.errors import DataNotFoundError
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
-from whet.io.datasets import negative_pictures
 from whet.io.images import read_grey
-from whet.model.cascade import Cascade
-from whet.model.stage import Stage
-from whet.training.node import train_node
-from whet.training.node_goal import NodeGoal
+from whet.training.stage import NodeGoal, train_node
 
 GOAL = NodeGoal(detection_rate=0.99, false_positive_rate=0.5)
 NEGATIVES = 3000

@@ -15,17 +15,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from experiments.mit_cmu import faces_at
+from experiments.report import versions
 
 import whet
 from benchmarks.pasted_faces import Scene, scenes
-from whet.detect.detect import Merge, fired_windows, merged
-from whet.detect.detections import FiredWindows
-from whet.detect.pyramid import levels_at, pyramid
-from whet.detect.scan import scan_pictures
-from whet.evaluate.evaluation import Evaluation, evaluate
-from whet.experiments.mit_cmu_trial import faces_at
-from whet.experiments.report import versions
-from whet.model.cascade import Cascade
+from whet.cascade.cascade import Cascade
+from whet.cascade.detect import Merge, fired_windows, merged
+from whet.cascade.detections import FiredWindows
+from whet.cascade.pyramid import levels_at, pyramid
+from whet.cascade.scan import scan_pictures
+from whet.evaluation.evaluation import Evaluation, evaluate
 
 FALSE_ALARMS = (1, 5, 10, 20, 40, 80)
 MERGES: tuple[Merge, ...] = ("peaks", "mean", "weighted", "nms")

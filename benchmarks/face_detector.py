@@ -15,19 +15,19 @@ from statistics import median
 from typing import Any, get_args
 
 import numpy as np
+from experiments.mit_cmu import Picture, Trial, faces_at
+from experiments.opencv_peers import NAMES, NoPeersError, classifier, run_peers
+from experiments.report import versions
 
 from benchmarks.interleaved import take_turns
 from benchmarks.scan import opencv_windows, pictures
-from whet.detect.detect import MERGE, Merge, detect
-from whet.detect.pyramid import pyramid
-from whet.detect.scan import scan_pictures
+from whet._kernels.threads import available_threads
+from whet.cascade.cascade import Cascade
+from whet.cascade.detect import MERGE, Merge, detect
+from whet.cascade.pyramid import pyramid
+from whet.cascade.scan import scan_pictures
+from whet.detector.model_file import load
 from whet.errors import DataNotFoundError
-from whet.experiments.mit_cmu_trial import Picture, Trial, faces_at
-from whet.experiments.opencv_peers import NAMES, NoPeersError, classifier, run_peers
-from whet.experiments.report import versions
-from whet.features.parallel import available_threads
-from whet.io.model_file import load
-from whet.model.cascade import Cascade
 
 FALSE_ALARMS = (10, 15, 20, 26, 35, 50, 60, 69, 100, 107, 150, 200)
 FACTORS = (1.1, 1.2)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from experiments.datasets import faces24, negative_pictures
 from numpy.typing import NDArray
 
 from whet.errors import DataNotFoundError
-from whet.io.datasets import faces24, negative_pictures
-from whet.training.windows import windows_of_pictures
+from whet.training.negatives import windows_of_pictures
 
 WINDOW = (24, 24)
 

@@ -16,15 +16,15 @@ from typing import Any
 
 import cv2
 import numpy as np
+from experiments.report import versions
 from numpy.typing import NDArray
 from scripts.train_face import split_faces, split_pictures
 
-from whet.experiments.report import versions
+from whet.cascade.cascade import Cascade
+from whet.cascade.stage import Stage
+from whet.detector.base import StageBase
 from whet.features.integral import IntegralStack
-from whet.lda.class_statistics import BinaryStatistics
-from whet.model.cascade import Cascade
-from whet.model.detector_base import StageBase
-from whet.model.stage import Stage
+from whet.lda.statistics import BinaryStatistics
 from whet.training.adopt import adopt
 from whet.training.mining import Miner
 

@@ -23,11 +23,11 @@ import numpy as np
 import whet
 from benchmarks.watching import Pictures, pictures
 from whet.io.video import VideoFrame
-from whet.training.watch_session import Session, Sink
-from whet.training.watching import Watcher
-from whet.web import live_picture
-from whet.web.live_picture import LivePicture
-from whet.web.live_server import LiveServer
+from whet.tracking.session import Session, Sink
+from whet.tracking.tracker import Watcher
+from whet.web import page as live_picture
+from whet.web.page import LivePicture
+from whet.web.server import LiveServer
 
 MODES = ("without", "shown", "viewed")
 VIEWER = """

@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks.face_patches import WINDOW, face_patches
+from whet._kernels.threads import available_threads
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
-from whet.features.parallel import available_threads
-from whet.features.weak_training import train_weak_learners
-from whet.training.learners import GreedyLDA
-from whet.training.node import train_node
+from whet.features.training import train_weak_learners
+from whet.training.stage import GreedyLDA, train_node
 
 ALL_FEATURES = 162_336
 SAMPLES = (5_000, 10_000, 20_000, 40_000)

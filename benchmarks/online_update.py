@@ -13,6 +13,7 @@ import platform
 from collections.abc import Callable
 
 import numpy as np
+from experiments.report import versions
 from numpy.typing import NDArray
 from river import ensemble
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -20,7 +21,6 @@ from sklearn.linear_model import SGDClassifier
 
 from benchmarks.interleaved import summary, take_turns
 from whet import OnlineGSLDA
-from whet.experiments.report import versions
 
 N_START = 2000
 BLOCK = 1000

@@ -15,12 +15,12 @@ from typing import Any
 
 import cv2
 import numpy as np
+from experiments.datasets import negative_pictures
+from experiments.mit_cmu import labelled_pictures
+from experiments.report import versions
 from numpy.typing import NDArray
 
-from whet.experiments.report import versions
-from whet.io.datasets import negative_pictures
 from whet.io.images import read_grey
-from whet.io.mit_cmu import labelled_pictures
 from whet.opencv import CascadeClassifier
 
 Window = tuple[int, int, int, int]

@@ -17,15 +17,15 @@ from typing import Any
 
 import cv2
 import numpy as np
+from experiments.datasets import negative_pictures
+from experiments.report import versions
 from numpy.typing import NDArray
 
 from benchmarks.opencv_scan_parts import parts
-from whet.detect.opencv_levels import levels_of, scales_between
 from whet.errors import DataNotFoundError
-from whet.experiments.report import versions
-from whet.io.datasets import negative_pictures
 from whet.io.images import read_grey
 from whet.opencv import CascadeClassifier
+from whet.opencv.scan import levels_of, scales_between
 
 CASCADES = ("frontalface_default", "frontalface_alt2")
 SHAPES = ((480, 640), (1080, 1920))

@@ -9,16 +9,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.detect.compiled_cascade import Layout
-from whet.detect.compiled_trees import channels_of
-from whet.detect.opencv_levels import levels_of, resized_exactly, scales_between
-from whet.detect.opencv_scan import MOST_INTEGRALS, bands_of, steps_of
-from whet.io.opencv_xml import read_opencv
-from whet.kernels.channels import RUN
-from whet.kernels.jit import kernel
-from whet.kernels.level_scan import band_of, begin_band, buffers_of, make_row, scan_bands
-from whet.kernels.normalisation import OPENCV_MIN_SIGMA
+from whet._kernels.integral import RUN
+from whet._kernels.jit import kernel
+from whet._kernels.opencv_scan import band_of, begin_band, buffers_of, make_row, scan_bands
+from whet._kernels.windows import OPENCV_MIN_SIGMA
+from whet.cascade.compiled import Layout
 from whet.opencv import CascadeClassifier
+from whet.opencv.scan import MOST_INTEGRALS, bands_of, channels_of, levels_of, resized_exactly, scales_between, steps_of
+from whet.opencv.xml import read_opencv
 
 
 @kernel

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from experiments.datasets import LFW_FACE, faces24, lfw_pictures
 from numpy.typing import NDArray
 from PIL import Image
 from scripts.train_face import split_pictures
 
-from whet.io.datasets import LFW_FACE, faces24, lfw_pictures
 from whet.io.images import read_grey
 
 Picture = NDArray[np.uint8]

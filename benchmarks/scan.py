@@ -14,19 +14,19 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from experiments.datasets import negative_pictures
+from experiments.report import versions
 from numpy.typing import NDArray
 
 from benchmarks.face_cascade import face_cascade
 from benchmarks.interleaved import take_turns
-from whet.detect.detect import detect
-from whet.detect.pyramid import level_scales, level_shape, pyramid
-from whet.detect.scan import Scan, scan_pictures
+from whet._kernels.threads import available_threads
+from whet.cascade.cascade import Cascade
+from whet.cascade.detect import detect
+from whet.cascade.pyramid import level_scales, level_shape, pyramid
+from whet.cascade.scan import Scan, scan_pictures
 from whet.errors import DataNotFoundError
-from whet.experiments.report import versions
-from whet.features.parallel import available_threads
-from whet.io.datasets import negative_pictures
 from whet.io.images import read_grey
-from whet.model.cascade import Cascade
 
 SHAPE = (480, 640)
 Picture = NDArray[np.uint8]

@@ -15,19 +15,19 @@ from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
 import numpy as np
+from experiments.report import versions
 from scripts.train_face import split_faces, split_pictures
 
 import whet
-from whet.detect.detect import fired_windows
-from whet.experiments.report import versions
-from whet.features.family import FeatureFamily
+from whet.cascade.detect import fired_windows
+from whet.detector.detector import Detector
 from whet.features.haar import HaarPool
+from whet.features.integral import FeatureFamily
 from whet.io.images import read_grey
-from whet.io.opencv_export import Exits
-from whet.training.detector import Detector
-from whet.training.node_goal import NodeGoal
-from whet.training.plan import Plan
-from whet.training.trained_detector import train_detector
+from whet.opencv.export import Exits
+from whet.training.config import Plan
+from whet.training.stage import NodeGoal
+from whet.training.train import train_detector
 
 WINDOW = (24, 24)
 FACES, FEATURES, STAGES = 2000, 4000, 5

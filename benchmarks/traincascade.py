@@ -23,8 +23,7 @@ from PIL import Image
 
 from benchmarks.face_patches import WINDOW, face_patches
 from whet.features.haar import HaarPool
-from whet.training.learners import Boosting
-from whet.training.node import train_node
+from whet.training.stage import Boosting, train_node
 
 
 def write_vec(patches: NDArray[np.uint8], path: Path) -> None:

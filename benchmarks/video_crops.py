@@ -17,15 +17,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
+from experiments.datasets import lfw_pictures
+from experiments.drifting_faces import clips
+from experiments.face_tracks import Boxes, Picture, Track, followed
+from experiments.face_videos import FIRST
+from experiments.node import with_own_statistics
+from experiments.video import RECIPES, SMALLEST, Footage
+from experiments.video_nodes import INNER, Recipe, bootstrapped, pool_of, train_nodes
 
-from whet.experiments.drifting_faces import clips
-from whet.experiments.face_tracks import Boxes, Picture, Track, followed
-from whet.experiments.node import with_own_statistics
-from whet.experiments.video import RECIPES, SMALLEST, Footage
-from whet.experiments.video_nodes import INNER, Recipe, bootstrapped, pool_of, train_nodes
-from whet.io.datasets import lfw_pictures
-from whet.io.face_videos import FIRST
-from whet.training.learners import Boosting, GreedyLDA, NodeLearner
+from whet.training.stage import Boosting, GreedyLDA, NodeLearner
 
 CROPS = (None, 1.0, 0.9, 0.8, 0.7, 0.6)
 ASYMMETRIES = (1.0, 2.0, 10.0, 100.0)  # of AsymBoost; 1 is AdaBoost

@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from experiments import datasets
+from experiments.face_videos import face_video
 from numpy.typing import NDArray
 
 import whet
-from whet.detect import scan
-from whet.detect.pyramid import resized
-from whet.io import datasets
-from whet.io.face_videos import face_video
+from whet.cascade import scan
+from whet.cascade.pyramid import resized
 from whet.io.images import read_grey
-from whet.training.watching import Lessons, Watcher
+from whet.tracking.tracker import Lessons, Watcher
 
 Pictures = list[NDArray[np.uint8]]
 
@@ -40,7 +40,7 @@ Pictures = list[NDArray[np.uint8]]
 def pictures(n: int | None, video: str = "david") -> Pictures:
     if datasets.find(video) is not None:
         return [read_grey(path) for path in face_video(video).paths[:n]]
-    from whet.experiments.drawn_scene import drawn_scene
+    from whet.demo.faces import drawn_scene
 
     return [resized(np.roll(drawn_scene(), i, axis=1), (240, 320)) for i in range(n or 400)]
 

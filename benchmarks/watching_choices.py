@@ -14,16 +14,16 @@ import json
 from dataclasses import replace
 
 import numpy as np
+from experiments.drifting_faces import HARD, Clip, clips
+from experiments.face_tracks import FRAME
+from experiments.watching import watched
 
 import whet
-from whet.detect.following import Prior
-from whet.experiments.drifting_faces import HARD, Clip, clips
-from whet.experiments.face_tracks import FRAME
-from whet.experiments.watching import watched
-from whet.training.drift import memory_of
-from whet.training.online import learn
-from whet.training.watching import Lessons, Watcher
-from whet.training.windows import random_windows
+from whet.detector.counting import learn
+from whet.tracking.following import Prior
+from whet.tracking.self_training import memory_of
+from whet.tracking.tracker import Lessons, Watcher
+from whet.training.negatives import random_windows
 
 PRIOR, LESSONS = Prior(), Lessons()
 MODES: dict[str, tuple[Prior, Lessons | None]] = {

@@ -8,7 +8,7 @@ Detectors of drawn vans and walkers are trained by `whet train` as `benchmarks.d
 cascades is adopted by 800 people of LFW, and footage shows other objects, people and backgrounds. Each clip is watched
 without learning, with the detector's own gate and with 40, which was chosen for `face` and once was the gate of all.
 Prints JSON: how many frames taught, how many of these showed the object (overlap above one half), and in how many it
-was found. `whet.experiments.drifting_faces` makes the faces' footage; here is that of drawn objects.
+was found. `experiments.drifting_faces` makes the faces' footage; here is that of drawn objects.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from typing import Any
 
 import cv2
 import numpy as np
+from experiments.datasets import negative_pictures
+from experiments.drifting_faces import HARD, HEIGHT, WIDTH, Clip, Light, clip, wander
+from experiments.face_tracks import FRAME, OVERLAP, overlaps
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, map_coordinates
 from scripts.train_face import split_pictures
@@ -29,15 +32,12 @@ from scripts.train_face import split_pictures
 import whet
 from benchmarks.adopted_cascade import chosen_negatives, faces, people
 from benchmarks.drawn_objects import SIZES, command, draw
-from whet.experiments.drawn_objects import object_drawn
-from whet.experiments.drifting_faces import HARD, HEIGHT, WIDTH, Clip, Light, clip, wander
-from whet.experiments.face_tracks import FRAME, OVERLAP, overlaps
-from whet.io.datasets import negative_pictures
+from whet.demo.objects import object_drawn
+from whet.detector.detector import Detector
 from whet.io.images import read_grey
+from whet.tracking.self_training import expected_scores
+from whet.tracking.tracker import Lessons, Look, Watcher
 from whet.training.adopt import adopt
-from whet.training.detector import Detector
-from whet.training.expected_scores import expected_scores
-from whet.training.watching import Lessons, Look, Watcher
 
 PEOPLE, WINDOWS, PICTURES = 800, 5, 300
 EVERY = 2

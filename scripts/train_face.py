@@ -13,22 +13,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from experiments.datasets import faces24, negative_pictures
+from experiments.mit_cmu import FRAME
 from numpy.typing import NDArray
 
-from whet.evaluate.curves import operating_point
-from whet.evaluate.evaluation import evaluate
-from whet.experiments.mit_cmu_trial import FRAME
+from whet.detector.base import DetectorBase, Provenance
+from whet.detector.detector import Detector
+from whet.detector.reporting import DEFAULT_POINT
+from whet.evaluation.curves import operating_point
+from whet.evaluation.evaluation import evaluate
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
-from whet.io.datasets import faces24, negative_pictures
-from whet.model.detector_base import DetectorBase
-from whet.model.provenance import Provenance
-from whet.model.reporting import DEFAULT_POINT
-from whet.training.detector import Detector
-from whet.training.events import Event, Mining, WeakAdded
-from whet.training.node_goal import NodeGoal
-from whet.training.plan import Plan
-from whet.training.trained_detector import train_detector
+from whet.training.config import Plan
+from whet.training.progress import Event, Mining, WeakAdded
+from whet.training.stage import NodeGoal
+from whet.training.train import train_detector
 
 WINDOW = (24, 24)
 RUN = 100

@@ -3,17 +3,15 @@
 import numpy as np
 
 from tests.opencv_files import random_rectangles
-from whet.detect.pyramid import resized
+from whet.cascade.cascade import Cascade
+from whet.cascade.pyramid import resized
+from whet.cascade.stage import Stage
 from whet.features.haar import HaarKind, HaarPool
 from whet.features.integral import IntegralStack
 from whet.features.lbp import BlockPatternPool
-from whet.features.leaves import LeafPool, TrainedLeaves, conditions_of
-from whet.features.rectangle_pool import RectanglePool
-from whet.features.stump_training import TrainedStumps
-from whet.features.subset_training import TrainedSubsets
-from whet.model.cascade import Cascade
-from whet.model.stage import Stage
-from whet.training.node import train_node
+from whet.features.rectangles import RectanglePool
+from whet.features.weak_learners import LeafPool, TrainedLeaves, TrainedStumps, TrainedSubsets, conditions_of
+from whet.training.stage import train_node
 
 
 def windows_of(picture, window, step=1):

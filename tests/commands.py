@@ -8,7 +8,11 @@ from whet.cli.main import main
 
 
 def whet(*arguments, **options):
-    command = [sys.executable, "-m", "whet", *map(str, arguments)]
+    return run("whet", *arguments, **options)
+
+
+def run(module, *arguments, **options):
+    command = [sys.executable, "-m", module, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 

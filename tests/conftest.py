@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
+from experiments import datasets
 from hypothesis import settings
-
-from whet.io import datasets
 
 # Compilation makes the first example of a kernel slow; time is never asserted.
 settings.register_profile("whet", deadline=None, max_examples=60)

@@ -7,8 +7,8 @@ import numpy as np
 from PIL import Image
 
 from whet.features.haar import HaarPool
-from whet.training.node_goal import NodeGoal
-from whet.training.plan import Plan
+from whet.training.config import Plan
+from whet.training.stage import NodeGoal
 
 WINDOW = (12, 12)
 PLAN = Plan(NodeGoal(0.97, 0.4), n_stages=4, n_weak=(4, 10, 20), n_negatives=300, seed=5)
@@ -45,9 +45,9 @@ def train_as_a_process(folder, checkpoint, out, threads, kill_at_write):
     import signal
     from dataclasses import replace
 
-    from whet.io.model_file import to_bytes
-    from whet.model.detector_base import DetectorBase
-    from whet.model.taught_detector import TaughtDetector
+    from whet.detector.base import DetectorBase
+    from whet.detector.model_file import to_bytes
+    from whet.detector.taught import TaughtDetector
     from whet.training.cascade import train_cascade
 
     moves, move = [], Path.replace

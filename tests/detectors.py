@@ -5,18 +5,15 @@ from functools import cache
 import numpy as np
 
 from tests.cascades import bull_nodes, random_stage, scene
-from whet.evaluate.overlap import intersection_over_union
+from whet.cascade.boxes import intersection_over_union
+from whet.cascade.cascade import Cascade
+from whet.detector.base import DetectorBase, Provenance
+from whet.detector.detector import Detector
+from whet.detector.model_file import to_bytes
+from whet.detector.taught import TaughtDetector
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
-from whet.io.model_file import to_bytes
-from whet.model.cascade import Cascade
-from whet.model.detector_base import DetectorBase
-from whet.model.provenance import Provenance
-from whet.model.taught_detector import TaughtDetector
-from whet.training.detector import Detector
-from whet.training.learners import GreedyLDA
-from whet.training.node import train_node
-from whet.training.node_goal import NodeGoal
+from whet.training.stage import GreedyLDA, NodeGoal, train_node
 
 WINDOW = (10, 8)
 PROVENANCE = Provenance("drawn by the tests", "CC0-1.0", "pytest", {"detection_rate": 0.9}, {"seed": 7})

@@ -4,7 +4,7 @@ import numpy as np
 from PIL import Image
 
 from tests.cascades import textured
-from whet.experiments.drawn_objects import draw_set
+from whet.demo.objects import draw_set
 from whet.io.annotations.formats import write_annotations
 
 

@@ -24,10 +24,10 @@ def test_unknown_names_are_attribute_errors():
 
 
 def test_every_experiment_has_what_the_registry_expects():
-    from whet.experiments.registry import EXPERIMENTS
+    from experiments.registry import EXPERIMENTS
 
     for name in EXPERIMENTS:
-        module = importlib.import_module(f"whet.experiments.{name.replace('-', '_')}")
+        module = importlib.import_module(f"experiments.{name.replace('-', '_')}")
         assert callable(module.run)
         assert callable(module.draw)
         assert set(module.RUNS) == {"small", "paper"}

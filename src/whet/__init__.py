@@ -7,29 +7,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whet.detect.detections import Detections as Detections
-    from whet.learn.boosting import AdaBoost as AdaBoost
-    from whet.learn.boosting import AsymBoost as AsymBoost
-    from whet.learn.gslda import GSLDA as GSLDA
-    from whet.learn.online_boosting import OnlineBoosting as OnlineBoosting
-    from whet.learn.online_gslda import OnlineGSLDA as OnlineGSLDA
-    from whet.learn.river_adapter import RiverClassifier as RiverClassifier
-    from whet.training.detector import Detector as Detector
-    from whet.training.detector import load as load
+    from whet.cascade.detections import Detections as Detections
+    from whet.detector.detector import Detector as Detector
+    from whet.detector.detector import load as load
+    from whet.estimators.baselines import AdaBoost as AdaBoost
+    from whet.estimators.baselines import AsymBoost as AsymBoost
+    from whet.estimators.baselines import OnlineBoosting as OnlineBoosting
+    from whet.estimators.gslda import GSLDA as GSLDA
+    from whet.estimators.online_gslda import OnlineGSLDA as OnlineGSLDA
+    from whet.estimators.river import RiverClassifier as RiverClassifier
     from whet.training.train import train as train
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "AdaBoost": "whet.learn.boosting",
-    "AsymBoost": "whet.learn.boosting",
-    "Detections": "whet.detect.detections",
-    "Detector": "whet.training.detector",
-    "GSLDA": "whet.learn.gslda",
-    "OnlineBoosting": "whet.learn.online_boosting",
-    "OnlineGSLDA": "whet.learn.online_gslda",
-    "RiverClassifier": "whet.learn.river_adapter",
-    "load": "whet.training.detector",
+    "AdaBoost": "whet.estimators.baselines",
+    "AsymBoost": "whet.estimators.baselines",
+    "Detections": "whet.cascade.detections",
+    "Detector": "whet.detector.detector",
+    "GSLDA": "whet.estimators.gslda",
+    "OnlineBoosting": "whet.estimators.baselines",
+    "OnlineGSLDA": "whet.estimators.online_gslda",
+    "RiverClassifier": "whet.estimators.river",
+    "load": "whet.detector.detector",
     "train": "whet.training.train",
 }
 

@@ -1,6 +1,6 @@
 """`python -m whet` is `whet`."""
 
-from whet.cli.exit_codes import CTRL_C
+from whet.cli.options import CTRL_C
 
 
 def main() -> None:

@@ -8,12 +8,12 @@ from tests.cascades import textured
 from tests.commands import whet, whet_here
 from tests.samples import brighter_on_the_right
 
-from whet.cli.exit_codes import ExitCode
+from whet.cascade.cascade import Cascade
+from whet.cli.options import ExitCode
+from whet.detector.detector import load
 from whet.features.haar import HaarPool
-from whet.model.cascade import Cascade
 from whet.opencv import write_opencv
-from whet.training.detector import load
-from whet.training.node import train_node
+from whet.training.stage import train_node
 
 WINDOW = (8, 8)
 WRONG_CALL = 2

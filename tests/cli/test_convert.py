@@ -7,11 +7,10 @@ import sys
 import pytest
 from tests.io.annotations.sets import save_picture
 
-from whet.cli.convert import LEFT_OUT
-from whet.cli.exit_codes import ExitCode
-from whet.cli.options import AnnotationFormat
+from whet.cli.images import LEFT_OUT
+from whet.cli.options import AnnotationFormat, ExitCode
+from whet.io.annotations.annotation import ProblemKind
 from whet.io.annotations.formats import FORMATS, read_annotations
-from whet.io.annotations.problem import ProblemKind
 
 
 def convert(folder, *arguments):

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from whet.cli.ctrl_c import ctrl_c_between, uninterrupted
+from whet.cli.output import ctrl_c_between, uninterrupted
 
 # As in a program around Python that had set its handler before Python began: the table of handlers is filled anew.
 FOREIGN_HANDLER = """
@@ -19,7 +19,7 @@ del sys.modules["_signal"]
 import _signal
 assert signal.getsignal(signal.SIGINT) is None
 
-from whet.cli.ctrl_c import uninterrupted
+from whet.cli.output import uninterrupted
 with uninterrupted():
     written = True
 os.kill(os.getpid(), signal.SIGINT)

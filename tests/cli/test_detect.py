@@ -10,10 +10,10 @@ from tests.commands import whet
 from tests.detectors import bull_finder, bull_scene
 
 from whet.cli.detect import Format, _Told
-from whet.cli.exit_codes import ExitCode
-from whet.io.detection_files import PIECEMEAL, Layout, pieces
-from whet.training.detection_run import detect_many
-from whet.training.detector import load
+from whet.cli.options import ExitCode
+from whet.detector.detector import load
+from whet.evaluation.runs import detect_many
+from whet.io.detections import PIECEMEAL, Layout, pieces
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def test_a_detection_imports_neither_scikit_learn_nor_what_starts_slowly(shots):
 def test_a_command_ends_without_looking_for_garbage():
     code = (
         "import atexit, gc\n"
-        "from whet.cli.start import start\n"
+        "from whet.cli.output import start\n"
         "atexit.register(lambda: print(gc.get_freeze_count() > 10_000))\n"  # after what comes later
         "start(quiet=True)\n"
         "print(gc.get_freeze_count() > 10_000)\n"

@@ -6,10 +6,10 @@ from PIL import Image
 from tests.commands import whet, whet_here
 from tests.detectors import bull_finder, bull_scene
 
-from whet.cli.exit_codes import ExitCode
+from whet.cli.options import ExitCode
+from whet.detector.detector import load
 from whet.errors import MissingExtraError
-from whet.evaluate.evaluation import evaluate
-from whet.training.detector import load
+from whet.evaluation.evaluation import evaluate
 
 BULLS = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])
 
@@ -111,7 +111,7 @@ def test_numbers_come_without_matplotlib(run_here, monkeypatch, tmp_path):
     def missing():
         raise MissingExtraError("matplotlib", "plots")
 
-    monkeypatch.setattr("whet.plots.evaluation_report.check_installed", missing)
+    monkeypatch.setattr("whet.plots.report.check_installed", missing)
     done = run_here("evaluate", "bull.whet", "truths.csv", "--out", tmp_path)
     assert done.code == 0
     assert "no curves were drawn: matplotlib is not installed" in done.err

@@ -6,7 +6,7 @@ from PIL import Image
 from tests.commands import whet
 from tests.detectors import bull_finder, bull_scene, false_alarm
 
-from whet.cli.exit_codes import ExitCode
+from whet.cli.options import ExitCode
 
 
 @pytest.fixture(scope="module")

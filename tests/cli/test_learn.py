@@ -9,10 +9,10 @@ from PIL import Image
 from tests.commands import whet, whet_here
 from tests.detectors import bull_finder, bull_scene
 
-from whet.cli.exit_codes import CTRL_C, ExitCode
-from whet.model.reporting import Frame
-from whet.training.detector import load
-from whet.training.journal import Journal
+from whet.cli.options import CTRL_C, ExitCode
+from whet.detector.detector import load
+from whet.detector.journal import Journal
+from whet.detector.reporting import Frame
 
 TRUTHS = "path,x,y,w,h,label\n" + "".join(
     f"scene {seed}.png,40,30,30,30,bull\nscene {seed}.png,120,70,50,50,bull\n" for seed in (1, 2)

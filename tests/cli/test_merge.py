@@ -4,9 +4,9 @@ import pytest
 from tests.commands import whet_here
 from tests.detectors import BULL, base, bull_finder, bull_scene, content, false_alarm
 
-from whet.cli.exit_codes import ExitCode
-from whet.training.detector import Detector
-from whet.training.journal import Journal
+from whet.cli.options import ExitCode
+from whet.detector.detector import Detector
+from whet.detector.journal import Journal
 
 
 @pytest.fixture

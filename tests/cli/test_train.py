@@ -12,8 +12,8 @@ from tests.commands import whet
 from tests.drawn_sets import QUICK, van_set
 
 import whet as library
-from whet.cli.exit_codes import ExitCode
-from whet.training.recipe_file import read_recipe
+from whet.cli.options import ExitCode
+from whet.training.recipe import read_recipe
 
 TRAIN = ("train", "vans.csv", "--negatives", "textures", *QUICK)
 
@@ -57,7 +57,7 @@ def test_what_was_trained_finds_vans_of_their_shape(folder, tmp_path):
     detector = library.load(folder / "vans.whet")
     height, width = detector.window
     assert 1.8 < width / height < 2.8
-    from whet.evaluate.evaluation import evaluate
+    from whet.evaluation.evaluation import evaluate
 
     boxes = [detector.detect(picture.path, threshold=-1e9) for picture in found.pictures]
     judged = evaluate([(one.boxes, one.scores) for one in boxes], [(picture.boxes, None) for picture in found.pictures])

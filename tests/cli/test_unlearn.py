@@ -5,9 +5,9 @@ from PIL import Image
 from tests.commands import whet_here
 from tests.detectors import BULL, bull_finder, bull_scene, content, false_alarm
 
-from whet.cli.exit_codes import ExitCode
-from whet.training.detector import load
-from whet.training.journal import Journal
+from whet.cli.options import ExitCode
+from whet.detector.detector import load
+from whet.detector.journal import Journal
 
 
 @pytest.fixture

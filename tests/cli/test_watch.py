@@ -17,7 +17,7 @@ from tests.commands import whet_here
 from tests.detectors import bull_file, bull_frames, bull_scene
 
 import whet
-from whet.cli.exit_codes import ExitCode
+from whet.cli.options import ExitCode
 
 
 def watch(*arguments):
@@ -180,7 +180,7 @@ def test_a_sender_that_is_gone_is_said_and_what_was_learned_is_kept(model, tmp_p
 
 def test_a_sender_that_falls_silent_ends_it(monkeypatch, capsys, model, tmp_path):
     pytest.importorskip("av")
-    from whet.io import video_stream
+    from whet.io import video as video_stream
 
     monkeypatch.setattr(video_stream, "SILENCE", 1.0)
     over = threading.Event()

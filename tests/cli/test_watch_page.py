@@ -15,7 +15,7 @@ from tests.commands import whet_here
 from tests.detectors import bull_file, bull_frames
 from tests.web.live_sessions import PATIENCE, jpegs_of, news_of
 
-from whet.cli.exit_codes import ExitCode
+from whet.cli.options import ExitCode
 
 
 @pytest.fixture

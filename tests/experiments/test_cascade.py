@@ -1,16 +1,15 @@
 import numpy as np
 import pytest
+from experiments import cascade, cascade_lessons, datasets, false_positives, opencv_peers, paper_cascade
+from experiments.cascade_lessons import lesson_of_faces, lesson_of_false_positives
+from experiments.false_positives import FalsePositives, cascade_of
+from experiments.mit_cmu import FRAME, Trial
+from experiments.report import silent
 from PIL import Image
 
-from whet.experiments import cascade, cascade_lessons, false_positives, opencv_peers, paper_cascade
-from whet.experiments.cascade_lessons import lesson_of_faces, lesson_of_false_positives
-from whet.experiments.false_positives import FalsePositives, cascade_of
-from whet.experiments.mit_cmu_trial import FRAME, Trial
-from whet.experiments.report import silent
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
-from whet.io import datasets
-from whet.lda.class_statistics import BinaryStatistics
+from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import Asymmetric
 
 
@@ -95,7 +94,7 @@ def test_every_stage_is_taught_windows_that_reach_it(drawn, monkeypatch):
     monkeypatch.setattr(cascade_lessons, "BLOCK", 40)
     given = []
     monkeypatch.setattr(cascade_lessons, "lesson", lambda *a, **k: given.append(a[1]) or lesson(*a, **k))
-    from whet.training.online import lesson
+    from whet.detector.counting import lesson
 
     delta = lesson_of_false_positives(base, pictures, 300, seed=1)
     assert [negatives for _, negatives in delta.counts][:2] == [100, 100]

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
-
-from whet.experiments import toy, usps
-from whet.experiments.registry import reproduce
-from whet.experiments.report import Report, Row, silent
+from experiments import toy, usps
+from experiments.registry import reproduce
+from experiments.report import Report, Row, silent
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +45,10 @@ def test_usps_share_and_stream_are_all_samples_once():
 
 def test_usps_online_holds_where_offline_overfits(usps):
     """One run of the figure's middle and end: what the paper reports, in small."""
-    from whet.experiments import usps as experiment
-    from whet.learn.gslda import GSLDA
-    from whet.learn.online_gslda import OnlineGSLDA
+    from experiments import usps as experiment
+
+    from whet.estimators.gslda import GSLDA
+    from whet.estimators.online_gslda import OnlineGSLDA
 
     first, stream = experiment.split(767, 0.3, np.random.default_rng(1))
     batch = GSLDA(100, ridge=1e-6).fit(usps.X_train, usps.y_train)

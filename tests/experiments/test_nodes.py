@@ -1,10 +1,8 @@
 import numpy as np
 import pytest
-
-from whet.experiments import node, node_time
-from whet.experiments.face_samples import face_sets, mirrored, non_face_sets
-from whet.experiments.report import silent
-from whet.io import datasets
+from experiments import datasets, node, node_time
+from experiments.face_samples import face_sets, mirrored, non_face_sets
+from experiments.report import silent
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ def test_more_faces_than_there_are_is_said(rng):
 
 @pytest.mark.usefixtures("data")
 def test_non_face_sets_are_full(rng, monkeypatch):
-    from whet.experiments import face_samples
+    from experiments import face_samples
 
     few = datasets.negative_pictures()[:12]
     monkeypatch.setattr(face_samples, "negative_pictures", lambda: few)

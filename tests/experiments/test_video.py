@@ -1,18 +1,17 @@
 import numpy as np
 import pytest
+from experiments import datasets, video, video_nodes, watching
+from experiments.datasets import LFW_FACE, lfw_pictures
+from experiments.drifting_faces import HARD, clip, true_box
+from experiments.face_samples import inner_faces
+from experiments.face_tracks import FRAME, LFW_EYES_DOWN, LFW_PUPILS_APART, Track, inner_frame, overlaps
+from experiments.face_videos import FaceVideo
+from experiments.report import silent
+from experiments.video_curves import faces_at
+from experiments.video_sheet import sheet
 from PIL import Image
 
-from whet.detect.detections import FiredWindows
-from whet.experiments import video, video_nodes, watching
-from whet.experiments.drifting_faces import HARD, clip, true_box
-from whet.experiments.face_samples import inner_faces
-from whet.experiments.face_tracks import FRAME, LFW_EYES_DOWN, LFW_PUPILS_APART, Track, inner_frame, overlaps
-from whet.experiments.report import silent
-from whet.experiments.video_curves import faces_at
-from whet.experiments.video_sheet import sheet
-from whet.io import datasets
-from whet.io.datasets import LFW_FACE, lfw_pictures
-from whet.io.face_videos import FaceVideo
+from whet.cascade.detections import FiredWindows
 from whet.io.images import read_grey
 
 

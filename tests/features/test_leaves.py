@@ -10,13 +10,10 @@ from tests.opencv_files import haar_file, lbp_file
 from whet.errors import CannotConvertError
 from whet.features.integral import IntegralStack, tilted_integrals
 from whet.features.lbp import BlockPatternPool
-from whet.features.leaves import LeafPool, TrainedLeaves, conditions_of, rows_of
-from whet.features.stump_training import TrainedStumps
-from whet.features.subset_training import TrainedSubsets
-from whet.io.opencv_xml import parse_opencv
-from whet.model.opencv_cascade import OpenCVCascade, Trees
-from whet.model.opencv_stages import stages_of
-from whet.plots.drawn_features import tilted_pixels
+from whet.features.weak_learners import LeafPool, TrainedLeaves, TrainedStumps, TrainedSubsets, conditions_of, rows_of
+from whet.opencv.cascade import OpenCVCascade, Trees, stages_of
+from whet.opencv.xml import parse_opencv
+from whet.plots.features import tilted_pixels
 
 WINDOW = (12, 14)
 

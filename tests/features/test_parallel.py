@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from whet.features.parallel import MOST_HELPERS, for_each_block, in_threads, map_in_order
+from whet._kernels.threads import MOST_HELPERS, for_each_block, in_threads, map_in_order
 
 
 @pytest.mark.parametrize("threads", [None, 1, 2, 7])

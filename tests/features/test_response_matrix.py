@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from whet.features.response_matrix import BitResponses
+from whet.features.responses import BitResponses
 
 AROUND_A_WORD = st.sampled_from([1, 2, 63, 64, 65, 129])
 

@@ -8,15 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from whet.features.class_weights import ClassWeights, class_weights
+from whet._kernels.threads import MemoryBudgetWarning
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
 from whet.features.lbp import BlockPatternPool
-from whet.features.memory import MemoryBudgetWarning
-from whet.features.sample_layout import SampleLayout
-from whet.features.stump_training import StumpTrainer
-from whet.features.subset_training import SubsetTrainer
-from whet.features.weak_training import train_weak_learners
+from whet.features.responses import SampleLayout
+from whet.features.training import train_weak_learners
+from whet.features.weak_learners import ClassWeights, StumpTrainer, SubsetTrainer, class_weights
 
 WINDOW = (8, 8)
 FAMILIES = [HaarPool.of_window(WINDOW), BlockPatternPool.of_window(WINDOW)]

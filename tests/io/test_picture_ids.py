@@ -4,10 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from whet.detect.detections import Detections
+from whet.cascade.detections import Detections
 from whet.errors import AnnotationError
-from whet.io.detection_files import Layout, written
-from whet.io.picture_ids import coco_ids, ids_of
+from whet.io.detections import Layout, coco_ids, ids_of, written
 
 BOX = Detections(np.array([[1.0, 2.0, 11.0, 22.0]]), np.array([3.0]))
 

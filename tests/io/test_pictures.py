@@ -1,8 +1,8 @@
 import pytest
 
 from whet.errors import DataNotFoundError
-from whet.io.annotations.picture_files import pictures_in
-from whet.io.pictures import find_pictures
+from whet.io.annotations.assembly import pictures_in
+from whet.io.images import find_pictures
 
 
 @pytest.fixture

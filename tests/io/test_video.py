@@ -8,9 +8,8 @@ import pytest
 from PIL import Image
 
 from whet.errors import MissingExtraError, VideoError, VideoNotFoundError
-from whet.io.frame_lines import FIELDS, FrameLines
-from whet.io.video import MOST_UNREAD, read_frames
-from whet.io.video_writer import VideoWriter
+from whet.io.detections import FIELDS, FrameLines
+from whet.io.video import MOST_UNREAD, VideoWriter, read_frames
 
 pytest.importorskip("av")
 

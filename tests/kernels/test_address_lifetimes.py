@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-import whet.kernels
+import whet._kernels
 
 # Without glibc's caches of freed memory, two threads get the same few bytes at once if one of them has freed its own.
 NO_CACHES = "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1"
 SCANS = """
 import numpy as np
 import whet
-from whet.detect.scan import scan_pictures
+from whet.cascade.scan import scan_pictures
 
 cascade = whet.load("face").taught.cascade()
 rng = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def not_of_the_caller(source):
 
 def test_addresses_are_taken_of_arguments_only():
     """numba frees a local array after its last use by name, and the use of an address is none."""
-    files = sorted(Path(whet.kernels.__file__).parent.glob("*.py"))
+    files = sorted(Path(whet._kernels.__file__).parent.glob("*.py"))
     assert {file.name: not_of_the_caller(file.read_text()) for file in files} == {file.name: [] for file in files}
     assert sum("address_of(" in file.read_text() for file in files) >= 4
     assert not_of_the_caller("def f(a):\n b = a + 1\n return address_of(a.c), address_of(b), address_of(a[1:])") == [

@@ -6,9 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from whet.kernels.bit_rows import table_row, threshold_row
-from whet.kernels.bits import count_common, count_common_rows, count_rows, pack, unpack
-from whet.kernels.weighted_bits import weigh_rows
+from whet._kernels.bits import (
+    count_common,
+    count_common_rows,
+    count_rows,
+    pack,
+    table_row,
+    threshold_row,
+    unpack,
+    weigh_rows,
+)
 
 AROUND_A_WORD = st.sampled_from([1, 2, 63, 64, 65, 127, 128, 129, 200])
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.samples import cumulated
 
+from whet._kernels.integral import RUN, integrate_channels
 from whet.features.integral import patch_integrals, tilted_integrals
-from whet.kernels.channels import RUN, integrate_channels
 
 
 @given(st.tuples(st.sampled_from([1, 2, 63, 64, 65, 130]), st.integers(1, 5), st.integers(1, 5)), st.data())

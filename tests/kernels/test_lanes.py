@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from whet.features.parallel import in_threads
-from whet.kernels.jit import kernel
-from whet.kernels.lanes import (
+from whet._kernels.jit import kernel
+from whet._kernels.opencv_scan import take
+from whet._kernels.simd import (
     LANES,
     address_of,
     as_floats,
@@ -32,7 +32,7 @@ from whet.kernels.lanes import (
     to_floats,
     widened,
 )
-from whet.kernels.shared_counter import take
+from whet._kernels.threads import in_threads
 
 ints = arrays(np.int32, LANES)
 floats = arrays(np.float32, LANES, elements=st.floats(-(2.0**60), 2.0**60, width=32))

@@ -10,16 +10,14 @@ from hypothesis.extra.numpy import arrays
 from tests.cascades import textured
 from tests.opencv_files import haar_file, lbp_file
 
-from whet.detect import opencv_scan
-from whet.detect.compiled_cascade import Layout
-from whet.detect.compiled_trees import channels_of, walked_trees
-from whet.detect.opencv_levels import levels_of, resized_exactly
-from whet.io.opencv_xml import parse_opencv
-from whet.kernels.channels import RUN, integrate_row
-from whet.kernels.normalisation import OPENCV_MIN_SIGMA
-from whet.kernels.similar_rectangles import connect_similar
-from whet.kernels.tree_walk import walk_trees
-from whet.kernels.windows import Windows
+from whet._kernels.boxes import connect_similar
+from whet._kernels.integral import RUN, integrate_row
+from whet._kernels.trees import walk_trees
+from whet._kernels.windows import OPENCV_MIN_SIGMA, Windows
+from whet.cascade.compiled import Layout
+from whet.opencv import scan as opencv_scan
+from whet.opencv.scan import channels_of, levels_of, resized_exactly, walked_trees
+from whet.opencv.xml import parse_opencv
 
 pictures = arrays(np.uint8, st.tuples(st.integers(1, 7), st.integers(1, 9)))
 

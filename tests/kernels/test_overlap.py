@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whet.kernels.overlap import absorb, connect, intersection_over_union, suppress
+from whet._kernels.boxes import absorb, connect, intersection_over_union, suppress
 
 
 def all_overlaps(boxes):

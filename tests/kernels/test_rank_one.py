@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.samples import binary_samples, correlated_stumps
 
-from whet.kernels import rank_one
-from whet.kernels.jit import kernel
-from whet.kernels.whole_numbers import as_float
+from whet._kernels import statistics as rank_one
+from whet._kernels.jit import kernel
+from whet._kernels.statistics import as_float
 
 
 @kernel

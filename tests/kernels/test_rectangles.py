@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whet.kernels.rectangles import RUN, corner_values
+from whet._kernels.features import RUN, corner_values
 
 
 @pytest.mark.parametrize("n", [1, 7, RUN - 1, RUN, RUN + 1])

@@ -2,8 +2,8 @@ import numpy as np
 from hypothesis import given
 from tests.samples import binary_samples
 
-from whet.kernels.scatter import binary_scatter
-from whet.lda.class_statistics import BinaryStatistics
+from whet._kernels.statistics import binary_scatter
+from whet.lda.statistics import BinaryStatistics
 
 
 @given(samples=binary_samples())

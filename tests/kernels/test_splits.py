@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from whet.features.stumps import SortedFeatures, Stumps, train_stumps
+from whet.features.weak_learners import SortedFeatures, Stumps, train_stumps
 
 
 def best_split_by_trying_all(x, is_positive, weights):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from whet.kernels.stumps import best_cut, middle, rank_values
+from whet._kernels.weak_learners import best_cut, middle, rank_values
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False, width=32)
 WEIGHTS = arrays(np.float64, 6, elements=st.integers(0, 5).map(float))

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from tests.samples import cumulated
 
+from whet._kernels.windows import pattern_codes
 from whet.features.integral import IntegralStack
 from whet.features.lbp import BlockPatternPool
-from whet.kernels.window_rows import pattern_codes
 
 WINDOW = (7, 6)
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from tests.samples import binary_samples
 
 from whet.errors import CannotUnlearnError
-from whet.lda.class_statistics import BinaryStatistics, CentredStatistics, co_occurrence
+from whet.lda.statistics import BinaryStatistics, CentredStatistics, co_occurrence
 
 KINDS = pytest.mark.parametrize("kind", [BinaryStatistics, CentredStatistics])
 

@@ -4,8 +4,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from tests.samples import two_gaussians
 
 from whet.errors import SingularScatterError
-from whet.lda.class_statistics import BinaryStatistics, CentredStatistics
 from whet.lda.discriminant import direction, regularised
+from whet.lda.statistics import BinaryStatistics, CentredStatistics
 
 
 def classes_of(X, y):

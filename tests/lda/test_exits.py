@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from tests.samples import correlated_stumps
 
-from whet.lda.class_statistics import BinaryStatistics
-from whet.lda.exits import Exits
 from whet.lda.online import OnlineDiscriminant
+from whet.lda.rejection import Exits
+from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import Rate
 
 

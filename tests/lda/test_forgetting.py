@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from whet.errors import ForgettingError
-from whet.lda.class_statistics import BinaryStatistics, CentredStatistics
-from whet.lda.forgetting import DecayingStatistics
+from whet.lda.statistics import BinaryStatistics, CentredStatistics, DecayingStatistics
 
 
 @pytest.fixture

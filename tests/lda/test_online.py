@@ -8,10 +8,9 @@ from tests.samples import correlated_stumps, two_gaussians
 
 from whet.errors import ForgettingError
 from whet.lda import online as module
-from whet.lda.class_statistics import BinaryStatistics, CentredStatistics
 from whet.lda.discriminant import direction
-from whet.lda.forgetting import DecayingStatistics
 from whet.lda.online import OnlineDiscriminant
+from whet.lda.statistics import BinaryStatistics, CentredStatistics, DecayingStatistics
 from whet.lda.thresholds import bayes_crossing
 
 

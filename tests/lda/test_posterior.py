@@ -4,7 +4,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from whet.lda.posterior import probability
+from whet.lda.discriminant import probability
 from whet.lda.thresholds import Projection, bayes_crossing
 
 scores = np.linspace(-30, 30, 601)

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from tests.samples import correlated_stumps
 
-from whet.lda.class_statistics import BinaryStatistics, CentredStatistics
-from whet.lda.prefix import prefix_moments
+from whet.lda.rejection import prefix_moments
+from whet.lda.statistics import BinaryStatistics, CentredStatistics
 
 
 @pytest.mark.parametrize("kind", [BinaryStatistics, CentredStatistics])

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 from tests.samples import two_gaussians
 
-from whet.lda.class_statistics import CentredStatistics
 from whet.lda.discriminant import direction
+from whet.lda.statistics import CentredStatistics
 from whet.lda.thresholds import (
     Asymmetric,
     Projection,

@@ -5,19 +5,29 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from whet.cascade.stage import Stage
+from whet.detector.base import DetectorBase
+from whet.detector.taught import TaughtDetector
 from whet.errors import MissingExtraError
-from whet.evaluate.curves import sweep
-from whet.evaluate.evaluation import Mistake, evaluate
+from whet.evaluation.curves import sweep
+from whet.evaluation.evaluation import Mistake, evaluate
 from whet.features.haar import HaarPool
-from whet.features.stump_training import TrainedStumps
-from whet.model.detector_base import DetectorBase
-from whet.model.stage import Stage
-from whet.model.taught_detector import TaughtDetector
-from whet.plots.captions import LINE, caption
-from whet.plots.contact_sheet import GAP, TILE, contact_sheet
-from whet.plots.curves import draw_precision_recall, draw_roc
-from whet.plots.drawn_boxes import FALSE_ALARM, FOUND, MISSED, boxes_drawn, result_drawn, save_picture
-from whet.plots.drawn_features import feature_sheet
+from whet.features.weak_learners import TrainedStumps
+from whet.plots.drawing import (
+    FALSE_ALARM,
+    FOUND,
+    GAP,
+    LINE,
+    MISSED,
+    TILE,
+    boxes_drawn,
+    caption,
+    contact_sheet,
+    result_drawn,
+    save_picture,
+)
+from whet.plots.features import feature_sheet
+from whet.plots.report import draw_precision_recall, draw_roc
 
 
 @pytest.fixture
@@ -28,7 +38,7 @@ def curve():
 @pytest.fixture
 def panels(monkeypatch):
     """The axes of every figure that is saved."""
-    from whet.plots import curves
+    from whet.plots import report as curves
 
     seen = []
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.io.annotations.sets import picture, save_picture
 
 from whet.errors import AnnotationError, DataNotFoundError, WhetError
-from whet.io.annotations import opencv_info
+from whet.io.annotations import tables as opencv_info
 from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.formats import read_annotations, write_annotations
-from whet.io.annotations.text_lines import MOST_BYTES, read_bytes
+from whet.io.files import MOST_BYTES, read_bytes
 
 FILES = {
     "coco": "set.json",

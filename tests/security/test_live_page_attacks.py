@@ -9,10 +9,9 @@ import time
 import pytest
 from tests.web.live_sessions import PATIENCE, asked, served
 
-from whet.web import live_server
-from whet.web.live_picture import LivePicture
-from whet.web.live_server import LiveServer
-from whet.web.own_hosts import is_own
+from whet.web import server as live_server
+from whet.web.page import LivePicture
+from whet.web.server import LiveServer, is_own
 
 PATHS = ("/", "/stream.mjpg", "/frame.jpg", "/events")
 

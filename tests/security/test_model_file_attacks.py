@@ -15,12 +15,12 @@ from safetensors.numpy import save as serialise
 from tests.cascades import random_cascade
 from tests.detectors import detector, mixed_detector, patches
 
+from whet.detector import model_file
+from whet.detector.base import DetectorBase
+from whet.detector.counting import learn
+from whet.detector.model_file import from_bytes, load, to_bytes
+from whet.detector.taught import TaughtDetector
 from whet.errors import ModelFileError
-from whet.io import model_file
-from whet.io.model_file import from_bytes, load, to_bytes
-from whet.model.detector_base import DetectorBase
-from whet.model.taught_detector import TaughtDetector
-from whet.training.online import learn
 
 
 @pytest.fixture(scope="module")

@@ -12,22 +12,21 @@ from safetensors.numpy import save as serialise
 from tests.cascades import textured
 from tests.samples import brighter_on_the_right
 
+from whet.cascade.cascade import Cascade
+from whet.detector.base import StageBase
+from whet.detector.counting import default_weight, learn, unlearn
+from whet.detector.model_file import from_bytes, to_bytes
+from whet.detector.summary import Summary
 from whet.errors import ModelFileError, TrainingDataError
 from whet.features.haar import HaarPool
-from whet.features.rectangle_pool import RectanglePool
-from whet.io.model_file import from_bytes, to_bytes
-from whet.io.opencv_xml import read_opencv
-from whet.model.cascade import Cascade
-from whet.model.detector_base import StageBase
-from whet.model.opencv_stages import stages_of
-from whet.model.summary import Summary
+from whet.features.rectangles import RectanglePool
 from whet.opencv import CascadeClassifier, write_opencv
-from whet.training.adopt import adopt
-from whet.training.drift import memory_of
-from whet.training.extension import SHARE, joined, yielding
+from whet.opencv.cascade import stages_of
+from whet.opencv.xml import read_opencv
+from whet.tracking.self_training import memory_of
+from whet.training.adopt import SHARE, adopt, joined, yielding
 from whet.training.mining import Miner
-from whet.training.node import train_node
-from whet.training.online import default_weight, learn, unlearn
+from whet.training.stage import train_node
 
 WINDOW = (8, 8)
 

@@ -8,17 +8,16 @@ from PIL import Image
 from tests.cascades import textured, windows_of
 from tests.opencv_files import shortened
 
+from whet.cascade.cascade import Cascade
+from whet.detector.base import StageBase
+from whet.detector.detector import load
+from whet.detector.model_file import from_bytes, to_bytes
 from whet.features.integral import IntegralStack
-from whet.features.leaves import LeafPool, conditions_of
-from whet.io.model_file import from_bytes, to_bytes
-from whet.io.opencv_xml import read_opencv
-from whet.model.cascade import Cascade
-from whet.model.detector_base import StageBase
-from whet.model.opencv_stages import stages_of
+from whet.features.weak_learners import LeafPool, conditions_of
 from whet.opencv import CascadeClassifier
-from whet.training.adopt import adopt
-from whet.training.detector import load
-from whet.training.extension import SHARE
+from whet.opencv.cascade import stages_of
+from whet.opencv.xml import read_opencv
+from whet.training.adopt import SHARE, adopt
 
 cv2 = pytest.importorskip("cv2")
 

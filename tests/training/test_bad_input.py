@@ -10,10 +10,10 @@ from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_pictures
 
 from whet.errors import CannotSeparateError, MemoryBudgetError, TrainingDataError, UnreadableImageError, WhetError
 from whet.training.cascade import train_cascade
-from whet.training.ending import Why
-from whet.training.node_goal import NodeGoal
-from whet.training.training_data import FewPositivesWarning
-from whet.training.windows import SkippedPicturesWarning
+from whet.training.data import FewPositivesWarning
+from whet.training.negatives import SkippedPicturesWarning
+from whet.training.progress import Why
+from whet.training.stage import NodeGoal
 
 ONE_STAGE = replace(PLAN, n_stages=1)
 

@@ -8,19 +8,18 @@ from tests.crosses import PLAN, WINDOW, write_pictures
 from tests.crosses import crosses as objects
 from tests.crosses import pool as pool_of_crosses
 
-from whet.detect.pyramid import pyramid
+from whet.cascade.cascade import Cascade
+from whet.cascade.pyramid import pyramid
 from whet.errors import CheckpointError, TrainingDataError
+from whet.evaluation.curves import rate_interval
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
-from whet.model.cascade import Cascade
 from whet.training.cascade import train_cascade
-from whet.training.events import StageFinished
-from whet.training.learners import Boosting
+from whet.training.data import split_in_runs, split_pictures
 from whet.training.mining import Miner
-from whet.training.node import train_node
-from whet.training.rates import rate_interval
-from whet.training.split import split_in_runs, split_pictures
-from whet.training.windows import SkippedPicturesWarning
+from whet.training.negatives import SkippedPicturesWarning
+from whet.training.progress import StageFinished
+from whet.training.stage import Boosting, train_node
 
 
 @pytest.fixture(scope="module")

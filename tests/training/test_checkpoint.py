@@ -14,16 +14,15 @@ import numpy as np
 import pytest
 from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_pictures
 
+from whet.detector.base import DetectorBase
+from whet.detector.model_file import to_bytes
+from whet.detector.taught import TaughtDetector
 from whet.errors import CheckpointError
 from whet.features.haar import HaarPool
-from whet.io.model_file import to_bytes
-from whet.model.detector_base import DetectorBase
-from whet.model.taught_detector import TaughtDetector
 from whet.training.cascade import train_cascade
 from whet.training.checkpoint import CheckpointWarning
-from whet.training.events import Mining, Resumed, StageFinished, WeakAdded
-from whet.training.learners import Boosting
-from whet.training.node_goal import NodeGoal
+from whet.training.progress import Mining, Resumed, StageFinished, WeakAdded
+from whet.training.stage import Boosting, NodeGoal
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,21 +6,28 @@ import numpy as np
 import pytest
 from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_pictures
 
-from whet.detect.pyramid import pyramid
-from whet.detect.scan import scan_pictures
+from whet.cascade.pyramid import pyramid
+from whet.cascade.scan import scan_pictures
+from whet.detector.base import Provenance
+from whet.detector.model_file import from_bytes, to_bytes
+from whet.evaluation.curves import picture_interval, rate_interval
 from whet.features.integral import IntegralStack
 from whet.io.images import read_grey
-from whet.io.model_file import from_bytes, to_bytes
-from whet.model.provenance import Provenance
 from whet.training.cascade import train_cascade
-from whet.training.ending import Why, judged_verdict
-from whet.training.events import Mining, StageFinished, StageStarted, WeakAdded
+from whet.training.config import Plan
+from whet.training.data import split_in_runs, split_pictures
 from whet.training.mining import Mined
-from whet.training.plan import Plan
-from whet.training.rates import picture_interval, rate_interval
-from whet.training.split import split_in_runs, split_pictures
-from whet.training.time_left import Pace, seconds_left
-from whet.training.trained_detector import train_detector
+from whet.training.progress import (
+    Mining,
+    Pace,
+    StageFinished,
+    StageStarted,
+    WeakAdded,
+    Why,
+    judged_verdict,
+    seconds_left,
+)
+from whet.training.train import train_detector
 
 
 @pytest.fixture(scope="module")

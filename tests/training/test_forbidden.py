@@ -10,24 +10,23 @@ from PIL import Image
 from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_pictures
 from tests.io.annotations.sets import picture
 
-from whet.detect.pyramid import level_at, pyramid
+from whet.cascade.boxes import intersection_over_first
+from whet.cascade.cascade import Cascade
+from whet.cascade.pyramid import level_at, pyramid
+from whet.detector.base import DetectorBase
+from whet.detector.model_file import to_bytes
+from whet.detector.taught import TaughtDetector
 from whet.errors import CheckpointError
-from whet.evaluate.evaluation import evaluate
-from whet.evaluate.overlap import intersection_over_first
+from whet.evaluation.evaluation import evaluate
+from whet.evaluation.runs import truths_of
 from whet.features.haar import HaarPool
 from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.formats import read_annotations
-from whet.io.model_file import to_bytes
-from whet.model.cascade import Cascade
-from whet.model.detector_base import DetectorBase
-from whet.model.taught_detector import TaughtDetector
 from whet.training.cascade import train_cascade
-from whet.training.evaluation_run import truths_of
-from whet.training.forbidden import MOST_OVERLAP, backgrounds_of, forbidden_places
-from whet.training.lessons import false_alarms
+from whet.training.learning import false_alarms
 from whet.training.mining import Miner
-from whet.training.node import train_node
-from whet.training.windows import random_windows, windows_of_pictures
+from whet.training.negatives import MOST_OVERLAP, backgrounds_of, forbidden_places, random_windows, windows_of_pictures
+from whet.training.stage import train_node
 
 side = st.floats(0, 60)
 

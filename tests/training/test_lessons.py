@@ -4,14 +4,13 @@ from PIL import Image
 from tests.cascades import random_cascade
 from tests.detectors import bull_finder, bull_scene, content
 
+from whet.detector.base import DetectorBase
+from whet.detector.counting import default_weight
+from whet.detector.detector import Detector
+from whet.detector.journal import picture_hash
 from whet.errors import AnnotationError, CannotLearnError
 from whet.io.annotations.annotation import AnnotatedPicture
-from whet.model.detector_base import DetectorBase
-from whet.training.detector import Detector
-from whet.training.journal_entry import picture_hash
-from whet.training.learning_run import Shown, learn_from
-from whet.training.lessons import crops, teach, turns, weight_of_false_alarms
-from whet.training.online import default_weight
+from whet.training.learning import Shown, crops, learn_from, teach, turns, weight_of_false_alarms
 
 BULLS = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])
 

@@ -1,14 +1,13 @@
 import numpy as np
 import pytest
+from experiments.forward_feature_selection import ForwardFeatureSelection
 
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
-from whet.features.weak_training import train_weak_learners
-from whet.lda.class_statistics import BinaryStatistics
+from whet.features.training import train_weak_learners
 from whet.lda.discriminant import direction
-from whet.training.learners import Boosting, ForwardFeatureSelection, GreedyLDA
-from whet.training.node import train_node
-from whet.training.node_goal import NodeGoal
+from whet.lda.statistics import BinaryStatistics
+from whet.training.stage import Boosting, GreedyLDA, NodeGoal, train_node
 
 LEARNERS = [GreedyLDA(), GreedyLDA(criterion="lac"), Boosting(), Boosting(asymmetry=4.0), ForwardFeatureSelection()]
 
@@ -185,7 +184,7 @@ def test_exits_follow_what_is_learned(soft, data):
     from copy import deepcopy
     from dataclasses import replace
 
-    from whet.lda.prefix import prefix_moments
+    from whet.lda.rejection import prefix_moments
 
     _, (X_new, y_new) = data
     taught = replace(soft, vote=deepcopy(soft.vote))

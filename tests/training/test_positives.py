@@ -7,14 +7,21 @@ from hypothesis import strategies as st
 from PIL import Image
 from tests.io.annotations.sets import picture
 
-from whet.detect.pyramid import pyramid
+from whet.cascade.pyramid import pyramid
 from whet.errors import TrainingDataError
 from whet.io.annotations.annotation import Annotations
-from whet.training.mirror import asymmetry, is_safe_to_mirror
-from whet.training.positives import Jitter, copies_for, cut_positives
-from whet.training.split import split_objects
-from whet.training.window_choice import WindowChoice, window_of
-from whet.training.window_cutting import cut_window, moved_inside
+from whet.training.data import split_objects
+from whet.training.positives import (
+    Jitter,
+    WindowChoice,
+    asymmetry,
+    copies_for,
+    cut_positives,
+    cut_window,
+    is_safe_to_mirror,
+    moved_inside,
+    window_of,
+)
 
 WINDOW = (16, 36)
 CHOICE = WindowChoice(*WINDOW, 1, 2.25, 2.25, 2.25)
@@ -159,7 +166,7 @@ def test_digits_are_not_mirrored_but_for_the_one_that_looks_the_same():
 
 
 def test_faces_may_be_mirrored():
-    from whet.io import datasets
+    from experiments import datasets
 
     folder = datasets.find("faces_lfw")
     if folder is None:

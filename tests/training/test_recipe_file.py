@@ -3,8 +3,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from whet.errors import RecipeError
-from whet.training.recipe import Recipe
-from whet.training.recipe_file import read_recipe, write_recipe
+from whet.training.recipe import Recipe, read_recipe, write_recipe
 
 
 def test_every_setting_survives(tmp_path):

@@ -2,8 +2,7 @@ import numpy as np
 from PIL import Image
 from tests.detectors import bull_base, bull_scene
 
-from whet.training.rejections import rejected_by_stage
-from whet.training.windows import windows_of_pictures
+from whet.training.negatives import rejected_by_stage, windows_of_pictures
 
 
 def test_windows_are_counted_where_they_fall(tmp_path):

@@ -4,10 +4,9 @@ from tests.drawn_sets import van_set
 
 from whet.features.haar import HaarPool
 from whet.lda.discriminant import DEFAULT_RIDGE
-from whet.training.forbidden import backgrounds_of
-from whet.training.positives import cut_positives
-from whet.training.ridge_choice import RIDGES, _auc, _best, choose_ridge
-from whet.training.window_choice import window_of
+from whet.training.negatives import backgrounds_of
+from whet.training.positives import cut_positives, window_of
+from whet.training.ridge import RIDGES, _auc, _best, choose_ridge
 
 
 def test_auc_is_that_of_scikit_learn():

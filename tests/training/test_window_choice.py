@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whet.errors import TrainingDataError
-from whet.training.window_choice import LEAST_SIDE, WindowChoice, window_of
+from whet.training.positives import LEAST_SIDE, WindowChoice, window_of
 
 
 def boxes_of(width, height, n=30):

@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from whet.errors import UnreadableImageError
-from whet.training.windows import SkippedPicturesWarning, random_windows, windows_of_pictures
+from whet.training.negatives import SkippedPicturesWarning, random_windows, windows_of_pictures
 
 
 def ramp(height, width):

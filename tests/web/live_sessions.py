@@ -11,10 +11,10 @@ from PIL import Image
 from tests.detectors import bull_finder, bull_scene
 
 from whet.io.video import VideoFrame
-from whet.training.watch_session import Session
-from whet.training.watching import Lessons, Watcher
-from whet.web.live_picture import LivePicture
-from whet.web.live_server import LiveServer
+from whet.tracking.session import Session
+from whet.tracking.tracker import Lessons, Watcher
+from whet.web.page import LivePicture
+from whet.web.server import LiveServer
 
 EAGER = Lessons(gate=-np.inf, every=1, share=0.01, others=0, most_lost=2.0, most_accepted=np.inf)
 PATIENCE = 60  # seconds after which a test has failed

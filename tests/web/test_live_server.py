@@ -13,10 +13,11 @@ from tests.web.live_sessions import PATIENCE, asked, jpegs_of, news_of, served
 
 from whet.errors import CannotServeError
 from whet.io.video import VideoFrame, read_frames
-from whet.training.watching import Watcher
-from whet.web import live_picture, live_server
-from whet.web.live_picture import DRAWN_EVERY, LivePicture
-from whet.web.live_server import MOST_VIEWERS, LiveServer
+from whet.tracking.tracker import Watcher
+from whet.web import page as live_picture
+from whet.web import server as live_server
+from whet.web.page import DRAWN_EVERY, LivePicture
+from whet.web.server import MOST_VIEWERS, LiveServer
 
 
 def noise(number):

@@ -9,23 +9,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.convert import left_out, show
-from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
-from whet.cli.exit_codes import ExitCode
-from whet.cli.judgements import figures, judgement_lines, unread_and_judged
-from whet.cli.model_out import Destination, Force
-from whet.cli.options import Class, FormatOption, Images, Json, Quiet, Split, Threads
-from whet.cli.origin import origin
-from whet.cli.progress import progress_bar
-from whet.cli.results import exit_if_skipped
-from whet.cli.showing import AnnotationsOption, HeldOut, Negatives, Positives, showing
-from whet.cli.start import start
-from whet.cli.words import count
-from whet.cli.wrong_call import wrong_call_if_value_error
+from whet.cli.images import (
+    AnnotationsOption,
+    HeldOut,
+    Negatives,
+    Positives,
+    figures,
+    judgement_lines,
+    left_out,
+    origin,
+    show,
+    showing,
+    unread_and_judged,
+)
+from whet.cli.models import Destination, Force
+from whet.cli.options import (
+    Class,
+    ExitCode,
+    FormatOption,
+    Images,
+    Json,
+    Quiet,
+    Split,
+    Threads,
+    wrong_call_if_value_error,
+)
+from whet.cli.output import count, exit_if_skipped, nothing_changed_on_ctrl_c, progress_bar, start, uninterrupted
 
 if TYPE_CHECKING:
-    from whet.training.adoption_run import AdoptionRun
-    from whet.training.learning_run import Shown
+    from whet.training.adopt import AdoptionRun
+    from whet.training.learning import Shown
+
 
 # Of so many people, a cascade of faces gained three fifths of what it gained of 1,000 (docs/opencv.md).
 FEW = 200
@@ -59,8 +73,8 @@ def adopt(
     whet adopt haarcascade_smile.xml -p smiles/ -n 'others/*.jpg' --held-out val.json -o smile.whet
     """
     start(quiet=quiet)
-    from whet.training.adoption_run import adopt_from
-    from whet.training.detector import load
+    from whet.detector.detector import load
+    from whet.training.adopt import adopt_from
 
     if cascade.suffix.lower() != ".xml":
         raise typer.BadParameter(f"got {cascade}; expected an OpenCV cascade, an .xml file." + _own_instead(cascade))
@@ -94,7 +108,7 @@ def adopt(
 
 
 def _own_instead(path: Path) -> str:
-    from whet.io.bundled import bundled_names
+    from whet.detector.bundled import bundled_names
 
     if not (path.is_file() or str(path) in bundled_names()):
         return ""
@@ -102,7 +116,7 @@ def _own_instead(path: Path) -> str:
 
 
 def _warn_of_shape(shown: Shown, window: tuple[int, int]) -> None:
-    from whet.training.adoption_run import other_shape
+    from whet.training.adopt import other_shape
 
     told = other_shape(shown.boxes, window) if shown.n_objects else None
     if told is not None:

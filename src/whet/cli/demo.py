@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from whet.cli.progress import progress_bar
-from whet.cli.start import start
+from whet.cli.output import progress_bar, start
 
 
 def demo(
@@ -22,7 +21,8 @@ def demo(
     whet demo
     whet demo --out pictures --seed 1
     """
-    from whet.experiments import digits, faces, own_detector
+    from whet.demo import digits, faces
+    from whet.demo import objects as own_detector
     from whet.plots import figure
 
     figure.check_installed()

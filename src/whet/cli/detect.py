@@ -24,21 +24,19 @@ from whet.cli.options import (
     Threads,
     Threshold,
     threshold_of,
+    wrong_call_if_value_error,
 )
-from whet.cli.progress import progress_bar
-from whet.cli.results import exit_if_skipped, write_pieces
-from whet.cli.start import start
-from whet.cli.wrong_call import wrong_call_if_value_error
+from whet.cli.output import exit_if_skipped, progress_bar, start, write_pieces
 
 if TYPE_CHECKING:
-    from whet.detect.detections import Detections
+    from whet.cascade.detections import Detections
     from whet.errors import UnreadableImageError
-    from whet.plots.drawn_folder import DrawnFolder
-    from whet.training.detection_run import DetectedPicture
+    from whet.evaluation.runs import DetectedPicture
+    from whet.plots.drawing import DrawnFolder
 
 
 class Format(StrEnum):
-    """The layouts of `whet.io.detection_files`, listed here for help without imports."""
+    """The layouts of `whet.io.detections`, listed here for help without imports."""
 
     text = "text"
     json = "json"
@@ -74,11 +72,10 @@ def detect(
     find . -name '*.jpg' | whet detect face - --json | jq '.[].boxes'
     """
     start(quiet=quiet)
-    from whet.io.detection_files import PIECEMEAL, Layout, pieces
-    from whet.io.picture_ids import coco_ids, ids_of
-    from whet.io.pictures import find_pictures
-    from whet.training.detection_run import detect_many
-    from whet.training.detector import load
+    from whet.detector.detector import load
+    from whet.evaluation.runs import detect_many
+    from whet.io.detections import PIECEMEAL, Layout, coco_ids, ids_of, pieces
+    from whet.io.images import find_pictures
 
     detector = load(model)
     paths = find_pictures(pictures, sys.stdin)
@@ -109,7 +106,7 @@ def detect(
 
 
 def _drawing(folder: Path, paths: list[Path]) -> DrawnFolder:
-    from whet.plots.drawn_folder import DrawnFolder
+    from whet.plots.drawing import DrawnFolder
 
     return DrawnFolder(folder, paths)
 
@@ -125,7 +122,7 @@ class _Told:
 
     def found(self, run: Iterable[DetectedPicture]) -> Iterator[tuple[Path, Detections]]:
         """Boxes and scores of the pictures that can be read; the windows behind them, far more, are let go."""
-        from whet.detect.detections import Detections
+        from whet.cascade.detections import Detections
 
         for number, one in enumerate(run, start=1):
             if one.error is not None:

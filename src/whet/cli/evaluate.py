@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.annotated import is_incomplete, read_set, scan_options
-from whet.cli.exit_codes import ExitCode
-from whet.cli.model_out import Destination, Force
+from whet.cli.images import is_incomplete, read_set, scan_options
+from whet.cli.models import Destination, Force
 from whet.cli.options import (
     Class,
+    ExitCode,
     Factor,
     FormatOption,
     Images,
@@ -28,16 +28,14 @@ from whet.cli.options import (
     Threads,
     Threshold,
     threshold_of,
+    wrong_call_if_value_error,
 )
-from whet.cli.progress import progress_bar
-from whet.cli.results import exit_if_skipped
-from whet.cli.start import start
-from whet.cli.words import count, number, rounded
-from whet.cli.wrong_call import wrong_call_if_value_error
+from whet.cli.output import count, exit_if_skipped, number, progress_bar, rounded, start
 
 if TYPE_CHECKING:
-    from whet.training.detector import Detector
-    from whet.training.evaluation_run import EvaluationRun
+    from whet.detector.detector import Detector
+    from whet.evaluation.runs import EvaluationRun
+
 
 # So many samples a bootstrap should have: with fewer, what is rare was not seen often enough to be drawn.
 FEW = 30
@@ -84,9 +82,9 @@ def evaluate(
     whet evaluate mine.whet val.json --set-point default --false-alarms 0.1
     """
     start(quiet=quiet)
-    from whet.plots.evaluation_report import check_places
-    from whet.training.detector import load
-    from whet.training.evaluation_run import evaluate_many
+    from whet.detector.detector import load
+    from whet.evaluation.runs import evaluate_many
+    from whet.plots.report import check_places
 
     if save is not None and set_point is None:
         raise typer.BadParameter("--save writes the model with an operating point: give its name, --set-point NAME")
@@ -165,7 +163,7 @@ def _table(numbers: dict[str, Any]) -> Iterator[str]:
 
 
 def _set_point(detector: Detector, run: EvaluationRun, name: str, false_alarms: float) -> float:
-    from whet.evaluate.curves import operating_point
+    from whet.evaluation.curves import operating_point
 
     point = operating_point(run.evaluation.curve, false_alarms)
     if number(point) is None:
@@ -178,7 +176,7 @@ def _set_point(detector: Detector, run: EvaluationRun, name: str, false_alarms: 
 def _draw(
     run: EvaluationRun, out: Path | None, draw: Path | None, model: str, numbers: dict[str, Any]
 ) -> tuple[list[Path], str]:
-    from whet.plots.evaluation_report import draw_results, write_report
+    from whet.plots.report import draw_results, write_report
 
     if draw is not None:
         draw_results(run, draw)

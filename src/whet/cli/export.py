@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from whet.cli.options import Json, Model, Quiet
-from whet.cli.start import start
+from whet.cli.output import start
 
 
 class ExitChoice(StrEnum):
@@ -42,7 +42,7 @@ def export(
     whet export mine.whet mine.xml --exits all
     """
     start(quiet=quiet)
-    from whet.training.detector import load
+    from whet.detector.detector import load
 
     if out.suffix.lower() != ".xml":
         raise typer.BadParameter(f"got {out}; OpenCV knows a cascade by its name, which ends in .xml")

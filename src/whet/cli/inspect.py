@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.exit_codes import ExitCode
-from whet.cli.options import Json, Model, Quiet, Seed, Threads
-from whet.cli.start import start
-from whet.cli.warning_lines import warnings_as_lines
+from whet.cli.options import ExitCode, Json, Model, Quiet, Seed, Threads
+from whet.cli.output import start, warnings_as_lines
 
 if TYPE_CHECKING:
-    from whet.model.cascade import Cascade
-    from whet.model.summary import Summary
+    from whet.cascade.cascade import Cascade
+    from whet.detector.summary import Summary
 
 
 def inspect(
@@ -44,8 +42,8 @@ def inspect(
     whet inspect mine.whet shots/ --json | jq .rejected
     """
     start(quiet=quiet)
-    from whet.model.summary import Summary
-    from whet.training.detector import load
+    from whet.detector.detector import load
+    from whet.detector.summary import Summary
 
     detector = load(model)
     summary = Summary.of(detector.taught)
@@ -53,8 +51,8 @@ def inspect(
     if pictures:
         rejected, is_incomplete = _count(detector.taught.cascade(), pictures, windows, seed, threads)
     if draw is not None:
-        from whet.plots.drawn_boxes import save_picture
-        from whet.plots.drawn_features import feature_sheet
+        from whet.plots.drawing import save_picture
+        from whet.plots.features import feature_sheet
 
         save_picture(feature_sheet(detector.taught), draw)
     if as_json:
@@ -75,9 +73,8 @@ def _count(
     """What each stage rejects, and whether pictures were left out."""
     from rich.console import Console
 
-    from whet.io.pictures import find_pictures
-    from whet.training.rejections import rejected_by_stage
-    from whet.training.windows import SkippedPicturesWarning
+    from whet.io.images import find_pictures
+    from whet.training.negatives import SkippedPicturesWarning, rejected_by_stage
 
     with warnings_as_lines(Console(stderr=True)) as told:
         rejected = rejected_by_stage(cascade, find_pictures(pictures, sys.stdin), windows, seed, threads)

@@ -10,13 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.annotated import scan_options
-from whet.cli.ctrl_c import nothing_changed_on_ctrl_c, uninterrupted
-from whet.cli.exit_codes import ExitCode
-from whet.cli.judgements import figures, judgement_lines, unread_and_judged
-from whet.cli.model_out import Destination, Force, ModelOut, is_same
+from whet.cli.images import (
+    AnnotationsOption,
+    HeldOut,
+    Negatives,
+    Positives,
+    figures,
+    judgement_lines,
+    scan_options,
+    showing,
+    unread_and_judged,
+)
+from whet.cli.models import Destination, Force, ModelOut, is_same
 from whet.cli.options import (
     Class,
+    ExitCode,
     Factor,
     FormatOption,
     Images,
@@ -30,16 +38,20 @@ from whet.cli.options import (
     Threads,
     Threshold,
     threshold_of,
+    wrong_call_if_value_error,
 )
-from whet.cli.progress import progress_bar
-from whet.cli.results import MOST_NAMED, exit_if_skipped
-from whet.cli.showing import AnnotationsOption, HeldOut, Negatives, Positives, showing
-from whet.cli.start import start
-from whet.cli.words import count
-from whet.cli.wrong_call import wrong_call_if_value_error
+from whet.cli.output import (
+    MOST_NAMED,
+    count,
+    exit_if_skipped,
+    nothing_changed_on_ctrl_c,
+    progress_bar,
+    start,
+    uninterrupted,
+)
 
 if TYPE_CHECKING:
-    from whet.training.learning_run import LearningRun, Shown
+    from whet.training.learning import LearningRun, Shown
 
 
 def learn(
@@ -88,8 +100,8 @@ def learn(
     whet learn face --annotations boxes.csv -o mine.whet
     """
     start(quiet=quiet)
-    from whet.training.detector import load
-    from whet.training.learning_run import learn_from, too_tight
+    from whet.detector.detector import load
+    from whet.training.learning import learn_from, too_tight
 
     if not (positives or negatives or annotations):
         raise typer.BadParameter("there is nothing to learn from: give --positives, --negatives or --annotations")

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from io import TextIOWrapper
 from typing import Annotated
 
 import typer
 
 from whet import __version__
-from whet.cli import (
-    adopt,
-    convert,
-    demo,
-    detect,
-    evaluate,
-    export,
-    inspect,
-    learn,
-    merge,
-    reproduce,
-    train,
-    unlearn,
-    watch,
-)
-from whet.cli.exit_codes import ExitCode
+from whet.cli import adopt, demo, detect, evaluate, export, inspect, learn, merge, train, unlearn, watch
+from whet.cli import images as convert
+from whet.cli.options import ExitCode
 from whet.errors import DataNotFoundError, MissingExtraError, WhetError
 
 app = typer.Typer(
@@ -46,7 +34,6 @@ app.command("adopt")(adopt.adopt)
 app.command("export")(export.export)
 app.command("convert")(convert.convert)
 app.command("demo")(demo.demo)
-app.command("reproduce")(reproduce.reproduce)
 app.command("watch")(watch.watch)
 
 
@@ -72,7 +59,12 @@ def options(
 
 
 def main() -> None:
-    """Run the command line; named errors become one line and an exit code."""
+    """Run the command `whet`."""
+    run(app)
+
+
+def run(command: Callable[[], object]) -> None:
+    """Run a command; named errors become one line and an exit code."""
     import gc
     import logging
 
@@ -81,7 +73,7 @@ def main() -> None:
     _take_any_name()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
-        app()
+        command()
     except DataNotFoundError as error:
         _fail(error, ExitCode.DATA_MISSING)
     except MissingExtraError as error:

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.ctrl_c import uninterrupted
-from whet.cli.model_out import Destination, Force, is_file
+from whet.cli.models import Destination, Force, is_file
 from whet.cli.options import Json, Model, Quiet
-from whet.cli.start import start
-from whet.cli.words import count
+from whet.cli.output import count, start, uninterrupted
 
 if TYPE_CHECKING:
-    from whet.training.detector import Detector
-    from whet.training.journal_entry import Entry
+    from whet.detector.detector import Detector
+    from whet.detector.journal import Entry
 
 
 def merge(
@@ -37,7 +35,7 @@ def merge(
     whet merge door.whet yard.whet -o both.whet
     """
     start(quiet=quiet)
-    from whet.training.detector import load
+    from whet.detector.detector import load
 
     files = [Path(name).resolve() if is_file(name) else name for name in (model, *others)]
     twice = next((name for name, n in Counter(map(str, files)).items() if n > 1), None)
@@ -83,7 +81,7 @@ def _merge(detector: Detector, other: Detector, model: str, name: str) -> None:
 
 
 def _entries(other: Detector, name: str) -> list[Entry]:
-    from whet.training.model_journal import check_agreement, journal_beside
+    from whet.detector.model_journal import check_agreement, journal_beside
 
     if not is_file(name):
         return []

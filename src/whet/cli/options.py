@@ -1,12 +1,28 @@
-"""Arguments and options that several commands share, so that they are named and explained alike."""
+"""Options and arguments that commands share, and errors about them."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from whet.errors import WhetError
+
+
+class ExitCode(IntEnum):
+    """0 is success, 2 a wrong call; Ctrl-C gives 130."""
+
+    FAILED = 1
+    DATA_MISSING = 3
+    EXTRA_MISSING = 4
+    SOME_SKIPPED = 5
+
+
+CTRL_C = 130
 
 
 class AnnotationFormat(StrEnum):
@@ -63,3 +79,27 @@ def threshold_of(text: str | None) -> float | str | None:
         return None if text is None else float(text)
     except ValueError:
         return text
+
+
+def refuse(why: str, **options: object) -> None:
+    """Refuse those of the options that were given: they would do nothing, and nobody would know.
+
+    >>> refuse("without --show: there is no page then", port=None, quiet=False)
+    >>> refuse("without --show: there is no page then", port=0, save_as=None)  # doctest: +IGNORE_EXCEPTION_DETAIL
+    Traceback (most recent call last):
+    typer.BadParameter: got --port without --show: there is no page then
+    """
+    idle = [name for name, value in options.items() if not (value is None or value is False or value == [])]
+    if idle:
+        raise typer.BadParameter(f"got {', '.join('--' + name.replace('_', '-') for name in idle)} {why}")
+
+
+@contextmanager
+def wrong_call_if_value_error() -> Iterator[None]:
+    """A ValueError of ours names an argument and what was expected: exit code 2, and no traceback."""
+    try:
+        yield
+    except WhetError:
+        raise
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error

@@ -1,27 +1,150 @@
-"""`whet train`: from annotated pictures to a detector."""
+"""What a person sees of a training: a live view in a terminal, a line for each stage elsewhere."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.convert import left_out, show
-from whet.cli.exit_codes import ExitCode
-from whet.cli.options import Class, FormatOption, Images, Json, Quiet, Split, Threads
-from whet.cli.origin import origin
-from whet.cli.progress import progress_bar
-from whet.cli.start import start
-from whet.cli.training_report import plan_table, result_table, summary_lines
-from whet.cli.training_view import training_view
-from whet.cli.wrong_call import wrong_call_if_value_error
+from whet.cli.images import left_out, origin, show
+from whet.cli.options import (
+    Class,
+    ExitCode,
+    FormatOption,
+    Images,
+    Json,
+    Quiet,
+    Split,
+    Threads,
+    wrong_call_if_value_error,
+)
+from whet.cli.output import progress_bar, start, warnings_as_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from whet.training.preparation import Preparation
+    from whet.training.progress import Event
     from whet.training.recipe import Recipe
+    from whet.training.train import Trained
+
+
+@contextmanager
+def training_view(*, quiet: bool) -> Iterator[tuple[Callable[[Event], None], list[Warning | str]]]:
+    """Yields what training tells its events to, and a list of the warnings on the way, which become lines."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with warnings_as_lines(console) as warned:
+        if quiet:
+            yield (lambda _: None), warned
+        elif console.is_terminal:
+            with _live(console) as tell:
+                yield tell, warned
+        else:
+            yield _tell_stages, warned
+
+
+def _tell_stages(event: Event) -> None:
+    from whet.training.progress import Mining, WeakAdded
+
+    if not isinstance(event, WeakAdded | Mining):
+        typer.echo(str(event), err=True)
+
+
+@contextmanager
+def _live(console: Any) -> Iterator[Callable[[Event], None]]:  # noqa: ANN401 - rich is imported when needed
+    """Finished stages scroll by; below them one line tells what is being done, and how long it will take."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from whet.training.progress import Mining, StageStarted, WeakAdded, duration
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("begins", total=1.0)
+
+        def tell(event: Event) -> None:
+            left = "" if event.seconds_left is None else f", about {duration(event.seconds_left)} left"
+            match event:
+                case WeakAdded():
+                    said = (
+                        f"stage {event.stage}: {event.n_weak} weak learners, detection rate "
+                        f"{event.detection_rate:.1%}, false positives {event.false_positive_rate:.1%}{left}"
+                    )
+                    progress.update(task, description=said, completed=event.n_weak / event.most_weak)
+                case Mining():
+                    said = (
+                        f"stage {event.stage}: {event.n_found:,} of {event.n_wanted:,} "
+                        f"{'held-out ' * event.held_out}negatives, {event.n_looked_at:,} windows{left}"
+                    )
+                    progress.update(task, description=said, completed=event.n_found / max(event.n_wanted, 1))
+                case StageStarted():
+                    progress.update(task, description=f"stage {event.stage}: features{left}", completed=0.0)
+                case _:
+                    console.print(str(event), highlight=False, markup=False)
+
+        yield tell
+
+
+def plan_table(preparation: Preparation, threads: int | None) -> dict[str, Any]:
+    """The plan, for programs."""
+    height, width = preparation.choice.window
+    return {
+        "window": {"width": width, "height": height},
+        "positives": len(preparation.positives),
+        "objects": preparation.positives.n_objects,
+        "pictures": len(preparation.pictures),
+        "features": preparation.n_features,
+        "memory_bytes": preparation.memory,
+        "seconds": round(preparation.seconds(threads), 1),
+        "problems": [str(problem) for problem in preparation.problems],
+    }
+
+
+def result_table(trained: Trained, out: Path) -> dict[str, Any]:
+    """What came of a training, for programs."""
+    ending = trained.ending
+    return {
+        "detector": str(out),
+        "ending": str(ending.why),
+        "reason": ending.reason,
+        "stages": ending.n_stages,
+        "learners": trained.detector.taught.cascade().n_weak,
+        "false_positive_rate": ending.false_positive_rate,
+        "false_positive_interval": ending.interval,
+        "detection_rate": ending.detection_rate,
+        "detection_interval": ending.detection_interval,
+        "held_out_pictures": trained.n_pictures,
+        "false_alarms": trained.false_alarms,
+        "operating_points": dict(trained.detector.operating_points),
+        "seconds": round(ending.seconds, 1),
+    }
+
+
+def summary_lines(trained: Trained, out: Path, recipe_file: Path) -> list[str]:
+    """What came of a training, for a person to act on."""
+    from whet.training.progress import duration
+
+    ending, (low, high) = trained.ending, trained.ending.detection_interval
+    points = trained.detector.operating_points
+    default = f"; by default boxes score above {points['default']:.3g}" if "default" in points else ""
+    return [
+        f"{out}: {ending.n_stages} stages, {trained.detector.taught.cascade().n_weak} weak learners, "
+        f"{out.stat().st_size:,} bytes, in {duration(ending.seconds)}",
+        f"why it ended: {ending.reason}",
+        f"windows accepted by mistake: {ending.false_positive_rate:.2g} of held-out windows "
+        f"({ending.interval[0]:.2g} to {ending.interval[1]:.2g})",
+        f"objects kept: {ending.detection_rate:.1%} of those held out for validation ({low:.1%} to {high:.1%}); "
+        "a test set will show less",
+        f"false alarms in {trained.n_pictures:,} held-out pictures: {trained.false_alarms:,} at any score{default}",
+        f"settings: {recipe_file}",
+        f"next: whet detect {out} PICTURES --draw drawn; whet evaluate {out} ANNOTATIONS",
+    ]
 
 
 class FeatureChoice(StrEnum):
@@ -154,7 +277,7 @@ def train(
 
 
 def _recipe(given: dict[str, Any], config: Path | None) -> Recipe:
-    from whet.training.recipe_file import read_settings, recipe_of
+    from whet.training.recipe import read_settings, recipe_of
 
     settings = given if config is None else read_settings(config) | given
     if "annotations" not in settings:
@@ -216,9 +339,9 @@ def _settings(out: Path) -> Path:
 
 def _run(preparation: Preparation, out: Path, threads: int | None, *, as_json: bool, quiet: bool) -> bool:
     """Train, save and tell; whether pictures had to be skipped on the way."""
-    from whet.training.recipe_file import write_recipe
+    from whet.training.negatives import SkippedPicturesWarning
+    from whet.training.recipe import write_recipe
     from whet.training.train import train_prepared
-    from whet.training.windows import SkippedPicturesWarning
 
     recipe_file, checkpoint = _settings(out), _checkpoint(out)
     write_recipe(preparation.recipe, recipe_file)

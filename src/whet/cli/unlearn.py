@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.ctrl_c import uninterrupted
-from whet.cli.model_out import Force, ModelOut, is_file, is_same, model_out
-from whet.cli.options import Json, Model, Quiet
-from whet.cli.start import start
-from whet.cli.words import count
-from whet.cli.wrong_call import refuse, wrong_call_if_value_error
+from whet.cli.models import Force, ModelOut, is_file, is_same, model_out
+from whet.cli.options import Json, Model, Quiet, refuse, wrong_call_if_value_error
+from whet.cli.output import count, start, uninterrupted
 
 if TYPE_CHECKING:
-    from whet.training.journal import Journal
-    from whet.training.journal_entry import Entry
+    from whet.detector.journal import Entry, Journal
+
 
 MOST_SHOWN = 60
 BASE_STAYS = "What the base was trained on cannot be taken out: it chose the weak learners."
@@ -72,10 +69,9 @@ def unlearn(
         why = "with --repair, which does nothing else: repair it first"
         refuse(why, **chosen_by, journal_only=journal_only, out=out, json=as_json)
     start(quiet=quiet)
-    from whet.training.detector import load
-    from whet.training.entry_choice import entries_by_number, entries_of_pictures, last_entries, numbers_in
-    from whet.training.journal import Journal
-    from whet.training.model_journal import check_agreement, journal_beside, save_anew, save_unlearned
+    from whet.detector.detector import load
+    from whet.detector.journal import Journal, entries_by_number, entries_of_pictures, last_entries, numbers_in
+    from whet.detector.model_journal import check_agreement, journal_beside, save_anew, save_unlearned
 
     detector = load(model)
     kept = _journal_of(model) if journal is None else Journal(journal)
@@ -118,7 +114,7 @@ def unlearn(
 
 
 def _journal_of(model: str) -> Journal:
-    from whet.training.model_journal import journal_beside
+    from whet.detector.model_journal import journal_beside
 
     if not is_file(model):
         raise typer.BadParameter(f"{model} is no file with a journal beside it: name the journal")

@@ -11,22 +11,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.ctrl_c import ctrl_c_between
-from whet.cli.exit_codes import CTRL_C
-from whet.cli.model_out import Destination
-from whet.cli.options import Json, Model, Quiet, Threads, Threshold, threshold_of
-from whet.cli.start import start as start_quickly
-from whet.cli.watch_outputs import outputs
-from whet.cli.watch_page import watch_page
-from whet.cli.watch_report import Skipped, end, report, say, table_of
-from whet.cli.watch_view import watch_view
-from whet.cli.wrong_call import refuse, wrong_call_if_value_error
+from whet.cli.models import Destination
+from whet.cli.options import (
+    CTRL_C,
+    Json,
+    Model,
+    Quiet,
+    Threads,
+    Threshold,
+    refuse,
+    threshold_of,
+    wrong_call_if_value_error,
+)
+from whet.cli.output import ctrl_c_between
+from whet.cli.output import start as start_quickly
+from whet.cli.watch_view import Skipped, end, outputs, report, say, table_of, watch_page, watch_view
 
 if TYPE_CHECKING:
-    from whet.io.video_writer import VideoWriter
-    from whet.training.detector import Detector
-    from whet.training.watched_model import WatchedModel
-    from whet.training.watching import Lessons
+    from whet.detector.detector import Detector
+    from whet.io.video import VideoWriter
+    from whet.tracking.session import WatchedModel
+    from whet.tracking.tracker import Lessons
 
 
 def watch(
@@ -87,10 +92,10 @@ def watch(
     for path in (out, lines):
         _check_free(path, source, force=force)
     start_quickly(quiet=quiet)
+    from whet.detector.detector import load
     from whet.io.video import read_frames
-    from whet.training.detector import load
-    from whet.training.watch_session import Session
-    from whet.training.watching import Watcher
+    from whet.tracking.session import Session
+    from whet.tracking.tracker import Watcher
 
     detector, skipped = load(model), Skipped()
     file = None if save_as is None else _model_file(model, detector, save_as, no_journal=no_journal, force=force)
@@ -161,14 +166,14 @@ def _check_free(path: Path | None, source: str, *, force: bool) -> None:
 
 
 def _model_file(model: str, detector: Detector, save_as: Path, *, no_journal: bool, force: bool) -> WatchedModel:
-    from whet.training.watched_model import WatchedModel
+    from whet.tracking.session import WatchedModel
 
     target = Destination.of(model, detector, save_as, force=force, option="--save-as")
     return WatchedModel(target.out, None if no_journal else target.journal, target.takes_along)
 
 
 def _lessons(above: float | None, others: int | None) -> Lessons:
-    from whet.training.watching import Lessons
+    from whet.tracking.tracker import Lessons
 
     lessons = Lessons()
     lessons = lessons if above is None else replace(lessons, gate=above)

@@ -8,10 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.features.family import Indices, check_window
-from whet.features.integral import IntegralStack
-from whet.features.spans import boxes
-from whet.kernels.block_patterns import block_codes
+from whet._kernels.features import block_codes
+from whet.features.haar import boxes
+from whet.features.integral import Indices, IntegralStack, check_window
 
 Int16s = NDArray[np.int16]
 

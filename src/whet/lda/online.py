@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whet._kernels import cholesky
+from whet._kernels.statistics import binary_step, centred_step, project_centred
 from whet.errors import ForgettingError
-from whet.kernels import cholesky
-from whet.kernels.rank_one import binary_step, centred_step, project_centred
-from whet.lda.class_statistics import BinaryStatistics, ClassStatistics
 from whet.lda.discriminant import Criterion, degrees_of_freedom, factorise, regularised
-from whet.lda.forgetting import DecayingStatistics
+from whet.lda.statistics import BinaryStatistics, ClassStatistics, DecayingStatistics
 from whet.lda.thresholds import Projection, Rule, fisher
 
 # The inverse is recomputed from the statistics after so many rank-one steps. After 100,000 steps on correlated

@@ -1,8 +1,4 @@
-"""Where to cut the line onto which the classes are projected (section OGSLDA_thresh of the paper).
-
-A score above the threshold is positive; `intercept = -threshold`. (The paper adds w0 in [Eq1] and compares
-against it in [w0Crit1] to [w0Crit3]; here a threshold is always compared against.)
-"""
+"""Thresholds on the projected classes (section OGSLDA_thresh of the paper)."""
 
 import math
 from collections.abc import Callable

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whet.errors import MissingExtraError, WhetError
-from whet.io.atomic_file import write_atomically
+from whet.io.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
 
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY = "#1f5fa8", "#e07b00", "#2a8c4a", "#c0392b", "#7d4fa0", "#777777"
 COLORS = (BLUE, ORANGE, GREEN, RED, PURPLE, GREY)

@@ -1,36 +1,133 @@
-"""An OpenCV cascade that learns: its weak learners, with weights and thresholds from examples.
-
-A cascade file has votes and no statistics, so it is shown examples of both classes once. Either its votes stay and one
-more stage is made of its weak learners (`whet.training.extension`), or stage after stage is counted anew
-(`whet.training.relearned_stages`). From then on the detector learns, unlearns and merges as any other.
-"""
+"""An OpenCV cascade that learns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, log
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.cascade.cascade import Cascade
+from whet.cascade.columns import columns_of, family_name, from_columns
+from whet.cascade.pyramid import FACTOR
+from whet.cascade.stage import Stage
+from whet.detector.base import DetectorBase, Provenance, StageBase
+from whet.detector.detector import Detector, load
+from whet.detector.reporting import Frame
 from whet.errors import TrainingDataError
-from whet.io.opencv_xml import read_opencv
+from whet.evaluation.runs import evaluate_many
+from whet.features.integral import FeatureFamily, IntegralStack
+from whet.features.responses import BitResponses
+from whet.features.weak_learners import Weak
+from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedPicture, Annotations, Boxes, Problem, ProblemKind
 from whet.lda.discriminant import DEFAULT_RIDGE
-from whet.model.detector_base import DetectorBase, StageBase
-from whet.model.opencv_cascade import OpenCVCascade
-from whet.model.opencv_stages import stages_of
-from whet.model.provenance import Provenance
-from whet.model.reporting import Frame
-from whet.model.stage import Stage
-from whet.training.detector import Detector
-from whet.training.extension import extension_of, yielding
-from whet.training.forbidden import Forbidden
+from whet.lda.thresholds import Rate, calibrate_rate
+from whet.opencv.cascade import OpenCVCascade, stages_of
+from whet.opencv.xml import read_opencv
+from whet.training.data import split_objects
+from whet.training.learning import Judgement, Shown
 from whet.training.mining import Miner
-from whet.training.relearned_stages import Tell, relearned
-from whet.training.split import split_objects
+from whet.training.negatives import Forbidden, backgrounds_of, picture_faults
+from whet.training.positives import Jitter, Positives, Variations, cut_positives, window_of
+from whet.training.stage import GreedyLDA
 
 Patches = NDArray[np.uint8]
+
+# Negatives are windows that pass this share of the stages: what passes all of them is too rare to learn much from.
+PASSED = 0.7
+# A discriminant of T weak learners on fewer negatives than this times T fits the sample, not the class.
+NEGATIVES_A_LEARNER = 5
+FEWEST_LEARNERS = 5
+# What a vote of OpenCV's counts in the score, next to one of the new stage, which knows better what is left; chosen on
+# pasted faces, where 1/4 and 1/16 are nearly as good. A power of two: no decision changes, to the last bit.
+SHARE = 1 / 8
+# By so much a threshold lies below the sample that it was put on, for that to pass.
+SLACK = 1e-9
+AT_ONCE = 2000
+
+
+def yielding(stages: Sequence[Stage], positives: Patches, rate: float) -> list[Stage]:
+    """The stages with thresholds so low that each of them keeps this share of the positives, none above its own.
+
+    Each stage is judged on all positives, not on those that the ones before it keep.
+    """
+    if not 0 <= rate <= 1:
+        raise ValueError(f"got stage_rate={rate}; expected a share from 0 to 1")
+    blocks = (IntegralStack.of(block) for block in _blocks(positives))
+    margins = np.concatenate([[stage.judge(stack)[0] for stage in stages] for stack in blocks], axis=1)
+    missed = min(int((1 - rate) * len(positives)), len(positives) - 1)
+    lowest = np.partition(margins, missed, axis=1)[:, missed] - SLACK
+    lower = np.minimum(lowest, 0.0) if rate else np.zeros(len(stages))
+    return [
+        replace(stage, coef=SHARE * stage.coef, threshold=SHARE * (stage.threshold + float(by)))
+        for stage, by in zip(stages, lower, strict=True)
+    ]
+
+
+def extension_of(
+    stages: Sequence[Stage],
+    window: tuple[int, int],
+    train: Patches,
+    validation: Patches,
+    miner: Miner,
+    *,
+    n_weak: int,
+    n_negatives: int,
+    detection_rate: float,
+    ridge: float,
+) -> StageBase:
+    """One more stage of up to `n_weak` of the cascade's weak learners, whose threshold keeps the detection rate."""
+    negatives = _hard_windows(stages, window, miner, n_negatives, NEGATIVES_A_LEARNER * n_weak)
+    n_weak = min(n_weak, len(negatives) // NEGATIVES_A_LEARNER)
+    if n_weak < FEWEST_LEARNERS:
+        raise TrainingDataError(
+            f"the pictures gave {len(negatives)} windows that the cascade takes for the object; a stage that learns "
+            f"needs at least {NEGATIVES_A_LEARNER * FEWEST_LEARNERS}: add pictures"
+        )
+    features, weak = joined(stages, window)
+    patches = np.concatenate([train, negatives])
+    responses = responses_of(features, weak, patches)
+    bits = BitResponses.of(responses, np.arange(len(patches)) < len(train))
+    learner = GreedyLDA(ridge=ridge)
+    chosen = np.array(list(learner.rounds(bits, n_weak)))
+    vote = learner.vote(bits, chosen)
+    seen = responses_of(features.take(chosen), weak.take(chosen), validation)
+    scores = np.cumsum(seen * vote.coef[:, None], axis=0)[-1]  # in the order of the learners, as a scan adds them
+    vote.rule = Rate(calibrate_rate(scores, vote.projection, detection_rate))
+    return StageBase.of_vote(features.take(chosen), weak.take(chosen), vote)
+
+
+def joined(stages: Sequence[Stage], window: tuple[int, int]) -> tuple[FeatureFamily, Weak]:
+    """The features and weak learners of all stages, one after the other; all are of one family."""
+    columns = [columns_of(stage.features, stage.weak) for stage in stages]
+    together = {name: np.concatenate([each[name] for each in columns]) for name in columns[0]}
+    return from_columns(family_name(stages[0].features), window, together)
+
+
+def _hard_windows(stages: Sequence[Stage], window: tuple[int, int], miner: Miner, most: int, needed: int) -> Patches:
+    """Windows that pass most stages, and where these are not enough, some that pass fewer."""
+    found = np.empty((0, *window), dtype=np.uint8)
+    n = ceil(PASSED * len(stages))
+    while n > 0 and len(found) < needed:
+        more = miner.mine(Cascade(window, tuple(stages[:n])), most - len(found), turn=n).patches
+        found = np.concatenate([found, more])
+        n -= max(1, len(stages) // 10)
+    return found
+
+
+def responses_of(features: FeatureFamily, weak: Weak, patches: Patches) -> NDArray[np.bool_]:
+    """Responses (learners, samples), some samples at a time: their integral images take more than they do."""
+    parts = [weak.respond(features.evaluate(IntegralStack.of(block))) for block in _blocks(patches)]
+    return np.concatenate([np.empty((len(weak), 0), np.bool_), *parts], axis=1)
+
+
+def _blocks(patches: Patches) -> Iterator[Patches]:
+    return (patches[start : start + AT_ONCE] for start in range(0, len(patches), AT_ONCE))
+
 
 # What a stage that is added keeps of the positives held out.
 DETECTION_RATE = 0.95
@@ -58,12 +155,12 @@ def adopt(
     provenance: Provenance | None = None,
     seed: int = 0,
     threads: int | None = None,
-    tell: Tell = lambda *_: None,
+    tell: Callable[[int, StageBase | Stage, int], None] = lambda *_: None,
 ) -> Detector:
     """A detector of an OpenCV cascade's weak learners that learns online.
 
     `positives` are (samples, height, width) of the cascade's window, and there should be many more than a stage has
-    weak learners: `whet.training.variations.Variations` makes many of one photograph. Positives with one number in
+    weak learners: `whet.training.positives.Variations` makes many of one photograph. Positives with one number in
     `groups` (samples,) are of one photograph, and on one side of what is held out. `pictures` have no object in them,
     but in boxes (n, 4) that are `forbidden`, by picture.
 
@@ -87,9 +184,9 @@ def adopt(
     >>> from tempfile import TemporaryDirectory
     >>> from PIL import Image
     >>> from whet.features.haar import HaarPool
-    >>> from whet.io.opencv_export import write_opencv
-    >>> from whet.model.cascade import Cascade
-    >>> from whet.training.node import train_node
+    >>> from whet.opencv.export import write_opencv
+    >>> from whet.cascade.cascade import Cascade
+    >>> from whet.training.stage import train_node
     >>> rng = np.random.default_rng(0)
     >>> patches = rng.integers(0, 170, (400, 8, 8), dtype=np.uint8)
     >>> patches[:200, :, 4:] += 60  # the object is brighter on the right
@@ -131,6 +228,8 @@ def adopt(
         tell(len(stages), new, int(new.negative.n))
         bases: list[StageBase | Stage] = [*yielding(stages, train, stage_rate), new]
     else:
+        from whet.training.relearned import relearned
+
         bases = relearned(stages, source.window, miner, (train, validation), detection_rate, n_negatives, ridge, tell)
     return Detector.of_base(DetectorBase(source.window, tuple(bases), provenance=provenance or Provenance()), frame)
 
@@ -157,3 +256,115 @@ def _sides(positives: Patches, groups: NDArray[np.intp] | None, held_out: float,
         raise TrainingDataError(f"got positives of {n} photographs: too few to hold some of them out for a threshold")
     train, check = split_objects(numbers, held_out, seed)
     return positives[train], positives[check]
+
+
+# Windows of each object, and how far they are moved: as far as `Variations` moves them, of which the benchmark has ten.
+COPIES = 10
+# Boxes whose shape differs by more than this from the window's give windows of another size than a scan would meet the
+# object in: it tries sizes so far apart.
+OTHER_SHAPE = FACTOR
+JITTER = Jitter(shift=0.035, scale=0.09, rotation=12.0)
+
+
+@dataclass(frozen=True, eq=False)
+class AdoptionRun:
+    """A cascade that learns now, what it was shown, what of that was of no use, and how it does before and after."""
+
+    detector: Detector
+    positives: Positives
+    pictures: tuple[Path, ...]
+    problems: tuple[Problem, ...]
+    held_out: Judgement | None
+
+    @property
+    def added(self) -> StageBase:
+        """The stage that was added, and learns."""
+        stage = self.detector.taught.base.stages[-1]
+        assert isinstance(stage, StageBase)
+        return stage
+
+
+def other_shape(boxes: Boxes, window: tuple[int, int]) -> str | None:
+    """What to tell where boxes (n, 4) of the object are clearly wider or narrower than a cascade's window is.
+
+    >>> print(other_shape(np.array([[10.0, 20.0, 40.0, 60.0]] * 50), (20, 20)))
+    the boxes are 0.75 as wide as high (median of 50; eight in ten 0.75 to 0.75), the cascade's windows 1 (20 x 20): ...
+    >>> other_shape(np.array([[10.0, 20.0, 40.0, 55.0]]), (20, 20))
+    """
+    choice, (height, width) = window_of(boxes), window
+    if abs(log(choice.aspect * height / width)) <= log(OTHER_SHAPE):
+        return None
+    longer = "wider" if choice.aspect < width / height else "higher"
+    return (
+        f"the boxes are {choice.aspect:.2g} as wide as high (median of {choice.n_boxes:,}; eight in ten "
+        f"{choice.aspect_low:.2g} to {choice.aspect_high:.2g}), the cascade's windows {width / height:.2g} ({width} x "
+        f"{height}): what it is shown is {longer} than the boxes. Box the object as the cascade does when it detects"
+    )
+
+
+def adopt_from(
+    cascade: Path,
+    shown: Shown,
+    *,
+    held_out: Sequence[AnnotatedPicture] = (),
+    provenance: Provenance | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    tell: Callable[[float], None] = lambda _: None,
+) -> AdoptionRun:
+    """Adopt a cascade (see `whet.training.adopt.adopt`) by the objects and by all else in the pictures shown.
+
+    `tell` gets the share that is done.
+
+    >>> adopt_from(Path("nowhere.xml"), Shown(()))
+    Traceback (most recent call last):
+    whet.errors.TrainingDataError: no box of the object was shown: a cascade is adopted by objects (annotations or ...
+    """
+    annotations = Annotations(shown.pictures, (ONLY_CLASS,))
+    if not annotations.n_boxes:
+        raise TrainingDataError(
+            "no box of the object was shown: a cascade is adopted by objects (annotations or crops), best of some "
+            "hundred photographs, and by pictures without it"
+        )
+    source = read_opencv(cascade)
+    choice = replace(window_of(annotations.boxes), height=source.window[0], width=source.window[1])
+    positives = cut_positives(
+        annotations,
+        choice,
+        copies=COPIES,
+        jitter=JITTER,
+        mirror="safe",
+        seed=seed,
+        threads=threads,
+        progress=lambda share: tell(0.1 * share),
+    )
+    forbidden = backgrounds_of(annotations)
+    faults = picture_faults(list(forbidden), source.window)
+    pictures = tuple(path for path in forbidden if path not in faults)
+    if not pictures:
+        raise TrainingDataError(
+            "there is no picture to take other windows from: give some without the object (negatives), best hundreds"
+        )
+    detector = adopt(
+        source,
+        _grained(positives.patches, seed),
+        pictures,
+        groups=positives.groups,
+        forbidden=forbidden,
+        provenance=provenance,
+        seed=seed,
+        threads=threads,
+    )
+    tell(0.7)
+    told = (Problem(ProblemKind.UNREADABLE_PICTURE, "", None, fault) for fault in faults.values())
+    judgement = None
+    if held_out:
+        before = evaluate_many(load(cascade), held_out, tell=lambda share: tell(0.7 + 0.15 * share), threads=threads)
+        after = evaluate_many(detector, held_out, tell=lambda share: tell(0.85 + 0.15 * share), threads=threads)
+        judgement = before, after
+    return AdoptionRun(detector, positives, pictures, (*positives.problems, *told), judgement)
+
+
+def _grained(patches: Patches, seed: int) -> Patches:
+    rng, variations = np.random.default_rng([seed, 2]), Variations()
+    return np.array([variations.grained(patch, rng) for patch in patches])

@@ -10,22 +10,31 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.cascade.cascade import Cascade
 from whet.errors import CannotSeparateError, CheckpointError
-from whet.features.family import FeatureFamily
-from whet.model.cascade import Cascade
+from whet.evaluation.curves import picture_interval, rate_interval
+from whet.features.integral import FeatureFamily
 from whet.training.checkpoint import Checkpoint, StageRecord, State
-from whet.training.ending import STALLED, Ending, Why, judged_verdict, mined_verdict
-from whet.training.events import Event, Mining, Resumed, StageFinished, StageStarted, WeakAdded
-from whet.training.fingerprint import fingerprint
-from whet.training.forbidden import Forbidden
+from whet.training.config import Plan
+from whet.training.data import TrainingData, fingerprint
 from whet.training.mining import Mined, Miner
-from whet.training.node import Node, train_node
-from whet.training.node_goal import Judge
-from whet.training.plan import Plan
-from whet.training.rates import picture_interval, rate_interval
-from whet.training.time_left import Pace, seconds_left
-from whet.training.training_data import TrainingData
-from whet.training.windows import windows_of_pictures
+from whet.training.negatives import Forbidden, windows_of_pictures
+from whet.training.progress import (
+    STALLED,
+    Ending,
+    Event,
+    Mining,
+    Pace,
+    Resumed,
+    StageFinished,
+    StageStarted,
+    WeakAdded,
+    Why,
+    judged_verdict,
+    mined_verdict,
+    seconds_left,
+)
+from whet.training.stage import Judge, Node, train_node
 
 Patches = NDArray[np.uint8]
 Tell = Callable[[Event], None]

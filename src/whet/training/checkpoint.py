@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.detector.base import DetectorBase
+from whet.detector.model_file import from_bytes, to_bytes
+from whet.detector.taught import TaughtDetector
 from whet.errors import CheckpointError, ModelFileError
-from whet.io.atomic_file import write_atomically
-from whet.io.model_file import from_bytes, to_bytes
-from whet.model.detector_base import DetectorBase
-from whet.model.taught_detector import TaughtDetector
-from whet.training.fingerprint import differences
+from whet.io.files import write_atomically
+from whet.training.data import differences
 from whet.training.mining import Mined
-from whet.training.node import Node
-from whet.training.time_left import Pace
+from whet.training.progress import Pace
+from whet.training.stage import Node
 
 Tensors = dict[str, NDArray[Any]]
 

@@ -10,14 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.detect.pyramid import FACTOR, Level, pyramid
-from whet.detect.scan import Scan, scan_pictures
+from whet._kernels.threads import available_threads, map_in_order
+from whet.cascade.cascade import Cascade
+from whet.cascade.pyramid import FACTOR, Level, pyramid
+from whet.cascade.scan import Scan, scan_pictures
 from whet.errors import UnreadableImageError
-from whet.features.parallel import available_threads, map_in_order
 from whet.io.images import read_grey
-from whet.model.cascade import Cascade
-from whet.training.forbidden import Forbidden, without_forbidden
-from whet.training.windows import SkippedPicturesWarning
+from whet.training.negatives import Forbidden, SkippedPicturesWarning, without_forbidden
 
 Patches = NDArray[np.uint8]
 Counts = NDArray[np.int64]

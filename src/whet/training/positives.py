@@ -1,26 +1,292 @@
-"""Positives from annotated pictures: windows cut as a scan sees them, and stretched by small changes."""
+"""Positives from annotated images: windows cut as a scan sees them, with jitter and mirroring."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil, log
+from math import ceil, cos, exp, log, radians, sin, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
-from whet.detect.pyramid import SMALLEST
+from whet._kernels.threads import map_in_order
+from whet.cascade.boxes import checked_boxes
+from whet.cascade.pyramid import SMALLEST, resized
+from whet.detector.reporting import Frame
 from whet.errors import TrainingDataError, UnreadableImageError
-from whet.features.parallel import map_in_order
-from whet.io.annotations.annotation import AnnotatedPicture, Annotations
-from whet.io.annotations.problem import Problem, ProblemKind, Problems
+from whet.io.annotations.annotation import AnnotatedPicture, Annotations, Problem, ProblemKind, Problems
 from whet.io.images import read_grey
-from whet.training.mirror import is_safe_to_mirror
-from whet.training.window_choice import WindowChoice
-from whet.training.window_cutting import cut_window, moved_inside
 
 Grey = NDArray[np.uint8]
 Floats = NDArray[np.float64]
+
+# Turned pictures are sampled this much finer than the window, and made smaller after.
+FINER = 3
+ROUNDING = 1e-6
+
+
+def moved_inside(window: Floats, shape: tuple[int, ...]) -> Floats:
+    """A window (4,) moved into a picture (height, width), as a scan would see it; centred where it is larger.
+
+    >>> moved_inside(np.array([-5.0, 10.0, 15.0, 110.0]), (80, 60))
+    array([  0., -10.,  20.,  90.])
+    """
+    size, limit = window[2:] - window[:2], np.array(shape[::-1], dtype=np.float64)
+    low = np.where(size <= limit, np.clip(window[:2], 0, np.maximum(limit - size, 0)), (limit - size) / 2)
+    return np.concatenate([low, low + size])
+
+
+def cut_window(grey: Grey, box: Floats, window: tuple[int, int], angle: float = 0.0) -> Grey:
+    """The part of a picture in a box (4,), in the size (height, width) of the window, turned by an angle in degrees.
+
+    Sampled as `whet.cascade.pyramid.resized` samples a whole picture: what is cut where a scan has a window is that
+    window. Beyond the picture its edge is repeated.
+    """
+    if angle:
+        return _turned(grey, box, window, angle)
+    from PIL import Image
+
+    height, width = window
+    scale = (box[2:] - box[:2]) / [width, height]
+    # The filter reaches one pixel of the window further than the box; where the picture ends, so does the filter.
+    reach = np.maximum(np.ceil(scale), 1) + 1
+    limit = np.array(grey.shape[::-1])
+    box = _without_rounding(box, limit)
+    low, high = np.floor(box[:2] - reach).astype(int), np.ceil(box[2:] + reach).astype(int)
+    low = np.where(box[:2] >= 0, np.maximum(low, 0), low)
+    high = np.where(box[2:] <= limit, np.minimum(high, limit), high)
+    part = _part(grey, low, high)
+    size = np.array(part.shape[::-1], dtype=np.float64)
+    x1, y1 = np.clip(box[:2] - low, 0, size).tolist()
+    x2, y2 = np.clip(box[2:] - low, 0, size).tolist()
+    image = Image.fromarray(np.ascontiguousarray(part))
+    return np.asarray(image.resize((width, height), Image.Resampling.BILINEAR, (x1, y1, x2, y2)))
+
+
+def _without_rounding(box: Floats, limit: NDArray[np.intp]) -> Floats:
+    """The box, but inside the picture where it is outside by no more than rounding."""
+    inside = np.clip(box, 0, np.tile(limit, 2))
+    return np.where(abs(inside - box) < ROUNDING, inside, box)
+
+
+def _part(grey: Grey, low: NDArray[np.intp], high: NDArray[np.intp]) -> Grey:
+    """Pixels of a picture from x, y to x, y; beyond its edge, those of the edge."""
+    rows = np.clip(np.arange(low[1], high[1]), 0, grey.shape[0] - 1)
+    columns = np.clip(np.arange(low[0], high[0]), 0, grey.shape[1] - 1)
+    inside = grey[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    if inside.shape == (len(rows), len(columns)):
+        return inside
+    return inside[np.ix_(rows - rows[0], columns - columns[0])]
+
+
+def _turned(grey: Grey, box: Floats, window: tuple[int, int], angle: float) -> Grey:
+    from PIL import Image
+
+    height, width = window
+    turn, lean = abs(cos(radians(angle))), abs(sin(radians(angle)))
+    # As much more on each side, in pixels of the window, as the corners of the turned window reach out.
+    more_x = ceil((width * turn + height * lean - width) / 2) + 1
+    more_y = ceil((width * lean + height * turn - height) / 2) + 1
+    scale = (box[2:] - box[:2]) / [width, height]
+    more = np.array([more_x, more_y])
+    around = np.concatenate([box[:2] - more * scale, box[2:] + more * scale])
+    shape = (height + 2 * more_y) * FINER, (width + 2 * more_x) * FINER
+    fine = Image.fromarray(cut_window(grey, around, shape)).rotate(angle, Image.Resampling.BILINEAR)
+    x, y = more_x * FINER, more_y * FINER
+    inner = np.asarray(fine)[y : y + height * FINER, x : x + width * FINER]
+    return resized(np.ascontiguousarray(inner), window)
+
+
+Boxes = NDArray[np.float64]
+
+# As many as the 24 x 24 of Viola and Jones: more show little more, and the pool of features grows with their square.
+PIXELS = 576
+# The side of a square of the fewest pixels in which an object can still be told.
+LEAST_SIDE = 12.0
+# Of the objects, one in ten may be smaller than the window.
+SMALL = 10.0
+# Longer shapes than these would leave a window of a few pixels across.
+LONGEST = 6.0
+
+
+@dataclass(frozen=True)
+class WindowChoice:
+    """A window's height and width, and the boxes that it was chosen from: how many, and their aspect ratios.
+
+    `aspect` is width over height, the median of the boxes; from `aspect_low` to `aspect_high` lie eight in ten.
+    `margin` is how much of a box's size is added on each side, to show what is around the object.
+
+    >>> print(WindowChoice(16, 36, 550, 2.2, 1.9, 2.6))
+    36 x 16 window from 550 boxes, aspect 2.2 (1.9 to 2.6)
+    """
+
+    height: int
+    width: int
+    n_boxes: int
+    aspect: float
+    aspect_low: float
+    aspect_high: float
+    margin: float = 0.0
+
+    def __str__(self) -> str:
+        margin = f", margin {self.margin:g}" if self.margin else ""
+        return (
+            f"{self.width} x {self.height} window from {self.n_boxes:,} boxes, aspect {self.aspect:.2g} "
+            f"({self.aspect_low:.2g} to {self.aspect_high:.2g}){margin}"
+        )
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Height and width, as features and detectors take them."""
+        return self.height, self.width
+
+    @property
+    def frame(self) -> Frame:
+        """The box that a detector has to report for a window so that it fits the object, without the margin."""
+        inset = self.margin / (1 + 2 * self.margin)
+        return Frame(inset, inset, 1 - inset, 1 - inset)
+
+    def windows(self, boxes: Boxes) -> Boxes:
+        """The window (n, 4) around each box (n, 4): the shorter side grows about the centre, so no object is cut.
+
+        >>> WindowChoice(24, 24, 1, 1.0, 1.0, 1.0).windows(np.array([[10.0, 20.0, 30.0, 60.0]]))
+        array([[ 0., 20., 40., 60.]])
+        """
+        size = (boxes[:, 2:] - boxes[:, :2]) * (1 + 2 * self.margin)
+        scale = (size / [self.width, self.height]).max(axis=1, keepdims=True)
+        half = scale * [self.width, self.height] / 2
+        centre = (boxes[:, :2] + boxes[:, 2:]) / 2
+        return np.concatenate([centre - half, centre + half], axis=1)
+
+
+def window_of(boxes: Boxes, *, pixels: int = PIXELS, margin: float = 0.0) -> WindowChoice:
+    """Choose a window from boxes (n, 4): their median shape, of about `pixels`, or fewer if the objects are small.
+
+    >>> cars = np.array([[0.0, 0.0, 100.0, 40.0]] * 50)
+    >>> print(window_of(cars))
+    38 x 15 window from 50 boxes, aspect 2.5 (2.5 to 2.5)
+    >>> window_of(np.array([[0.0, 0.0, 80.0, 80.0]])).window
+    (24, 24)
+    """
+    boxes = checked_boxes(boxes)
+    size = boxes[:, 2:] - boxes[:, :2]
+    size = size[(size > 0).all(axis=1)]
+    if not len(size):
+        raise TrainingDataError("there is no box to choose a window from; expected some hundred boxes of one object")
+    if not 0 <= margin <= 1:
+        raise ValueError(f"got margin={margin}; expected a share of the box's size from 0 to 1")
+    ratios = np.log(size[:, 0] / size[:, 1])
+    low, middle, high = np.percentile(ratios, [10, 50, 90]).tolist()
+    aspect = exp(min(max(middle, -log(LONGEST)), log(LONGEST)))
+    # The window grows around the box until it has this shape; small objects by that size, not by their own.
+    scale = np.sqrt(np.maximum(size[:, 0] / aspect, size[:, 1]) ** 2 * aspect) * (1 + 2 * margin)
+    side = min(sqrt(pixels), max(float(np.percentile(scale, SMALL)), LEAST_SIDE))
+    return WindowChoice(
+        round(side / sqrt(aspect)), round(side * sqrt(aspect)), len(size), exp(middle), exp(low), exp(high), margin
+    )
+
+
+# Of the difference between left and right, so much may be common to all for mirror images to look alike.
+MOST_ASYMMETRY = 0.1
+FEWEST_TO_TELL = 20
+
+
+def is_safe_to_mirror(patches: Grey) -> bool:
+    """Whether mirror images of patches (n, height, width) look like the patches; not known of fewer than 20."""
+    return len(patches) >= FEWEST_TO_TELL and asymmetry(patches) < MOST_ASYMMETRY
+
+
+def asymmetry(patches: Grey) -> float:
+    """Share of the difference between left and right that patches (n, height, width) have in common, from 0 to 1.
+
+    Of a letter it is near 1: mirror images are another thing. Of faces, or of cars that drive both ways, near 0.
+
+    >>> rng = np.random.default_rng(0)
+    >>> letters = np.zeros((50, 8, 8)) + 100 * (np.arange(8) > 3) + rng.integers(0, 20, (50, 8, 8))
+    >>> bool(asymmetry(letters.astype(np.uint8)) > 0.9)
+    True
+    >>> bool(abs(asymmetry(rng.integers(0, 256, (50, 8, 8), dtype=np.uint8))) < 0.1)
+    True
+    """
+    rows = patches.reshape(len(patches), -1).astype(np.float64)
+    rows = rows - rows.mean(axis=1, keepdims=True)
+    rows /= np.maximum(rows.std(axis=1, keepdims=True), 1e-9)
+    normal = rows.reshape(patches.shape)
+    odd = (normal - normal[:, :, ::-1]).reshape(len(patches), -1)
+    n, total = len(odd), float((odd**2).sum(axis=1).mean())
+    if n < 2 or not total > 0:
+        return 0.0
+    # The mean of n random differences has 1/n of their square; without that, chance would look like a common side.
+    common = float((odd.mean(axis=0) ** 2).sum())
+    return (n * common - total) / ((n - 1) * total)
+
+
+Patches = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Variations:
+    """How far windows around a box are moved, scaled, turned, blurred and made noisy, at random.
+
+    `shift` and `scale` are standard deviations, in sides of the box and in its logarithm; `angle` is one in degrees;
+    `noise`, in deviations of the window's own grey, and `blur`, in pixels of the window, are the most of a uniform
+    draw. The defaults were chosen on faces pasted into other pictures (docs/opencv.md).
+
+    >>> picture = np.tile(np.arange(60, dtype=np.uint8) * 4, (60, 1))
+    >>> windows = Variations().cut(picture, (15, 15, 45, 45), (24, 24), 4, np.random.default_rng(0))
+    >>> windows.shape, windows.dtype
+    ((4, 24, 24), dtype('uint8'))
+    """
+
+    shift: float = 0.02
+    scale: float = 0.05
+    angle: float = 7.0
+    noise: float = 0.4
+    blur: float = 1.0
+    mirror: bool = True
+
+    def __post_init__(self) -> None:
+        spreads = (self.shift, self.scale, self.angle, self.noise, self.blur)
+        if not (np.isfinite(spreads).all() and min(spreads) >= 0):
+            raise ValueError(f"got {self}; expected finite numbers from 0 on")
+
+    def cut(
+        self, picture: Grey, box: Sequence[float], window: tuple[int, int], n: int, rng: np.random.Generator
+    ) -> Patches:
+        """Windows (n, height, width) of a grey picture around a box x1, y1, x2, y2."""
+        height, width = picture.shape
+        x1, y1, x2, y2 = map(float, box)
+        if not (0 <= x1 < x2 <= width and 0 <= y1 < y2 <= height):
+            raise ValueError(f"got the box {list(box)} in a picture of {width} x {height}; expected one inside it")
+        return np.array([self._one(picture, (x1, y1, x2, y2), window, rng) for _ in range(n)], dtype=np.uint8)
+
+    def _one(
+        self, picture: Grey, box: tuple[float, float, float, float], window: tuple[int, int], rng: np.random.Generator
+    ) -> Grey:
+        x1, y1, x2, y2 = box
+        if self.mirror and rng.random() < 0.5:
+            picture, x1, x2 = picture[:, ::-1], picture.shape[1] - x2, picture.shape[1] - x1
+        sides = np.array([x2 - x1, y2 - y1])
+        centre = np.array([x1 + x2, y1 + y2]) / 2 + rng.normal(0, self.shift, 2) * sides
+        sides = sides * np.exp(rng.normal(0, self.scale))
+        turned = Image.fromarray(picture).rotate(
+            rng.normal(0, self.angle), Image.Resampling.BILINEAR, center=(float(centre[0]), float(centre[1]))
+        )
+        room = np.array(turned.size)
+        size = np.clip(sides.round().astype(int), 1, room)
+        x, y = np.clip((centre - size / 2).round().astype(int), 0, room - size).tolist()
+        cut = np.ascontiguousarray(np.asarray(turned)[y : y + size[1], x : x + size[0]])
+        return self.grained(resized(cut, window), rng)
+
+    def grained(self, patch: Grey, rng: np.random.Generator) -> Grey:
+        """A window (height, width) as a worse camera shows it, blurred and noisy."""
+        from scipy.ndimage import gaussian_filter
+
+        soft = gaussian_filter(patch.astype(np.float64), rng.uniform(0, self.blur))
+        grain = rng.normal(0, rng.uniform(0, self.noise) * soft.std(), soft.shape)
+        return np.asarray((soft + grain).clip(0, 255).round().astype(np.uint8))
+
 
 # So many positives that a stage can be fitted, if need be by changing each object a little, but not too often.
 WANTED = 1000
@@ -93,7 +359,7 @@ def cut_positives(
 
     Each object gives `copies` patches: the first as it is, the others with `jitter`; without a number, as many as
     make about 1,000, ten at most. With `mirror`, each is there as its mirror image too; "safe" does so where
-    `whet.training.mirror` finds that left and right look alike. Windows are moved inside their picture; one that is
+    `whet.training.positives` finds that left and right look alike. Windows are moved inside their picture; one that is
     larger than the picture repeats its edge. Objects under half the window's size are left out and told. What an
     object becomes depends on `seed` and on its number alone.
     """

@@ -9,23 +9,20 @@ from pathlib import Path
 
 import numpy as np
 
+from whet._kernels.threads import available_threads
 from whet.errors import TrainingDataError
-from whet.features.family import FeatureFamily
 from whet.features.haar import HaarPool
+from whet.features.integral import FeatureFamily
 from whet.features.lbp import BlockPatternPool
-from whet.features.parallel import available_threads
-from whet.io.annotations.annotation import Annotations
+from whet.io.annotations.annotation import Annotations, Problem, ProblemKind
 from whet.io.annotations.formats import read_annotations
-from whet.io.annotations.problem import Problem, ProblemKind
-from whet.io.pictures import find_pictures
-from whet.training.events import duration
-from whet.training.forbidden import Forbidden, backgrounds_of
-from whet.training.positives import Positives, cut_positives
+from whet.io.images import find_pictures
+from whet.training.data import usable_rows
+from whet.training.negatives import Forbidden, backgrounds_of, picture_faults
+from whet.training.positives import Positives, WindowChoice, cut_positives, window_of
+from whet.training.progress import duration
 from whet.training.recipe import Recipe
-from whet.training.ridge_choice import RidgeChoice, choose_ridge
-from whet.training.training_data import usable_rows
-from whet.training.window_choice import WindowChoice, window_of
-from whet.training.windows import picture_faults
+from whet.training.ridge import RidgeChoice, choose_ridge
 
 # Core seconds, measured on a server of 2024: for a feature on a sample, and for a stage on a megapixel of pictures.
 A_RESPONSE = 6e-9

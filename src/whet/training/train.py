@@ -1,28 +1,106 @@
-"""Annotated pictures in, a detector out: the whole of a training in one call."""
+"""Annotated images in, a detector out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import platform
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from whet.evaluate.curves import operating_point
-from whet.evaluate.evaluation import evaluate
-from whet.model.provenance import ABSOLUTE_PATH, Provenance
-from whet.model.reporting import DEFAULT_POINT, Reporting
-from whet.model.taught_detector import TaughtDetector
-from whet.training.detection_run import detect_many
-from whet.training.detector import Detector
-from whet.training.ending import Ending
-from whet.training.events import Event
+import whet
+from whet.detector.base import ABSOLUTE_PATH, DetectorBase, Fact, Provenance
+from whet.detector.detector import Detector
+from whet.detector.reporting import DEFAULT_POINT, Reporting
+from whet.detector.taught import TaughtDetector
+from whet.evaluation.curves import operating_point
+from whet.evaluation.evaluation import evaluate
+from whet.evaluation.runs import detect_many
+from whet.features.integral import FeatureFamily
+from whet.training.cascade import Patches, train_cascade
+from whet.training.config import Plan
+from whet.training.data import split_pictures
+from whet.training.negatives import Forbidden
 from whet.training.preparation import Preparation, prepare
+from whet.training.progress import Ending, Event
 from whet.training.recipe import Recipe
-from whet.training.split import split_pictures
-from whet.training.trained_detector import train_detector
+from whet.training.stage import GreedyLDA
+
+
+def train_detector(
+    family: FeatureFamily | Sequence[FeatureFamily],
+    positives: Patches,
+    pictures: Sequence[Path],
+    plan: Plan | None = None,
+    tell: Callable[[Event], None] = lambda _: None,
+    *,
+    checkpoint: Path | None = None,
+    origin: Provenance | None = None,
+    groups: NDArray[np.intp] | None = None,
+    forbidden: Forbidden | None = None,
+) -> tuple[TaughtDetector, Ending]:
+    """Train a cascade as `train_cascade` does, and make a detector of it that can be saved, run and taught.
+
+    Its provenance is `origin` (data, licence, command, as the user knows them), completed with goals, counts and
+    how training ended. Seconds are among its facts: they are all in which the files of two equal trainings differ.
+    """
+    plan = Plan() if plan is None else plan
+    cascade, nodes, ending = train_cascade(
+        family, positives, pictures, plan, tell, checkpoint=checkpoint, groups=groups, forbidden=forbidden
+    )
+    n_features = sum(map(len, family)) if isinstance(family, Sequence) else len(family)
+    provenance = training_provenance(
+        plan, ending, n_positives=len(positives), n_pictures=len(pictures), n_features=n_features, origin=origin
+    )
+    mean = np.rint(positives.mean(axis=0)).astype(np.uint8)
+    base = DetectorBase(cascade.window, tuple(node.base() for node in nodes), cascade.min_sigma, provenance, mean)
+    return TaughtDetector(base), ending
+
+
+def training_provenance(
+    plan: Plan,
+    ending: Ending,
+    *,
+    n_positives: int,
+    n_pictures: int,
+    n_features: int,
+    origin: Provenance | None = None,
+) -> Provenance:
+    """What a detector's header says of its training; what `origin` says already stays.
+
+    Rates are those of the ending: false positives in held-out pictures, detections on validation positives.
+    """
+    origin = Provenance() if origin is None else origin
+    learner = plan.learner or GreedyLDA()
+    goals: dict[str, Fact] = {
+        "stage detection rate": plan.goal.detection_rate,
+        "stage false-positive rate": plan.goal.false_positive_rate,
+        "false-positive rate": plan.false_positive_rate,
+    }
+    facts: dict[str, Fact] = {
+        "seed": plan.seed,
+        "learner": type(learner).__name__,
+        "positives": n_positives,
+        "pictures": n_pictures,
+        "features": n_features,
+        "negatives a stage": plan.n_negatives,
+        "stages": ending.n_stages,
+        "seconds": round(ending.seconds, 1),
+        "ending": str(ending.why),
+        "false-positive rate": ending.false_positive_rate,
+        "false-positive rate, low": ending.interval[0],
+        "false-positive rate, high": ending.interval[1],
+        "detection rate on validation": ending.detection_rate,
+        "whet": whet.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+    return replace(origin, goals=goals | dict(origin.goals), facts=facts | dict(origin.facts))
+
 
 # False alarms a picture by the name of the operating point; the last that held-out pictures can tell is the default.
 POINTS = {"one false alarm a picture": 1.0, "one in ten pictures": 0.1}
@@ -55,11 +133,11 @@ def train(
     `negatives` are pictures without the object, or folders of them; the annotated pictures serve outside of their
     boxes as well. `class_name` chooses one of several classes. All further settings are those of
     `whet.training.recipe.Recipe`: window, mirror, stages, seed and so on. With a `checkpoint` file, a training that was
-    stopped goes on. `tell` hears what happens (`whet.training.events`).
+    stopped goes on. `tell` hears what happens (`whet.training.progress`).
 
     >>> import tempfile
     >>> from PIL import Image
-    >>> from whet.experiments.drawn_objects import draw_set
+    >>> from whet.demo.objects import draw_set
     >>> from whet.io.annotations.formats import write_annotations
     >>> folder, rng = Path(tempfile.mkdtemp()), np.random.default_rng(0)
     >>> for i in range(20):  # in earnest, photographs

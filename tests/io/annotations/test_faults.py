@@ -7,9 +7,8 @@ import pytest
 from tests.io.annotations.sets import save_picture
 
 from whet.errors import AnnotationError, DataNotFoundError
-from whet.io.annotations.annotation import Annotations
+from whet.io.annotations.annotation import MOST_PROBLEMS, Annotations, ProblemKind
 from whet.io.annotations.formats import detect_format, read_annotations, write_annotations
-from whet.io.annotations.problem import MOST_PROBLEMS, ProblemKind
 
 HEAD = "path,x,y,w,h,label,ignore\n"
 

@@ -8,13 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import AnnotationError
-from whet.io.annotations.annotation import AnnotatedPicture, Annotations
-from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled, each_of
-from whet.io.annotations.exact_decimals import FARTHEST, added
-from whet.io.annotations.picture_files import PictureFinder, name_from
-from whet.io.annotations.problem import Problem, ProblemKind, Problems
-from whet.io.annotations.text_lines import read_bytes
-from whet.io.atomic_file import write_atomically
+from whet.io.annotations.annotation import AnnotatedPicture, Annotations, Problem, ProblemKind, Problems
+from whet.io.annotations.assembly import PictureFinder, Progress, RawBox, RawPicture, assembled, each_of, name_from
+from whet.io.files import read_bytes, write_atomically
+from whet.io.xml import FARTHEST, added
 
 Table = dict[str, Any]
 Image = tuple[int, RawPicture]

@@ -1,26 +1,95 @@
-"""One door to all formats of annotations: which one a file is in, reading and writing."""
+"""One door to all annotation formats: detection of the format, reading and writing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 
 from whet.errors import AnnotationError, DataNotFoundError
-from whet.io.annotations.annotation import Annotations
+from whet.io.annotations.annotation import Annotations, Problem, Problems
 from whet.io.annotations.assembly import Progress
 from whet.io.annotations.coco import parse, read_coco, write_coco
-from whet.io.annotations.crops import read_crops, write_crops
-from whet.io.annotations.csv_boxes import columns_of, read_csv, rows_of, write_csv
-from whet.io.annotations.exact_decimals import number_in
-from whet.io.annotations.opencv_info import BACKGROUND_NAMES, files_of, looks_like_info, read_opencv, write_opencv
-from whet.io.annotations.problem import Problem, Problems
-from whet.io.annotations.text_lines import lines_of
+from whet.io.annotations.tables import (
+    BACKGROUND_NAMES,
+    columns_of,
+    files_of,
+    looks_like_info,
+    read_crops,
+    read_csv,
+    read_opencv,
+    rows_of,
+    write_crops,
+    write_csv,
+    write_opencv,
+)
 from whet.io.annotations.voc import read_voc, write_voc, xml_files
-from whet.io.annotations.written_folder import check_free, filled
-from whet.io.annotations.yolo import has_labels, parse_yaml, read_yolo, yaml_file
-from whet.io.annotations.yolo_writing import write_yolo
-from whet.io.pictures import files_in, is_picture_name
+from whet.io.annotations.yolo import has_labels, parse_yaml, read_yolo, write_yolo, yaml_file
+from whet.io.files import lines_of, write_atomically
+from whet.io.images import files_in, is_picture_name
+from whet.io.xml import number_in
+
+LIST = ".whet-files"
+
+
+def check_free(folder: Path, *, replace: bool) -> None:
+    """Raise `AnnotationError` unless a folder is empty, or may be replaced and holds only what whet wrote.
+
+    >>> check_free(Path("nowhere"), replace=False)
+    """
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    if not replace:
+        raise AnnotationError(f"{folder} is there already: choose another place, or replace it (replace=True, --force)")
+    listed = _listed(folder)
+    other = next((name for name in _names_in(folder) if name not in listed), None)
+    if other is not None:
+        raise AnnotationError(
+            f"{folder} holds {other}, which whet did not write: nothing was replaced; "
+            "take it out, or choose another place"
+        )
+
+
+@contextmanager
+def filled(folder: Path, *, replace: bool) -> Iterator[None]:
+    """A folder to write to, from which files of an earlier time are gone; what is written is listed, if all or not."""
+    check_free(folder, replace=replace)
+    _empty(folder)
+    try:
+        yield
+    finally:
+        if folder.is_dir():
+            names = [name for name in _names_in(folder) if name != LIST]
+            write_atomically(folder / LIST, json.dumps(names, indent=0).encode())
+
+
+def _empty(folder: Path) -> None:
+    for name in _names_in(folder):
+        (folder / name).unlink()
+        for above in Path(name).parents[:-1]:
+            if any((folder / above).iterdir()):
+                break
+            (folder / above).rmdir()
+
+
+def _names_in(folder: Path) -> list[str]:
+    """All files below, with slashes; a link to a folder is one of them, and is not followed."""
+    found = []
+    for here, folders, names in os.walk(folder):
+        links = [name for name in folders if Path(here, name).is_symlink()]
+        found += [Path(here, name).relative_to(folder).as_posix() for name in (*names, *links)]
+    return sorted(found)
+
+
+def _listed(folder: Path) -> set[str]:
+    try:
+        return {LIST, *map(str, json.loads((folder / LIST).read_bytes()))}
+    except (OSError, ValueError, TypeError):
+        return set()
+
 
 Reader = Callable[[Path, Path | None, Progress], Annotations]
 Writer = Callable[[Annotations, Path, Progress], list[Problem]]

@@ -12,14 +12,10 @@ from pathlib import Path, PureWindowsPath
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from whet.errors import AnnotationError
-from whet.io.annotations.annotation import AnnotatedPicture, Annotations
-from whet.io.annotations.assembly import Progress, RawBox, RawPicture, assembled, each_of
-from whet.io.annotations.exact_decimals import added, number_in, text_of
-from whet.io.annotations.picture_files import PictureFinder, name_from
-from whet.io.annotations.problem import Problem, ProblemKind, Problems
-from whet.io.annotations.unique_names import unique_stems
-from whet.io.atomic_file import write_atomically
-from whet.io.bounded_xml import parse_bounded, read_bounded
+from whet.io.annotations.annotation import AnnotatedPicture, Annotations, Problem, ProblemKind, Problems
+from whet.io.annotations.assembly import PictureFinder, Progress, RawBox, RawPicture, assembled, each_of, name_from
+from whet.io.files import unique_stems, write_atomically
+from whet.io.xml import added, number_in, parse_bounded, read_bounded, text_of
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 

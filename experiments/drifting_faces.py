@@ -1,0 +1,190 @@
+"""Made-up footage of one face each: what choices about watching are made by, so that no test video has to be looked at.
+
+A photograph of LFW moves, nears, turns in the picture and around its vertical axis, over a picture without faces that
+pans the other way; the light changes, a shadow's edge wanders across the face, the camera blurs, and now and then
+something passes in front. Everything is smooth in time, and follows from the seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.datasets import LFW_FACE, lfw_pictures, negative_pictures
+from experiments.face_tracks import FRAME
+from whet.io.images import read_grey
+
+Picture = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+HEIGHT, WIDTH = 240, 320
+SIDE = 160
+LEFT, TOP, FACE = LFW_FACE
+CENTRE_X, CENTRE_Y = LEFT + FACE / 2, TOP + FACE / 2
+RADIUS = 78.0  # of the head, a cylinder, in pixels of the photograph
+# A face that is seen from the side reaches from the nose to the ear: its middle moves less than the nose.
+FOLLOWS = 0.6
+SMALLEST, LARGEST = 36.0, 90.0
+
+
+@dataclass(frozen=True, eq=False)
+class Clip:
+    """Frames (n, 240, 320) and the true box (n, 4) of the face in each."""
+
+    frames: NDArray[np.uint8]
+    truths: Floats
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """How far a face turns (radians, in the picture and around its axis), and how bad light, blur and covers become."""
+
+    roll: float = 0.35
+    yaw: float = 0.7
+    dark: float = 0.35
+    bright: float = 0.9
+    shadow: float = 0.6
+    blur: float = 1.4
+    uncovered: float = 0.9
+
+
+HARD = Trouble(0.5, 0.95, 0.2, 1.0, 0.8, 2.0, 0.8)
+
+
+def clips(
+    n: int, length: int, seed: int = 0, trouble: Trouble | None = None, faces: Sequence[Path] | None = None
+) -> Iterator[Clip]:
+    """So many clips of so many frames, each of another person before another background.
+
+    People are of all of LFW or of these photographs.
+    """
+    rng = np.random.default_rng([seed, 6])
+    faces, pictures = faces or lfw_pictures(), negative_pictures()
+    people = rng.choice(len(faces), n, replace=False)
+    for person in people.tolist():
+        background = read_grey(pictures[rng.integers(len(pictures))])
+        while min(background.shape) < HEIGHT or background.shape[1] < WIDTH:
+            background = read_grey(pictures[rng.integers(len(pictures))])
+        yield clip(read_grey(faces[person]), background, length, rng, trouble or Trouble())
+
+
+def clip(photograph: Picture, background: Picture, length: int, rng: np.random.Generator, trouble: Trouble) -> Clip:
+    """One clip of a photograph (160, 160) over a background of at least 240 x 320 pixels."""
+    frames, truths = np.empty((length, HEIGHT, WIDTH), np.uint8), np.empty((length, 4))
+    size = SMALLEST * (LARGEST / SMALLEST) ** wander(length, rng, 0.5)
+    margin = 0.75 * size
+    x = margin + (WIDTH - 2 * margin) * wander(length, rng)
+    y = margin + (HEIGHT - 2 * margin) * wander(length, rng)
+    roll, yaw = (most * (2 * wander(length, rng) - 1) for most in (trouble.roll, trouble.yaw))
+    light, shade = Light.of(length, rng, trouble), (background.shape[0] - HEIGHT, background.shape[1] - WIDTH)
+    pan_y, pan_x = (np.rint(room * wander(length, rng)).astype(int) for room in shade)
+    for t in range(length):
+        scene = background[pan_y[t] : pan_y[t] + HEIGHT, pan_x[t] : pan_x[t] + WIDTH].astype(np.float64)
+        scene = _with_face(scene, photograph, (x[t], y[t]), size[t], (roll[t], yaw[t]), light, t)
+        if light.is_covered[t]:
+            _cover(scene, background, (x[t], y[t]), size[t], light.cover[t])
+        noisy = light.blurred(scene, t) + rng.normal(0, 2.5, scene.shape)
+        frames[t] = noisy.clip(0, 255).astype(np.uint8)
+        truths[t] = true_box((x[t], y[t]), size[t], (roll[t], yaw[t]))
+    return Clip(frames, truths)
+
+
+def true_box(centre: tuple[float, float], size: float, turn: tuple[float, float]) -> Floats:
+    """The box (4,) of a face on a head that is turned: it goes most of the way with eyes and nose."""
+    (x, y), (roll, yaw), half = centre, turn, size / 2
+    aside = FOLLOWS * RADIUS * np.sin(yaw) * size / FACE
+    x, y = x + aside * np.cos(roll), y + aside * np.sin(roll)
+    return np.asarray(FRAME.boxes(np.array([[x - half, y - half, x + half, y + half]]))[0])
+
+
+def wander(length: int, rng: np.random.Generator, speed: float = 1.0) -> Floats:
+    """A smooth path (length,) between 0 and 1: four waves of random phases, the slowest of 400 frames.
+
+    >>> path = wander(50, np.random.default_rng(0))
+    >>> bool((path >= 0).all() and (path <= 1).all() and abs(np.diff(path)).max() < 0.05)
+    True
+    """
+    t = speed * np.arange(length) / 400
+    waves = [rng.uniform(0.3, 1) / k * np.sin(2 * np.pi * (k * t + rng.random())) for k in (1, 2, 3, 5)]
+    return np.asarray(0.5 + 0.5 * np.tanh(np.sum(waves, axis=0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Light:
+    """How bright the face is (n,), from which side, where a shadow's edge lies, how blurred, and what covers it."""
+
+    gain: Floats
+    angle: Floats
+    strength: Floats
+    edge: Floats
+    depth: Floats
+    blur: Floats
+    cover: Floats
+    is_covered: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, length: int, rng: np.random.Generator, trouble: Trouble) -> Light:
+        """Light that wanders."""
+        gain, strength = trouble.dark + trouble.bright * wander(length, rng), 0.6 * wander(length, rng)
+        angle = 2 * np.pi * (wander(length, rng) + rng.random())
+        edge, depth = 3 * wander(length, rng, 2.0) - 1.5, 1 - trouble.shadow * wander(length, rng)
+        blur = trouble.blur * (2 * wander(length, rng, 2.0) - 1).clip(0)
+        cover, covered = wander(length, rng, 3.0), wander(length, rng, 2.0) > trouble.uncovered
+        return cls(gain, angle, strength, edge, depth, blur, cover, covered)
+
+    def on(self, lit: Floats, u: Floats, v: Floats, t: int) -> Floats:
+        """A face in this light; u and v are places in the face, in radii of the head."""
+        along = np.cos(self.angle[t]) * u + np.sin(self.angle[t]) * v
+        shadow = self.depth[t] + (1 - self.depth[t]) / (1 + np.exp(-12 * (along - self.edge[t])))
+        return np.asarray(lit * self.gain[t] * (1 + self.strength[t] * along) * shadow)
+
+    def blurred(self, scene: Floats, t: int) -> Floats:
+        """A scene as the camera sees it."""
+        from scipy.ndimage import gaussian_filter
+
+        return np.asarray(gaussian_filter(scene, self.blur[t])) if self.blur[t] > 0.2 else scene
+
+
+def _with_face(
+    scene: Floats,
+    photograph: Picture,
+    centre: tuple[float, float],
+    size: float,
+    turn: tuple[float, float],
+    light: Light,
+    t: int,
+) -> Floats:
+    """A scene with the face around a centre, its window `size` pixels wide, turned by two angles."""
+    from scipy.ndimage import map_coordinates
+
+    (x, y), (roll, yaw), scale = centre, turn, FACE / size
+    reach = int(SIDE / 2 / scale) + 2
+    left, top = max(int(x) - reach, 0), max(int(y) - reach, 0)
+    part = scene[top : int(y) + reach, left : int(x) + reach]
+    down, across = np.mgrid[: part.shape[0], : part.shape[1]]
+    across, down = (across + left - x) * scale, (down + top - y) * scale
+    u = (np.cos(roll) * across + np.sin(roll) * down) / RADIUS
+    v = (np.cos(roll) * down - np.sin(roll) * across) / RADIUS
+    around = np.arcsin(u.clip(-1, 1)) - yaw  # a place on the cylinder
+    source = np.stack([CENTRE_Y + v * RADIUS, CENTRE_X + RADIUS * np.sin(around)])
+    face = map_coordinates(photograph.astype(np.float64), source, order=1, mode="nearest")
+    oval = ((1 - np.hypot(u / 0.9, v)) / 0.1).clip(0, 1)
+    seen = oval * (abs(around) < np.pi / 2)
+    part[:] = part * (1 - seen) + light.on(face, u, v, t) * seen
+    return scene
+
+
+def _cover(scene: Floats, background: Picture, centre: tuple[float, float], size: float, place: float) -> None:
+    """Put a piece of the background, a third of a face wide, in front of the face."""
+    width, height = int(0.35 * size), int(0.9 * size)
+    left, top = int(centre[0] + (place - 0.5) * 1.2 * size - width / 2), int(centre[1] - 0.2 * size)
+    y1, y2, x1, x2 = max(top, 0), min(top + height, HEIGHT), max(left, 0), min(left + width, WIDTH)
+    if y2 > y1 and x2 > x1:
+        scene[y1:y2, x1:x2] = background[: y2 - y1, : x2 - x1]

@@ -1,0 +1,65 @@
+"""Faces and non-faces for the experiments on nodes: mirrored, in several crops, and never in two sets at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.datasets import LFW_FACE, faces24, lfw_pictures, negative_pictures
+from whet.io.images import read_grey
+from whet.training.negatives import windows_of_pictures
+from whet.training.positives import cut_window
+
+WINDOW = (24, 24)
+Patches = NDArray[np.uint8]
+
+
+def mirrored(faces: Patches) -> Patches:
+    """Faces (n, 24, 24) and their mirror images, one after the other (2n, 24, 24).
+
+    >>> mirrored(np.array([[[1, 2]]], dtype=np.uint8)).tolist()
+    [[[1, 2]], [[2, 1]]]
+    """
+    return np.stack([faces, faces[:, :, ::-1]], axis=1).reshape(-1, *faces.shape[1:])
+
+
+def inner_faces(n: int, share: float, rng: np.random.Generator) -> Patches:
+    """Faces (n, 24, 24) of so many people of LFW: the inner part of Viola and Jones's box, `share` of its side.
+
+    Only every second person is drawn: the others are for footage that choices are made by.
+    """
+    left, top, side = LFW_FACE
+    middle, half = np.array([left, top]) + side / 2, share * side / 2
+    box = np.concatenate([middle - half, middle + half])
+    paths = lfw_pictures()[::2]
+    people = rng.choice(len(paths), n, replace=False).tolist()
+    return np.stack([cut_window(read_grey(paths[i]), box, WINDOW) for i in people])
+
+
+def face_sets(n_sets: int, size: int, rng: np.random.Generator) -> list[Patches]:
+    """Sets of `size` mirrored faces; a face and its mirror image are in one set.
+
+    A set is a run of neighbours in the file, where near-duplicates are, and sets are as far apart as they can be.
+    """
+    faces = faces24()
+    starts = np.linspace(0, len(faces), n_sets, endpoint=False).astype(int)
+    room = len(faces) // n_sets - size // 2
+    if room < 0:
+        raise ValueError(f"{n_sets} sets of {size} mirrored faces need {n_sets * size // 2}; there are {len(faces)}")
+    offsets = starts + rng.integers(0, room + 1)
+    return [mirrored(faces[start : start + size // 2]) for start in offsets]
+
+
+def non_face_sets(
+    n_sets: int, size: int, rng: np.random.Generator, progress: Callable[[float], None] = lambda _: None
+) -> list[Patches]:
+    """Sets of `size` random windows; no picture gives windows to two sets."""
+    paths = negative_pictures()
+    order = rng.permutation(len(paths))
+    sets = []
+    for number, part in enumerate(np.array_split(order, n_sets)):
+        sets.append(windows_of_pictures([paths[i] for i in part], size, WINDOW, rng))
+        progress((number + 1) / n_sets)
+    return sets

@@ -1,0 +1,155 @@
+"""The MIT+CMU frontal test set: 130 grey images, 511 faces."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments import datasets
+from whet.cascade.cascade import Cascade
+from whet.cascade.detect import MERGE, Merge, detect
+from whet.cascade.pyramid import FACTOR
+from whet.detector.reporting import Frame
+from whet.errors import DataNotFoundError
+from whet.evaluation.curves import Curve
+from whet.evaluation.evaluation import Evaluation, evaluate
+from whet.io.images import read_grey
+
+BOXES_FILE = "boxes_padded.txt"
+N_PICTURES = {"test": 42, "test-low": 23, "newtest": 65}
+N_FACES = 511
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledPicture:
+    """A picture's file and the boxes (M, 4) of its faces, float64 xyxy, half-open."""
+
+    path: Path
+    boxes: NDArray[np.float64]
+
+
+def labelled_pictures() -> tuple[LabelledPicture, ...]:
+    """All pictures, by folder and name, with boxes of whole faces (not the tight ones from eyes to mouth).
+
+    Boxes are as published: 12 reach beyond the edge of their picture. Raises `DataNotFoundError` that names what is
+    missing: the set, its box file, pictures, or faces.
+    """
+    folder = _folder()
+    by_stem = {path.stem: path for path in _pictures(folder)}
+    boxes = _boxes(folder / BOXES_FILE)
+    unknown = sorted(boxes.keys() - by_stem.keys())
+    if unknown:
+        raise DataNotFoundError(f"{folder / BOXES_FILE} has faces in pictures that are missing: {', '.join(unknown)}")
+    return tuple(
+        LabelledPicture(path, np.array(boxes.get(stem, []), dtype=np.float64).reshape(-1, 4))
+        for stem, path in by_stem.items()
+    )
+
+
+def _folder() -> Path:
+    folder = datasets.find("mit_cmu")
+    if folder is None:
+        raise DataNotFoundError(
+            f"the folder mit_cmu (MIT+CMU test set) is neither in $WHET_DATA nor in {datasets.cache_folder()}"
+        )
+    return folder
+
+
+def _pictures(folder: Path) -> list[Path]:
+    paths: list[Path] = []
+    for name, expected in N_PICTURES.items():
+        found = sorted((folder / name).glob("*.png"))
+        if len(found) != expected:
+            raise DataNotFoundError(f"{folder / name} has {len(found)} pictures (*.png); expected {expected}")
+        paths += found
+    # Boxes name a picture without its folder. No name is there twice, and if one were, its boxes would be anyone's.
+    if len({path.stem for path in paths}) != len(paths):
+        raise DataNotFoundError(f"{folder} has pictures of the same name in different folders; expected other files")
+    return paths
+
+
+def _boxes(path: Path) -> dict[str, list[list[float]]]:
+    if not path.exists():
+        raise DataNotFoundError(f"{path} is missing: the file of face boxes of the MIT+CMU test set")
+    boxes: dict[str, list[list[float]]] = defaultdict(list)
+    rows = [row for row in path.read_text(encoding="utf-8").splitlines() if row.strip()]
+    for row in rows:
+        name, *corners = row.split()
+        boxes[Path(name).stem].append(_corners(corners, row, path))  # names end in .jpg, the pictures are .png
+    if len(rows) != N_FACES:
+        raise DataNotFoundError(f"{path} has {len(rows)} faces; expected {N_FACES}")
+    return boxes
+
+
+def _corners(words: list[str], row: str, path: Path) -> list[float]:
+    try:
+        xmin, ymin, xmax, ymax = map(float, words)
+    except ValueError as error:
+        raise DataNotFoundError(f"{path} has a row {row!r}; expected: name xmin ymin xmax ymax") from error
+    return [xmin, ymin, xmax, ymax]
+
+
+Boxes = NDArray[np.float64]
+Picture = NDArray[np.uint8]
+Found = tuple[Boxes, NDArray[np.float64]]
+Convention = Literal["raw", "framed"]
+
+WIDTH, HEIGHT = 0.90, 0.81
+EYES_IN_WINDOW, EYES_IN_FACE = 0.39, 0.375
+TOP = EYES_IN_WINDOW - EYES_IN_FACE / HEIGHT
+# The annotated face around a window: the eyes stay where they are.
+FRAME = Frame(0.5 - 0.5 / WIDTH, TOP, 0.5 + 0.5 / WIDTH, TOP + 1 / HEIGHT)
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """Pictures in memory and the true boxes of their faces."""
+
+    pictures: tuple[Picture, ...]
+    truths: tuple[Boxes, ...]
+
+    @classmethod
+    def of_mit_cmu(cls) -> Trial:
+        """All 130 pictures and 511 faces; raises `DataNotFoundError` where they are not on this machine."""
+        labelled = labelled_pictures()
+        return cls(tuple(read_grey(one.path) for one in labelled), tuple(one.boxes for one in labelled))
+
+    @property
+    def n_truths(self) -> int:
+        """Faces in all pictures."""
+        return sum(map(len, self.truths))
+
+    def judge(self, found: Sequence[Found], convention: Convention = "framed") -> Evaluation:
+        """Judge boxes and scores of each picture; `framed` ones are windows, to be widened to faces."""
+        frame = FRAME if convention == "framed" else Frame()
+        framed_boxes = [(frame.boxes(np.asarray(boxes)), scores) for boxes, scores in found]
+        return evaluate(framed_boxes, [(truths, None) for truths in self.truths])
+
+    def run(
+        self,
+        cascade: Cascade,
+        *,
+        factor: float = FACTOR,
+        merge: Merge = MERGE,
+        threads: int | None = None,
+    ) -> Evaluation:
+        """Run a cascade of ours over all pictures, step 1, and judge its framed windows."""
+        found = (detect(cascade, picture, factor=factor, merge=merge, threads=threads) for picture in self.pictures)
+        return self.judge([(one.boxes, one.scores) for one in found])
+
+
+def faces_at(curve: Curve, false_alarms: Sequence[int]) -> list[int]:
+    """Most faces found with at most so many false alarms.
+
+    >>> from whet.evaluation.curves import sweep
+    >>> faces_at(sweep([3.0, 2.0, 1.0], [1, 0, 1], n_truths=2, n_pictures=1), [0, 1])
+    [1, 2]
+    """
+    steps = np.searchsorted(curve.false_alarms, np.asarray(false_alarms), side="right") - 1
+    return [int(found) for found in curve.found[steps]]

@@ -1,0 +1,172 @@
+"""OpenCV's frontal face cascades as peers, each at its best.
+
+Their curves are swept in two ways: by `minNeighbors`, a point for each, and by the weight of the last stage that
+`detectMultiScale3` gives, at several `minNeighbors`. Two scale factors and two conventions of boxes (OpenCV's own, and
+framed as ours are) are tried. The best of all that, at each number of false alarms, is the peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.mit_cmu import Boxes, Convention, Picture, Trial, faces_at
+from experiments.report import Progress, silent
+from whet.errors import MissingExtraError
+from whet.evaluation.curves import Curve
+
+NAMES = ("frontalface_default", "frontalface_alt", "frontalface_alt2")
+FACTORS = (1.1, 1.2)
+NEIGHBOURS = (*range(1, 21), 25, 30, 40, 50, 70, 100)
+WEIGHED_NEIGHBOURS = (1, 2, 3, 5, 8)
+EPSILON = 0.2  # of the grouping in detectMultiScale
+
+
+class NoPeersError(MissingExtraError):
+    """OpenCV is not installed, or is a version without cascades."""
+
+    def __init__(self) -> None:
+        super().__init__("opencv-contrib-python-headless<5", "dev")
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one setting found, and how often it gave a false alarm."""
+
+    faces: int
+    false_alarms: int
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """One way to run a peer, and what it gave: points by falling `minNeighbors`, or a curve over weights."""
+
+    sweep: str
+    factor: float
+    convention: Convention
+    points: tuple[Point, ...]
+
+    def faces_at(self, false_alarms: int) -> int:
+        """Most faces with at most so many false alarms."""
+        return max((point.faces for point in self.points if point.false_alarms <= false_alarms), default=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Peer:
+    """A cascade of OpenCV in all settings."""
+
+    name: str
+    settings: tuple[Setting, ...]
+
+    def faces_at(self, false_alarms: Sequence[int]) -> list[int]:
+        """Most faces with at most so many false alarms, in whichever setting is best there."""
+        return [max(setting.faces_at(n) for setting in self.settings) for n in false_alarms]
+
+    def setting(self, sweep: str, factor: float, convention: Convention) -> Setting:
+        """The setting of these choices."""
+        (found,) = [
+            one for one in self.settings if (one.sweep, one.factor, one.convention) == (sweep, factor, convention)
+        ]
+        return found
+
+
+def cascade_file(name: str) -> Path:
+    """OpenCV's own file of a cascade; raises `NoPeersError` where there is none."""
+    try:
+        cv2: Any = import_module("cv2")
+        folder = Path(cv2.data.haarcascades)
+        there = hasattr(cv2, "CascadeClassifier") and (folder / f"haarcascade_{name}.xml").exists()
+    except (ImportError, AttributeError) as error:
+        raise NoPeersError from error
+    if not there:
+        raise NoPeersError
+    return folder / f"haarcascade_{name}.xml"
+
+
+def classifier(name: str) -> Any:  # noqa: ANN401 - OpenCV has no types
+    """OpenCV's classifier of this name."""
+    path = cascade_file(name)
+    import cv2
+
+    return cv2.CascadeClassifier(str(path))
+
+
+def run_peers(trial: Trial, names: Sequence[str] = NAMES, progress: Progress = silent) -> list[Peer]:
+    """Run OpenCV's cascades over the pictures of a trial, in all settings."""
+    peers = []
+    for number, name in enumerate(names):
+        peers.append(run_peer(trial, name))
+        progress((number + 1) / len(names))
+    return peers
+
+
+def run_peer(trial: Trial, name: str) -> Peer:
+    """One cascade of OpenCV in all settings."""
+    return Peer(name, tuple(setting for factor in FACTORS for setting in _settings(trial, name, factor)))
+
+
+def _settings(trial: Trial, name: str, factor: float) -> Iterator[Setting]:
+    peer = classifier(name)
+    grouped = [groupings(peer, picture, factor) for picture in trial.pictures]
+    for convention in get_args(Convention):
+        curves = {
+            k: trial.judge([(one[k].boxes, one[k].weights) for one in grouped], convention).curve for k in NEIGHBOURS
+        }
+        ends = tuple(Point(int(curve.found[-1]), int(curve.false_alarms[-1])) for curve in curves.values())
+        yield Setting("minNeighbors", factor, convention, ends)
+        for k in WEIGHED_NEIGHBOURS:
+            yield Setting(f"weights at minNeighbors {k}", factor, convention, _points(curves[k]))
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """What `detectMultiScale3` gives: boxes (n, 4) as x1, y1, x2, y2, and the greatest weight (n,) of each group."""
+
+    boxes: Boxes
+    weights: NDArray[np.float64]
+
+
+def groupings(peer: Any, picture: Picture, factor: float) -> dict[int, Grouped]:  # noqa: ANN401
+    """What `detectMultiScale3` gives for each of `NEIGHBOURS`, from one scan instead of as many.
+
+    It groups with `groupRectangles`, which is also public, but for the weights; they are put back to the boxes here.
+    """
+    import cv2
+
+    windows, _, weights = peer.detectMultiScale3(picture, factor, 0, outputRejectLevels=True)
+    if not len(windows):
+        return dict.fromkeys(NEIGHBOURS, Grouped(np.empty((0, 4)), np.empty(0)))
+    means, greatest = _classes(np.asarray(windows, dtype=np.float64), np.asarray(weights, dtype=np.float64).ravel())
+    found = {}
+    for k in NEIGHBOURS:
+        boxes = np.asarray(cv2.groupRectangles(windows.tolist(), k, EPSILON)[0], dtype=np.float64).reshape(-1, 4)
+        distance = np.abs(boxes[:, None] - means[None]).sum(axis=2)  # the same, but for rounding
+        x, y, width, height = boxes.T
+        found[k] = Grouped(np.stack([x, y, x + width, y + height], axis=-1), greatest[distance.argmin(axis=1)])
+    return found
+
+
+def _classes(windows: Boxes, weights: NDArray[np.float64]) -> tuple[Boxes, NDArray[np.float64]]:
+    """Mean window (classes, 4) and greatest weight (classes,) of OpenCV's classes of similar windows, x y w h."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    edges = windows + np.concatenate([np.zeros_like(windows[:, :2]), windows[:, :2]], axis=1)
+    smaller = (np.minimum(windows[:, None, 2:], windows[None, :, 2:])).sum(axis=2)
+    similar = (np.abs(edges[:, None] - edges[None]) <= EPSILON / 2 * smaller[..., None]).all(axis=2)
+    n, label = connected_components(csr_array(similar), directed=False)
+    means = np.stack([np.bincount(label, column) for column in windows.T], axis=-1) / np.bincount(label)[:, None]
+    greatest = np.full(n, -np.inf)
+    np.maximum.at(greatest, label, weights)
+    return means, greatest
+
+
+def _points(curve: Curve) -> tuple[Point, ...]:
+    alarms = np.unique(curve.false_alarms).tolist()
+    return tuple(Point(faces, n) for faces, n in zip(faces_at(curve, alarms), alarms, strict=True))

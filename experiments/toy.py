@@ -1,0 +1,160 @@
+"""Should a weak learner's threshold follow new samples? Fig. compare_linear of the paper.
+
+Weak learners are lines of different slopes in the plane. One is selected on 50 + 50 samples; then 25 + 25 and
+another 25 + 25 arrive, and its threshold either stays, follows two Gaussians [w0Crit1], or a linear regression
+of the labels. The paper does not give its "artificial asymmetric data set". Here the positives are compact and
+the negatives have a long tail away from them, in three settings:
+
+- stationary: all samples from one distribution;
+- spreading: the negatives that arrive reach further than those of the start, as mined negatives do;
+- separable: compact negatives, where regression works well.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments import figures
+from experiments.registry import Size
+from experiments.report import Progress, Report, Row
+from whet.estimators.gslda import GSLDA
+from whet.features.weak_learners import Stumps
+from whet.lda.statistics import CentredStatistics
+from whet.lda.thresholds import Projection, bayes_crossing
+
+RUNS = {"small": 20, "paper": 200}
+SETTINGS = ("stationary", "spreading", "separable")
+METHODS = ("no update", "Gaussian", "least squares")
+SEEN = (50, 75, 100)  # samples of each class after the start and after each arrival
+N_TEST = 5000
+
+Floats = NDArray[np.float64]
+
+ANGLES = np.arange(0, 180, 5)
+SLOPES = np.array([np.cos(np.radians(ANGLES)), np.sin(np.radians(ANGLES))])  # (2, lines)
+
+
+def draw_samples(setting: str, n: int, arrived: bool, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Positives and negatives (n, 2) each; `arrived` tells the stream from the start."""
+    positives = rng.normal(0.0, 0.6, (n, 2))
+    if setting == "separable":
+        return positives, rng.normal([4.0, 0.0], 0.6, (n, 2))
+    reach = 6.0 if setting == "spreading" and arrived else 2.0
+    tail = rng.exponential(reach, n)  # most negatives are near, some far away
+    negatives = np.column_stack([1.2 + tail, rng.normal(0.0, 0.6 + 0.5 * tail)])
+    return positives, negatives
+
+
+def samples_of(setting: str, seen: int, size: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """`size` positives and negatives in the proportions of what has been seen so far."""
+    n_start = round(size * SEEN[0] / seen)
+    parts = [
+        draw_samples(setting, n_start, False, rng),
+        draw_samples(setting, size - n_start, True, rng),
+    ]
+    return np.concatenate([p for p, _ in parts]), np.concatenate([n for _, n in parts])
+
+
+def gaussian_threshold(positives: Floats, negatives: Floats) -> float:
+    """Where two Gaussians fitted to the projected samples cross [w0Crit1]."""
+    p, n = (CentredStatistics.of(side[:, None]) for side in (positives, negatives))
+    spread = [float(np.sqrt(c.S[0, 0] / c.n)) for c in (p, n)]
+    return bayes_crossing(Projection(float(p.m[0]), spread[0], float(n.m[0]), spread[1], p.n, n.n))
+
+
+def least_squares_threshold(positives: Floats, negatives: Floats) -> float:
+    """Where the regression line of labels 1 and -1 on the projection is zero."""
+    x = np.concatenate([positives, negatives])
+    y = np.concatenate([np.ones(len(positives)), -np.ones(len(negatives))])
+    slope, intercept = np.polyfit(x, y, 1)
+    return float(-intercept / slope)
+
+
+def one_run(setting: str, seed: int) -> dict[str, Any]:
+    """Thresholds and test errors of the three methods after the start and after each arrival."""
+    rng = np.random.default_rng([seed, SETTINGS.index(setting)])
+    start = draw_samples(setting, SEEN[0], False, rng)
+    stream = draw_samples(setting, SEEN[-1] - SEEN[0], True, rng)
+    positives, negatives = (np.concatenate(parts) for parts in zip(start, stream, strict=True))
+    X = np.concatenate(start) @ SLOPES
+    y = np.repeat([1, 0], SEEN[0])
+    weak = GSLDA(n_weak=1).fit(X, y).weak_learners_
+    assert isinstance(weak, Stumps)
+    # Towards the positives, whichever way the stump was trained.
+    line = SLOPES[:, weak.feature[0]] * weak.polarity[0]
+    threshold_of_start = float(weak.threshold[0] * weak.polarity[0])
+    thresholds, errors = {}, {}
+    for seen in SEEN:
+        p, n = positives[:seen] @ line, negatives[:seen] @ line
+        test_p, test_n = (side @ line for side in samples_of(setting, seen, N_TEST, rng))
+        chosen = (threshold_of_start, gaussian_threshold(p, n), least_squares_threshold(p, n))
+        for method, t in zip(METHODS, chosen, strict=True):
+            thresholds[method, seen] = t
+            errors[method, seen] = float(((test_p <= t).mean() + (test_n > t).mean()) / 2)
+    return {
+        "line": line,
+        "positives": positives,
+        "negatives": negatives,
+        "thresholds": thresholds,
+        "errors": errors,
+    }
+
+
+def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
+    """Test errors over `runs` draws of the data."""
+    report = Report("toy", seed, runs, size)
+    for number, setting in enumerate(SETTINGS):
+        outcomes = []
+        for r in range(runs):
+            outcomes.append(one_run(setting, seed + r)["errors"])
+            progress((number + (r + 1) / runs) / len(SETTINGS))
+        for method in METHODS:
+            for seen in SEEN:
+                values = [errors[method, seen] for errors in outcomes]
+                report.rows.append(Row.of("error", method, values, data=setting, samples=2 * seen))
+    report.remarks = [_errors(report, setting) for setting in SETTINGS]
+    return report
+
+
+def _errors(report: Report, setting: str) -> str:
+    curves = (
+        f"{method} " + ", ".join(f"{100 * row.mean:.1f}" for row in report.of("error", method, data=setting))
+        for method in METHODS
+    )
+    return f"{setting}: test error in percent after {', '.join(str(2 * n) for n in SEEN)} samples: " + "; ".join(curves)
+
+
+def draw(report: Report, out: Path) -> list[Path]:
+    """Nine panels for each setting: a row a method, a column an arrival."""
+    return [_draw_panels(setting, report, out / f"toy-{setting}.png") for setting in SETTINGS]
+
+
+def _draw_panels(setting: str, report: Report, path: Path) -> Path:
+    outcome = one_run(setting, report.seed)
+    figure, axes = figures.new_figure(3, 3, 10, 8.5, sharex=True, sharey=True)
+    for i, method in enumerate(METHODS):
+        for j, seen in enumerate(SEEN):
+            panel = axes[i, j]
+            p, n = outcome["positives"][:seen], outcome["negatives"][:seen]
+            panel.plot(*p.T, "x", color=figures.BLUE, markersize=5, label="positive")
+            panel.plot(*n.T, "o", color=figures.RED, markersize=4, fillstyle="none", label="negative")
+            _draw_line(panel, outcome["line"], outcome["thresholds"][method, seen])
+            (row,) = report.of("error", method, data=setting, samples=2 * seen)
+            mean = f"{100 * row.mean:.1f} ± {100 * row.std:.1f} %"
+            here = f"{100 * outcome['errors'][method, seen]:.1f} %"
+            panel.set_title(f"{method}, {seen} + {seen}\nerror {here} (mean of {row.runs}: {mean})", fontsize=8.5)
+            panel.set_xlim(-3, 20 if setting == "spreading" else 10)
+            panel.set_ylim(-6, 6)
+    axes[0, 0].legend(fontsize=8, loc="lower right")
+    return figures.save(figure, path)
+
+
+def _draw_line(panel: Any, line: Floats, threshold: float) -> None:  # noqa: ANN401
+    foot = line * threshold
+    along = np.array([-line[1], line[0]])
+    ends = np.array([foot - 50 * along, foot + 50 * along])
+    panel.plot(*ends.T, "-", color="black", linewidth=1.4)

@@ -1,0 +1,75 @@
+"""ROC curves over the windows of a video: as the paper has them, and on frames not yet learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from experiments.face_tracks import Boxes
+from experiments.node_windows import Levels, node_windows
+from whet.cascade.detections import FiredWindows
+from whet.cascade.grouping import group_means
+from whet.cascade.stage import Stage
+from whet.detector.reporting import Frame
+from whet.evaluation.matching import Label, match
+
+# Numbers of false alarms in a video at which a curve is read.
+FALSE_ALARMS = (1, 2, 5, 10, 20, 50, 100, 200, 400)
+# Thresholds that are tried, as so many windows a frame are left in the mean, from strict to lax.
+WINDOWS_A_FRAME = np.geomspace(0.05, 200, 40)
+# A frame's windows beyond this rank are never looked at: the laxest threshold leaves a fifth of that.
+KEPT = 1000
+
+
+@dataclass(eq=False)
+class Hearing:
+    """Collects the best windows of every `step`-th frame with their margins, by whichever stage scores the frame."""
+
+    step: int = 1
+    windows: dict[int, FiredWindows] = field(default_factory=dict)
+
+    def __call__(self, number: int, stage: Stage, levels: Levels) -> None:
+        """Score one frame."""
+        if number % self.step:
+            return
+        found = node_windows(stage, levels, self._lowest(number))
+        best = np.argsort(-found.scores, kind="stable")[:KEPT]
+        self.windows[number] = FiredWindows(
+            found.scale[best], found.y[best], found.x[best], found.boxes[best], found.scores[best]
+        )
+
+    def _lowest(self, number: int) -> float:
+        """A margin above which there are enough windows, by the frame before."""
+        before = self.windows.get(number - self.step)
+        if before is None or len(before) < KEPT:
+            return -1e3
+        return float(before.scores[-1] - 0.2 * (before.scores[0] - before.scores[-1]))
+
+
+def faces_at(
+    windows: dict[int, FiredWindows], truths: Boxes, frame: Frame, false_alarms: Sequence[int] = FALSE_ALARMS
+) -> list[float]:
+    """Share of the faces that are found with at most so many false alarms, over all thresholds.
+
+    Windows above a threshold are merged as Viola and Jones do it, so every threshold has groups of its own. Counts
+    of false alarms are of the frames that were scored.
+    """
+    pooled = np.sort(np.concatenate([found.scores for found in windows.values()]))[::-1]
+    ranks = np.unique((WINDOWS_A_FRAME * len(windows)).astype(int).clip(0, len(pooled) - 1))
+    points = [_point(windows, truths, frame, float(pooled[rank])) for rank in ranks]
+    return [max((found for found, wrong in points if wrong <= n), default=0.0) for n in false_alarms]
+
+
+def _point(windows: dict[int, FiredWindows], truths: Boxes, frame: Frame, threshold: float) -> tuple[float, int]:
+    """Share of faces found, and false alarms, at one threshold."""
+    right = wrong = 0
+    for number, found in windows.items():
+        stands = found.scores > threshold
+        if not stands.any():
+            continue
+        groups = group_means(found.boxes[stands], found.scores[stands] - threshold)
+        labels = match(frame.boxes(groups.boxes), groups.scores, truths[number : number + 1]).labels
+        right, wrong = right + int((labels == Label.TRUE).sum()), wrong + int((labels == Label.FALSE).sum())
+    return right / len(windows), wrong

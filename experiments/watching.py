@@ -1,0 +1,136 @@
+"""Beyond the paper: the face detector that comes with whet follows the faces of both videos, and learns as it goes.
+
+One setting for both videos, the default of `whet watch --learn`. All its numbers were chosen on made-up footage
+(`experiments.drifting_faces`); the videos are only reported on. Nobody tells it where the face is. Peers by
+the same rule: OpenCV's cascades, the strongest window of a frame, in whichever convention of boxes is better for them;
+and OpenCV's trackers, which are given the true box of the first frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments import figures
+from experiments.face_tracks import FRAME, OVERLAP, Boxes, Track, overlaps
+from experiments.face_videos import FIRST, FaceVideo, face_video
+from experiments.opencv_peers import NoPeersError
+from experiments.registry import Size
+from experiments.report import Progress, Report, Row
+from experiments.video_peers import CASCADES, TRACKERS, strongest_windows, tracked
+from whet.cascade.detect import merged
+from whet.detector.detector import load
+from whet.detector.reporting import Frame
+from whet.io.images import read_grey
+from whet.tracking.tracker import Lessons, Look, Watcher
+
+RUNS = {"small": 1, "paper": 1}
+N_FRAMES = {"small": 40, "paper": None}
+BEST = "follows and learns"
+MODES: dict[str, Lessons | None] = {
+    "follows": None,
+    BEST: Lessons(),
+    "follows, learns other windows too": Lessons(others=3),
+}
+ALONE = "detector alone"
+
+Picture = NDArray[np.uint8]
+
+
+def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
+    """Detection rates of all modes and peers; nothing is random, so that one run says all."""
+    report = Report("watching", seed, runs, size)
+    videos = [face_video(name) for name in FIRST]
+    for number, video in enumerate(videos):
+        pictures = [read_grey(path) for path in video.paths[: N_FRAMES[size]]]
+        for part, (mode, lessons) in enumerate(MODES.items()):
+            report_mode(report, video, pictures, mode, lessons)
+            progress((number + (part + 1) / (len(MODES) + 1)) / len(videos))
+        report_peers(report, video, pictures)
+        progress((number + 1) / len(videos))
+    report.remarks += [_summary(report, video.name) for video in videos]
+    return report
+
+
+def report_mode(
+    report: Report, video: FaceVideo, pictures: Sequence[Picture], mode: str, lessons: Lessons | None
+) -> None:
+    """Watch a video in one mode; what the detector alone would have said comes with the first."""
+    watcher = Watcher(load("face"), learn=lessons is not None, lessons=lessons or Lessons())
+    track, alone, looks = watched(watcher, pictures)
+    note(report, video, mode, track)
+    if lessons is None:
+        note(report, video, ALONE, alone)
+        return
+    for what, values in (
+        ("lessons", [look.n_learned for look in looks]),
+        ("taken back", [look.n_taken_back for look in looks]),
+    ):
+        report.rows.append(Row.of(what, mode, [float(sum(values))], video=video.name))
+
+
+def watched(watcher: Watcher, pictures: Sequence[Picture]) -> tuple[Track, Track, list[Look]]:
+    """The followed window of each frame, the best detection of each frame, and all looks."""
+    looks = [watcher.look(picture) for picture in pictures]
+    nothing = np.full(4, np.nan)
+    followed = [nothing if look.sighting is None else look.sighting.box for look in looks]
+    alone = []
+    for look in looks:
+        groups = None if look.sighting is None else merged(look.sighting.fired)
+        alone.append(nothing if groups is None or not len(groups.scores) else groups.boxes[0])
+    scores = np.array([-np.inf if look.sighting is None else look.sighting.score for look in looks])
+    return Track(np.array(followed), scores), Track(np.array(alone), scores), looks
+
+
+def note(report: Report, video: FaceVideo, method: str, track: Track) -> None:
+    """The detection rate with framed and with raw windows."""
+    truths = video.truths[: len(track.scores)]
+    for convention, frame in (("framed", FRAME), ("raw", Frame())):
+        rate = track.rate(truths, frame)
+        report.rows.append(Row.of("detection rate", method, [rate], video=video.name, box=convention))
+
+
+def report_peers(report: Report, video: FaceVideo, pictures: Sequence[Picture]) -> None:
+    """OpenCV's cascades and trackers, where it is installed."""
+    truths = video.truths[: len(pictures)]
+    try:
+        for name in CASCADES:
+            note(report, video, f"OpenCV {name}", strongest_windows(name, pictures))
+        for name in TRACKERS:
+            boxes: Boxes = tracked(name, pictures, truths[0])
+            rate = float((overlaps(boxes, truths) > OVERLAP).mean())
+            told = "the first one is given"
+            report.rows.append(Row.of("detection rate", f"OpenCV Tracker{name}", [rate], video=video.name, box=told))
+    except NoPeersError as error:
+        report.remarks.append(f"{video.name}: without OpenCV's peers: {error}")
+
+
+def _summary(report: Report, name: str) -> str:
+    methods = dict.fromkeys(row.method for row in report.rows)
+    best: Callable[[str], float] = lambda method: _rate(report, method, name)  # noqa: E731
+    return f"{name}: " + "; ".join(f"{method} {best(method):.1%}" for method in methods)
+
+
+def _rate(report: Report, method: str, name: str) -> float:
+    """Ours as framed; a peer in whichever convention is better for it."""
+    rows = report.of("detection rate", method, video=name)
+    peers = method.startswith("OpenCV")
+    return max((row.mean for row in rows if peers or row.setting["box"] == "framed"), default=0.0)
+
+
+def draw(report: Report, out: Path) -> list[Path]:
+    """Bars of all modes and peers on both videos."""
+    figure, axes = figures.new_figure(1, len(FIRST), 11, 4.2)
+    methods = list(dict.fromkeys(row.method for row in report.rows))
+    for panel, name in zip(axes[0], FIRST, strict=True):
+        rates = [_rate(report, method, name) for method in methods]
+        colors = [figures.GREY if method.startswith("OpenCV") else figures.BLUE for method in methods]
+        panel.barh(methods[::-1], rates[::-1], color=colors[::-1])
+        panel.set_title(name, fontsize=10)
+        panel.set_xlabel("share of frames in which the face is found")
+        panel.set_xlim(0, 1)
+        panel.grid(alpha=0.3, axis="x")
+    return [figures.save(figure, out / "watching-rates.png")]

@@ -1,0 +1,155 @@
+"""Integral images of patches and of whole images."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet._kernels.jit import inlined, kernel
+from whet._kernels.simd import (
+    LANES,
+    Address,
+    Lanes,
+    address_of,
+    evens,
+    last_of,
+    load,
+    load_bytes,
+    odds,
+    running_sum,
+    spread,
+    store,
+)
+
+UInt32s = NDArray[np.uint32]
+
+# Patches of 24 x 24 pixels: 64 of them are 36 KB and stay in the cache while their pixels are regrouped.
+SAMPLES_AT_ONCE = 64
+
+
+@kernel
+def integrate_stack(patches: NDArray[np.uint8], sums: UInt32s, squares: UInt32s) -> None:
+    """Fill `sums` and `squares` ((height + 1)(width + 1), samples) from `patches` (samples, height, width).
+
+    Both outputs are zero on entry: their first row and column of pixels stay as they are.
+    """
+    n = patches.shape[0]
+    for start in range(0, n, SAMPLES_AT_ONCE):
+        stop = min(start + SAMPLES_AT_ONCE, n)
+        _integrate_some(patches[start:stop], start, stop, sums, squares)
+
+
+@kernel
+def _integrate_some(patches: NDArray[np.uint8], start: int, stop: int, sums: UInt32s, squares: UInt32s) -> None:
+    n, height, width = patches.shape
+    for y in range(height):
+        line_sum = np.zeros(n, dtype=np.uint32)
+        line_square = np.zeros(n, dtype=np.uint32)
+        for x in range(width):
+            above = y * (width + 1) + x + 1
+            sum_above, sum_here = sums[above][start:stop], sums[above + width + 1][start:stop]
+            square_above, square_here = squares[above][start:stop], squares[above + width + 1][start:stop]
+            for s in range(n):
+                pixel = np.uint32(patches[s, y, x])
+                line_sum[s] += pixel
+                line_square[s] += pixel * pixel
+                sum_here[s] = sum_above[s] + line_sum[s]
+                square_here[s] = square_above[s] + line_square[s]
+
+
+Pixels = NDArray[np.uint8]
+
+# Rows are integrated in runs of pixels: a line of pixels, and each part of a line of integrals, has so many to spare.
+RUN = 2 * LANES
+
+
+@kernel
+def integrate_channels(picture: Pixels, channels: UInt32s) -> None:
+    """Fill `channels` (height + 1, 2 or 3, line) from a picture (height, width), at step 1.
+
+    `line` is at least `RUN` + 1 longer than the width; what lies behind the integrals of a row is any number.
+    """
+    height, width = picture.shape
+    row, tilted = np.zeros(width + RUN, np.uint8), np.zeros((3, width + 2), np.uint32)
+    channels[0] = 0
+    for y in range(height):
+        row[:width] = picture[y]
+        integrate_row(row, width, 1, channels[y], channels[y + 1], tilted)
+
+
+@kernel
+def integrate_row(row: Pixels, width: int, step: int, above: UInt32s, here: UInt32s, tilted: UInt32s) -> None:
+    """Fill `here` (1 to 3, line), modulo 2^32, from a row of pixels and the integrals `above` it.
+
+    Entry x of a line is at x % step * (line / step) + x / step. Sums and squares at (Y, X) are over the pixels with
+    y < Y and x < X; the third channel is over y < Y and |x - X + 1| <= Y - y - 1, as OpenCV's `integral` has it.
+    `row` goes on with zeros for `RUN` pixels after its `width`, and `line` is at least `step` + `RUN` longer than it.
+    `tilted` (3, width + 2) holds what the third channel has to know of the rows before; zero at first.
+    """
+    count, line = here.shape
+    here[:, 0] = 0
+    old, new, part = address_of(above), address_of(here), line // step
+    pixels = address_of(row)
+    for channel in range(min(count, 2)):
+        _integrate_lane(pixels, width, channel == 1, step, old, new, channel * line, part)
+    if count > 2:
+        _tilted_growth(row[:width], tilted)
+        _add_row(above[2], tilted[2, : width + 1], step, here[2])
+
+
+@inlined
+def _integrate_lane(
+    pixels: Address, width: int, squared: bool, step: int, old: Address, new: Address, start: int, part: int
+) -> None:
+    total = spread(np.int32(0))
+    for x in range(0, width, RUN):
+        first, second = load_bytes(pixels, x), load_bytes(pixels, x + LANES)
+        if squared:
+            first, second = first * first, second * second
+        first = running_sum(first) + total
+        total = last_of(first, first)
+        second = running_sum(second) + total
+        total = last_of(second, second)
+        if step == 1:
+            _add(old, new, start + x + 1, first)
+            _add(old, new, start + x + 1 + LANES, second)
+        else:
+            _add(old, new, start + part + x // 2, evens(first, second))
+            _add(old, new, start + x // 2 + 1, odds(first, second))
+
+
+@inlined
+def _add(old: Address, new: Address, place: int, growth: Lanes) -> None:
+    store(new, place, load(old, place) + growth)
+
+
+@kernel
+def _add_row(above: UInt32s, growth: UInt32s, step: int, here: UInt32s) -> None:
+    part = here.size // step
+    for phase in range(step):
+        n = (growth.size - phase + step - 1) // step
+        source, old, new = growth[phase:], above[phase * part :], here[phase * part :]
+        if step == 1:
+            for j in range(n):
+                new[j] = old[j] + source[j]
+        else:
+            for j in range(n):
+                new[j] = old[j] + source[j * step]
+
+
+@kernel
+def _tilted_growth(row: Pixels, tilted: UInt32s) -> None:
+    """What a triangle that opens upwards gains with a row: the two diagonals that end in its lowest pixel.
+
+    Rows of `tilted`: diagonals that end in column x of this row, for x from -1, coming from the left and from the
+    right; and the growth, both less the pixel in which they meet.
+    """
+    from_left, from_right, growth = tilted[0], tilted[1], tilted[2]
+    width = row.size
+    for x in range(width - 1, -1, -1):
+        from_left[x + 1] = from_left[x] + np.uint32(row[x])
+    from_left[0] = 0
+    from_right[0] = from_right[1]
+    for x in range(width):
+        from_right[x + 1] = from_right[x + 2] + np.uint32(row[x]) if x + 2 <= width else np.uint32(row[x])
+    growth[0] = from_right[0]
+    for x in range(width):
+        growth[x + 1] = from_left[x + 1] + from_right[x + 1] - np.uint32(row[x])

@@ -1,0 +1,245 @@
+"""An OpenCV cascade over the levels of an image, in bands of rows that threads take in turn."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+from whet._kernels.integral import RUN, integrate_row
+from whet._kernels.jit import inlined, kernel
+from whet._kernels.simd import LANES, address_of, item, load_bytes, pair, spread, store
+from whet._kernels.trees import Found, LaneTrees, scan_row
+from whet._kernels.windows import Windows
+
+# numba fixes the arguments of a generator, and has no types.
+# ruff: noqa: ANN401, ARG001
+# mypy: disable-error-code="no-untyped-call, misc"
+
+
+@intrinsic
+def _take(typing: Any, counter: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        return builder.atomic_rmw("add", data, ir.Constant(ir.IntType(64), 1), "monotonic")
+
+    return types.int64(counter), generate
+
+
+# The value of a counter (1,) of int64, which is then one more.
+take = cast(Callable[[NDArray[np.int64]], int], _take)
+
+
+Pixels = NDArray[np.uint8]
+Int32s = NDArray[np.int32]
+Int64s = NDArray[np.int64]
+
+# Weights are multiples of 1/256 along each side.
+ONE = 256
+HALF = 1 << 15
+
+
+@inlined
+def _source(target: int, source_size: int, target_size: int) -> tuple[int, int]:
+    """The first of the two source pixels of a target pixel, and the weight of the second out of 256."""
+    step = 1.0 / (target_size / source_size)
+    place = step * (target + 0.5) - 0.5
+    first = int(np.floor(place))
+    if first < 0 or first >= source_size - 1:
+        return min(max(first, 0), source_size - 1), 0
+    return first, int(np.rint((place - first) * ONE))
+
+
+@kernel
+def column_sources(width: int, sources: Int32s, weights: Int64s) -> None:
+    """Fill the source column of each target column, for a picture of a width, and weights of the next one and of it.
+
+    The first of the two weights is in the lower half, the second in the upper half.
+    """
+    for k in range(sources.size):
+        sources[k], weight = _source(k, width, sources.size)
+        weights[k] = weight | (ONE - weight) << 32
+
+
+@kernel
+def resize_row(
+    picture: Pixels, y: int, height: int, sources: Int32s, weights: Int64s, mixed: Int32s, out: Pixels
+) -> None:
+    """Row y of the picture at a `height` and the width of `sources`, written to `out`.
+
+    `mixed` has room for a row of the picture and one pixel more. Products are below 2^24 and sums exact, so rounding
+    once at the end does not depend on which side goes first: columns are contiguous, so rows are mixed first. Columns
+    are mixed by one product: of left + 2^32 right and weight + 2^32 (256 - weight), modulo 2^64, the upper half is what
+    is wanted.
+    """
+    rows, width = picture.shape
+    if rows == height and width == sources.size:
+        out[:width] = picture[y]
+        return
+    first, weight = _source(y, rows, height)
+    _mix(picture[first], picture[min(first + 1, rows - 1)], weight, mixed)
+    mixed[width] = 0
+    at, places, shares = address_of(mixed), address_of(sources), address_of(weights)
+    for k in range(sources.size):
+        out[k] = np.uint8((pair(at, item(places, k)) * item(shares, k) + (HALF << 32)) >> 48)
+
+
+@kernel
+def resize_picture(picture: Pixels, out: Pixels) -> None:
+    """Fill `out` (rows, columns) with the picture in its size."""
+    height, width = out.shape
+    sources, weights = np.empty(width, np.int32), np.empty(width, np.int64)
+    column_sources(picture.shape[1], sources, weights)
+    mixed = np.empty(picture.shape[1] + 1, np.int32)
+    for y in range(height):
+        resize_row(picture, y, height, sources, weights, mixed, out[y])
+
+
+@inlined
+def _mix(upper: Pixels, lower: Pixels, weight: int, mixed: Int32s) -> None:
+    a, b, to, width = address_of(upper), address_of(lower), address_of(mixed), upper.size
+    above, below = spread(np.int32(ONE - weight)), spread(np.int32(weight))
+    whole = width // LANES * LANES
+    for k in range(0, whole, LANES):
+        store(to, k, load_bytes(a, k) * above + load_bytes(b, k) * below)
+    for k in range(whole, width):
+        mixed[k] = np.int32((ONE - weight) * np.int32(upper[k]) + weight * np.int32(lower[k]))
+
+
+UInt32s = NDArray[np.uint32]
+Floats = NDArray[np.float64]
+
+
+class Band(NamedTuple):
+    """Rows of windows of a level; a row of the table of bands."""
+
+    first: int
+    rows: int
+    columns: int
+    step: int
+    height: int  # of the level
+    width: int
+
+
+class Steps(NamedTuple):
+    """What depends on the step: the cascade and the corners of the inner rectangle in its layout, for steps 1 and 2."""
+
+    one: LaneTrees
+    two: LaneTrees
+    inner: Int32s  # (2, 4)
+
+
+class Buffers(NamedTuple):
+    """What a thread works in."""
+
+    channels: NDArray[np.uint32]  # (most rows + 1, channels, line)
+    pixels: Pixels
+    mixed: Int32s
+    sources: Int32s
+    weights: Int64s
+    tilted: UInt32s
+    asked: Int32s
+    factors: NDArray[np.float32]
+    found: Found
+
+
+@kernel
+def scan_bands(
+    picture: Pixels,
+    bands: Int64s,
+    steps: Steps,
+    window: tuple[int, int],
+    min_sigma: float,
+    channels: UInt32s,
+    counter: Int64s,
+) -> tuple[Int64s, Floats]:
+    """Scan the bands (n, 6) whose numbers this thread takes from the counter.
+
+    Returns accepted windows (n, 3), band, row and column in it, each band's from the top left, and their last sums.
+    `channels` (most rows + 1, 1 to 3, line) is written over.
+    """
+    buffers = buffers_of(picture.shape[1], channels, steps.one.largest)
+    area = (window[0] - 2) * (window[1] - 2)
+    places, scores, found = np.empty((64, 3), np.int64), np.empty(64), 0
+    number = take(counter)
+    while number < len(bands):
+        band = band_of(bands, number)
+        trees = steps.one if band.step == 1 else steps.two
+        stride = channels.shape[1] * channels.shape[2]
+        windows = Windows(band.rows, band.columns, band.step * stride, steps.inner[band.step - 1], area, min_sigma)
+        begin_band(picture, band, buffers)
+        for y in range((band.rows - 1) * band.step + window[0]):
+            make_row(picture, band, y, buffers)
+            first = y + 1 - window[0]
+            if first >= 0 and first % band.step == 0:
+                n = _scan_row(first * stride, windows, trees, buffers)
+                places, scores = _with_room(places, scores, found + n)
+                for i in range(n):
+                    column = buffers.found.places[i] - first * stride
+                    places[found, 0], places[found, 1], places[found, 2] = number, first // band.step, column
+                    scores[found] = buffers.found.scores[i]
+                    found += 1
+        number = take(counter)
+    return places[:found].copy(), scores[:found].copy()
+
+
+@kernel
+def buffers_of(width: int, channels: UInt32s, largest: int) -> Buffers:
+    """Room for pictures of a width and trees of `largest` nodes."""
+    return Buffers(
+        channels,
+        np.zeros(width + RUN, np.uint8),
+        np.empty(width + 1, np.int32),
+        np.empty(width, np.int32),
+        np.empty(width, np.int64),
+        np.empty((3, width + 2), np.uint32),
+        np.empty(LANES * largest, np.int32),
+        np.ones(LANES, np.float32),
+        Found(np.empty(width, np.uint32), np.empty(width)),
+    )
+
+
+@kernel
+def band_of(bands: Int64s, number: int) -> Band:
+    """A row of the table."""
+    b = bands[number]
+    return Band(b[0], b[1], b[2], b[3], b[4], b[5])
+
+
+@kernel
+def begin_band(picture: Pixels, band: Band, buffers: Buffers) -> None:
+    """Prepare for the first row of a band."""
+    column_sources(picture.shape[1], buffers.sources[: band.width], buffers.weights[: band.width])
+    buffers.pixels[band.width :] = 0
+    buffers.channels[0] = 0
+    buffers.tilted[:] = 0
+
+
+@kernel
+def make_row(picture: Pixels, band: Band, y: int, buffers: Buffers) -> None:
+    """Pixels and integrals of row y of a band."""
+    sources, weights = buffers.sources[: band.width], buffers.weights[: band.width]
+    resize_row(picture, band.first * band.step + y, band.height, sources, weights, buffers.mixed, buffers.pixels)
+    above, here = buffers.channels[y], buffers.channels[y + 1]
+    integrate_row(buffers.pixels, band.width, band.step, above, here, buffers.tilted[:, : band.width + 2])
+
+
+@kernel
+def _scan_row(start: int, windows: Windows, trees: LaneTrees, buffers: Buffers) -> int:
+    channels = buffers.channels
+    sums = channels.reshape(channels.size)
+    squares = sums[channels.shape[2] if channels.shape[1] > 1 else 0 :]
+    return scan_row(sums, squares, start, windows, trees, buffers.asked, buffers.factors, buffers.found)
+
+
+@kernel
+def _with_room(places: Int64s, scores: Floats, n: int) -> tuple[Int64s, Floats]:
+    """Arrays with the same entries and room for n."""
+    if n <= len(scores):
+        return places, scores
+    more_places, more_scores = np.empty((2 * n, 3), np.int64), np.empty(2 * n)
+    more_places[: len(places)], more_scores[: len(scores)] = places, scores
+    return more_places, more_scores

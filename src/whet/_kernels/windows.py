@@ -1,0 +1,165 @@
+"""The windows of an image: their position in integral images, their contrast and their normalisation."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet._kernels.jit import inlined, kernel
+from whet._kernels.simd import (
+    Address,
+    Lanes,
+    bits_of,
+    item,
+    load,
+    rounded,
+    select,
+    spread,
+    square_root,
+    store,
+    to_doubles,
+    widened,
+)
+
+# OpenCV looks at a window only if area * factor < 0.1, which says sigma > 10.
+OPENCV_MIN_SIGMA = 10.0
+
+
+@kernel
+def window_factor(
+    total: np.int64, squares: np.int64, area: int, min_sigma: float = OPENCV_MIN_SIGMA
+) -> tuple[np.float32, np.bool_]:
+    """The factor 1 / (area sigma) of a window, and whether the window has enough contrast to be looked at.
+
+    `total` and `squares` are the sums of the `area` pixels of the inner rectangle (x = 1, y = 1, width - 2,
+    height - 2) and of their squares. A feature's value is its weighted sum of pixels times the factor. Flat
+    windows have the factor 1 and are never looked at.
+
+    >>> window_factor(20, 400, 4)  # pixels 0, 0, 0 and 20: area * sigma = sqrt(4 * 400 - 20 * 20)
+    (0.0288..., False)
+    >>> window_factor(40, 400, 4)  # four pixels of 10
+    (1.0, False)
+    """
+    # In float64: area * squares reaches 2e10 in a window of 24 x 24, too much for 32 bits.
+    wide = np.float64(total)
+    spread = np.float64(area) * np.float64(squares) - wide * wide
+    # Without a branch, so that the compiler normalises four windows at once.
+    has_spread = spread > 0.0
+    factor = np.float32(1.0 / np.sqrt(spread if has_spread else 1.0))
+    has_contrast = np.float64(area) * np.float64(factor) < 1.0 / np.float64(min_sigma)
+    return factor, has_spread & has_contrast
+
+
+@kernel
+def stack_factors(
+    sums: NDArray[np.uint32],
+    squares: NDArray[np.uint32],
+    corners: NDArray[np.int64],
+    area: int,
+    min_sigma: float,
+    factors: NDArray[np.float32],
+    looked_at: NDArray[np.bool_],
+) -> None:
+    """Normalise a stack of patches: the factor and the verdict of `window_factor` for each sample.
+
+    `sums` and `squares` are (pixels, samples); `corners` are the pixels at the top left, top right, bottom
+    left and bottom right of the inner rectangle.
+    """
+    for s in range(factors.size):
+        total = np.int64(_difference(sums, corners, s))
+        square_total = np.int64(_difference(squares, corners, s))
+        factors[s], looked_at[s] = window_factor(total, square_total, area, min_sigma)
+
+
+@kernel
+def _difference(integral: NDArray[np.uint32], corners: NDArray[np.int64], s: int) -> np.uint32:
+    gained = integral[corners[0], s] + integral[corners[3], s]
+    lost = integral[corners[1], s] + integral[corners[2], s]
+    return np.uint32(gained - lost)
+
+
+Int32s = NDArray[np.int32]
+
+
+# Windows of less contrast than this times the least are left out before the square root: its rounding is far finer.
+NEARLY_ONE = 0.999
+
+
+class Windows(NamedTuple):
+    """Where the windows of a picture lie in its integral images."""
+
+    rows: int
+    columns: int
+    row_step: int  # integrals between a row of windows and the next; windows of a row are neighbours
+    inner: Int32s  # (4,): corners of the inner rectangle, top left, top right, bottom left, bottom right
+    area: int  # of the inner rectangle
+    min_sigma: float
+
+
+@inlined
+def normalise_lanes(
+    sums: Address, squares: Address, place: int, inner: Address, pixels: float, min_sigma: float, factors: Address
+) -> int:
+    """Factors of eight windows, by the arithmetic of `window_factor`; which of them are looked at, one bit each."""
+    total, square = to_doubles(_inner(sums, place, inner)), to_doubles(_inner(squares, place, inner))
+    area = spread(pixels)
+    spread_out = area * square - total * total
+    least = pixels * min_sigma
+    if bits_of(spread_out >= spread(NEARLY_ONE * least * least)) == 0:
+        return 0
+    one = spread(1.0)
+    has_spread = spread(0.0) < spread_out
+    factor = rounded(one / square_root(select(has_spread, spread_out, one)))
+    store(factors, 0, factor)
+    has_contrast = area * widened(factor) < spread(1.0 / min_sigma)
+    return bits_of(has_spread & has_contrast)
+
+
+@inlined
+def _inner(integral: Address, place: int, corners: Address) -> Lanes:
+    gained = load(integral, place + item(corners, 0)) + load(integral, place + item(corners, 3))
+    return gained - load(integral, place + item(corners, 1)) - load(integral, place + item(corners, 2))
+
+
+UInt32s = NDArray[np.uint32]
+Codes = NDArray[np.uint8]
+Corners = tuple[np.uint32, np.uint32, np.uint32, np.uint32]
+
+
+@kernel
+def pattern_codes(sums: UInt32s, start: int, corners: Int32s, codes: Codes) -> None:
+    """Codes of 3 x 3 blocks for windows `start`, `start` + 1 and so on; `corners` (16,) row by row."""
+    n = codes.size
+    a0, a1, a2, a3 = _corner_row(sums, start, corners[0:4], n)
+    b0, b1, b2, b3 = _corner_row(sums, start, corners[4:8], n)
+    c0, c1, c2, c3 = _corner_row(sums, start, corners[8:12], n)
+    d0, d1, d2, d3 = _corner_row(sums, start, corners[12:16], n)
+    for k in range(n):
+        a, b = (a0[k], a1[k], a2[k], a3[k]), (b0[k], b1[k], b2[k], b3[k])
+        c, d = (c0[k], c1[k], c2[k], c3[k]), (d0[k], d1[k], d2[k], d3[k])
+        codes[k] = _code(a, b, c, d)
+
+
+@kernel
+def _corner_row(sums: UInt32s, start: int, corners: Int32s, n: int) -> tuple[UInt32s, UInt32s, UInt32s, UInt32s]:
+    a, b, c, d = start + corners[0], start + corners[1], start + corners[2], start + corners[3]
+    return sums[a : a + n], sums[b : b + n], sums[c : c + n], sums[d : d + n]
+
+
+@kernel
+def _code(a: Corners, b: Corners, c: Corners, d: Corners) -> np.uint8:
+    """The code of one window from its 4 x 4 corners, rows a to d; bits as `CLOCKWISE` in `block_patterns`."""
+    top, middle, bottom = _blocks(a, b), _blocks(b, c), _blocks(c, d)
+    centre = middle[1]
+    code = np.int32(top[0] >= centre) << 7 | np.int32(top[1] >= centre) << 6 | np.int32(top[2] >= centre) << 5
+    code |= np.int32(middle[2] >= centre) << 4 | np.int32(bottom[2] >= centre) << 3
+    code |= np.int32(bottom[1] >= centre) << 2 | np.int32(bottom[0] >= centre) << 1
+    return np.uint8(code | np.int32(middle[0] >= centre))
+
+
+@kernel
+def _blocks(above: Corners, below: Corners) -> tuple[np.int32, np.int32, np.int32]:
+    """Sums of the three blocks between two rows of corners."""
+    first = np.int32(above[0] - above[1] - below[0] + below[1])
+    second = np.int32(above[1] - above[2] - below[1] + below[2])
+    return first, second, np.int32(above[2] - above[3] - below[2] + below[3])

@@ -1,0 +1,104 @@
+"""Find the objects in a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.cascade.cascade import Cascade
+from whet.cascade.detections import Detections, FiredWindows
+from whet.cascade.grouping import OVERLAP, Groups, group_means, group_peaks, keep_all, suppress_non_maxima
+from whet.cascade.pyramid import FACTOR, Level, level_scales, levels_at
+from whet.cascade.scan import scan_pictures
+
+Merge = Literal["peaks", "mean", "weighted", "nms"]
+MERGE: Merge = "peaks"
+
+
+def detect(
+    cascade: Cascade,
+    image: NDArray[np.uint8],
+    *,
+    factor: float = FACTOR,
+    step: int = 1,
+    min_size: float | None = None,
+    max_size: float | None = None,
+    merge: Merge | None = MERGE,
+    overlap: float = OVERLAP,
+    best: bool = False,
+    threshold: float | None = None,
+    threads: int | None = None,
+) -> Detections:
+    """Find objects in a grey image (height, width).
+
+    Windows of all sizes from `min_size` to `max_size` (the longer side, in pixels), each `factor` times the one
+    before, are moved by `step` pixels of their level. Those that overlap are merged: around the best ones
+    (`peaks`), all that overlap in chains to a `mean` box or one `weighted` by their scores, as Viola and Jones do, or
+    only the best are kept (`nms`); None keeps every window. Of the result only scores above
+    `threshold` are kept, or only the `best`. Nothing depends on the number of `threads`.
+
+    >>> from whet.features.haar import HaarKind, HaarPool
+    >>> from whet.features.weak_learners import TrainedStumps
+    >>> from whet.cascade.stage import Stage
+    >>> pool = HaarPool.of_window((4, 4), [HaarKind.X2])  # the last one: dark on the left, bright on the right
+    >>> edge = TrainedStumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
+    >>> cascade = Cascade((4, 4), (Stage(pool.take(edge.feature), edge, np.array([2.0]), threshold=0.5),))
+    >>> picture = np.repeat(np.uint8([[0, 0, 0, 99, 99, 99]]), 5, axis=0)
+    >>> found = detect(cascade, picture, max_size=4)  # windows at (1, 0) and (1, 1)
+    >>> found.boxes, found.scores
+    (array([[1. , 0.5, 5. , 4.5]]), array([1.78381067]))
+    """
+    windows = fired_windows(
+        cascade, image, factor=factor, step=step, min_size=min_size, max_size=max_size, threads=threads
+    )
+    groups = merged(windows, merge, overlap)
+    found = Detections(groups.boxes, groups.scores, windows, groups.group)
+    found = found if threshold is None else found.above(threshold)
+    return found.first(1) if best else found
+
+
+def fired_windows(
+    cascade: Cascade,
+    image: NDArray[np.uint8],
+    *,
+    factor: float = FACTOR,
+    step: int = 1,
+    min_size: float | None = None,
+    max_size: float | None = None,
+    threads: int | None = None,
+) -> FiredWindows:
+    """All windows of a grey image that the cascade accepts, by level (largest first), y and x."""
+    if image.ndim != 2 or image.dtype != np.uint8:
+        raise ValueError(f"got an image {image.shape} of {image.dtype}; expected grey (height, width) of uint8")
+    scales = level_scales(image.shape, cascade.window, factor, min_size, max_size)
+    return windows_of_levels(cascade, levels_at(image, scales, threads), scales, step=step, threads=threads)
+
+
+def windows_of_levels(
+    cascade: Cascade, levels: Sequence[Level], scales: Sequence[float], *, step: int = 1, threads: int | None = None
+) -> FiredWindows:
+    """All windows that the cascade accepts in the levels of a pyramid; `scales` are those of the levels."""
+    if not levels:
+        return FiredWindows()
+    scans = scan_pictures(cascade, [level.picture for level in levels], step=step, threads=threads)
+    boxes = [level.boxes(scan.y, scan.x, cascade.window) for level, scan in zip(levels, scans, strict=True)]
+    scale = np.repeat(np.array(scales), [len(scan) for scan in scans])
+    y, x = (np.concatenate(places) for places in ([scan.y for scan in scans], [scan.x for scan in scans]))
+    return FiredWindows(scale, y, x, np.concatenate(boxes), np.concatenate([scan.scores for scan in scans]))
+
+
+def merged(windows: FiredWindows, merge: Merge | None = MERGE, overlap: float = OVERLAP) -> Groups:
+    """One box for all windows that fired around one object."""
+    match merge:
+        case None:
+            return keep_all(windows.boxes, windows.scores)
+        case "peaks":
+            return group_peaks(windows.boxes, windows.scores, overlap=overlap)
+        case "mean" | "weighted":
+            return group_means(windows.boxes, windows.scores, overlap=overlap, weighted=merge == "weighted")
+        case "nms":
+            return suppress_non_maxima(windows.boxes, windows.scores, overlap=overlap)
+    raise ValueError(f"got merge={merge!r}; expected one of {', '.join(get_args(Merge))}, or None")

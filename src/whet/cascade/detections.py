@@ -1,0 +1,177 @@
+"""What a detector found in a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from whet.errors import BoxError, MissingExtraError
+
+if TYPE_CHECKING:
+    import supervision
+
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+def _no_indices() -> Indices:
+    return np.empty(0, dtype=np.intp)
+
+
+@dataclass(frozen=True, eq=False)
+class FiredWindows:
+    """Windows that a cascade accepted, before they were merged: where in which level, as boxes (n, 4), and margins.
+
+    `scale` (n,) is the scale of the level, as `pyramid.level_at` takes it; `y` and `x` (n,) are pixels of the level.
+    """
+
+    scale: Floats = field(default_factory=lambda: np.empty(0))
+    y: Indices = field(default_factory=_no_indices)
+    x: Indices = field(default_factory=_no_indices)
+    boxes: Floats = field(default_factory=lambda: np.empty((0, 4)))
+    scores: Floats = field(default_factory=lambda: np.empty(0))
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+
+@dataclass(frozen=True, eq=False)
+class Detections:
+    """Boxes (N, 4) as x1, y1, x2, y2 in pixels, half-open, and scores (N,), best first.
+
+    `windows` are all windows that fired, and `group` (windows,) the detection that each of them belongs to, or -1
+    if it was left out. That tells which windows a false alarm consists of.
+
+    >>> found = Detections(np.array([[10.0, 20.0, 34.0, 44.0]]), np.array([2.5]))
+    >>> len(found), found
+    (1, Detections(1: 24 x 24 at (10, 20) scores 2.5))
+    >>> for (x1, y1, x2, y2), score in found:
+    ...     print(f"from {x1:g}, {y1:g} to {x2:g}, {y2:g}: {score:g}")
+    from 10, 20 to 34, 44: 2.5
+    >>> Detections().boxes.shape
+    (0, 4)
+
+    They convert to and from arrays, COCO results and supervision; what fired behind them is lost on that way.
+
+    >>> found.to_array()
+    array([[10. , 20. , 34. , 44. ,  2.5]])
+    >>> found.to_coco(image_id=7)
+    [{'image_id': 7, 'category_id': 1, 'bbox': [10.0, 20.0, 24.0, 24.0], 'score': 2.5}]
+    >>> Detections.from_coco(found.to_coco(image_id=7))
+    Detections(1: 24 x 24 at (10, 20) scores 2.5)
+    """
+
+    boxes: Floats = field(default_factory=lambda: np.empty((0, 4)))
+    scores: Floats = field(default_factory=lambda: np.empty(0))
+    windows: FiredWindows = field(default_factory=FiredWindows)
+    group: Indices = field(default_factory=_no_indices)
+
+    def __post_init__(self) -> None:
+        if self.boxes.shape != (len(self.scores), 4) or len(self.group) != len(self.windows):
+            raise ValueError(f"got boxes {self.boxes.shape} and scores {self.scores.shape}; expected (N, 4) and (N,)")
+        if (np.diff(self.scores) > 0).any():
+            raise ValueError("scores must not rise: sort detections by score, best first")
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __iter__(self) -> Iterator[tuple[Floats, float]]:
+        """Each box (4,) with its score, best first."""
+        yield from zip(self.boxes, self.scores.tolist(), strict=True)
+
+    def __repr__(self) -> str:
+        boxes = (
+            f"{x2 - x1:.0f} x {y2 - y1:.0f} at ({x1:.0f}, {y1:.0f}) scores {score:.3g}"
+            for (x1, y1, x2, y2), score in zip(self.boxes[:5], self.scores[:5], strict=True)
+        )
+        more = ", ..." if len(self) > 5 else ""
+        return f"Detections({len(self)}: {', '.join(boxes)}{more})" if len(self) else "Detections(0)"
+
+    def windows_of(self, i: int) -> Indices:
+        """Indices into `windows` of those behind detection i."""
+        return np.flatnonzero(self.group == i)
+
+    def first(self, n: int) -> Detections:
+        """The n best detections."""
+        group = np.where(self.group < n, self.group, -1)
+        return Detections(self.boxes[:n], self.scores[:n], self.windows, group)
+
+    def above(self, threshold: float) -> Detections:
+        """The detections with scores above a threshold: a higher one keeps a subset."""
+        return self.first(int((self.scores > threshold).sum()))
+
+    @classmethod
+    def of(cls, boxes: ArrayLike, scores: ArrayLike | None = None) -> Detections:
+        """Detections from boxes (N, 4) and scores (N,) in any order; without scores, all have the same, 1.
+
+        >>> Detections.of([[0, 0, 8, 8], [5, 5, 9, 9]], [0.5, 2]).scores
+        array([2. , 0.5])
+        """
+        corners = np.asarray(boxes, dtype=np.float64)
+        corners = np.empty((0, 4)) if corners.size == 0 else corners
+        if corners.ndim != 2 or corners.shape[1] != 4 or not np.isfinite(corners).all():
+            raise BoxError(f"got boxes of shape {corners.shape}; expected (N, 4), finite: x1, y1, x2, y2")
+        marks = np.ones(len(corners)) if scores is None else np.asarray(scores, dtype=np.float64).reshape(-1)
+        if len(marks) != len(corners) or np.isnan(marks).any():
+            raise BoxError(f"got {len(marks)} scores for {len(corners)} boxes; expected a number for each")
+        order = np.argsort(-marks, kind="stable")
+        return cls(corners[order], marks[order])
+
+    def to_array(self) -> Floats:
+        """Rows (N, 5) of x1, y1, x2, y2 and score."""
+        return np.column_stack([self.boxes, self.scores])
+
+    @classmethod
+    def from_array(cls, rows: ArrayLike) -> Detections:
+        """Detections from rows (N, 5) of x1, y1, x2, y2 and score, in any order."""
+        array = np.asarray(rows, dtype=np.float64)
+        array = np.empty((0, 5)) if array.size == 0 else array
+        if array.ndim != 2 or array.shape[1] != 5:
+            raise BoxError(f"got rows of shape {array.shape}; expected (N, 5): x1, y1, x2, y2, score")
+        return cls.of(array[:, :4], array[:, 4])
+
+    def to_coco(self, image_id: int | str, category_id: int = 1) -> list[dict[str, Any]]:
+        """The detections as entries of a COCO results file, as `pycocotools` loads and evaluates them."""
+        return [
+            {"image_id": image_id, "category_id": category_id, "bbox": [x1, y1, x2 - x1, y2 - y1], "score": score}
+            for (x1, y1, x2, y2), score in zip(self.boxes.tolist(), self.scores.tolist(), strict=True)
+        ]
+
+    @classmethod
+    def from_coco(
+        cls,
+        results: Iterable[Mapping[str, Any]],
+        image_id: int | str | None = None,
+        category_id: int | None = None,
+    ) -> Detections:
+        """Detections from the entries of a COCO results file: of one image and one category, if they are named."""
+        chosen = [
+            row
+            for row in results
+            if image_id in (None, row.get("image_id")) and category_id in (None, row.get("category_id"))
+        ]
+        try:
+            corners = [(x, y, x + width, y + height) for x, y, width, height in (row["bbox"] for row in chosen)]
+        except (KeyError, TypeError, ValueError) as error:
+            raise BoxError(f"a result has no bbox of x, y, width and height: {error}") from error
+        return cls.of(corners, [row.get("score", 1.0) for row in chosen])
+
+    def to_supervision(self, class_id: int = 0) -> supervision.Detections:
+        """The detections as those of the package supervision: its annotators draw them, its trackers follow them."""
+        try:
+            from supervision import Detections as Theirs
+        except ImportError as error:
+            raise MissingExtraError("supervision", "supervision") from error
+        classes = np.full(len(self), class_id, dtype=int)
+        # Copies, and in 32 bits as everywhere there.
+        return Theirs(self.boxes.astype(np.float32), confidence=self.scores.astype(np.float32), class_id=classes)
+
+    @classmethod
+    def from_supervision(cls, detections: supervision.Detections) -> Detections:
+        """Detections from those of supervision; where these have no confidence, all score 1."""
+        return cls.of(detections.xyxy, detections.confidence)

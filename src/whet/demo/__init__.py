@@ -1,0 +1,1 @@
+"""What `whet demo` shows."""

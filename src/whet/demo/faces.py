@@ -1,0 +1,164 @@
+"""A street that the project draws: no face in it, and much that looks like one."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.cascade.boxes import intersection_over_union
+from whet.cascade.detections import Detections
+from whet.detector.detector import Detector, load
+from whet.detector.journal import Entry
+from whet.detector.model_file import to_bytes
+from whet.errors import MissingExtraError
+from whet.io.images import as_grey
+from whet.plots.drawing import FALSE_ALARM, boxes_drawn, save_picture
+
+if TYPE_CHECKING:
+    from PIL.ImageDraw import ImageDraw
+
+
+SHAPE = (320, 480)
+
+
+def drawn_scene(seed: int = 0) -> NDArray[np.uint8]:
+    """A house, a car and a wall socket in grey (320, 480): eyes and mouths everywhere.
+
+    >>> drawn_scene().shape
+    (320, 480)
+    """
+    from PIL import Image, ImageDraw, ImageFilter
+
+    height, width = SHAPE
+    image = Image.fromarray(np.repeat(np.linspace(200, 140, height).astype(np.uint8)[:, None], width, axis=1))
+    pen = ImageDraw.Draw(image)
+    _house(pen)
+    _car(pen)
+    _socket(pen)
+    blurred = np.asarray(image.filter(ImageFilter.GaussianBlur(1.5)), dtype=np.float64)
+    return (blurred + np.random.default_rng(seed).normal(0, 4, SHAPE)).clip(0, 255).astype(np.uint8)
+
+
+def _house(pen: ImageDraw) -> None:
+    pen.rectangle((40, 90, 190, 260), fill=205)
+    pen.polygon(((30, 90), (115, 30), (200, 90)), fill=95)
+    for x in (62, 134):
+        pen.rectangle((x, 120, x + 34, 150), fill=50)
+        pen.line((x + 17, 120, x + 17, 150), fill=150, width=2)
+    pen.rectangle((88, 205, 142, 228), fill=70)
+
+
+def _car(pen: ImageDraw) -> None:
+    pen.rounded_rectangle((250, 150, 440, 270), 30, fill=190)
+    pen.rounded_rectangle((280, 110, 410, 165), 18, fill=80)
+    for x in (290, 400):
+        pen.ellipse((x - 20, 185, x + 20, 215), fill=50)
+        pen.ellipse((x - 8, 193, x + 8, 205), fill=200)
+    pen.rounded_rectangle((305, 232, 385, 250), 8, fill=60)
+
+
+def _socket(pen: ImageDraw) -> None:
+    pen.rounded_rectangle((300, 20, 370, 90), 12, fill=225)
+    for x in (318, 352):
+        pen.ellipse((x - 6, 42, x + 6, 56), fill=40)
+    pen.rectangle((328, 68, 342, 74), fill=60)
+
+
+Picture = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class Correction:
+    """A picture, what was found in it before and after, and from which number on detections were called no face."""
+
+    picture: Picture
+    before: Detections
+    after: Detections
+    wrong: int
+    entries: list[Entry]
+    seconds_to_detect: float
+    seconds_to_learn: float
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the detections that were called wrong are there no longer."""
+        return not (intersection_over_union(self.before.boxes[self.wrong :], self.after.boxes) >= 0.5).any()
+
+    def drawn(self) -> Picture:
+        """Before and after, side by side; what was called wrong in orange."""
+        before = boxes_drawn(self.picture, self.before.boxes[: self.wrong], width=3)
+        before = boxes_drawn(before, self.before.boxes[self.wrong :], FALSE_ALARM, 3)
+        gap = np.full((len(before), 12, 3), 255, dtype=np.uint8)
+        return np.concatenate([before, gap, boxes_drawn(self.picture, self.after.boxes, width=3)], axis=1)
+
+    def rows(self, name: str) -> list[tuple[str, str]]:
+        """What to say of it in the terminal."""
+        height, width = self.picture.shape
+        gone = "gone" if self.is_gone else "STILL THERE"
+        return [
+            (f"{name}, {width} x {height}", f"{len(self.before)} detections in {1e3 * self.seconds_to_detect:.0f} ms"),
+            (
+                f'  told of {len(self.before) - self.wrong}: "not a face"',
+                f"{gone} after {1e3 * self.seconds_to_learn:.0f} ms",
+            ),
+            ("  left", f"{len(self.after)}"),
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Story:
+    """Both pictures, and whether unlearning both corrections gave the detector of the start."""
+
+    photograph: Correction
+    scene: Correction
+    unlearning_is_exact: bool
+
+    def summary(self) -> str:
+        """A few lines for the terminal."""
+        rows = [*self.photograph.rows("a photograph with one face"), *self.scene.rows("a drawing without any")]
+        rows.append(("both unlearned, equal to the start, byte for byte", "yes" if self.unlearning_is_exact else "NO"))
+        return "\n".join(f"{what:<50}  {value}" for what, value in rows)
+
+
+def astronaut() -> Picture:
+    """scikit-image's photograph of Eileen Collins, by NASA, in grey (512, 512)."""
+    try:
+        from skimage import data
+    except ImportError as error:
+        raise MissingExtraError("scikit-image", "demo") from error
+    return as_grey(data.astronaut())  # type: ignore[no-untyped-call]
+
+
+def run() -> Story:
+    """Detect, correct, detect again, and take it all back."""
+    photograph, detector = astronaut(), load("face")
+    start = to_bytes(detector.taught)
+    first = corrected(detector, photograph, 1)  # the name on her suit; the face is number 0
+    second = corrected(detector, drawn_scene(), 0)
+    detector.unlearn(first.entries + second.entries)
+    return Story(first, second, to_bytes(detector.taught) == start)
+
+
+def corrected(detector: Detector, picture: Picture, wrong: int) -> Correction:
+    """Detect, and teach that the detections from number `wrong` on are no faces."""
+    before = detector.detect(picture)
+    boxes = before.boxes[wrong:]
+    labels = [False] * len(boxes)
+    detector.copy().learn(picture, boxes, labels)  # compiles, or reads from disk
+    times = [time.perf_counter()]
+    detector.detect(picture)
+    times.append(time.perf_counter())
+    entries = detector.learn(picture, boxes, labels)
+    times.append(time.perf_counter())
+    return Correction(picture, before, detector.detect(picture), wrong, entries, *np.diff(times).tolist())
+
+
+def draw(story: Story, out: Path) -> list[Path]:
+    """Both pictures before and after."""
+    pictures = {"photograph.png": story.photograph, "correction.png": story.scene}
+    return [save_picture(correction.drawn(), out / name) for name, correction in pictures.items()]

@@ -1,0 +1,286 @@
+"""A detector trained on drawn objects, evaluated and corrected."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.detector.detector import Detector
+from whet.errors import MissingExtraError
+from whet.evaluation.runs import EvaluationRun, evaluate_many
+from whet.io.annotations.annotation import AnnotatedPicture, Annotations
+from whet.io.annotations.formats import write_annotations
+from whet.io.images import as_grey, read_grey
+from whet.plots.drawing import result_drawn, save_picture
+from whet.plots.figure import prepared_folder
+from whet.training.preparation import prepare
+from whet.training.recipe import Recipe
+from whet.training.train import train_prepared
+
+if TYPE_CHECKING:
+    from PIL.ImageDraw import ImageDraw
+
+
+Picture = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+FINER = 4  # drawn so much larger, and made smaller with all edges smooth
+TRIES = 20
+
+
+def draw_set(
+    kind: str, backgrounds: Sequence[Path], out: Path, seed: int = 0, most: int = 2, sizes: tuple[int, int] = (24, 160)
+) -> Annotations:
+    """Draw up to `most` objects into each of these pictures, save them in a folder, and tell where they are.
+
+    `kind` is "van" (about 9 to 4) or "walker" (about 1 to 2); `sizes` are those of the longer side, in pixels.
+    """
+    rng = np.random.default_rng(seed)
+    out.mkdir(parents=True, exist_ok=True)
+    pictures = []
+    for number, path in enumerate(backgrounds):
+        grey, boxes = read_grey(path).astype(np.float64), np.empty((0, 4))
+        for _ in range(int(rng.integers(1, most + 1))):
+            grey, boxes = _with_object(grey, boxes, kind, sizes, rng)
+        drawn = save_picture(grey.clip(0, 255).astype(np.uint8), out / f"{kind}{number:04d}.png")
+        shape = grey.shape[0], grey.shape[1]
+        pictures.append(AnnotatedPicture(drawn, shape, boxes, (kind,) * len(boxes), np.zeros(len(boxes), np.bool_)))
+    return Annotations(tuple(pictures), (kind,))
+
+
+def _with_object(
+    grey: Floats, boxes: Floats, kind: str, sizes: tuple[int, int], rng: np.random.Generator
+) -> tuple[Floats, Floats]:
+    """One more object, where there is room for it."""
+    longer = float(np.exp(rng.uniform(*np.log(sizes))))
+    patch, mask = object_drawn(kind, longer, rng)
+    height, width = patch.shape
+    for _ in range(TRIES):
+        if height >= grey.shape[0] or width >= grey.shape[1]:
+            break
+        y, x = (int(rng.integers(0, room - side)) for room, side in zip(grey.shape, patch.shape, strict=True))
+        box = np.array([x, y, x + width, y + height], dtype=np.float64)
+        if not ((box[:2] < boxes[:, 2:]) & (boxes[:, :2] < box[2:])).all(axis=1).any():
+            under = grey[y : y + height, x : x + width]
+            grey[y : y + height, x : x + width] = under * (1 - mask) + patch * mask
+            return grey, np.concatenate([boxes, box[None]])
+    return grey, boxes
+
+
+def object_drawn(kind: str, longer: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """An object whose longer side has about so many pixels: its grey values and its mask, both (height, width).
+
+    >>> patch, mask = object_drawn("van", 90.0, np.random.default_rng(0))
+    >>> patch.shape[1] > 1.8 * patch.shape[0], bool(0 < mask.mean() < 1)
+    (True, True)
+    """
+    from PIL import Image, ImageDraw
+
+    draw, aspect = OBJECTS[kind]
+    ratio = aspect * float(np.exp(rng.normal(0, 0.07)))
+    width, height = (longer, longer / ratio) if ratio > 1 else (longer * ratio, longer)
+    size = max(4, round(width)), max(4, round(height))
+    large = FINER * size[0], FINER * size[1]
+    body, mask = Image.new("L", large, 0), Image.new("L", large, 0)
+    draw(ImageDraw.Draw(body), ImageDraw.Draw(mask), np.array(large, dtype=np.float64), rng)
+    mirrored = rng.random() < 0.5
+    layers = []
+    for layer in (body, mask):
+        turned = layer.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else layer
+        layers.append(np.asarray(turned.resize(size, Image.Resampling.BOX), dtype=np.float64))
+    return _photographed(layers[0], rng), layers[1] / 255
+
+
+def _photographed(patch: Floats, rng: np.random.Generator) -> Floats:
+    """Light from one side, contrast, and noise."""
+    height, width = patch.shape
+    slope = (
+        rng.uniform(-40, 40) * np.linspace(-1, 1, width)[None]
+        + rng.uniform(-30, 30) * np.linspace(-1, 1, height)[:, None]
+    )
+    lit = (patch - 128) * rng.uniform(0.5, 1.1) + 128 + rng.uniform(-25, 25) + slope
+    return np.asarray(lit + rng.normal(0, rng.uniform(1, 8), patch.shape))
+
+
+def _van(body: ImageDraw, mask: ImageDraw, size: Floats, rng: np.random.Generator) -> None:
+    paint, glass, tyre = float(rng.uniform(90, 235)), float(rng.uniform(10, 70)), float(rng.uniform(0, 45))
+    nose, roof, floor = rng.uniform(0.16, 0.28), rng.uniform(0.38, 0.5), rng.uniform(0.8, 0.86)
+    outline = [
+        (0.01, 0.04),
+        (1 - nose, 0.04),
+        (0.99 - nose * 0.35, roof),
+        (0.99, roof + 0.08),
+        (0.99, floor),
+        (0.01, floor),
+    ]
+    for layer, tone in ((body, paint), (mask, 255.0)):
+        layer.polygon(_scaled(outline, size), fill=round(tone))
+    n = int(rng.integers(2, 5))
+    edges = np.linspace(0.05, 0.95 - nose, n + 1)
+    for left, right in pairwise(edges.tolist()):
+        body.rectangle(_scaled([(left, 0.12), (right - 0.02, roof - 0.02)], size), fill=round(glass))
+    body.line(_scaled([(0.01, floor - 0.12), (0.99, floor - 0.12)], size), fill=round(paint * 0.6), width=FINER)
+    radius = rng.uniform(0.15, 0.19) * size[1]
+    for centre in (rng.uniform(0.16, 0.24), rng.uniform(0.74, 0.82)):
+        x, y = centre * size[0], size[1] - radius
+        for layer, tone in ((body, tyre), (mask, 255.0)):
+            layer.ellipse((x - radius, y - radius, x + radius, y + radius - 1), fill=round(tone))
+        body.ellipse(
+            (x - radius * 0.45, y - radius * 0.45, x + radius * 0.45, y + radius * 0.45), fill=round(paint * 0.8)
+        )
+
+
+def _walker(body: ImageDraw, mask: ImageDraw, size: Floats, rng: np.random.Generator) -> None:
+    skin, coat, trousers = (float(tone) for tone in rng.uniform((120, 20, 10), (230, 210, 160)))
+    stride, lean = rng.uniform(0.05, 0.22), rng.uniform(-0.04, 0.04)
+    hip, shoulder = (0.5, 0.55), (0.5 + lean, 0.22)
+    broad = rng.uniform(0.16, 0.22)
+    arm = rng.uniform(0.05, 0.25)
+    parts: list[tuple[str, list[tuple[float, float]], float]] = [
+        ("leg", [hip, (0.5 - stride, 0.78), (0.5 - stride - 0.05, 0.98)], trousers * 0.8),
+        ("leg", [hip, (0.5 + stride, 0.76), (0.5 + stride * 0.8, 0.98)], trousers),
+        ("arm", [shoulder, (0.5 - broad - arm * 0.5, 0.42), (0.5 - arm, 0.56)], coat * 0.85),
+        ("arm", [shoulder, (0.5 + broad, 0.42), (0.5 + arm + 0.1, 0.52)], coat * 0.9),
+    ]
+    wide = {"leg": 0.16 * size[0], "arm": 0.1 * size[0]}
+    for kind, points, tone in parts:
+        for layer, fill in ((body, tone), (mask, 255.0)):
+            layer.line(_scaled(points, size), fill=round(fill), width=round(wide[kind]), joint="curve")
+    trunk = [
+        (shoulder[0] - broad, 0.2),
+        (shoulder[0] + broad, 0.2),
+        (hip[0] + broad * 0.8, 0.58),
+        (hip[0] - broad * 0.8, 0.58),
+    ]
+    head = _scaled([(shoulder[0] - 0.12, 0.01), (shoulder[0] + 0.12, 0.18)], size)
+    for layer, fill, face in ((body, coat, skin), (mask, 255.0, 255.0)):
+        layer.polygon(_scaled(trunk, size), fill=round(fill))
+        layer.ellipse(head, fill=round(face))
+
+
+def _scaled(points: Sequence[tuple[float, float]], size: Floats) -> list[tuple[float, float]]:
+    return [(float(x * size[0]), float(y * size[1])) for x, y in points]
+
+
+# How each is drawn, and its width over its height.
+OBJECTS: dict[str, tuple[Callable[..., None], float]] = {"van": (_van, 2.25), "walker": (_walker, 0.5)}
+
+
+TRAIN = ("astronaut", "brick", "camera", "coffee", "coins", "grass", "gravel", "page", "text", "rocket", "clock")
+TEST = ("chelsea", "stereo_motorcycle", "moon", "retina")
+SHAPE = (240, 320)
+SIZES = (40, 120)  # of vans, in pixels
+N_TRAIN, N_EMPTY, N_TEST = 70, 60, 40
+# A bold operating point, at which there is something to correct.
+POINT = "one false alarm a picture"
+
+
+@dataclass(frozen=True, eq=False)
+class OwnStory:
+    """A detector that was trained, how it did on other photographs, and what one correction changed."""
+
+    n_objects: int
+    n_stages: int
+    seconds_to_train: float
+    before: EvaluationRun
+    after: EvaluationRun
+    told: str
+    files: tuple[Path, ...]
+
+    def summary(self) -> str:
+        """A few lines for the terminal."""
+        rows = [
+            (
+                f"a detector of vans, from {self.n_objects} boxes",
+                f"{self.n_stages} stages in {self.seconds_to_train:.0f} s",
+            ),
+            ("  on other photographs", _counts(self.before)),
+        ]
+        if self.told:
+            rows.append((f"  {self.told}", _counts(self.after)))
+        return "\n".join(f"{what:<50}  {value}" for what, value in rows)
+
+
+def run(out: Path, progress: Callable[[float], None] = lambda _: None, seed: int = 0) -> OwnStory:
+    """Draw, train, judge, correct, judge again; pictures, boxes and the detector stay in a folder."""
+    folder = prepared_folder(out / "vans")
+    rng = np.random.default_rng(seed)
+    backgrounds = _crops(TRAIN, N_TRAIN, folder / "backgrounds", rng)
+    drawn = draw_set("van", backgrounds, folder / "pictures", seed, sizes=SIZES)
+    write_annotations(drawn, folder / "vans.csv", "csv", replace=True)
+    _crops(TRAIN, N_EMPTY, folder / "empty", rng)
+    backgrounds = _crops(TEST, N_TEST, folder / "test-backgrounds", rng)
+    test = draw_set("van", backgrounds, folder / "test", seed + 1, sizes=SIZES)
+    write_annotations(test, folder / "test.csv", "csv", replace=True)
+    recipe = Recipe(
+        str(folder / "vans.csv"), negatives=(str(folder / "empty"),), stages=8, n_negatives=1500, ridge=20.0
+    )
+    prepared = prepare(recipe)
+    begun = time.perf_counter()
+    trained = train_prepared(prepared, lambda event: progress(min(0.9, (event.stage + 1) / (recipe.stages + 1))))
+    seconds = time.perf_counter() - begun
+    trained.detector.save(folder / "vans.whet")
+    correction = _corrected(trained.detector, test, folder)
+    progress(1.0)
+    return OwnStory(drawn.n_boxes, trained.ending.n_stages, seconds, *correction)
+
+
+def _corrected(
+    detector: Detector, test: Annotations, folder: Path
+) -> tuple[EvaluationRun, EvaluationRun, str, tuple[Path, ...]]:
+    """Judge, correct the worst false alarm or else a miss, and judge again."""
+    threshold = detector.operating_points.get(POINT, -np.inf)
+    before = evaluate_many(detector, test.pictures, threshold=threshold)
+    alarms = before.evaluation.worst_false_alarms(threshold)
+    misses = before.evaluation.worst_misses(threshold)
+    if not alarms and not misses:
+        return before, before, "", ()
+    mistake = alarms[0] if alarms else misses[-1]
+    told = 'told of the worst false alarm: "not a van"' if alarms else 'shown one that it missed: "a van"'
+    path = before.paths[mistake.picture]
+    detector.learn(path, mistake.box[None], [not alarms], threshold=threshold)
+    detector.save(folder / "vans-corrected.whet")
+    after = evaluate_many(detector, test.pictures, threshold=threshold)
+    runs = (run.evaluation.pictures[mistake.picture] for run in (before, after))
+    sides = [result_drawn(read_grey(path), result, threshold) for result in runs]
+    file = save_picture(np.concatenate(sides, axis=1), folder.parent / "vans.png")
+    return before, after, told, (file,)
+
+
+def _counts(run: EvaluationRun) -> str:
+    return f"{int(run.found.sum())} of {int(run.truths.sum())} vans, {run.n_false_alarms} false alarms"
+
+
+def _crops(names: Sequence[str], n: int, folder: Path, rng: np.random.Generator) -> list[Path]:
+    """Parts of photographs, of all sizes that they have, as pictures in a folder."""
+    from PIL import Image
+
+    prepared_folder(folder)
+    photographs = [_photograph(name) for name in names]
+    paths = []
+    for number in range(n):
+        grey = photographs[number % len(photographs)]
+        largest = min(grey.shape[0] / SHAPE[0], grey.shape[1] / SHAPE[1])
+        scale = largest * rng.uniform(0.5, 1.0)
+        height, width = round(SHAPE[0] * scale), round(SHAPE[1] * scale)
+        y, x = (int(rng.integers(0, room - side + 1)) for room, side in zip(grey.shape, (height, width), strict=True))
+        cut = Image.fromarray(grey[y : y + height, x : x + width]).resize(SHAPE[::-1], Image.Resampling.BILINEAR)
+        paths.append(folder / f"{number:03d}.png")
+        save_picture(np.asarray(cut), paths[-1])
+    return paths
+
+
+def _photograph(name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    try:
+        from skimage import data
+    except ImportError as error:
+        raise MissingExtraError("scikit-image", "demo") from error
+    picture = getattr(data, name)()
+    return as_grey(picture[0] if isinstance(picture, tuple) else picture)

@@ -1,0 +1,452 @@
+"""The header of a model file: all of a detector that is not an array, as canonical JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.cascade.cascade import MOST_PIXELS
+from whet.cascade.columns import LAYOUTS, LEAVES, MOST_CONDITIONS, columns_of, family_name, from_columns
+from whet.cascade.stage import Stage
+from whet.detector.base import Delta, DetectorBase, Provenance, StageBase, StageRule, Votes, z_of
+from whet.detector.reporting import Frame, Reporting
+from whet.detector.taught import TaughtDetector
+from whet.errors import DetectorNotFoundError, ModelFileError, WhetError
+from whet.features.weak_learners import conditions_of
+from whet.io.files import Table, as_table, check_keys, finite, one_of, parse_table, whole, write_atomically
+from whet.lda.discriminant import Criterion
+from whet.lda.rejection import Exits
+from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
+from whet.lda.thresholds import Asymmetric, Rate
+
+FORMAT = "whet detector"
+VERSION = 1
+
+# A triangle of bytes becomes a square of 64-bit numbers: without limits, a small file could fill the memory.
+# OpenCV's largest stages have some 200 weak learners; 100 stages of 200 have 4 million cells.
+MOST_WEAK = 2000
+MOST_CELLS = 2**23
+
+# What the columns of leaves have entries for; columns of other families have one for every weak learner.
+_OF_LEAVES = "n_conditions"
+_LEARNING = {"family", "n_weak", "criterion", "ridge", "rule", "z", "positives", "negatives", "soft"}
+_VOTES = ("threshold", "until")
+_FIXED = {"family", "n_weak", "threshold", "soft"}
+_TOP = {
+    *("format", "version", "window", "min_sigma", "base_id"),
+    *("frame", "operating_points", "provenance", "stages"),
+}
+
+
+@dataclass(frozen=True)
+class LearningHeader:
+    """What a stage that learns has beside its arrays; `learned` are positives and negatives since the base."""
+
+    family: str
+    n_weak: int
+    n_conditions: int
+    criterion: Criterion
+    ridge: float
+    rule: StageRule
+    counts: tuple[int, int]
+    learned: tuple[int, int]
+    soft: bool
+    votes: tuple[float, int] | None  # their threshold, and until how many negatives they are kept
+
+    def table(self) -> Table:
+        """As JSON; what was never learned is not mentioned."""
+        table = {
+            **_shape_table(self),
+            "criterion": self.criterion,
+            "ridge": self.ridge,
+            "rule": type(self.rule).__name__.lower(),
+            "z": float(z_of(self.rule)),
+            "positives": self.counts[0],
+            "negatives": self.counts[1],
+            "soft": self.soft,
+        }
+        if self.votes is not None:
+            table["votes"] = dict(zip(_VOTES, self.votes, strict=True))
+        return table | ({"learned": list(self.learned)} if any(self.learned) else {})
+
+    @classmethod
+    def of_table(cls, table: Table, where: str) -> Self:
+        """From JSON, checked."""
+        check_keys(table, _LEARNING, {"learned", "votes", _OF_LEAVES}, where=where)
+        rate = Rate(finite(table["z"], f"z of {where}"))
+        name = one_of(table["rule"], {"rate", "asymmetric"}, f"rule of {where}")
+        criterion = one_of(table["criterion"], {"fda", "lac"}, f"criterion of {where}")
+        return cls(
+            *_shape(table, where),
+            cast(Criterion, criterion),
+            finite(table["ridge"], f"ridge of {where}"),
+            rate if name == "rate" else Asymmetric(rate),
+            _pair([table["positives"], table["negatives"]], f"counts of {where}"),
+            _pair(table.get("learned", [0, 0]), f"learned counts of {where}"),
+            _flag(table["soft"], f"soft of {where}"),
+            _votes(table["votes"], f"votes of {where}") if "votes" in table else None,
+        )
+
+
+@dataclass(frozen=True)
+class FixedHeader:
+    """What a stage with fixed weights has beside its arrays."""
+
+    family: str
+    n_weak: int
+    n_conditions: int
+    threshold: float
+    soft: bool
+
+    def table(self) -> Table:
+        """As JSON."""
+        return _shape_table(self) | {"threshold": self.threshold, "soft": self.soft}
+
+    @classmethod
+    def of_table(cls, table: Table, where: str) -> Self:
+        """From JSON, checked."""
+        check_keys(table, _FIXED, {_OF_LEAVES}, where=where)
+        threshold = finite(table["threshold"], f"threshold of {where}")
+        return cls(*_shape(table, where), threshold, _flag(table["soft"], f"soft of {where}"))
+
+
+StageHeader = LearningHeader | FixedHeader
+
+
+@dataclass(frozen=True)
+class Header:
+    """The whole header."""
+
+    window: tuple[int, int]
+    min_sigma: float
+    base_id: str
+    reporting: Reporting
+    provenance: Provenance
+    stages: tuple[StageHeader, ...]
+
+    @classmethod
+    def of(cls, detector: TaughtDetector) -> Self:
+        """Describe a detector."""
+        base = detector.base
+        pairs = zip(base.stages, detector.learned.counts, strict=True)
+        stages = tuple(_describe(stage, learned) for stage, learned in pairs)
+        _check_sizes(stages)  # what could not be loaded is not saved
+        window = int(base.window[0]), int(base.window[1])
+        return cls(window, float(base.min_sigma), base.base_id, detector.reporting, base.provenance, stages)
+
+    def to_json(self) -> str:
+        """Sorted keys, no spaces, ASCII: equal headers have equal bytes."""
+        table = {
+            "format": FORMAT,
+            "version": VERSION,
+            "window": list(self.window),
+            "min_sigma": self.min_sigma,
+            "base_id": self.base_id,
+            "frame": list(map(float, self.reporting.frame)),
+            "operating_points": dict(self.reporting.operating_points),
+            "provenance": asdict(self.provenance),
+            "stages": [stage.table() for stage in self.stages],
+        }
+        return json.dumps(table, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read and check everything that can be checked without the arrays."""
+        table = parse_table(text, "header")
+        _check_version(table)
+        check_keys(table, _TOP, where="the header")
+        if not isinstance(table["stages"], list) or not isinstance(table["base_id"], str):
+            raise ModelFileError("the header's stages are no list, or its base_id is no text")
+        stages = tuple(_read_stage(stage, number) for number, stage in enumerate(table["stages"]))
+        _check_sizes(stages)
+        window = _pair(table["window"], "window", MOST_PIXELS)
+        sigma = finite(table["min_sigma"], "min_sigma")
+        reporting, provenance = _read_reporting(table), _read_provenance(table["provenance"])
+        return cls(window, sigma, table["base_id"], reporting, provenance, stages)
+
+
+def _check_sizes(stages: Sequence[StageHeader]) -> None:
+    most = max((stage.n_weak for stage in stages), default=0)
+    if most > MOST_WEAK:
+        raise ModelFileError(f"a stage has {most:,} weak learners; a file holds at most {MOST_WEAK:,} a stage")
+    if sum(stage.n_weak**2 for stage in stages) > MOST_CELLS:
+        raise ModelFileError(f"the stages have more than {MOST_CELLS:,} co-occurrences in all; expected fewer")
+    if sum(stage.n_conditions for stage in stages) > MOST_CONDITIONS:
+        raise ModelFileError(f"the stages have more than {MOST_CONDITIONS:,} conditions in all; expected fewer")
+
+
+def _describe(stage: StageBase | Stage, learned: tuple[int, int]) -> StageHeader:
+    shape = family_name(stage.features), len(stage), len(conditions_of(stage.features, stage.weak)[1])
+    if isinstance(stage, Stage):
+        return FixedHeader(*shape, float(stage.threshold), stage.exits is not None)
+    counts = int(stage.positive.n), int(stage.negative.n)
+    settings = stage.criterion, float(stage.ridge), stage.rule
+    votes = None if stage.votes is None else (float(stage.votes.threshold), int(stage.votes.until))
+    return LearningHeader(*shape, *settings, counts, learned, stage.exits is not None, votes)
+
+
+def _check_version(table: Table) -> None:
+    if table.get("format") != FORMAT:
+        raise ModelFileError(f"the header is not that of a {FORMAT}: this file is of another kind")
+    version = table.get("version")
+    if version != VERSION or isinstance(version, bool):
+        raise ModelFileError(
+            f"the file has format version {str(version)[:20]}, this whet reads {VERSION}: update whet, or save it again"
+        )
+
+
+def _read_stage(value: object, number: int) -> StageHeader:
+    where = f"stage {number}"
+    table = as_table(value, where)
+    return FixedHeader.of_table(table, where) if "threshold" in table else LearningHeader.of_table(table, where)
+
+
+def _read_reporting(table: Table) -> Reporting:
+    sides, points = table["frame"], as_table(table["operating_points"], "table of operating points")
+    if not isinstance(sides, list) or len(sides) != 4:
+        raise ModelFileError("frame: expected four numbers, left, top, right and bottom")
+    frame = Frame(*(finite(side, "a side of the frame") for side in sides))
+    try:
+        return Reporting(frame, {name: finite(points[name], f"operating point {name[:40]!r}") for name in points})
+    except ValueError as error:
+        raise ModelFileError(str(error)) from error
+
+
+def _read_provenance(value: object) -> Provenance:
+    table: dict[str, Any] = as_table(value, "provenance")
+    check_keys(table, Provenance.__dataclass_fields__, where="provenance")
+    for name in ("goals", "facts"):
+        as_table(table[name], f"provenance's {name}")
+    try:
+        return Provenance(**table)
+    except ValueError as error:
+        raise ModelFileError(str(error)) from error
+
+
+def _shape_table(stage: StageHeader) -> Table:
+    of_leaves = {_OF_LEAVES: stage.n_conditions} if stage.family in LEAVES else {}
+    return {"family": stage.family, "n_weak": stage.n_weak, **of_leaves}
+
+
+def _shape(table: Table, where: str) -> tuple[str, int, int]:
+    family = one_of(table["family"], LAYOUTS, f"feature family of {where}")
+    n_weak = whole(table["n_weak"], 1, MOST_WEAK, f"n_weak of {where}")
+    if (_OF_LEAVES in table) != (family in LEAVES):
+        raise ModelFileError(f"{where} is of {family}: {_OF_LEAVES} belongs to leaves, and to them alone")
+    return family, n_weak, whole(table.get(_OF_LEAVES, n_weak), n_weak, MOST_CONDITIONS, f"{_OF_LEAVES} of {where}")
+
+
+def _votes(value: object, where: str) -> tuple[float, int]:
+    table = as_table(value, where)
+    check_keys(table, _VOTES, where=where)
+    until = whole(table["until"], 0, MOST_SAMPLES - 1, f"until of {where}")
+    return finite(table["threshold"], f"threshold of {where}"), until
+
+
+def _flag(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise ModelFileError(f"{name} is not true or false")
+    return value
+
+
+def _pair(value: object, name: str, most: int = MOST_SAMPLES - 1) -> tuple[int, int]:
+    if not isinstance(value, list) or len(value) != 2:
+        raise ModelFileError(f"{name}: expected two whole numbers")
+    return whole(value[0], 0, most, name), whole(value[1], 0, most, name)
+
+
+Tensors = Mapping[str, NDArray[Any]]
+Layout = tuple[tuple[np.dtype[Any], ...], tuple[int, ...]]
+
+# A face detector has half a megabyte. Larger files are refused before they are read.
+MOST_BYTES = 64_000_000
+# One key only: safetensors keeps several in no fixed order.
+KEY = "whet"
+CLASSES = ("positive", "negative")
+MEAN = "mean_positive"
+UNSIGNED = tuple(np.dtype(f"u{size}") for size in (1, 2, 4, 8))
+
+
+def save(detector: TaughtDetector, path: str | PathLike[str]) -> None:
+    """Write a detector, with all that it needs to go on learning; as a whole, or not at all."""
+    write_atomically(Path(path), to_bytes(detector))
+
+
+def load(path: str | PathLike[str]) -> TaughtDetector:
+    """Read a detector; raises ModelFileError on anything that is not a sound one."""
+    path = Path(path)
+    if not path.exists():
+        raise DetectorNotFoundError(f"there is no file {path}; expected a detector that whet has saved")
+    if not path.is_file():
+        raise ModelFileError(
+            f"{path} is {'a folder' if path.is_dir() else 'not a file'}; expected a detector that whet has saved"
+        )
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise ModelFileError(f"{path} has more than {MOST_BYTES:,} bytes; no detector does: is it another file?")
+    try:
+        return from_bytes(data)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from error
+
+
+def to_bytes(detector: TaughtDetector) -> bytes:
+    """A detector as the bytes of its file."""
+    from safetensors.numpy import save as serialise
+
+    return bytes(serialise(dict(_tensors_of(detector)), {KEY: Header.of(detector).to_json()}))
+
+
+def from_bytes(data: bytes) -> TaughtDetector:
+    """A detector from the bytes of its file; raises ModelFileError on anything that is not a sound one."""
+    tensors = _deserialised(data)
+    try:
+        header = Header.from_json(_metadata(data))
+        _check_layout(tensors, header)
+        return _assembled(header, tensors)
+    except ModelFileError:
+        raise
+    except (ValueError, WhetError, ArithmeticError, RecursionError) as error:
+        raise ModelFileError(f"the file is damaged or was made by hand: {error}") from error
+
+
+def _tensors_of(detector: TaughtDetector) -> Iterator[tuple[str, NDArray[Any]]]:
+    if detector.base.mean_positive is not None:
+        yield MEAN, np.ascontiguousarray(detector.base.mean_positive)
+    for number, (stage, pair) in enumerate(zip(detector.base.stages, detector.learned.stages, strict=True)):
+        for name, column in columns_of(stage.features, stage.weak).items():
+            yield _name(number, name), column
+        if isinstance(stage, Stage):
+            yield _name(number, "coef"), np.ascontiguousarray(stage.coef, dtype=np.float64)
+            if stage.exits is not None:
+                yield _name(number, "exits"), np.ascontiguousarray(stage.exits, dtype=np.float64)
+            continue
+        if stage.exits is not None:
+            yield _name(number, "exits"), np.ascontiguousarray(stage.exits.z, dtype=np.float64)
+        if stage.votes is not None:
+            yield _name(number, "votes"), np.ascontiguousarray(stage.votes.coef, dtype=np.float64)
+        for side, base, learned in zip(CLASSES, (stage.positive, stage.negative), pair, strict=True):
+            yield _name(number, side), _triangle(base)
+            if learned.n:
+                yield _name(number, f"learned.{side}"), _triangle(learned)
+
+
+def _name(number: int, column: str) -> str:
+    return f"stage{number:03d}.{column}"
+
+
+def _triangle(statistics: BinaryStatistics) -> NDArray[Any]:
+    """Upper triangle of C, row by row, in the smallest unsigned type that holds it; the sums are its diagonal."""
+    upper = statistics.C[np.triu_indices(len(statistics.s))]
+    return upper.astype(np.min_scalar_type(upper.max()))
+
+
+def _statistics(n: int, triangle: NDArray[Any], size: int) -> BinaryStatistics:
+    if triangle.max() > n:  # before the cast: 2^64 - 1 would become -1
+        raise ModelFileError(f"got a co-occurrence of {triangle.max()} in {n} samples: no samples can have it")
+    C = np.zeros((size, size), np.int64)
+    C[np.triu_indices(size)] = triangle
+    C = np.maximum(C, C.T)
+    return BinaryStatistics(n, np.diagonal(C).copy(), C)
+
+
+def _deserialised(data: bytes) -> Tensors:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as deserialise
+
+    try:
+        tensors: Tensors = deserialise(data)
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelFileError(
+            f"{len(data):,} bytes are not a whole safetensors file ({error}): expected a detector that whet has saved; "
+            "copy it again, in binary mode"
+        ) from error
+    return tensors
+
+
+def _metadata(data: bytes) -> str:
+    """The text under our key; the bytes are known to be safetensors: a length, a JSON header, arrays."""
+    size = int.from_bytes(data[:8], "little")
+    text = json.loads(data[8 : 8 + size]).get("__metadata__", {}).get(KEY)
+    if not isinstance(text, str):
+        raise ModelFileError(f"the file is safetensors, but has no {KEY!r} header: it is another program's")
+    return text
+
+
+def _layout(stage: StageHeader) -> dict[str, Layout]:
+    """Every array that a stage has: dtypes that it may be of, and its shape."""
+    T = stage.n_weak
+    columns: dict[str, Layout] = {
+        name: ((dtype,), (stage.n_conditions, *entry)) for name, (dtype, entry) in LAYOUTS[stage.family].items()
+    }
+    has_votes = isinstance(stage, LearningHeader) and stage.votes is not None
+    floats = ["coef"] * isinstance(stage, FixedHeader) + ["exits"] * stage.soft + ["votes"] * has_votes
+    columns |= dict.fromkeys(floats, ((np.dtype(np.float64),), (T,)))
+    if isinstance(stage, FixedHeader):
+        return columns
+    learned = [f"learned.{side}" for side, n in zip(CLASSES, stage.learned, strict=True) if n]
+    return columns | dict.fromkeys([*CLASSES, *learned], (UNSIGNED, (T * (T + 1) // 2,)))
+
+
+def _check_layout(tensors: Tensors, header: Header) -> None:
+    expected = {
+        _name(number, name): layout
+        for number, stage in enumerate(header.stages)
+        for name, layout in _layout(stage).items()
+    }
+    if MEAN in tensors:
+        expected[MEAN] = (np.dtype(np.uint8),), header.window
+    wrong = sorted(set(tensors) ^ set(expected))
+    if wrong:
+        fault = "is missing" if wrong[0] in expected else "does not belong there"
+        raise ModelFileError(f"array {wrong[0][:60]!r} {fault}: arrays and header are not of one file; copy it again")
+    for name, (dtypes, shape) in expected.items():
+        got = tensors[name]
+        if got.dtype not in dtypes or got.shape != shape:
+            allowed = " or ".join(map(str, dtypes))
+            raise ModelFileError(f"array {name} is {got.dtype} {got.shape}; by the header expected {allowed} {shape}")
+
+
+def _assembled(header: Header, tensors: Tensors) -> TaughtDetector:
+    stages: list[StageBase | Stage] = []
+    learned: list[tuple[BinaryStatistics, BinaryStatistics]] = []
+    for number, stage in enumerate(header.stages):
+        own = {name: tensors[_name(number, name)] for name in _layout(stage)}
+        stages.append(_stage(stage, header.window, own))
+        learned.append(_learned(stage, own))
+    base = DetectorBase(header.window, tuple(stages), header.min_sigma, header.provenance, tensors.get(MEAN))
+    if base.base_id != header.base_id:
+        raise ModelFileError(
+            f"the base hashes to {base.base_id[:12]}, the header says {header.base_id[:12]!r}: the file was damaged "
+            "or altered; get it again from where it came"
+        )
+    return TaughtDetector(base, Delta(tuple(learned)), header.reporting)
+
+
+def _stage(stage: StageHeader, window: tuple[int, int], own: Tensors) -> StageBase | Stage:
+    features, weak = from_columns(stage.family, window, own)
+    if isinstance(stage, FixedHeader):
+        return Stage(features, weak, own["coef"], stage.threshold, own.get("exits"))
+    sides = zip(CLASSES, stage.counts, strict=True)
+    positive, negative = (_statistics(n, own[side], stage.n_weak) for side, n in sides)
+    exits = Exits(own["exits"]) if stage.soft else None
+    votes = None if stage.votes is None else Votes(own["votes"].copy(), *stage.votes)
+    return StageBase(features, weak, positive, negative, stage.rule, stage.criterion, stage.ridge, exits, votes)
+
+
+def _learned(stage: StageHeader, own: Tensors) -> tuple[BinaryStatistics, BinaryStatistics]:
+    if not isinstance(stage, LearningHeader):
+        return BinaryStatistics.empty(0), BinaryStatistics.empty(0)
+    positive, negative = (
+        _statistics(n, own[f"learned.{side}"], stage.n_weak) if n else BinaryStatistics.empty(stage.n_weak)
+        for side, n in zip(CLASSES, stage.learned, strict=True)
+    )
+    return positive, negative

@@ -1,0 +1,94 @@
+"""What is inside a detector, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from whet.cascade.columns import family_name
+from whet.cascade.stage import Stage
+from whet.detector.base import StageBase
+from whet.detector.taught import TaughtDetector
+from whet.lda.online import OnlineDiscriminant
+
+
+@dataclass(frozen=True)
+class StageSummary:
+    """A stage: its features, and for one that learns the samples it has counted, in training and since.
+
+    `rejects` is the share of the negatives it was trained on that its threshold rejects, as the two projected Gaussians
+    say it: an estimate without any picture, of windows that all stages before accept. Early exits reject some more.
+    A stage that `keeps_votes` counts, but still runs OpenCV's weights.
+    """
+
+    family: str
+    n_weak: int
+    is_soft: bool
+    learns: bool
+    positives: int = 0
+    negatives: int = 0
+    learned_positives: int = 0
+    learned_negatives: int = 0
+    rejects: float | None = None
+    keeps_votes: bool = False
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A detector: window (height, width), stages, how often it was taught, operating points and provenance."""
+
+    window: tuple[int, int]
+    n_weak: int
+    base_id: str
+    min_sigma: float
+    stages: tuple[StageSummary, ...]
+    operating_points: dict[str, float]
+    provenance: dict[str, Any]
+
+    @classmethod
+    def of(cls, detector: TaughtDetector) -> Summary:
+        """Summarise a detector.
+
+        >>> from whet.detector.bundled import load
+        >>> face = Summary.of(load("face"))
+        >>> face.window, len(face.stages), face.stages[1].family
+        ((24, 24), 10, 'lbp')
+        """
+        base = detector.base
+        pairs = zip(base.stages, detector.learned.counts, strict=True)
+        stages = tuple(_summary(stage, learned) for stage, learned in pairs)
+        return cls(
+            (int(base.window[0]), int(base.window[1])),
+            sum(stage.n_weak for stage in stages),
+            base.base_id,
+            base.min_sigma,
+            stages,
+            dict(detector.reporting.operating_points),
+            asdict(base.provenance),
+        )
+
+    def table(self) -> dict[str, Any]:
+        """All of it as a table for JSON."""
+        return asdict(self)
+
+
+def _summary(stage: StageBase | Stage, learned: tuple[int, int]) -> StageSummary:
+    family, is_soft = family_name(stage.features), stage.exits is not None
+    if isinstance(stage, Stage):
+        return StageSummary(family, len(stage), is_soft, learns=False)
+    counts = int(stage.positive.n), int(stage.negative.n), int(learned[0]), int(learned[1])
+    if stage.keeps_votes(int(learned[1])):
+        return StageSummary(family, len(stage), is_soft, True, *counts, keeps_votes=True)
+    return StageSummary(family, len(stage), is_soft, True, *counts, _rejects(stage))
+
+
+def _rejects(stage: StageBase) -> float | None:
+    from scipy.special import ndtr
+
+    if stage.keeps_votes():  # what it was trained on was too little to say
+        return None
+    vote = OnlineDiscriminant(
+        stage.positive, stage.negative, len(stage), rule=stage.rule, criterion=stage.criterion, ridge=stage.ridge
+    )
+    p = vote.projection
+    return float(ndtr((vote.threshold - p.mu_2) / p.sigma_2)) if p.sigma_2 > 0 else None

@@ -1,0 +1,137 @@
+"""What all estimators share: validation of inputs and labels of two classes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from whet.lda.statistics import MOST_SAMPLES
+
+
+def whole_weights(sample_weight: ArrayLike | None, X: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Sample weights as whole numbers: how many times each sample counts.
+
+    >>> whole_weights([2.0, 1.0], np.zeros((2, 1)))
+    array([2, 1])
+    """
+    if sample_weight is None:
+        return np.ones(len(X), dtype=np.int64)
+    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not (weights == np.round(weights)).all():
+        worst = weights[weights != np.round(weights)][0]
+        raise ValueError(
+            f"sample_weight has {worst:g}; only whole numbers keep the statistics exact: scale and round them"
+        )
+    if weights.sum() >= MOST_SAMPLES:
+        raise ValueError(f"sample_weight sums to {weights.sum():g}; counts stay exact below 2^52: use smaller weights")
+    return np.asarray(weights.astype(np.int64))
+
+
+def counted(
+    X: NDArray[np.float64], y: NDArray[Any], sample_weight: ArrayLike | None
+) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.int64]]:
+    """Samples, labels and whole weights without the samples that count zero times: those are not there at all."""
+    weights = whole_weights(sample_weight, X)
+    there = weights > 0
+    return (X, y, weights) if there.all() else (X[there], y[there], weights[there])
+
+
+@contextmanager
+def unchanged_on_error(estimator: object) -> Iterator[None]:
+    """Give an estimator its attributes back when the block raises."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def check_labels(y: NDArray[Any]) -> NDArray[Any]:
+    """Refuse targets that are not class labels."""
+    check_classification_targets(y)
+    if type_of_target(y).startswith("multilabel"):
+        raise ValueError("Multilabel targets are not supported: give one label a sample")
+    return y
+
+
+def two_classes(labels: NDArray[Any]) -> NDArray[Any]:
+    """The sorted classes; the second is the positive one. Raises unless there are two."""
+    classes = np.unique(labels)
+    if not len(classes):
+        raise ValueError("all sample weights are zero: nothing to learn from")
+    if len(classes) > 2:
+        raise ValueError(
+            "Only binary classification is supported. The type of the target is multiclass: "
+            f"got {len(classes)} classes ({', '.join(map(str, classes[:5]))} ...)"
+        )
+    if len(classes) < 2:
+        raise ValueError(f"needs samples of two classes; got 1 class only: {classes[0]!r}")
+    return classes
+
+
+def check_known(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which labels are the positive class; raises on any that is neither."""
+    unknown = ~np.isin(y, classes)
+    if unknown.any():
+        raise ValueError(f"label {y[unknown].tolist()[0]!r} is not one of the two classes {classes.tolist()}")
+    return np.asarray(y == classes[1])
+
+
+def check_number_of_weak_learners(n_weak: object) -> None:
+    """Raise unless it is a whole number of at least one."""
+    if not isinstance(n_weak, Integral) or n_weak < 1:
+        raise ValueError(f"n_weak={n_weak!r}; it has to be a whole number of at least 1")
+
+
+def check_choices(chosen: Mapping[str, tuple[object, tuple[object, ...]]]) -> None:
+    """Raise on the first parameter whose value is not one of its choices: {name: (value, choices)}."""
+    for name, (value, choices) in chosen.items():
+        if value not in choices:
+            raise ValueError(f"{name}={value!r} is not known; choose one of: {', '.join(map(repr, choices))}")
+
+
+class TwoClassClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier by the sign of a margin; the second of the sorted classes is the positive one."""
+
+    n_weak: int
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Train from scratch on X (N, features) with labels y (N,), each sample counted `sample_weight` times."""
+        with unchanged_on_error(self):
+            self._check_parameters()
+            samples, labels = validate_data(self, X, y, dtype=np.float64)
+            samples, labels, weights = counted(samples, check_labels(labels), sample_weight)
+            self.classes_ = two_classes(labels)
+            self._train(samples, check_known(labels, self.classes_), weights)
+        return self
+
+    def _check_parameters(self) -> None:
+        check_number_of_weak_learners(self.n_weak)
+
+    @abstractmethod
+    def _train(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None: ...
+
+    @abstractmethod
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Margins (N,); positive is `classes_[1]`."""
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Labels (N,)."""
+        margins = self.decision_function(X)
+        return np.asarray(self.classes_[(margins > 0).astype(np.intp)])
+
+    def __sklearn_tags__(self) -> Any:  # noqa: ANN401 - scikit-learn's Tags changes from version to version
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags

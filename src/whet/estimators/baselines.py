@@ -1,0 +1,312 @@
+"""Baselines: AdaBoost, AsymBoost and online boosting."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from whet._kernels.boosting import boost_one, log_ratios
+from whet.estimators.base import TwoClassClassifier, check_known, check_labels, counted
+from whet.features.responses import BitResponses
+from whet.features.weak_learners import SortedFeatures, Stumps
+
+# The smallest weighted error that a vote is computed from; a perfect stump would have an infinite one.
+SMALLEST_ERROR = 1e-10
+
+
+def reweighted(D: NDArray[np.float64], right: NDArray[np.bool_], error: float) -> NDArray[np.float64]:
+    """Weights for the next round: samples that were right count e / (1 - e) of what they did."""
+    return np.asarray(np.where(right, D * (error / (1 - error)), D))
+
+
+def balanced(is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weights that sum to one half over each class (N,).
+
+    >>> balanced(np.array([True, False, False]), np.array([1, 1, 1]))
+    array([0.5 , 0.25, 0.25])
+    """
+    of_class = np.where(is_positive, weights[is_positive].sum(), weights[~is_positive].sum())
+    return np.asarray(weights / (2.0 * of_class))
+
+
+class BoostedVote(TwoClassClassifier):
+    """What boosted classifiers have in common: a weighted vote of weak learners of one feature each."""
+
+    @abstractmethod
+    def _ballots(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Weighted votes (N, T), positive for `classes_[1]`."""
+
+    def staged_decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Margins (N, T) of the votes of the first 1, 2, ... T weak learners."""
+        check_is_fitted(self)
+        samples = validate_data(self, X, dtype=np.float64, reset=False)
+        return np.cumsum(self._ballots(samples), axis=1)
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Margins (N,) of the vote; positive is `classes_[1]`."""
+        return np.asarray(self.staged_decision_function(X)[:, -1])
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Posteriors (N, 2) that boosting's exponential loss implies: the margin is half the log odds."""
+        from scipy.special import expit
+
+        p = expit(2 * self.decision_function(X))
+        return np.column_stack([1 - p, p])
+
+
+class AdaBoost(BoostedVote):
+    """AdaBoost of Viola and Jones (2004): in each round, the stump of least weighted error.
+
+    Both classes start with the same total weight. After a round with error e, samples that were right are
+    weighed down by e / (1 - e), and the stump votes with log((1 - e) / e).
+
+    Parameters
+    ----------
+    n_weak
+        Number of rounds; boosting stops early at a stump without error.
+
+    Attributes
+    ----------
+    classes_, n_features_in_
+        As everywhere in scikit-learn.
+    weak_learners_
+        The stumps, in the order of selection; `selected_features_` (T,) are their features.
+    coef_
+        (T,) the votes; a stump casts its vote for or against.
+
+    Examples
+    --------
+    >>> from whet import AdaBoost
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> AdaBoost(n_weak=3).fit(X, ["no", "no", "yes", "yes"]).predict([[0.2], [2.2]])
+    array(['no', 'yes'], dtype='<U3')
+    """
+
+    def __init__(self, n_weak: int = 50) -> None:
+        self.n_weak = n_weak
+
+    def _tilt(self, is_positive: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """What each sample's weight is multiplied by before every round."""
+        return np.ones(len(is_positive))
+
+    def _train(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
+        features = SortedFeatures.of(X)
+        tilt = self._tilt(is_positive)
+        D = balanced(is_positive, weights)
+        rows: list[tuple[int, float, int]] = []
+        votes: list[float] = []
+        for _ in range(self.n_weak):
+            D = D * tilt
+            D /= D.sum()
+            stumps, errors = features.best_stumps(is_positive, D)
+            best = int(np.flatnonzero(errors <= errors.min() + 1e-12)[0])  # the first of equals, up to rounding
+            stump = stumps.take(np.array([best]))
+            right = stump.respond(X)[:, 0] == is_positive
+            error = max(float(D[~right].sum()), SMALLEST_ERROR)
+            rows.append((best, float(stump.threshold[0]), int(stump.polarity[0])))
+            votes.append(np.log((1 - error) / error))
+            if error == SMALLEST_ERROR or error >= 0.5:
+                break
+            D = reweighted(D, right, error)
+        feature, threshold, polarity = zip(*rows, strict=True)
+        self.weak_learners_ = Stumps(
+            np.array(feature, dtype=np.intp), np.array(threshold), np.array(polarity, dtype=np.int8)
+        )
+        self.coef_ = np.array(votes)
+
+    @property
+    def selected_features_(self) -> NDArray[np.intp]:
+        """The feature behind each stump (T,)."""
+        check_is_fitted(self)
+        return self.weak_learners_.feature
+
+    def _ballots(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        # A vote for or against with half its weight is Viola and Jones's threshold at half the sum of votes.
+        return np.asarray((self.weak_learners_.respond(X) - 0.5) * self.coef_)
+
+
+class AsymBoost(AdaBoost):
+    """Asymmetric AdaBoost of Viola and Jones (2002): a missed positive costs `asymmetry` times a false alarm.
+
+    The cost is spread over the rounds: before each, positives are weighed up by asymmetry^(1/2T) and negatives
+    down by as much. Put in at the start, the first stump would absorb all of it.
+
+    Parameters
+    ----------
+    n_weak
+        Number of rounds T.
+    asymmetry
+        Cost of a false negative in units of a false positive.
+
+    Examples
+    --------
+    >>> from whet import AsymBoost
+    >>> X, y = np.array([[0.0], [1.0], [1.0], [1.0], [2.0]]), [0, 0, 0, 1, 1]
+    >>> int(AsymBoost(n_weak=1, asymmetry=9.0).fit(X, y).predict([[1.0]])[0])
+    1
+    """
+
+    def __init__(self, n_weak: int = 50, *, asymmetry: float = 4.0) -> None:
+        super().__init__(n_weak)
+        self.asymmetry = asymmetry
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not 0 < self.asymmetry < np.inf:
+            raise ValueError(f"asymmetry={self.asymmetry!r} must be a finite number above 0")
+
+    def _tilt(self, is_positive: NDArray[np.bool_]) -> NDArray[np.float64]:
+        up = self.asymmetry ** (0.5 / self.n_weak)
+        return np.asarray(np.where(is_positive, up, 1 / up))
+
+
+Floats = NDArray[np.float64]
+
+
+class OnlineBoosting(BoostedVote):
+    """Online boosting of Oza and Russell (2001), on weak learners that are two normals on one feature.
+
+    `fit` boosts a first batch: in each round, the feature whose two weighted normals err least. After that the
+    features stay; every further sample passes the weak learners in turn, updates the weighted mean and variance
+    of each, and goes on heavier where it was got wrong. The weight itself enters the statistics, as the paper
+    describes, rather than a Poisson draw of that mean: no randomness.
+
+    Parameters
+    ----------
+    n_weak
+        Number of weak learners.
+
+    Attributes
+    ----------
+    classes_, n_features_in_
+        As everywhere in scikit-learn.
+    selected_features_
+        (T,) the feature of each weak learner.
+
+    Examples
+    --------
+    >>> from whet import OnlineBoosting
+    >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]
+    >>> model = OnlineBoosting(n_weak=1).fit(X, y)
+    >>> model.predict([[1.4], [1.6]])
+    array([0, 1])
+    >>> model.partial_fit([[2.5], [2.4], [2.6]], [0, 0, 0]).predict([[1.6]])
+    array([0])
+    """
+
+    def __init__(self, n_weak: int = 50) -> None:
+        self.n_weak = n_weak
+
+    def _train(self, X: Floats, is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
+        total = weights.sum()
+        # A variance no smaller than this share of the feature's own: a constant pixel must not divide by zero.
+        smallest = np.maximum(1e-6 * X.var(axis=0), 1e-12)
+        D = balanced(is_positive, weights)
+        learners = []
+        for _ in range(self.n_weak):
+            n, m, S = _weighted_normals(X, is_positive, D)
+            right = (log_ratios(X, n, m, S, smallest) > 0) == is_positive[:, None]
+            errors = D @ ~right
+            best = int(np.argmin(errors))
+            error = float(np.clip(errors[best], SMALLEST_ERROR, 1 - SMALLEST_ERROR))
+            learners.append((best, n[best] * total, m[best], S[best] * total, error))
+            D = np.where(right[:, best], D / (2 * (1 - error)), D / (2 * error))
+            D /= D.sum()
+        features, n, m, S, errors = (np.array(column) for column in zip(*learners, strict=True))
+        self.selected_features_ = features
+        self._n, self._m, self._S = n, m, S
+        self._smallest = smallest[features]
+        self._right, self._wrong = (1 - errors) * total, errors * total
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,  # noqa: ARG002 - scikit-learn's signature; the first batch has both
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the rows of X (N, features) one after the other; the first call has to have both classes."""
+        if not hasattr(self, "selected_features_"):
+            return self.fit(X, y, sample_weight)
+        samples, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
+        samples, labels, weights = counted(samples, check_labels(labels), sample_weight)
+        is_positive = check_known(labels, self.classes_)
+        values = np.ascontiguousarray(samples[:, self.selected_features_])
+        for x, label, weight in zip(values, is_positive.astype(np.int64), weights.astype(float), strict=True):
+            self._show(x, int(label), float(weight))
+        return self
+
+    def update(self, x: Floats, label: object) -> None:
+        """Learn one sample x (features,) after `fit`; for hot loops, its values are not checked."""
+        check_is_fitted(self)
+        (is_positive,) = check_known(np.array([label]), self.classes_)
+        self._show(x[self.selected_features_], int(is_positive), 1.0)
+
+    def _show(self, x: Floats, label: int, weight: float) -> None:
+        boost_one(x, label, weight, self._n, self._m, self._S, self._right, self._wrong, self._smallest)
+
+    @property
+    def coef_(self) -> Floats:
+        """Vote of each weak learner (T,): log((1 - e) / e) of its weighted error so far."""
+        check_is_fitted(self)
+        error = self._wrong / (self._right + self._wrong)
+        error = np.clip(error, SMALLEST_ERROR, 1 - SMALLEST_ERROR)
+        return np.asarray(np.log((1 - error) / error))
+
+    def _ballots(self, X: Floats) -> Floats:
+        values = np.ascontiguousarray(X[:, self.selected_features_])
+        says_yes = log_ratios(values, self._n, self._m, self._S, self._smallest) > 0
+        return np.asarray((says_yes - 0.5) * self.coef_)
+
+
+def _weighted_normals(X: Floats, is_positive: NDArray[np.bool_], D: Floats) -> tuple[Floats, Floats, Floats]:
+    """Weighted count, mean and scatter of every feature in each class, (features, 2) each; 1 is positive."""
+    n = np.empty((X.shape[1], 2))
+    m, S = np.empty_like(n), np.empty_like(n)
+    for c, rows in enumerate((~is_positive, is_positive)):
+        weights = D[rows]
+        n[:, c] = weights.sum()
+        m[:, c] = weights @ X[rows] / weights.sum()
+        S[:, c] = weights @ (X[rows] - m[:, c]) ** 2
+    return n, m, S
+
+
+def rounds(
+    responses: BitResponses, n_most: int, asymmetry: float = 1.0, balance: bool = True
+) -> Iterator[tuple[int, float]]:
+    """In each round the learner of least weighted error: its index, and its vote log((1 - e) / e).
+
+    Unlike in `whet.AdaBoost`, the learners stay as they were trained under equal weights, so a round is one pass
+    over the bits. With `asymmetry` above 1 a missed positive costs that many false alarms, spread over `n_most`
+    rounds, as in `whet.AsymBoost`. With `balance` both classes start with one half of the weight, as Viola and Jones
+    have it; without it all samples start alike, however many there are of a class. Stops early at a learner without
+    error, or at none better than chance.
+
+    >>> bits = BitResponses.of(np.array([[1, 0, 0], [1, 1, 1]], dtype=bool), np.array([True, True, False]))
+    >>> [(j, round(vote, 3)) for j, vote in rounds(bits, 1)]
+    [(0, 1.099)]
+    """
+    is_positive = responses.layout.is_positive
+    up = asymmetry ** (0.5 / n_most)
+    tilt = np.where(is_positive, up, 1 / up)
+    n = len(is_positive)
+    D = balanced(is_positive, np.ones(n, dtype=np.int64)) if balance else np.full(n, 1 / n)
+    for _ in range(n_most):
+        D = D * tilt
+        D /= D.sum()
+        j = int(np.argmin(responses.weighted_errors(D)))
+        right = responses.row(j) == is_positive
+        error = float(D[~right].sum())
+        if error >= 0.5:
+            return
+        error = max(error, SMALLEST_ERROR)
+        yield j, math.log((1 - error) / error)
+        if error == SMALLEST_ERROR:
+            return
+        D = reweighted(D, right, error)

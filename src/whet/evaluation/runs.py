@@ -1,0 +1,239 @@
+"""A detector over many images: detection, and evaluation with confidence intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet._kernels.threads import available_threads, map_in_order
+from whet.cascade.detections import Detections
+from whet.detector.detector import Detector
+from whet.errors import DataNotFoundError, UnreadableImageError
+from whet.evaluation.curves import Curve, average_precision, log_average_miss_rate, picture_interval
+from whet.evaluation.evaluation import Evaluation, evaluate
+from whet.evaluation.matching import Label
+from whet.io.annotations.annotation import AnnotatedPicture
+
+
+@dataclass(frozen=True, eq=False)
+class DetectedPicture:
+    """A picture's file, and what was found in it; or, where it could not be read, the error that says why."""
+
+    path: Path
+    found: Detections | None
+    error: UnreadableImageError | None = None
+
+
+def detect_many(
+    detector: Detector,
+    paths: Sequence[Path],
+    *,
+    threads: int | None = None,
+    **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
+) -> Iterator[DetectedPicture]:
+    """Detect in pictures, with the options of `Detector.detect`; results come in the order of the pictures.
+
+    Each thread reads and scans a picture of its own; where there are fewer pictures than threads, several scan one.
+    A picture that cannot be read is reported in its place, and the others go on.
+
+    >>> import tempfile
+    >>> from whet.detector.detector import load
+    >>> broken = Path(tempfile.mkdtemp()) / "broken.png"
+    >>> broken.write_bytes(b"no picture")
+    10
+    >>> [one.found for one in detect_many(load("face"), [broken])]
+    [None]
+    """
+    workers = threads or available_threads()
+    inner = max(1, workers // max(len(paths), 1))
+
+    def look(path: Path) -> DetectedPicture:
+        try:
+            return DetectedPicture(path, detector.detect(path, threads=inner, **options))
+        except UnreadableImageError as error:
+            return DetectedPicture(path, None, error)
+
+    return map_in_order(look, paths, workers)
+
+
+RESAMPLES = 1000
+# Of n pictures without any false alarm, a Poisson count of so much in all would still be this lucky 1 time in 40.
+NONE_SEEN = -float(np.log(0.025))
+
+Counts = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A rate or an area, and its 95 % interval; NaN where there is nothing to measure it by."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class EvaluationRun:
+    """What a detector did on pictures: those that could be read, the result at every threshold, and the one in use."""
+
+    paths: tuple[Path, ...]
+    evaluation: Evaluation
+    threshold: float
+    unread: tuple[UnreadableImageError, ...] = ()
+
+    @cached_property
+    def found(self) -> Counts:
+        """Truths of each picture (pictures,) that are found."""
+        return np.array([len(each.found(self.threshold)) for each in self.evaluation.pictures], np.int64)
+
+    @cached_property
+    def truths(self) -> Counts:
+        """Truths of each picture (pictures,), without those to be ignored."""
+        return np.array([(~each.ignored).sum() for each in self.evaluation.pictures], np.int64)
+
+    @cached_property
+    def false_alarms(self) -> Counts:
+        """False alarms in each picture (pictures,)."""
+        return np.array([len(each.false_alarms(self.threshold)) for each in self.evaluation.pictures], np.int64)
+
+    @property
+    def n_missed(self) -> int:
+        """Truths that are not found."""
+        return int(self.truths.sum() - self.found.sum())
+
+    @property
+    def n_false_alarms(self) -> int:
+        """False alarms in all pictures together."""
+        return int(self.false_alarms.sum())
+
+    @property
+    def recall(self) -> float:
+        """Share of the truths that are found; NaN without any."""
+        return _share(int(self.found.sum()), int(self.truths.sum()))
+
+    def measures(self, seed: int = 0) -> dict[str, Measured]:
+        """Rates at the threshold in use and areas over all thresholds, with 95 % intervals.
+
+        Pictures are the samples, as what one picture shows is found or missed together: recall and precision have
+        the interval of Korn and Graubard (`whet.evaluation.curves.picture_interval`), the others that of a bootstrap
+        over pictures, drawn with `seed`, and none where there is one picture only.
+        """
+        detections = self.found + self.false_alarms
+        area, miss_rate = self._resampled_areas(seed)
+        return {
+            "recall": _of_counts(self.found, self.truths),
+            "precision": _of_counts(self.found, detections),
+            "false alarms a picture": self._alarms_a_picture(seed),
+            "average precision": _with_quantiles(self.evaluation.average_precision, area),
+            "log-average miss rate": _with_quantiles(self.evaluation.log_average_miss_rate, miss_rate),
+        }
+
+    def _alarms_a_picture(self, seed: int) -> Measured:
+        n = len(self.paths)
+        if not self.n_false_alarms:
+            return Measured(0.0, 0.0, NONE_SEEN / n)
+        return _with_quantiles(self.n_false_alarms / n, self._resample_pictures(seed) @ self.false_alarms / n)
+
+    def _resample_pictures(self, seed: int) -> Counts:
+        """How often each picture is drawn (resamples, pictures); one alone says nothing of others."""
+        n = len(self.paths)
+        if n < 2:
+            return np.empty((0, n), np.int64)
+        return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
+
+    def _resampled_areas(self, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        pictures = self.evaluation.pictures
+        labels = np.concatenate([each.matching.labels for each in pictures])
+        counted = np.flatnonzero(labels != Label.IGNORED)
+        scores = np.concatenate([each.scores for each in pictures])[counted]
+        order = counted[np.argsort(-scores, kind="stable")]
+        of_picture = np.repeat(np.arange(len(pictures)), [len(each.scores) for each in pictures])[order]
+        right = labels[order] == Label.TRUE
+        falling = np.sort(scores)[::-1]
+        last_of_step = np.flatnonzero(np.append(falling[1:] != falling[:-1], len(falling) > 0))
+        areas = []
+        for drawn in self._resample_pictures(seed):
+            times = drawn[of_picture]
+            found = np.append(0, np.cumsum(times * right)[last_of_step])
+            alarms = np.append(0, np.cumsum(times * ~right)[last_of_step])
+            curve = Curve(np.empty(len(found)), found, alarms, int(drawn @ self.truths), len(pictures))
+            areas.append((average_precision(curve), log_average_miss_rate(curve)))
+        first, second = np.array(areas).reshape(-1, 2).T
+        return first, second
+
+
+def evaluate_many(
+    detector: Detector,
+    pictures: Sequence[AnnotatedPicture],
+    *,
+    overlap: float = 0.5,
+    threshold: float | str | None = None,
+    tell: Callable[[float], None] = lambda _: None,
+    **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
+) -> EvaluationRun:
+    """Judge a detector on annotated pictures, at a threshold (see `Detector.detect`) and at all others.
+
+    Pictures that cannot be read are left out and named in `unread`. What is detected in a picture that is not complete
+    is ignored, unless it finds an object. `tell` gets the share that is done.
+
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> from whet.detector.detector import load
+    >>> path = Path(tempfile.mkdtemp()) / "empty.png"
+    >>> Image.new("L", (80, 60)).save(path)
+    >>> run = evaluate_many(load("face"), [AnnotatedPicture(path, (60, 80))])
+    >>> run.n_false_alarms, run.measures()["false alarms a picture"].high.__round__(2)
+    (0, 3.69)
+    """
+    above = detector.taught.reporting.threshold(threshold)
+    if not pictures:
+        raise DataNotFoundError("there are no pictures to evaluate on")
+    run = detect_many(detector, [picture.path for picture in pictures], threshold=-np.inf, **options)
+    seen: list[AnnotatedPicture] = []
+    detections: list[tuple[Floats, Floats]] = []  # and not the windows behind them, which are many
+    unread = []
+    for number, (picture, one) in enumerate(zip(pictures, run, strict=True), start=1):
+        if one.found is not None:
+            seen.append(picture)
+            detections.append((one.found.boxes, one.found.scores))
+        elif one.error is not None:
+            unread.append(one.error)
+        tell(number / len(pictures))
+    if not seen:
+        raise UnreadableImageError(f"none of the {len(pictures)} pictures could be read, so: {unread[0]}")
+    result = evaluate(detections, [truths_of(picture) for picture in seen], overlap=overlap)
+    return EvaluationRun(tuple(picture.path for picture in seen), result, above, tuple(unread))
+
+
+def truths_of(picture: AnnotatedPicture) -> tuple[Floats, NDArray[np.bool_]]:
+    """Boxes (n, 4) and which to ignore (n,): all of a picture that is not complete, beside its objects."""
+    if picture.is_complete:
+        return picture.boxes, picture.ignore
+    height, width = picture.shape
+    whole = np.array([[0.0, 0.0, width, height]])
+    return np.concatenate([picture.boxes, whole]), np.append(picture.ignore, True)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else float("nan")
+
+
+def _of_counts(part: Counts, whole: Counts) -> Measured:
+    if not whole.any():
+        return Measured(*3 * (float("nan"),))
+    return Measured(_share(int(part.sum()), int(whole.sum())), *picture_interval(part, whole))
+
+
+def _with_quantiles(value: float, resampled: NDArray[np.float64]) -> Measured:
+    seen = resampled[np.isfinite(resampled)]
+    if not len(seen):
+        return Measured(value, float("nan"), float("nan"))
+    low, high = np.quantile(seen, (0.025, 0.975)).tolist()
+    return Measured(value, low, high)

@@ -1,0 +1,229 @@
+"""Detections as text: lines for people, JSON, CSV and COCO results, per image and per video frame."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from enum import StrEnum
+from io import StringIO
+from itertools import takewhile
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TextIO
+
+from whet.cascade.detections import Detections
+from whet.errors import AnnotationError, VideoError
+
+
+def coco_ids(path: Path) -> dict[str, int]:
+    """Picture ids by `file_name`, of a COCO annotation file."""
+    try:
+        images = [(str(image["file_name"]), int(image["id"])) for image in json.loads(path.read_bytes())["images"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise AnnotationError(f"{path} is no COCO file with `images` that have `id` and `file_name`") from error
+    ids = dict(images)
+    for name, number in images:
+        if ids[name] != number:
+            raise AnnotationError(f"{path} has two ids, {number} and {ids[name]}, for the picture {name}")
+    return ids
+
+
+def ids_of(paths: Iterable[Path], ids: Mapping[str, int]) -> dict[Path, int]:
+    """The id of each path: that of the file name whose last parts agree with it the longest.
+
+    Folders differ between machines, so that a base name is enough where only one picture has it. Raises
+    `AnnotationError` for a path without an id, with several, or with that of another path.
+
+    >>> ids_of([Path("set/b/1.png"), Path("2.png")], {"a/1.png": 7, "b/1.png": 8, "old/place/2.png": 9})
+    {PosixPath('set/b/1.png'): 8, PosixPath('2.png'): 9}
+    """
+    named: dict[str, list[tuple[list[str], str]]] = defaultdict(list)
+    for name in ids:
+        parts = _backwards(name.replace("\\", "/"))
+        named[parts[0] if parts else ""].append((parts, name))
+    found: dict[Path, int] = {}
+    owners: dict[int, Path] = {}
+    for path in paths:
+        number = ids[_best(path, named)]
+        other = owners.setdefault(number, path)
+        if other != path:
+            raise AnnotationError(f"{other} and {path} have one id, {number}, in the COCO file: name them apart there")
+        found[path] = number
+    return found
+
+
+def _best(path: Path, named: Mapping[str, list[tuple[list[str], str]]]) -> str:
+    parts = _backwards(os.path.abspath(path))
+    shared = [(_n_shared(parts, theirs), name) for theirs, name in named.get(path.name, [])]
+    most = max(shared, default=(0, ""))[0]
+    best = [name for n, name in shared if n == most]
+    if not best:
+        raise AnnotationError(f"{path} has no id in the COCO file that was given")
+    if len(best) > 1:
+        raise AnnotationError(f"{path} could be {best[0]} or {best[1]} of the COCO file: give more of its path")
+    return best[0]
+
+
+def _n_shared(ours: list[str], theirs: list[str]) -> int:
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False)))
+
+
+def _backwards(path: str) -> list[str]:
+    return list(reversed(Path(path).parts))
+
+
+Found = tuple[Path, Detections]
+HEADER = ("path", "x", "y", "width", "height", "score")
+
+
+class Layout(StrEnum):
+    """How detections are written."""
+
+    text = "text"
+    json = "json"
+    csv = "csv"
+    coco = "coco"
+
+
+# Layouts of which a piece can be written as soon as a picture is done.
+PIECEMEAL = (Layout.text, Layout.csv)
+
+
+def written(pictures: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1) -> str:
+    """All detections as one text.
+
+    `json` is a list with `path`, `boxes` (x1, y1, x2, y2, half-open) and `scores` of each picture; `csv` has a row
+    for each detection. `coco` is a list of results (x, y, width, height) as COCO's evaluation reads them: `ids` are
+    the picture ids; without, pictures are numbered from 1. `category` is their category id.
+
+    >>> import numpy as np
+    >>> found = Detections(np.array([[10.0, 20.0, 34.0, 44.0]]), np.array([2.5]))
+    >>> print(written([(Path("a.png"), found)], Layout.csv), end="")
+    path,x,y,width,height,score
+    a.png,10.0,20.0,24.0,24.0,2.5
+    """
+    return "".join(pieces(pictures, layout, ids, category))
+
+
+def pieces(
+    pictures: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1
+) -> Iterator[str]:
+    """The same text in pieces: those of `text` and `csv` come as the pictures do."""
+    match layout:
+        case Layout.text:
+            yield from (f"{path}: {line(found)}\n" for path, found in pictures)
+        case Layout.json:
+            yield json.dumps([_plain(path, found) for path, found in pictures], indent=1) + "\n"
+        case Layout.csv:
+            yield from _csv_pieces(pictures)
+        case Layout.coco:
+            every = list(pictures)
+            numbers = {path: n for n, (path, _) in enumerate(every, start=1)} if ids is None else ids
+            yield json.dumps([row for path, found in every for row in found.to_coco(numbers[path], category)]) + "\n"
+
+
+def line(found: Detections) -> str:
+    """What was found, for people.
+
+    >>> line(Detections())
+    'nothing found'
+    """
+    boxes = [f"{w:.0f} x {h:.0f} at ({x:.0f}, {y:.0f}) scores {score:.4g}" for x, y, w, h, score in _rows(found)]
+    return "; ".join(boxes) or "nothing found"
+
+
+def _rows(found: Detections) -> list[list[float]]:
+    sized = zip(found.boxes.tolist(), found.scores.tolist(), strict=True)
+    return [[x1, y1, x2 - x1, y2 - y1, score] for (x1, y1, x2, y2), score in sized]
+
+
+def _plain(path: Path, found: Detections) -> dict[str, object]:
+    return {"path": str(path), "boxes": found.boxes.tolist(), "scores": found.scores.tolist()}
+
+
+def _csv_pieces(pictures: Iterable[Found]) -> Iterator[str]:
+    head = [HEADER]  # only when the first picture is done, so that a wrong call writes nothing
+    for path, found in pictures:
+        yield _csv_text([*head, *([str(path), *row] for row in _rows(found))])
+        head = []
+    yield _csv_text(head)
+
+
+def _csv_text(rows: Iterable[Iterable[object]]) -> str:
+    text = StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+FIELDS = (
+    "frame",
+    "seconds",
+    "x1",
+    "y1",
+    "x2",
+    "y2",
+    "score",
+    "accepted",
+    "detections",
+    "learned",
+    "taken_back",
+    "moved",
+)
+
+
+class FrameLines:
+    """Writes mappings with the keys `FIELDS`, as JSON lines or, to a file that ends in .csv, as a table.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "seen.jsonl"
+    >>> with FrameLines(path) as lines:
+    ...     lines.write(dict.fromkeys(FIELDS) | {"frame": 3})
+    >>> json.loads(path.read_text())["frame"]
+    3
+    """
+
+    def __init__(self, path: Path) -> None:
+        if path.is_dir() or not path.parent.is_dir():
+            raise VideoError(f"{path} cannot be written: it is a folder, or in no folder that there is")
+        self.path = path
+        self._file: TextIO | None = None
+        self._table: csv.DictWriter[str] | None = None
+
+    def write(self, seen: Mapping[str, Any]) -> None:
+        """Add a line; who reads along never sees half of it."""
+        try:
+            file = self._opened()
+            if self._table is None:
+                file.write(json.dumps(dict(seen)) + "\n")
+            else:
+                self._table.writerow(dict(seen) | {"detections": len(seen["detections"] or ())})
+            file.flush()
+        except OSError as error:
+            with suppress(OSError):  # what could not be written is not tried again
+                self._close()
+            raise VideoError(f"{self.path} cannot be written: {error.strerror}") from error
+
+    def _opened(self) -> TextIO:
+        """The file, from the first line on: until then what was there stays."""
+        if self._file is None:
+            self._file = self.path.open("w", newline="")
+            if self.path.suffix.lower() == ".csv":
+                self._table = csv.DictWriter(self._file, FIELDS)
+                self._table.writeheader()
+        return self._file
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()

@@ -1,0 +1,313 @@
+"""All that is kept of a class: the number of samples, their sum or mean, and their scatter."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, Never, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet._kernels.statistics import add_co_occurrences, binary_scatter, in_order, insert_binary, insert_centred
+from whet.errors import CannotUnlearnError, ForgettingError
+
+# Kernels turn counts into float64 by their bits, which is exact below 2^52.
+MOST_SAMPLES = 2**52
+
+
+def co_occurrence(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> NDArray[np.int64]:
+    """C = sum of k x x^T over the rows x of X (N, P), exact.
+
+    Counted on bits rather than multiplied: one sample is one bit. All of one weight are counted at once; of many
+    weights, each is the sum of its binary digits.
+
+    >>> co_occurrence(np.array([[1, 1], [0, 1]], dtype=np.uint8), np.array([1, 2]))
+    array([[1, 1],
+           [1, 3]])
+    """
+    C = np.zeros((X.shape[1], X.shape[1]), np.int64)
+    if not len(X):
+        return C
+    if (weights == weights[0]).all():
+        add_co_occurrences(_bit_rows(X), int(weights[0]), C)
+        return C
+    for digit in range(int(weights.max(initial=0)).bit_length()):
+        has_digit = (weights >> digit) & 1 == 1
+        add_co_occurrences(_bit_rows(X if has_digit.all() else X[has_digit]), 1 << digit, C)
+    return C
+
+
+def _bit_rows(X: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """The columns of X (N, P) as rows of bits (P, words), filled up with zeros."""
+    flags = np.zeros((X.shape[1], -(-len(X) // 64) * 64), np.uint8)
+    flags[:, : len(X)] = X.T
+    return np.packbits(flags, axis=1, bitorder="little").view("<u8")
+
+
+class ClassStatistics(ABC):
+    """What the kinds of statistics have in common; responses are rows of P numbers."""
+
+    n: float
+
+    @classmethod
+    @abstractmethod
+    def empty(cls, size: int) -> Self:
+        """Statistics of no sample at all."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, X: NDArray[Any], weights: NDArray[Any] | None = None) -> Self:
+        """Statistics of the rows of X (N, P), each counted `weights` times."""
+
+    @abstractmethod
+    def insert(self, x: NDArray[Any], k: int = 1) -> None:
+        """Count the sample x (P,) k times more."""
+
+    @abstractmethod
+    def __add__(self, other: Self) -> Self: ...
+
+    @abstractmethod
+    def __sub__(self, other: Self) -> Self: ...
+
+    @abstractmethod
+    def is_possible(self, before: Self) -> bool:
+        """Tell whether some samples could have these statistics: a necessary condition, not a proof.
+
+        `before` is what they were subtracted from, whose rounding they carry.
+        """
+
+    @abstractmethod
+    def take(self, indices: NDArray[np.intp]) -> Self:
+        """Statistics of the responses at these indices, in this order."""
+
+    @property
+    @abstractmethod
+    def mean(self) -> NDArray[np.float64]:
+        """Mean response m (P,)."""
+
+    @property
+    @abstractmethod
+    def scatter(self) -> NDArray[np.float64]:
+        """Scatter S (P, P): the sum of (x - m)(x - m)^T."""
+
+    @abstractmethod
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """All that the statistics hold, for hashing."""
+
+    def insert_many(self, X: NDArray[Any], weights: NDArray[Any] | None = None) -> None:
+        """Insert the rows of X (N, P), each `weights` times."""
+        self._become(self + self.of(X, weights))
+
+    def remove(self, x: NDArray[Any], k: int = 1) -> None:
+        """Count the sample x (P,) k times less."""
+        self.remove_many(x[None], np.array([k]))
+
+    def remove_many(self, X: NDArray[Any], weights: NDArray[Any] | None = None) -> None:
+        """Take the rows of X (N, P) out again, each `weights` times; refuses what cannot have gone in."""
+        rest = self - self.of(X, weights)
+        if not rest.is_possible(self):
+            raise CannotUnlearnError("cannot remove samples that were never inserted, or not so often")
+        self._become(rest if rest.n else self.empty(X.shape[1]))
+
+    def copy(self) -> Self:
+        """The same numbers in arrays of their own."""
+        return deepcopy(self)
+
+    def _become(self, other: Self) -> None:
+        vars(self).update(vars(other))
+
+
+@dataclass(eq=False)
+class BinaryStatistics(ClassStatistics):
+    """Exact integer statistics of responses in {0, 1}: count n, sum s (P,), co-occurrence C (P, P).
+
+    Integer sums do not depend on the order of the samples, nor on how they were split and merged.
+
+    >>> a = BinaryStatistics.of(np.array([[1, 0], [1, 1]], dtype=np.uint8))
+    >>> a.insert(np.array([0, 1], dtype=np.uint8), 2)
+    >>> a.n, a.s, a.C.tolist()
+    (4, array([2, 3]), [[2, 1], [1, 3]])
+    >>> a.mean
+    array([0.5 , 0.75])
+    """
+
+    n: int
+    s: NDArray[np.int64]
+    C: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, size: int) -> Self:
+        """Statistics of no sample at all."""
+        return cls(0, np.zeros(size, np.int64), np.zeros((size, size), np.int64))
+
+    @classmethod
+    def of(cls, X: NDArray[Any], weights: NDArray[np.int64] | None = None) -> Self:
+        """Statistics of the rows of X (N, P), each counted `weights` times."""
+        k = np.ones(len(X), np.int64) if weights is None else weights
+        C = co_occurrence(X, k)
+        return cls(int(k.sum()), np.diagonal(C).copy(), C)
+
+    def insert(self, x: NDArray[np.uint8], k: int = 1) -> None:
+        """Count the sample x (P,) k times more: s += k x, C += k x x^T."""
+        insert_binary(x, k, self.s, self.C)
+        self.n += k
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(self.n + other.n, self.s + other.s, self.C + other.C)
+
+    def __sub__(self, other: Self) -> Self:
+        return type(self)(self.n - other.n, self.s - other.s, self.C - other.C)
+
+    def is_possible(self, before: Self) -> bool:  # noqa: ARG002
+        """Tell whether 0 <= C_jk <= min(s_j, s_k) <= n holds; integers carry no rounding."""
+        return in_order(self.n, self.s, self.C)
+
+    def take(self, indices: NDArray[np.intp]) -> Self:
+        """Statistics of the responses at these indices, in this order."""
+        return type(self)(self.n, self.s[indices], self.C[np.ix_(indices, indices)])
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean response m = s / n (P,)."""
+        return np.asarray(self.s / self.n)
+
+    @property
+    def scatter(self) -> NDArray[np.float64]:
+        """Scatter S = C - s s^T / n (P, P)."""
+        return binary_scatter(self.n, self.s, self.C)
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """All that the statistics hold, for hashing."""
+        return np.array([self.n]), self.s, self.C
+
+
+@dataclass(eq=False)
+class CentredStatistics(ClassStatistics):
+    """Statistics of real responses: count n, mean m (P,) and scatter S (P, P) about it, in float64.
+
+    >>> a = CentredStatistics.of(np.array([[1.0], [3.0]]))
+    >>> a.insert(np.array([5.0]))
+    >>> a.n, a.m, a.S
+    (3, array([3.]), array([[8.]]))
+    """
+
+    n: float
+    m: NDArray[np.float64]
+    S: NDArray[np.float64]
+
+    @classmethod
+    def empty(cls, size: int) -> Self:
+        """Statistics of no sample at all."""
+        return cls(0, np.zeros(size), np.zeros((size, size)))
+
+    @classmethod
+    def of(cls, X: NDArray[Any], weights: NDArray[Any] | None = None) -> Self:
+        """Statistics of the rows of X (N, P), each counted `weights` times."""
+        k = np.ones(len(X), np.int64) if weights is None else weights
+        n = k.sum().item()
+        if n == 0:
+            return cls.empty(X.shape[1])
+        m = k @ X / n
+        D = X - m
+        return cls(n, m, (D * k[:, None]).T @ D)
+
+    def insert(self, x: NDArray[Any], k: int = 1) -> None:
+        """Count the sample x (P,) k times more: d = x - m, m += k d/(n+k), S += nk/(n+k) d d^T."""
+        insert_centred(np.asarray(x, dtype=np.float64), k, self.n, self.m, self.S)
+        self.n += k
+
+    def __add__(self, other: Self) -> Self:
+        n = self.n + other.n
+        if n == 0:
+            return self.copy()
+        d = other.m - self.m
+        return type(self)(n, self.m + other.n / n * d, self.S + other.S + self.n * other.n / n * np.outer(d, d))
+
+    def __sub__(self, other: Self) -> Self:
+        n = self.n - other.n
+        d = other.m - self.m
+        if n == 0:  # nothing may be left: any scatter that is, counts as negative, and is impossible
+            left = abs(self.S - other.S) + self.n * np.outer(d, d)
+            return type(self)(0, np.zeros_like(self.m), -left)
+        return type(self)(n, self.m - other.n / n * d, self.S - other.S - self.n * other.n / n * np.outer(d, d))
+
+    def is_possible(self, before: Self) -> bool:
+        """Tell whether neither the count nor any variance is negative, up to the rounding of `before`."""
+        rounding = 1e-9 * np.diagonal(before.S) + 1e-12 * before.n * before.m**2
+        return self.n >= 0 and bool((np.diagonal(self.S) >= -rounding).all())
+
+    def take(self, indices: NDArray[np.intp]) -> Self:
+        """Statistics of the responses at these indices, in this order."""
+        return type(self)(self.n, self.m[indices], self.S[np.ix_(indices, indices)])
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Mean response m (P,)."""
+        return self.m
+
+    @property
+    def scatter(self) -> NDArray[np.float64]:
+        """Scatter S (P, P)."""
+        return self.S
+
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """All that the statistics hold, for hashing."""
+        return np.array([self.n]), self.m, self.S
+
+
+@dataclass(eq=False)
+class DecayingStatistics(CentredStatistics):
+    """Centred float64 statistics in which every new sample first fades the old ones by `decay`.
+
+    A class fades only when one of its own samples comes: a stream of positives alone does not wear the
+    negatives away. The memory is about the last 1 / (1 - decay) samples of each class.
+
+    >>> a = DecayingStatistics.starting_from(CentredStatistics.of(np.array([[0.0], [2.0]])), decay=0.5)
+    >>> a.insert(np.array([4.0]))
+    >>> a.n, a.m
+    (2.0, array([2.5]))
+    """
+
+    decay: float = 1.0
+
+    @classmethod
+    def starting_from(cls, statistics: ClassStatistics, decay: float) -> Self:
+        """Go on from exact statistics, forgetting from now on."""
+        return cls(float(statistics.n), statistics.mean.copy(), statistics.scatter.copy(), decay)
+
+    def insert(self, x: NDArray[Any], k: int = 1) -> None:
+        """Fade what is there once, then count the sample x (P,) k times."""
+        self._fade(self.decay)
+        super().insert(x, k)
+
+    def insert_many(self, X: NDArray[Any], weights: NDArray[Any] | None = None) -> None:
+        """Insert the rows of X (N, P) in their order, each `weights` times."""
+        k = np.ones(len(X)) if weights is None else weights
+        age = np.arange(len(X) - 1, -1, -1)
+        block = CentredStatistics.of(X, k * self.decay**age)
+        self._fade(self.decay ** len(X))
+        vars(self).update(vars(CentredStatistics(self.n, self.m, self.S) + block))
+
+    def remove_many(self, X: NDArray[Any], weights: NDArray[Any] | None = None) -> Never:  # noqa: ARG002
+        """Refuse: no single sample can be told apart any more."""
+        raise self._cannot_unlearn()
+
+    def _fade(self, factor: float) -> None:
+        self.n *= factor
+        self.S *= factor
+
+    def take(self, indices: NDArray[np.intp]) -> Self:
+        """Statistics of the responses at these indices, in this order."""
+        return type(self)(self.n, self.m[indices], self.S[np.ix_(indices, indices)], self.decay)
+
+    def __add__(self, other: object) -> Never:
+        raise ForgettingError("statistics that decay cannot be merged; train with decay=1 to merge exactly")
+
+    def __sub__(self, other: object) -> Never:
+        raise self._cannot_unlearn()
+
+    @staticmethod
+    def _cannot_unlearn() -> ForgettingError:
+        return ForgettingError("statistics that decay cannot unlearn; restore a copy, or train with decay=1")

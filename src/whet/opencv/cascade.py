@@ -1,0 +1,236 @@
+"""An OpenCV cascade as it stands in its file, and as stages of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.cascade.cascade import MOST_PIXELS
+from whet.cascade.columns import MOST_CONDITIONS
+from whet.cascade.stage import Stage
+from whet.errors import CannotConvertError
+from whet.features.lbp import BlockPatternPool
+from whet.features.rectangles import RectanglePool
+from whet.features.weak_learners import LeafPool, TrainedLeaves, TrainedStumps, TrainedSubsets
+
+Int32s = NDArray[np.int32]
+Float32s = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Decision trees one after the other, as arrays of all their nodes (nodes,) and leaves.
+
+    A value below the threshold, or a code in the subset, goes left. A child above 0 is a node of the same tree, counted
+    from its root; a child of 0 or less is leaf number -child of the tree. A tree of n nodes has n + 1 leaves, so that
+    tree t begins at node `first[t]` and at leaf `first[t] + t`.
+    """
+
+    first: Int32s  # (trees + 1,)
+    left: Int32s
+    right: Int32s
+    feature: Int32s
+    threshold: Float32s
+    subset: NDArray[np.uint64]  # (nodes, 4): 256 bits; all zero for numbers
+    leaves: Float32s  # (nodes + trees,)
+
+    def __post_init__(self) -> None:
+        nodes = len(self.left)
+        if not len(self) or self.first[0] != 0 or self.first[-1] != nodes or (np.diff(self.first) < 1).any():
+            raise ValueError("every tree has at least one node, and there is at least one tree")
+        if not all(len(column) == nodes for column in (self.right, self.feature, self.threshold, self.subset)):
+            raise ValueError("every node has two children, a feature and a test")
+        if len(self.leaves) != nodes + len(self):
+            raise ValueError(
+                f"got {len(self.leaves)} leaves of {len(self)} trees with {nodes} nodes: one more than nodes"
+            )
+        if not (np.isfinite(self.leaves).all() and np.isfinite(self.threshold).all()):
+            raise ValueError("thresholds and leaf values must be finite numbers")
+        self._check_children()
+
+    def _check_children(self) -> None:
+        """A node other than the root has at most one parent, and the root none: no walk from the root ever returns."""
+        children = np.stack([self.left, self.right]).astype(np.int64)
+        size = np.repeat(self.sizes, self.sizes)
+        if (children >= size).any() or (-children > size).any():
+            raise ValueError("a child is neither a node nor a leaf of its tree")
+        inner = children > 0
+        places = (children + np.repeat(self.first[:-1], self.sizes))[inner]
+        if len(np.unique(places)) != len(places):
+            raise ValueError("two nodes of a tree share a child: not a tree")
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+    @property
+    def sizes(self) -> Int32s:
+        """Nodes of each tree (trees,)."""
+        return np.diff(self.first)
+
+    @property
+    def are_stumps(self) -> bool:
+        """Whether all trees have one node."""
+        return len(self.left) == len(self)
+
+
+@dataclass(frozen=True, eq=False)
+class OpenCVCascade:
+    """Stages of trees on windows (height, width): stage s has the trees `first_tree[s]` to `first_tree[s + 1]`.
+
+    A window passes a stage if the sum of its leaves, in double precision, is not below the stage's threshold.
+    """
+
+    features: RectanglePool | BlockPatternPool
+    trees: Trees
+    first_tree: Int32s  # (stages + 1,)
+    threshold: Float32s  # (stages,): what the file says less OpenCV's margin of 1e-5, in float32
+
+    def __post_init__(self) -> None:
+        height, width = self.window
+        if min(height, width) < 3 or height * width > MOST_PIXELS:
+            raise ValueError(f"got a window of {width} x {height}; expected at least 3 x 3, and {MOST_PIXELS:,} pixels")
+        stages = len(self.threshold)
+        if not stages or len(self.first_tree) != stages + 1 or (np.diff(self.first_tree) < 1).any():
+            raise ValueError("a cascade has at least one stage, and every stage at least one tree")
+        if self.first_tree[0] != 0 or self.first_tree[-1] != len(self.trees):
+            raise ValueError("the stages do not hold all the trees")
+        if not np.isfinite(self.threshold).all():
+            raise ValueError("the threshold of a stage must be a finite number")
+        feature = self.trees.feature
+        if (feature < 0).any() or (feature >= len(self.features)).any():
+            worst = int(feature[np.argmax((feature < 0) | (feature >= len(self.features)))])
+            raise ValueError(f"a node asks for feature {worst}; there are {len(self.features)}")
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Height and width of the windows."""
+        return self.features.window
+
+    @property
+    def family(self) -> str:
+        """HAAR or LBP, as OpenCV names them."""
+        return "HAAR" if isinstance(self.features, RectanglePool) else "LBP"
+
+    @property
+    def has_tilted(self) -> bool:
+        """Whether some features need the tilted integral image."""
+        return isinstance(self.features, RectanglePool) and bool(self.features.tilted.any())
+
+    @cached_property
+    def stages(self) -> list[slice]:
+        """The trees of each stage."""
+        return [slice(int(a), int(b)) for a, b in pairwise(self.first_tree)]
+
+    def __len__(self) -> int:
+        return len(self.threshold)
+
+
+INSTEAD = "run it as OpenCV does, with whet.opencv.CascadeClassifier"
+
+
+class Leaf(NamedTuple):
+    """A leaf: the nodes on the way to it, whether the way goes left at each of them, and its value."""
+
+    nodes: tuple[int, ...]
+    goes_left: tuple[bool, ...]
+    value: float
+
+
+def stages_of(cascade: OpenCVCascade) -> tuple[Stage, ...]:
+    """Fixed stages that accept the windows that OpenCV's stages accept.
+
+    Sums are the same numbers, added in another order: a window whose sum is within 1e-14 of a threshold may be judged
+    otherwise. Raises `CannotConvertError` for weights of rectangles that are not whole, and for far too large trees.
+
+    >>> boxes = np.array([[[0, 0, 4, 4], [2, 0, 2, 4], [0, 0, 0, 0]]], dtype=np.int32)
+    >>> pool = RectanglePool((4, 4), boxes, np.array([[-1, 2, 0]], dtype=np.float32), np.array([False]))
+    >>> ints, floats = (lambda *v: np.array(v, dtype=np.int32)), (lambda *v: np.array(v, dtype=np.float32))
+    >>> stump = Trees(ints(0, 1), ints(0), ints(-1), ints(0), floats(0.5), np.zeros((1, 4), np.uint64), floats(-1, 2))
+    >>> stage, = stages_of(OpenCVCascade(pool, stump, ints(0, 1), floats(1)))
+    >>> stage.coef, round(stage.threshold, 6)
+    (array([3.]), 2.0)
+    """
+    if isinstance(cascade.features, RectanglePool) and not cascade.features.is_exact:
+        raise CannotConvertError(f"the cascade has rectangles whose weights are not whole numbers: {INSTEAD}")
+    left_out, leaves = _leaves_of(cascade)
+    is_plain = cascade.trees.are_stumps and not cascade.has_tilted
+    stages = []
+    for threshold, trees in zip(cascade.threshold.astype(np.float64), cascade.stages, strict=True):
+        above = _just_below(float(threshold - np.array(left_out[trees]).sum()))
+        stages.append(_stage(cascade, [leaf for tree in leaves[trees] for leaf in tree], above, is_plain))
+    return tuple(stages)
+
+
+def _stage(cascade: OpenCVCascade, leaves: list[Leaf], threshold: float, is_plain: bool) -> Stage:
+    nodes = np.array([node for leaf in leaves for node in leaf.nodes])
+    goes_left = np.array([side for leaf in leaves for side in leaf.goes_left])
+    features = cascade.features.take(cascade.trees.feature[nodes].astype(np.intp))
+    weak = _conditions(cascade, nodes, goes_left)
+    coef = np.array([leaf.value for leaf in leaves])
+    if is_plain:  # one condition each: stumps, as other stages have them
+        return Stage(features, weak, coef, threshold)
+    first = np.cumsum([0, *(len(leaf.nodes) for leaf in leaves)])
+    return Stage(LeafPool(features, first), TrainedLeaves(weak, first), coef, threshold)
+
+
+def _conditions(
+    cascade: OpenCVCascade, nodes: NDArray[np.intp], goes_left: NDArray[np.bool_]
+) -> TrainedStumps | TrainedSubsets:
+    """What responds 1 where a window goes this way at a node: left for a code of the subset or a value below."""
+    learner, unknown = np.arange(len(nodes)), np.full(len(nodes), np.nan)
+    if isinstance(cascade.features, BlockPatternPool):
+        subset = cascade.trees.subset[nodes]
+        return TrainedSubsets(learner, np.where(goes_left[:, None], subset, ~subset), unknown)
+    # Ours is above the threshold where OpenCV's is not below it.
+    threshold: NDArray[np.float32] = np.nextafter(cascade.trees.threshold[nodes], np.float32(-np.inf))
+    return TrainedStumps(learner, threshold, np.where(goes_left, -1, 1).astype(np.int8), unknown)
+
+
+def _leaves_of(cascade: OpenCVCascade) -> tuple[list[float], list[list[Leaf]]]:
+    """For every tree the value of a leaf that is left out, and the other leaves less that value.
+
+    It is one of the deepest, which has the most conditions. Of a stump it is the leaf of what is below a threshold, or
+    not in a subset.
+    """
+    left_out, leaves, n_conditions = [], [], 0
+    for tree in range(len(cascade.trees)):
+        found = []
+        for leaf in _walk(cascade.trees, tree):
+            n_conditions += len(leaf.nodes)
+            _check_number(n_conditions)
+            found.append(leaf)
+        deepest = max(found if cascade.family == "HAAR" else reversed(found), key=lambda leaf: len(leaf.nodes))
+        left_out.append(deepest.value)
+        leaves.append([leaf._replace(value=leaf.value - deepest.value) for leaf in found if leaf is not deepest])
+    return left_out, leaves
+
+
+def _walk(trees: Trees, tree: int) -> Iterator[Leaf]:
+    """The leaves of a tree, from left to right; one after the other, since a hostile tree has too many conditions."""
+    root, first_leaf = int(trees.first[tree]), int(trees.first[tree]) + tree
+    ways: list[tuple[tuple[int, ...], tuple[bool, ...], int]] = [((), (), 0)]
+    while ways:
+        nodes, sides, child = ways.pop()
+        if nodes and child <= 0:
+            yield Leaf(nodes, sides, float(trees.leaves[first_leaf - child]))
+        else:
+            node = root + child
+            _check_number(len(nodes) ** 2 // 2)  # that many, at least, has a tree which is so deep
+            ways.append(((*nodes, node), (*sides, False), int(trees.right[node])))
+            ways.append(((*nodes, node), (*sides, True), int(trees.left[node])))
+
+
+def _check_number(n_conditions: int) -> None:
+    if n_conditions > MOST_CONDITIONS:
+        raise CannotConvertError(f"its leaves have more than {MOST_CONDITIONS:,} conditions in all: {INSTEAD}")
+
+
+def _just_below(threshold: float) -> float:
+    """OpenCV accepts a sum that equals the threshold, ours has to exceed it; with room for another order of adding."""
+    return threshold - 1e-14 * max(abs(threshold), 1.0)

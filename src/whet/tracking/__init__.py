@@ -1,0 +1,1 @@
+"""Video: a tracker, self-training, and sessions on a source."""

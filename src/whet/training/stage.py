@@ -1,0 +1,305 @@
+"""Training of one stage: learners over the same responses, and the node that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet._kernels.threads import DEFAULT_MAX_MEMORY, for_each_block
+from whet.cascade.stage import Stage
+from whet.detector.base import StageBase
+from whet.detector.counting import AT_ONCE, Labels, Patches
+from whet.errors import CannotSeparateError
+from whet.estimators import baselines as bit_boosting
+from whet.features.integral import FeatureFamily, IntegralStack
+from whet.features.responses import BitResponses, class_statistics
+from whet.features.training import TrainedWeak, train_weak_learners
+from whet.features.weak_learners import Method, TrainedLeaves
+from whet.lda import selection, thresholds
+from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
+from whet.lda.online import OnlineDiscriminant
+from whet.lda.rejection import Exits
+from whet.lda.statistics import BinaryStatistics
+from whet.lda.thresholds import Rate, calibrate_rate, quantile_threshold
+
+
+@dataclass(frozen=True)
+class NodeGoal:
+    """What a node has to reach on a validation set before no more weak learners are added.
+
+    >>> NodeGoal(detection_rate=0.995)
+    NodeGoal(detection_rate=0.995, false_positive_rate=0.5)
+    """
+
+    detection_rate: float = 0.99
+    false_positive_rate: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if not 0 < value < 1:
+                raise ValueError(f"{name}={value!r} must lie between 0 and 1, both excluded")
+
+
+class Judge:
+    """Follows a growing node on validation samples, one weak learner at a time."""
+
+    def __init__(
+        self,
+        goal: NodeGoal,
+        features: FeatureFamily,
+        weak: TrainedWeak,
+        patches: NDArray[np.uint8],
+        is_positive: NDArray[np.bool_],
+    ) -> None:
+        if not 0 < is_positive.sum() < len(is_positive):
+            raise ValueError("the validation set has samples of one class only; a goal needs both")
+        self.goal = goal
+        self.detection_rate = self.false_positive_rate = 1.0
+        self._features, self._weak, self._is_positive = features, weak, is_positive
+        self._stack = IntegralStack.of(patches)
+        self._responses: list[NDArray[np.uint8]] = []
+
+    def add(self, j: int) -> None:
+        """The node chose candidate j."""
+        at = np.array([j])
+        values = self._features.take(at).evaluate(self._stack)
+        self._responses.append(self._weak.take(at).respond(values)[0].view(np.uint8))
+
+    def partial_sums(self, vote: Vote) -> NDArray[np.float64]:
+        """Weighted sums (T, samples) after each weak learner, added in their order, as a scan adds them."""
+        return np.cumsum(np.array(self._responses) * vote.coef[:, None], axis=0)
+
+    def exits(self, vote: OnlineDiscriminant) -> Exits:
+        """Early exits that all validation positives pass which the vote accepts."""
+        sums = self.partial_sums(vote)
+        return Exits.calibrated(sums[:, self._is_positive], sums[:, ~self._is_positive], vote)
+
+    def set_threshold(self, vote: Vote) -> bool:
+        """Lower or raise the vote's threshold to the goal's detection rate; tell whether the goal holds with it."""
+        scores = self.partial_sums(vote)[-1]
+        positives = scores[self._is_positive]
+        if isinstance(vote, OnlineDiscriminant):
+            vote.rule = Rate(calibrate_rate(positives, vote.projection, self.goal.detection_rate))
+        else:
+            vote.threshold = quantile_threshold(positives, self.goal.detection_rate)
+        self.detection_rate = float((positives > vote.threshold).mean())
+        self.false_positive_rate = float((scores[~self._is_positive] > vote.threshold).mean())
+        return self.false_positive_rate <= self.goal.false_positive_rate
+
+
+Indices = NDArray[np.intp]
+
+
+@dataclass(eq=False)
+class FixedVote:
+    """Weights and threshold that no further sample will move."""
+
+    coef: NDArray[np.float64]
+    threshold: float
+
+
+Vote = OnlineDiscriminant | FixedVote
+
+
+class NodeLearner(Protocol):
+    """Chooses weak learners one after the other, and weighs those that were chosen so far."""
+
+    def rounds(self, responses: BitResponses, n_most: int) -> Iterator[int]:
+        """Indices of the chosen learners, at most `n_most`."""
+
+    def vote(self, responses: BitResponses, chosen: Indices) -> Vote:
+        """The vote of the learners chosen so far, in the order of choice."""
+
+
+@dataclass(frozen=True)
+class GreedyLDA:
+    """Greedy sparse LDA [ALG:GSLDA] by the FDA or the LAC criterion; its vote learns online."""
+
+    criterion: Criterion = "fda"
+    ridge: float = DEFAULT_RIDGE
+    threshold: str = "bayes"
+    miss_rate: float = 0.01
+
+    def rounds(self, responses: BitResponses, n_most: int) -> Iterator[int]:
+        """Indices of the chosen learners, at most `n_most`."""
+        scatter = responses.scatter(self.criterion, self.ridge)
+        for j, _ in selection.rounds(scatter, n_most, responses.threads):
+            yield j
+
+    def vote(self, responses: BitResponses, chosen: Indices) -> OnlineDiscriminant:
+        """The discriminant of the chosen learners, with statistics to go on from."""
+        positive, negative = class_statistics(responses, chosen)
+        rule = thresholds.rule(self.threshold, self.miss_rate)
+        return OnlineDiscriminant(
+            positive, negative, len(chosen), rule=rule, criterion=self.criterion, ridge=self.ridge
+        )
+
+
+@dataclass
+class Boosting:
+    """AdaBoost, or with an `asymmetry` above 1 AsymBoost, over weak learners that stay as they are.
+
+    With `balance` both classes start with the same weight; without it all samples do.
+    """
+
+    asymmetry: float = 1.0
+    balance: bool = True
+    votes: list[float] = field(default_factory=list, init=False, repr=False)
+
+    def rounds(self, responses: BitResponses, n_most: int) -> Iterator[int]:
+        """Indices of the chosen learners, at most `n_most`; one may come more than once."""
+        self.votes = []
+        for j, vote in bit_boosting.rounds(responses, n_most, self.asymmetry, self.balance):
+            self.votes.append(vote)
+            yield j
+
+    def vote(self, responses: BitResponses, chosen: Indices) -> FixedVote:  # noqa: ARG002
+        """Viola and Jones's strong classifier: at least half of the weighted votes."""
+        votes = np.array(self.votes[: len(chosen)])
+        return FixedVote(votes, float(votes.sum()) / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """Selected features, the weak learners on them, and their vote."""
+
+    features: FeatureFamily
+    weak: TrainedWeak
+    vote: Vote
+    exits: Exits | None = None
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def respond(self, patches: Patches) -> NDArray[np.uint8]:
+        """Weak responses (samples, T) to patches (samples, height, width)."""
+        values = self.features.evaluate(IntegralStack.of(patches))
+        return self.weak.respond(values).view(np.uint8).T
+
+    def score(self, patches: Patches, threads: int | None = None) -> NDArray[np.float64]:
+        """Margins (samples,): weighted sums of the responses above the threshold."""
+        stage = self.stage()
+        scores = np.empty(len(patches))
+
+        def work(rows: slice) -> None:
+            scores[rows] = stage.score(patches[rows])
+
+        for_each_block(work, len(patches), AT_ONCE, threads)
+        return scores
+
+    def stage(self) -> Stage:
+        """The node as it is now, as a stage of a cascade: the same scores, and nothing more to learn."""
+        vote, exits = self.vote, None
+        if self.exits is not None and isinstance(vote, OnlineDiscriminant):
+            exits = self.exits.thresholds(vote)
+        return Stage(self.features, self.weak, vote.coef.copy(), float(vote.threshold), exits)
+
+    def base(self) -> StageBase | Stage:
+        """The node as the base of a stage that goes on learning; a boosted node is a stage that does not."""
+        if isinstance(self.vote, OnlineDiscriminant):
+            return StageBase.of_vote(self.features, self.weak, self.vote, self.exits)
+        return self.stage()
+
+    @classmethod
+    def of_base(cls, stage: StageBase | Stage) -> Node:
+        """The node whose base this is; raises ValueError for leaves of trees, which no training makes."""
+        if isinstance(stage.weak, TrainedLeaves):
+            raise ValueError("a stage is of leaves of trees, as OpenCV's are: no node of ours")
+        if isinstance(stage, Stage):
+            return cls(stage.features, stage.weak, FixedVote(stage.coef, stage.threshold))
+        vote = OnlineDiscriminant(
+            stage.positive.copy(),
+            stage.negative.copy(),
+            len(stage),
+            rule=stage.rule,
+            criterion=stage.criterion,
+            ridge=stage.ridge,
+        )
+        return cls(stage.features, stage.weak, vote, stage.exits)
+
+    def predict(self, patches: Patches, threads: int | None = None) -> Labels:
+        """Which patches (samples,) the node takes for positive by its threshold; exits do not count here."""
+        return self.score(patches, threads) > 0
+
+    def learn(self, patches: Patches, is_positive: Labels, threads: int | None = None) -> None:
+        """Count further patches; weights and threshold follow. Depends on neither order nor threads."""
+        vote = self.vote
+        if not isinstance(vote, OnlineDiscriminant):
+            raise TypeError("a boosted node has no statistics and cannot learn online; train it with GreedyLDA")
+        lock = Lock()
+
+        def work(rows: slice) -> None:
+            X, positive = self.respond(patches[rows]), is_positive[rows]
+            new = [BinaryStatistics.of(X if side.all() else X[side]) for side in (positive, ~positive)]
+            with lock:
+                vote.positive, vote.negative = vote.positive + new[0], vote.negative + new[1]
+
+        for_each_block(work, len(patches), AT_ONCE, threads)
+        vote.forget_caches()
+
+
+def train_node(
+    family: FeatureFamily,
+    patches: Patches,
+    is_positive: Labels,
+    n_weak: int = 200,
+    *,
+    learner: NodeLearner | None = None,
+    goal: NodeGoal | None = None,
+    validation: tuple[Patches, Labels] | None = None,
+    soft: bool = False,
+    method: Method = "histogram",
+    max_memory: int = DEFAULT_MAX_MEMORY,
+    threads: int | None = None,
+    seed: int = 0,
+    tell: Callable[[int, Judge], None] = lambda *_: None,
+) -> Node:
+    """Train a weak learner on every feature of a pool, choose and weigh: a strong classifier of patches.
+
+    `patches` are (samples, height, width), `is_positive` (samples,). The `learner` is `GreedyLDA()`, which then
+    learns online, or `Boosting()` on the same responses. It stops at `n_weak`, or
+    as soon as a `goal` holds on the `validation` patches; the threshold is then the one that keeps the goal's
+    detection rate there, and follows the positives online. A `soft` node also has early exits, one after each weak
+    learner, that follow in the same way and lose none of the validation positives. The same seed gives the same
+    node on any number of threads. `tell` hears of each weak learner that was added, with the judge of the goal.
+
+    >>> from whet.features.haar import HaarPool
+    >>> rng = np.random.default_rng(0)
+    >>> patches = rng.integers(0, 200, (60, 6, 6), dtype=np.uint8)
+    >>> patches[:30, :, 3:] += 50  # positives are brighter on the right
+    >>> node = train_node(HaarPool.of_window((6, 6)), patches, np.arange(60) < 30, n_weak=3)
+    >>> len(node), bool(node.predict(patches)[:30].mean() > 0.8)
+    (3, True)
+    """
+    if (goal is None) != (validation is None):
+        raise ValueError("a goal is judged on validation=(patches, is_positive): give both or neither")
+    if soft and goal is None:
+        raise ValueError("early exits are calibrated on validation patches: soft=True needs a goal and validation")
+    learner = GreedyLDA() if learner is None else learner
+    weak, responses = train_weak_learners(
+        family, patches, is_positive, method=method, max_memory=max_memory, threads=threads, seed=seed
+    )
+    candidates = family.take(weak.feature)
+    judge = Judge(goal, candidates, weak, *validation) if goal and validation else None
+    chosen: list[int] = []
+    for j in learner.rounds(responses, n_weak):
+        chosen.append(j)
+        if judge is not None:
+            judge.add(j)
+            is_met = judge.set_threshold(learner.vote(responses, np.array(chosen)))
+            tell(len(chosen), judge)
+            if is_met:
+                break
+    if not chosen:
+        raise CannotSeparateError("no feature tells the two classes apart: look at the patches and their labels")
+    vote = learner.vote(responses, np.array(chosen))
+    exits = None
+    if judge is not None:
+        judge.set_threshold(vote)
+        exits = judge.exits(vote) if soft and isinstance(vote, OnlineDiscriminant) else None
+    return Node(candidates.take(np.array(chosen)), weak.take(np.array(chosen)), vote, exits)

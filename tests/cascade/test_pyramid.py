@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+from tests.cascades import textured
+
+from whet.cascade.pyramid import Level, level_at, level_scales, pyramid, resized
+
+
+def test_levels_shrink_by_the_factor_until_the_window_no_longer_fits(rng):
+    picture = textured((97, 131), rng)
+    levels = pyramid(picture, (20, 24), factor=1.25)
+    assert levels[0].picture is picture  # never resampled, never enlarged
+    for k, level in enumerate(levels):
+        assert level.picture.shape == (round(97 / 1.25**k), round(131 / 1.25**k))
+        assert level.picture.dtype == np.uint8
+    assert levels[-1].picture.shape >= (20, 24)
+    beyond = 1.25 ** len(levels)
+    assert round(97 / beyond) < 20 or round(131 / beyond) < 24
+
+
+@pytest.mark.parametrize(
+    ("shape", "n"),
+    [
+        ((24, 24), 1),
+        ((23, 24), 0),
+        ((24, 23), 0),
+        ((1, 1), 0),
+        ((0, 0), 0),
+        ((28, 29), 1),  # 28 / 1.2 is 23.3, rounded down
+        ((29, 29), 2),  # 29 / 1.2 is 24.2
+        ((2000, 24), 1),
+    ],
+)
+def test_pictures_that_hardly_hold_a_window(shape, n):
+    assert len(pyramid(np.zeros(shape, dtype=np.uint8), (24, 24))) == n
+
+
+def test_limits_choose_levels_and_do_not_move_them():
+    everything = level_scales((480, 640), (24, 20), 1.2)
+    some = level_scales((480, 640), (24, 20), 1.2, min_size=40, max_size=100)
+    assert some == [scale for scale in everything if 40 <= 24 * scale <= 100]
+    assert 0 < len(some) < len(everything)
+    assert level_scales((480, 640), (24, 24), 1.2, max_size=20) == []
+    assert level_scales((480, 640), (24, 24), 1.2, min_size=24) == level_scales((480, 640), (24, 24), 1.2)
+
+
+def test_small_objects_are_looked_for_in_an_enlarged_picture():
+    every, larger = (level_scales((480, 640), (24, 24), 1.2, min_size=least) for least in (12, None))
+    assert every[-len(larger) :] == larger
+    np.testing.assert_allclose(every[: -len(larger)], [1.2**-3, 1.2**-2, 1.2**-1])  # 13.9, 16.7 and 20 pixels
+    assert [level.picture.shape for level in pyramid(np.zeros((20, 20), np.uint8), (24, 24), min_size=18)] == [(24, 24)]
+    with pytest.raises(ValueError, match="from 6 pixels"):
+        level_scales((480, 640), (24, 24), min_size=5)
+
+
+def test_boxes_of_the_whole_level_are_the_whole_picture(rng):
+    picture = textured((97, 131), rng)
+    for level in pyramid(picture, (10, 10)):
+        height, width = level.picture.shape
+        box = level.boxes(np.array([0]), np.array([0]), (height, width))
+        np.testing.assert_allclose(box, [[0, 0, 131, 97]], rtol=1e-12)
+
+
+def test_boxes_are_scaled_by_each_side_of_its_own():
+    level = level_at(np.zeros((101, 203), dtype=np.uint8), 1.2)
+    assert (level.scale_y, level.scale_x) == (101 / 84, 203 / 169)
+    box = level.boxes(np.array([5]), np.array([7]), (24, 20))
+    np.testing.assert_array_equal(box, [[7 * 203 / 169, 5 * 101 / 84, 27 * 203 / 169, 29 * 101 / 84]])
+
+
+def test_a_flipped_picture_has_flipped_levels(rng):
+    picture = textured((97, 131), rng)
+    turned = pyramid(picture[::-1, ::-1], (12, 12))
+    for level, other in zip(pyramid(picture, (12, 12)), turned, strict=True):
+        assert np.array_equal(level.picture[::-1, ::-1], other.picture)
+
+
+def test_making_smaller_averages_instead_of_picking():
+    stripes = np.tile(np.array([0, 255], dtype=np.uint8), (64, 32))
+    assert abs(resized(stripes, (16, 16))[2:-2, 2:-2].astype(int) - 127).max() <= 2
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_change_nothing(threads, rng):
+    picture = textured((80, 60), rng)
+    for one, other in zip(pyramid(picture, (12, 12)), pyramid(picture, (12, 12), threads=threads), strict=True):
+        assert np.array_equal(one.picture, other.picture)
+
+
+def test_a_factor_that_does_not_shrink_is_refused():
+    with pytest.raises(ValueError, match=r"factor=1\.0"):
+        level_scales((100, 100), (24, 24), 1.0)
+
+
+def test_no_windows_no_boxes():
+    empty = np.empty(0, dtype=np.intp)
+    assert Level(np.zeros((9, 9), dtype=np.uint8), 1.0, 1.0).boxes(empty, empty, (3, 3)).shape == (0, 4)

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+from tests.cascades import random_stage
+
+from whet.cascade.stage import Stage
+from whet.features.haar import HaarPool
+from whet.features.integral import IntegralStack
+from whet.training.stage import train_node
+
+WINDOW = (10, 8)
+
+
+@pytest.fixture
+def patches(rng):
+    return rng.integers(0, 256, (400, *WINDOW), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("kind", ["haar", "lbp"])
+def test_a_margin_is_the_sum_in_the_order_of_the_learners_minus_the_threshold(kind, patches, rng):
+    stage = random_stage(kind, WINDOW, 23, rng)
+    responses = stage.weak.respond(stage.features.evaluate(IntegralStack.of(patches)))
+    expected = np.zeros(len(patches))
+    for t in range(23):
+        expected += np.where(responses[t], stage.coef[t], 0.0)
+    assert np.array_equal(stage.score(patches), expected - stage.threshold)
+    assert np.array_equal(stage.accepts(patches), expected > stage.threshold)
+    assert 0 < stage.accepts(patches).sum() < len(patches)
+
+
+@pytest.mark.parametrize("n_weak", [1, 40])
+def test_a_stage_scores_as_the_node_it_was_frozen_from(n_weak, patches):
+    is_positive = np.arange(len(patches)) % 2 == 0
+    patches[is_positive, 2:5] //= 2
+    node = train_node(HaarPool.of_window(WINDOW), patches, is_positive, n_weak)
+    stage = node.stage()
+    before = node.score(patches)
+    assert np.array_equal(stage.score(patches), before)
+    assert np.array_equal(stage.accepts(patches), node.predict(patches))
+    node.learn(patches[:50], ~is_positive[:50])
+    assert np.array_equal(stage.score(patches), before)  # frozen: what the node learns later does not move it
+
+
+def test_a_soft_stage_rejects_what_falls_below_an_exit_on_the_way(patches, rng):
+    soft = random_stage("haar", WINDOW, 12, rng, soft=True)
+    hard = Stage(soft.features, soft.weak, soft.coef, soft.threshold)
+    sums = soft.partial_sums(IntegralStack.of(patches))
+    stays = np.array([all(sums[t, i] > soft.exits[t] for t in range(12)) for i in range(len(patches))])
+    assert np.array_equal(soft.accepts(patches), hard.accepts(patches) & stays)
+    assert soft.accepts(patches).sum() < hard.accepts(patches).sum()
+    assert np.array_equal(soft.score(patches), hard.score(patches))
+
+
+def test_exits_of_minus_infinity_change_nothing(patches, rng):
+    hard = random_stage("haar", WINDOW, 6, rng)
+    soft = Stage(hard.features, hard.weak, hard.coef, hard.threshold, np.full(6, -np.inf))
+    assert np.array_equal(soft.accepts(patches), hard.accepts(patches))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"coef": np.ones(4)}, "as many of each"),
+        ({"exits": np.zeros(6)}, "as many of each"),
+        ({"coef": np.array([1, 2, np.nan, 4, 5])}, "finite"),
+        ({"threshold": np.inf}, "finite"),
+        ({"exits": np.full(5, np.nan)}, "below infinity"),
+        ({"exits": np.full(5, np.inf)}, "below infinity"),
+    ],
+)
+def test_what_cannot_be_a_stage_is_refused(change, message, rng):
+    stage = random_stage("haar", WINDOW, 5, rng)
+    fields = {"coef": stage.coef, "threshold": 0.0, "exits": None, **change}
+    with pytest.raises(ValueError, match=message):
+        Stage(stage.features, stage.weak, **fields)

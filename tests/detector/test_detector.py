@@ -1,0 +1,255 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.detectors import BULL, bull_base, bull_finder, bull_scene, content
+
+import whet
+from whet.cascade.boxes import intersection_over_union
+from whet.cascade.detect import detect
+from whet.detector import bundled
+from whet.detector.detector import load
+from whet.detector.reporting import Frame
+from whet.errors import (
+    DetectorNotFoundError,
+    ModelFileError,
+    UnreadableImageError,
+)
+from whet.evaluation.curves import operating_point
+from whet.evaluation.evaluation import evaluate
+
+WIDER = Frame(-0.1, -0.2, 1.1, 1.25)
+
+
+# Detecting.
+
+
+def test_it_finds_what_its_cascade_finds():
+    finder = bull_finder()
+    ours = finder.detect(bull_scene(), factor=1.3, step=2, merge="nms", min_size=20, max_size=60)
+    theirs = detect(
+        bull_base().cascade, bull_scene(), factor=1.3, step=2, merge="nms", min_size=20, max_size=60, threads=1
+    )
+    np.testing.assert_array_equal(ours.boxes, theirs.boxes)
+    np.testing.assert_array_equal(ours.scores, theirs.scores)
+    assert len(ours) > 2
+
+
+def test_a_path_an_image_and_an_array_are_one_picture(tmp_path):
+    Image.fromarray(bull_scene()).save(tmp_path / "scene.png")
+    finder = bull_finder()
+    found = [
+        finder.detect(image).boxes
+        for image in (
+            bull_scene(),
+            tmp_path / "scene.png",
+            str(tmp_path / "scene.png"),
+            Image.open(tmp_path / "scene.png"),
+        )
+    ]
+    for boxes in found[1:]:
+        np.testing.assert_array_equal(boxes, found[0])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (11, 300), (12, 12)])
+def test_pictures_smaller_than_the_window_hold_nothing(shape):
+    assert bull_finder().detect(np.zeros(shape, np.uint8)).boxes.shape == (0, 4)
+
+
+def test_pictures_that_are_none_are_named(tmp_path):
+    (tmp_path / "empty.png").write_bytes(b"")
+    for image in (tmp_path / "empty.png", np.zeros((0, 5), np.uint8), np.full((20, 20), 7.0), None):
+        with pytest.raises(UnreadableImageError):
+            bull_finder().detect(image)
+
+
+def test_a_threshold_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match="threshold=nan"):
+        bull_finder().detect(bull_scene(), threshold=float("nan"))
+
+
+@pytest.mark.parametrize("options", [{"factor": 1.0}, {"step": 0}])
+@pytest.mark.parametrize("label", [True, False])
+def test_a_scan_that_cannot_be_is_refused_in_learning_as_in_detecting(options, label):
+    for verb in (
+        lambda one: one.detect(bull_scene(), **options),
+        lambda one: one.learn(bull_scene(), BULL, [label], **options),
+    ):
+        with pytest.raises(ValueError, match=r"factor|step"):
+            verb(bull_finder())
+
+
+def test_detecting_needs_neither_scikit_learn_nor_the_distributions_of_scipy(tmp_path):
+    bull_finder().save(tmp_path / "bull.whet")
+    Image.fromarray(bull_scene()).save(tmp_path / "scene.png")
+    code = (
+        "import sys, whet; found = whet.load('./bull.whet').detect('scene.png'); assert len(found) > 1; "
+        "print(sorted({'sklearn', 'scipy.stats', 'matplotlib'} & set(sys.modules)))"
+    )
+    environment = os.environ | {"PYTHONPATH": str(Path(whet.__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+# Frames.
+
+
+@pytest.mark.parametrize("merge", ["peaks", "mean", "weighted", "nms", None])
+def test_framing_the_merged_is_merging_the_framed(merge):
+    plain, framed = (
+        bull_finder().detect(bull_scene(), merge=merge),
+        bull_finder(frame=WIDER).detect(bull_scene(), merge=merge),
+    )
+    np.testing.assert_array_equal(plain.group, framed.group)  # windows overlap as windows
+    np.testing.assert_array_equal(plain.windows.boxes, framed.windows.boxes)
+    for i in range(len(framed)):
+        windows = framed.windows_of(i)
+        if merge == "peaks":  # windows of a nested group are behind it, but have no say in its box
+            best = framed.windows.boxes[windows][np.argmax(framed.windows.scores[windows])]
+            shared = intersection_over_union(best[None], framed.windows.boxes[windows])[0]
+            windows = windows[shared >= 0.3]
+        boxes, margins = WIDER.boxes(framed.windows.boxes[windows]), framed.windows.scores[windows]
+        match merge:
+            case "mean":
+                expected = boxes.mean(axis=0)
+            case "weighted" | "peaks":
+                expected = np.average(boxes, axis=0, weights=margins)
+            case _:  # of equal margins any may be the one that stays
+                expected = min(boxes[margins == margins.max()], key=lambda box: abs(box - framed.boxes[i]).max())
+        np.testing.assert_allclose(framed.boxes[i], expected)
+
+
+def test_sizes_are_those_of_the_boxes_that_are_reported():
+    framed = bull_finder(frame=WIDER)
+    found = framed.detect(bull_scene(), merge=None, min_size=30, max_size=60)
+    sides = (found.boxes[:, 2:] - found.boxes[:, :2]).max(axis=1)
+    everything = framed.detect(bull_scene(), merge=None)
+    all_sides = (everything.boxes[:, 2:] - everything.boxes[:, :2]).max(axis=1)
+    assert 0 < len(found) < len(everything)
+    # Rounding a level to whole pixels moves sides by some per cent.
+    assert (sides > 30 * 0.97).all()
+    assert (sides < 60 * 1.03).all()
+    assert ((all_sides > 31) & (all_sides < 58)).sum() <= len(found)
+
+
+def test_a_box_in_a_frame_teaches_the_window_behind_it():
+    plain, framed = bull_finder(), bull_finder(frame=WIDER)
+    for label in (True, False):
+        window = plain.detect(bull_scene(), merge=None, best=not label).boxes[-1:]
+        one = plain.copy().learn(bull_scene(), window, [label], merge=None, weight=3)
+        other = framed.copy().learn(bull_scene(), WIDER.boxes(window), [label], merge=None, weight=3)
+        assert one == other
+        assert len(one) >= 1
+
+
+# Operating points, names and files.
+
+
+def test_operating_points_from_an_evaluation_are_saved_and_used(tmp_path):
+    finder = bull_finder()
+    truths = [[40.0, 30, 70, 60], [120.0, 70, 170, 120]]
+    found = [finder.detect(bull_scene(seed)) for seed in range(1, 6)]
+    result = evaluate([(one.boxes, one.scores) for one in found], [(truths, None)] * 5)
+    finder.set_operating_point("one in five", operating_point(result.curve, 0.2))
+    finder.save(tmp_path / "bull.whet")
+    loaded = load(tmp_path / "bull.whet")
+    assert loaded.operating_points == finder.operating_points
+    kept = [loaded.detect(bull_scene(seed), threshold="one in five") for seed in range(1, 6)]
+    judged = evaluate([(one.boxes, one.scores) for one in kept], [(truths, None)] * 5)
+    assert judged.curve.false_alarms[-1] <= 1
+    assert judged.curve.found[-1] > 5
+    with pytest.raises(ValueError, match="no operating point 'two'; there is: 'one in five'"):
+        loaded.detect(bull_scene(), threshold="two")
+    loaded.set_operating_point("one in five", None)
+    assert content(loaded) == content(bull_finder())
+
+
+def test_the_default_point_is_used_where_no_threshold_is_given():
+    finder = bull_finder()
+    everything = finder.detect(bull_scene())
+    score = float(everything.scores[1:3].mean())
+    finder.set_operating_point("default", score)
+    np.testing.assert_array_equal(finder.detect(bull_scene()).boxes, everything.boxes[:2])
+    np.testing.assert_array_equal(finder.detect(bull_scene(), threshold=0).boxes, everything.boxes)
+    assert len(finder.detect(bull_scene(), threshold=float(everything.scores[0]))) == 0
+
+
+def test_a_false_alarm_is_gone_when_it_is_below_the_threshold_in_use():
+    """Above a high threshold fewer lessons are needed than for it not to fire at all."""
+    lessons = []
+    for threshold in (0.0, float(bull_finder().detect(bull_scene()).scores[2]) - 0.1):
+        finder = bull_finder()
+        wrong = finder.detect(bull_scene(), threshold=threshold).boxes[2:3]
+        entries = finder.learn(bull_scene(), wrong, [False], threshold=threshold)
+        left = finder.detect(bull_scene(), threshold=threshold).boxes
+        assert (intersection_over_union(wrong, left) < 0.5).all()
+        lessons.append(sum(entry.weight for entry in entries))
+    assert lessons[0] > lessons[1]
+
+
+@pytest.mark.parametrize(("name", "score"), [("", 1.0), (" a", 1.0), ("a\n", 1.0), ("a" * 101, 1.0), ("a", np.inf)])
+def test_operating_points_have_a_name_and_a_score(name, score):
+    with pytest.raises(ValueError, match="operating point"):
+        bull_finder().set_operating_point(name, score)
+
+
+def test_the_frame_is_saved_and_no_part_of_the_id(tmp_path):
+    bull_finder(frame=WIDER).save(tmp_path / "wide.whet")
+    loaded = load(tmp_path / "wide.whet")
+    assert loaded.frame == WIDER
+    assert loaded.base_id == bull_finder().base_id
+
+
+@pytest.mark.parametrize("frame", [(0, 0, 0, 1), (0, 1, 1, 0), (0, 0, np.nan, 1), (0, 0, 1, 3.1), (-2.5, 0, 1, 1)])
+def test_frames_that_are_no_boxes_are_refused(frame):
+    with pytest.raises(ValueError, match="expected left < right"):
+        bull_finder(frame=Frame(*frame))
+
+
+def test_bare_names_are_bundled_detectors(tmp_path, monkeypatch):
+    monkeypatch.setattr(bundled, "FOLDER", tmp_path)
+    bull_finder().save(tmp_path / "bull.safetensors")
+    assert whet.load("bull").base_id == bull_finder().base_id
+    with pytest.raises(
+        DetectorNotFoundError, match=r"no detector named 'face'; bundled with whet: 'bull'\. For a file"
+    ):
+        whet.load("face")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "face").mkdir()
+    with pytest.raises(DetectorNotFoundError, match="face is a folder here"):
+        whet.load("face")
+    (tmp_path / "mine").touch()
+    with pytest.raises(DetectorNotFoundError, match=r"write '\./mine'"):
+        whet.load("mine")
+
+
+def test_a_path_that_does_not_exist_says_so(tmp_path):
+    for path in (tmp_path / "none.whet", str(tmp_path / "none"), "./none", "none.whet"):
+        with pytest.raises(DetectorNotFoundError, match=r"there is no file .*none"):
+            whet.load(path)
+    with pytest.raises(ModelFileError, match="is a folder"):
+        whet.load(tmp_path)
+
+
+def test_the_folder_of_bundled_detectors_is_there():
+    assert (bundled.FOLDER / "README.md").is_file()
+    for name in bundled.bundled_names():
+        assert whet.load(name).provenance.licence
+
+
+def test_a_detector_tells_about_itself():
+    finder = bull_finder()
+    finder.learn(bull_scene(), BULL, [True], weight=5)
+    finder.set_operating_point("careful", 4.5)
+    assert repr(finder) == (
+        "Detector(12 x 12 windows, 3 stages, 17 weak learners; learned since its base: 5 of the object, 0 of others; "
+        "'careful': above 4.5)"
+    )
+    assert finder.learned == (5, 0)
+    assert finder.provenance.licence == "CC0-1.0"

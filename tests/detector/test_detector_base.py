@@ -1,0 +1,101 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.detectors import PROVENANCE, WINDOW, base, mixed_detector, patches
+
+from whet.detector.base import DetectorBase, Provenance
+from whet.lda.statistics import BinaryStatistics
+from whet.lda.thresholds import Asymmetric, Rate, bayes_crossing
+from whet.training.stage import train_node
+
+
+def test_a_stage_is_the_node_that_it_was_made_of():
+    X, y = patches(300, np.random.default_rng(0))
+    node = train_node(base().stages[0].features, X, y, 3)
+    node.vote.rule = Rate(-1.0)
+    np.testing.assert_array_equal(node.base().stage().score(X), node.stage().score(X))
+
+
+def test_the_base_does_not_follow_its_node():
+    X, y = patches(300, np.random.default_rng(0))
+    node = train_node(base().stages[0].features, X, y, 3)
+    node.vote.rule = Rate(-1.0)
+    frozen = node.base()
+    before = frozen.positive.C.copy()
+    node.vote.insert(np.ones(3, np.uint8), True, 5)
+    np.testing.assert_array_equal(frozen.positive.C, before)
+    with pytest.raises(ValueError, match="read-only"):
+        frozen.positive.C[0, 0] = 1
+
+
+def changed(**fields):
+    stages = base().stages
+    return DetectorBase(WINDOW, (replace(stages[0], **fields), *stages[1:]), provenance=PROVENANCE)
+
+
+def more(statistics):
+    return BinaryStatistics(statistics.n + 1, statistics.s, statistics.C)
+
+
+def nudged(weak):
+    return replace(weak, threshold=np.nextafter(weak.threshold, np.float32(np.inf)))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda _: changed(ridge=20.5),
+        lambda _: changed(criterion="lac"),
+        lambda s: changed(rule=Rate(s.rule.z + 1e-9)),
+        lambda s: changed(rule=Asymmetric(s.rule)),
+        lambda s: changed(positive=more(s.positive)),
+        lambda s: changed(negative=more(s.negative)),
+        lambda s: changed(weak=nudged(s.weak)),
+        lambda s: changed(weak=replace(s.weak, polarity=-s.weak.polarity)),
+        lambda s: changed(features=s.features.take(np.array([1, 0, 2, 3, 4]))),
+        lambda _: DetectorBase(WINDOW, base().stages, min_sigma=9.0),
+        lambda _: DetectorBase(WINDOW, base().stages[:2]),
+        lambda _: DetectorBase(WINDOW, base().stages[::-1]),
+        lambda s: DetectorBase(WINDOW, (s.stage(), *base().stages[1:])),
+    ],
+)
+def test_all_that_defines_a_base_is_in_its_id(other):
+    assert other(base().stages[0]).base_id != base().base_id
+
+
+def test_what_only_describes_a_base_is_not_in_its_id():
+    stage = base().stages[0]
+    numbered = replace(stage.weak, feature=stage.weak.feature + 5, error=stage.weak.error / 2)
+    assert changed(weak=numbered).base_id == base().base_id
+    assert DetectorBase(WINDOW, base().stages, provenance=Provenance()).base_id == base().base_id
+
+
+def test_the_id_of_fixed_stages_covers_their_weights_and_exits():
+    mixed = mixed_detector().base
+    hard, learning, soft = mixed.stages
+    for other in (replace(hard, coef=hard.coef * 2), replace(hard, threshold=hard.threshold + 1)):
+        assert replace(mixed, stages=(other, learning, soft)).base_id != mixed.base_id
+    assert replace(mixed, stages=(hard, learning, replace(soft, exits=None))).base_id != mixed.base_id
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"rule": bayes_crossing}, "Rate or Asymmetric"),
+        ({"rule": Rate(float("nan"))}, "finite"),
+        ({"ridge": -1.0}, "negative ridge"),
+        ({"criterion": "pca"}, "'fda', 'lac'"),
+        ({"positive": BinaryStatistics.empty(5)}, "no positives"),
+        ({"positive": BinaryStatistics.empty(4)}, "as many of each"),
+        (
+            {"negative": BinaryStatistics(2, np.array([3, 0, 0, 0, 0]), np.diag([3, 0, 0, 0, 0]))},
+            "no samples can have them",
+        ),
+        ({"negative": BinaryStatistics(2, np.array([1, 0, 0, 0, 0]), np.zeros((5, 5), np.int64))}, "diagonal"),
+        ({"negative": BinaryStatistics(2**52, np.zeros(5, np.int64), np.zeros((5, 5), np.int64))}, "exact below"),
+    ],
+)
+def test_a_stage_that_cannot_be_is_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        changed(**fields)

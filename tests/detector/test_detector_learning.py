@@ -1,0 +1,328 @@
+import numpy as np
+import pytest
+from tests.detectors import BULL, bull_base, bull_finder, bull_scene, content, false_alarm, still_there
+
+from whet.cascade.boxes import intersection_over_union
+from whet.cascade.pyramid import level_at, level_scales
+from whet.detector.base import DetectorBase
+from whet.detector.counting import default_weight, lesson
+from whet.detector.detector import Detector, load
+from whet.detector.journal import lesson_of
+from whet.errors import (
+    BoxError,
+    CannotLearnError,
+    CannotMergeError,
+    CannotUnlearnError,
+    JournalError,
+)
+
+# Learning.
+
+
+def test_an_object_teaches_exactly_the_pixels_that_a_scan_sees():
+    finder = bull_finder()
+    (entry,) = finder.learn(bull_scene(), [[41, 29, 71.5, 61]], [True], weight=7)
+    assert entry.scale in level_scales(bull_scene().shape, (12, 12))
+    assert abs(np.log(entry.scale * 12 / 31)) <= np.log(1.2) / 2 + 1e-9
+    level = level_at(bull_scene(), entry.scale)
+    box = level.boxes(np.array([entry.y]), np.array([entry.x]), (12, 12))
+    centre = (box[0, :2] + box[0, 2:]) / 2
+    assert (abs(centre - [56.25, 45]) <= np.array([level.scale_x, level.scale_y]) / 2 + 1e-9).all()
+    patch = level.picture[entry.y : entry.y + 12, entry.x : entry.x + 12]
+    taught = lesson(bull_base(), patch[None], [True], 7)
+    assert finder.taught.learned.counts == taught.counts == ((7, 0),) * 3
+    for ours, theirs in zip(finder.taught.learned.stages, taught.stages, strict=True):
+        np.testing.assert_array_equal(ours[0].C, theirs[0].C)
+
+
+def test_a_false_alarm_teaches_the_windows_behind_it():
+    finder = bull_finder()
+    found = finder.detect(bull_scene(), merge="mean")
+    windows = found.windows_of(2)
+    entries = finder.learn(bull_scene(), found.boxes[2:3], [False], weight=100, merge="mean")
+    places = {(found.windows.scale[i], found.windows.y[i], found.windows.x[i]) for i in windows}
+    assert {(entry.scale, entry.y, entry.x) for entry in entries} == places
+    assert sum(entry.weight for entry in entries) == 100
+    assert len(windows) > 1
+
+
+def test_where_nothing_fires_the_nearest_window_is_taught():
+    finder = bull_finder()
+    box = np.array([[5.0, 5.0, 25.0, 25.0]])
+    assert not still_there(finder, box)
+    entries = finder.learn(bull_scene(), box, [False])
+    assert [entry.weight for entry in entries] == [default_weight(bull_base(), False)]
+
+
+def test_a_box_beside_a_detection_does_not_teach_it():
+    finder = bull_finder()
+    found = finder.detect(bull_scene(), best=True, merge="mean")
+    beside = np.add(found.boxes, [0.6 * 32, 0, 0.6 * 32, 0])
+    entries = finder.learn(bull_scene(), beside, [False], merge="mean")
+    fired = set(zip(found.windows.scale, found.windows.y, found.windows.x, strict=True))
+    assert (entries[0].scale, entries[0].y, entries[0].x) not in fired
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_corrected_false_alarm_is_gone_and_the_object_is_still_found(seed):
+    finder = bull_finder()
+    wrong = false_alarm(finder, seed)
+    entries = finder.learn(bull_scene(seed), wrong, [False])
+    assert entries
+    assert not still_there(finder, wrong, seed)
+    assert still_there(finder, BULL, seed)
+
+
+def test_a_loosely_drawn_false_alarm_is_gone_too():
+    finder = bull_finder()
+    wrong = false_alarm(finder, 3)
+    loose = wrong + np.array([[-7.0, -7.0, 7.0, 7.0]])
+    assert 0.3 < intersection_over_union(wrong, loose)[0, 0] < 0.5
+    finder.learn(bull_scene(3), loose, [False])
+    assert not still_there(finder, wrong, 3)
+
+
+def test_a_false_alarm_that_cannot_be_told_from_the_object_keeps_its_first_lesson_only():
+    finder = bull_finder()
+    wrong = false_alarm(finder, 8)
+    entries = finder.learn(bull_scene(8), wrong, [False])
+    assert still_there(finder, wrong, 8)  # else another scene is needed here
+    assert finder.learned[1] == sum(entry.weight for entry in entries) <= default_weight(bull_base(), False)
+    finder.unlearn(entries)
+    assert content(finder) == content(bull_finder())
+
+
+def test_boxes_of_one_call_that_stand_for_one_detection_teach_it_once():
+    finder = bull_finder()
+    box = finder.detect(bull_scene(), merge="mean").boxes[2:3]
+    twice = finder.copy().learn(bull_scene(), np.concatenate([box, box]), [False, False], weight=50, merge="mean")
+    once = finder.learn(bull_scene(), box, [False], weight=50, merge="mean")
+    assert twice == once
+    assert len(once) > 1
+
+
+def test_more_windows_than_the_weight_are_not_taught():
+    finder = bull_finder()
+    found = finder.detect(bull_scene(), merge="mean")
+    entries = finder.learn(bull_scene(), found.boxes[2:3], [False], weight=2, merge="mean")
+    windows = found.windows_of(2)
+    best = windows[np.argsort(-found.windows.scores[windows], kind="stable")][:2]
+    assert [(entry.scale, entry.y, entry.x, entry.weight) for entry in entries] == [
+        (found.windows.scale[i], found.windows.y[i], found.windows.x[i], 1) for i in best
+    ]
+    assert len(windows) > 2
+
+
+def test_what_is_the_object_is_never_taught_as_something_else_in_the_same_call():
+    finder = bull_finder()
+    (box,) = finder.detect(bull_scene(), best=True).boxes
+    loose = box + np.array([-9.0, -9.0, 12.0, 12.0])
+    assert 0.3 < intersection_over_union(box[None], loose[None])[0, 0] < 0.6
+    entries = finder.learn(bull_scene(), [box, loose], [True, False])
+    detections = finder.copy().detect(bull_scene())
+    assert still_there(finder, box[None])
+    levels = {entry.scale: level_at(bull_scene(), entry.scale) for entry in entries}
+    for entry in entries:
+        place = levels[entry.scale].boxes(np.array([entry.y]), np.array([entry.x]), (12, 12))
+        assert entry.is_object or intersection_over_union(place, box[None])[0, 0] < 0.7
+    assert len(detections)
+
+
+@pytest.mark.parametrize("weight", [100, 101, 157, 3])
+def test_the_windows_of_a_false_alarm_share_all_of_its_weight(weight):
+    finder = bull_finder()
+    found = finder.detect(bull_scene(), merge="mean")
+    entries = finder.learn(bull_scene(), found.boxes[2:3], [False], weight=weight, merge="mean")
+    weights = [entry.weight for entry in entries]
+    assert sum(weights) == weight
+    assert max(weights) - min(weights) <= 1
+    assert weights == sorted(weights, reverse=True)
+
+
+def test_detections_between_limits_of_size_are_learned_with_the_same_limits():
+    limits = {"min_size": 8, "max_size": 20}
+    finder = bull_finder()
+    found = finder.detect(bull_scene(), **limits)
+    assert (found.boxes[:, 2] - found.boxes[:, 0] < 11).any()
+    for box in found.boxes:
+        assert finder.copy().learn(bull_scene(), box[None], [False], **limits)
+
+
+def test_learning_nothing_changes_nothing():
+    finder = bull_finder()
+    assert finder.learn(bull_scene(), [], []) == []
+    finder.unlearn([])
+    finder.relearn([])
+    finder.merge(bull_finder())
+    assert content(finder) == content(bull_finder())
+
+
+BAD = {
+    "outside": ([[300, 10, 330, 40]], [True], BoxError, "outside the picture of 200 x 150"),
+    "left of it": ([[-40, 10, -5, 40]], [False], BoxError, "outside the picture"),
+    "mostly outside": ([[-25, 10, 5, 40]], [True], BoxError, "too little in common"),
+    "no area": ([[10, 10, 10, 40]], [True], BoxError, "no area"),
+    "turned round": ([[40, 40, 10, 10]], [True], BoxError, "xmin <= xmax"),
+    "NaN": ([[10, np.nan, 40, 40]], [True], BoxError, "finite"),
+    "infinite": ([[10, 10, np.inf, 40]], [True], BoxError, "finite"),
+    "enormous": ([[-1e300, -1e300, 1e300, 1e300]], [True], BoxError, "outside the picture"),
+    "too small": ([[50, 50, 56, 56]], [True], BoxError, "about 12 x 12 pixels or larger"),
+    "too small, and nothing there": ([[5, 5, 8, 8]], [False], BoxError, "about 12 x 12 pixels or larger"),
+    "of another shape": ([[10, 10, 140, 30]], [True], BoxError, "of that shape"),
+    "three numbers": ([[10, 10, 40]], [True], BoxError, "expected .N, 4."),
+    "words": ([["a", "b", "c", "d"]], [True], BoxError, "could not convert"),
+    "one good, one bad": ([[40, 30, 70, 60], [0, 0, 3, 3]], [True, True], BoxError, r"boxes\[1\]"),
+    "fewer labels": ([[40, 30, 70, 60]], [], ValueError, "one for each"),
+    "one label for all": ([[40, 30, 70, 60]], True, ValueError, "one for each"),
+    "labels of another kind": ([[40, 30, 70, 60]], [2], ValueError, "True .the object. or False"),
+}
+
+
+@pytest.mark.parametrize(("boxes", "labels", "error", "message"), BAD.values(), ids=BAD)
+def test_bad_boxes_are_refused_by_name_and_nothing_changes(boxes, labels, error, message):
+    finder = bull_finder()
+    with pytest.raises(error, match=message):
+        finder.learn(bull_scene(), boxes, labels)
+    assert content(finder) == content(bull_finder())
+
+
+@pytest.mark.parametrize("weight", [0, -1, 1.5, True, 2**52, float("nan"), "3", 2**51])
+def test_bad_weights_are_refused_and_nothing_changes(weight):
+    finder = bull_finder()
+    finder.learn(bull_scene(), BULL, [True], weight=2**51)
+    before = content(finder)
+    with pytest.raises(ValueError, match=r"whole number from 1|exact below"):
+        finder.learn(bull_scene(), BULL, [True], weight=weight)
+    assert content(finder) == before
+
+
+def test_a_picture_smaller_than_the_window_teaches_nothing():
+    with pytest.raises(BoxError, match="too few for the window"):
+        bull_finder().learn(np.zeros((9, 9), np.uint8), [[0, 0, 9, 9]], [True])
+
+
+def test_a_detector_of_fixed_stages_runs_but_does_not_learn():
+    fixed = Detector.of_base(DetectorBase(bull_finder().window, bull_finder().taught.cascade().stages))
+    assert fixed.detect(bull_scene()) is not None
+    with pytest.raises(CannotLearnError, match="adopt"):
+        fixed.learn(bull_scene(), BULL, [True])
+    with pytest.raises(CannotLearnError):
+        fixed.unlearn([])
+
+
+# Exactness.
+
+
+@pytest.fixture(scope="module")
+def lessons():
+    """What several corrections of one detector have left, and the detector."""
+    finder, entries = bull_finder(), []
+    for seed in (1, 2, 3):
+        entries += finder.learn(bull_scene(seed), np.concatenate([false_alarm(finder, seed), BULL]), [False, True])
+    return entries, finder
+
+
+def test_learn_then_unlearn_gives_the_same_bytes_without_the_picture(lessons):
+    entries, finder = lessons
+    finder = finder.copy()
+    assert content(finder) != content(bull_finder())
+    finder.unlearn(entries[::-1])
+    assert content(finder) == content(bull_finder())
+
+
+def test_entries_taught_in_any_order_make_the_same_detector(lessons):
+    entries, finder = lessons
+    again = bull_finder()
+    for i in np.random.default_rng(0).permutation(len(entries)):
+        again.relearn([entries[i]])
+    assert content(again) == content(finder)
+
+
+def test_taught_after_loading_is_taught_without_the_detour(tmp_path, lessons):
+    _, straight = lessons
+    finder = bull_finder()
+    for seed in (1, 2, 3):
+        finder.learn(bull_scene(seed), np.concatenate([false_alarm(finder, seed), BULL]), [False, True])
+        finder.save(tmp_path / "bull.whet")
+        finder = load(tmp_path / "bull.whet")
+    straight.save(tmp_path / "straight.whet")
+    assert (tmp_path / "bull.whet").read_bytes() == (tmp_path / "straight.whet").read_bytes()
+
+
+def test_merged_is_the_one_that_learned_both(lessons):
+    entries, both = lessons
+    half = len(entries) // 2
+    one, other = bull_finder(), bull_finder()
+    one.relearn(entries[:half])
+    other.relearn(entries[half:])
+    one.merge(other)
+    assert content(one) == content(both)
+
+
+def test_one_of_several_lessons_can_be_taken_out():
+    finder, other = bull_finder(), bull_finder()
+    first = finder.learn(bull_scene(1), BULL, [True])
+    second = finder.learn(bull_scene(2), BULL, [True])
+    finder.unlearn(first)
+    other.relearn(second)
+    assert content(finder) == content(other)
+
+
+def test_entries_say_the_same_as_the_patches():
+    finder = bull_finder()
+    entries = finder.learn(bull_scene(), false_alarm(finder), [False], weight=9)
+    patches = []
+    for entry in entries:
+        level = level_at(bull_scene(), entry.scale).picture
+        patches.append(level[entry.y : entry.y + 12, entry.x : entry.x + 12])
+    labels, weights = [entry.is_object for entry in entries], [entry.weight for entry in entries]
+    ours, theirs = lesson_of(bull_base(), entries), lesson(bull_base(), np.array(patches), labels, weights)
+    for mine, plain in zip(ours.stages, theirs.stages, strict=True):
+        for a, b in zip(mine, plain, strict=True):
+            assert a.n == b.n
+            np.testing.assert_array_equal(a.C, b.C)
+
+
+def test_what_was_unlearned_once_is_not_unlearned_again(lessons):
+    entries, finder = lessons
+    finder = finder.copy()
+    finder.unlearn(entries)
+    with pytest.raises(CannotUnlearnError, match="nothing was changed"):
+        finder.unlearn(entries[:1])
+    assert content(finder) == content(bull_finder())
+
+
+def test_entries_of_another_base_are_refused(lessons):
+    entries, _ = lessons
+    other = Detector.of_base(DetectorBase((12, 12), bull_base().stages[:2]))
+    for verb in (other.unlearn, other.relearn):
+        with pytest.raises(JournalError, match="take a detector of that base"):
+            verb(entries)
+    with pytest.raises(JournalError, match="got a str; expected the entries"):
+        other.unlearn(["entry"])
+    with pytest.raises(CannotMergeError, match="do not share one base"):
+        other.merge(bull_finder())
+
+
+def test_a_copy_learns_on_its_own():
+    finder = bull_finder()
+    copy = finder.copy()
+    copy.learn(bull_scene(), BULL, [True])
+    copy.set_operating_point("some", 3.0)
+    assert content(finder) == content(bull_finder())
+    assert copy.base_id == finder.base_id
+
+
+def test_an_object_that_was_missed_is_taught_until_it_is_found():
+    finder, scene = bull_finder(), bull_scene(7).astype(int)
+    scene[30:60, 40:70] += np.random.default_rng([7, 400]).normal(0, 400, (30, 30)).astype(int)
+    picture = scene.clip(0, 255).astype(np.uint8)
+    assert not (intersection_over_union(BULL, finder.detect(picture).boxes) >= 0.5).any()
+    once = finder.copy()
+    once.learn(picture, BULL, [True], weight=default_weight(bull_base(), True))
+    assert not (intersection_over_union(BULL, once.detect(picture).boxes) >= 0.5).any()
+    entries = finder.learn(picture, BULL, [True])
+    assert len(entries) > 1
+    assert (intersection_over_union(BULL, finder.detect(picture).boxes) >= 0.5).any()
+    finder.unlearn(entries)
+    assert content(finder) == content(bull_finder())

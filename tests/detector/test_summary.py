@@ -1,0 +1,20 @@
+import numpy as np
+from tests.detectors import base, mixed_detector, patches
+
+from whet.detector.summary import Summary
+from whet.detector.taught import TaughtDetector
+
+
+def test_fixed_stages_and_those_that_learn_are_told_apart():
+    summary = Summary.of(mixed_detector())
+    assert [stage.learns for stage in summary.stages] == [False, True, False]
+    assert [stage.is_soft for stage in summary.stages] == [False, False, True]
+    assert summary.stages[0].rejects is None
+    assert summary.n_weak == sum(stage.n_weak for stage in summary.stages)
+
+
+def test_the_estimate_of_what_a_stage_rejects_is_near_what_it_rejects():
+    trained = base(sizes=(40,), kinds=("haar",))
+    X, y = patches(1200, np.random.default_rng(7))  # those that it was trained on
+    rejected = 1 - trained.cascade.stages[0].accepts(X[~y]).mean()
+    assert abs(Summary.of(TaughtDetector(trained)).stages[0].rejects - rejected) < 0.03

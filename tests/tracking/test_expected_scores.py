@@ -1,0 +1,107 @@
+"""Expected scores are what samples of the training score, and stay that whatever is learned."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.detectors import WINDOW, base, bull_finder, bull_scene, mixed_detector, patches
+
+import whet
+from whet.cascade.cascade import Cascade
+from whet.detector.base import DetectorBase, Votes
+from whet.features.integral import IntegralStack
+from whet.tracking.self_training import expected_scores
+from whet.tracking.tracker import Lessons, Watcher
+
+
+def samples():
+    """Positives and negatives that `tests.detectors.base` is trained on."""
+    X, y = patches(1200, np.random.default_rng(7))
+    return X[y], X[~y]
+
+
+def margins(trained, X, number):
+    return trained.cascade.stages[number].judge(IntegralStack.of(X, trained.min_sigma))[0]
+
+
+def above_zero(mean, deviation):
+    """The mean of what is above zero of many Gaussian numbers."""
+    drawn = np.random.default_rng(0).normal(mean, deviation, 400_000)
+    return drawn[drawn > 0].mean()
+
+
+@pytest.mark.parametrize("options", [{}, {"criterion": "lac"}, {"sizes": (5, 8), "kinds": ("haar", "lbp")}])
+def test_positives_are_expected_to_score_what_those_of_the_training_do(options):
+    trained, (X, _) = base(**options), samples()
+    assert all(stage.positive.n == len(X) for stage in trained.stages)
+    scored = range(trained.cascade.first_scoring, len(trained.stages))
+    scores = np.sum([margins(trained, X, number) for number in scored], axis=0)
+    assert expected_scores(trained).positive == pytest.approx(scores.mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"criterion": "lac"}])
+def test_negatives_are_expected_to_score_what_a_gaussian_like_them_does_where_it_passes(options):
+    trained, (_, X) = base(**options), samples()
+    expected = 0.0
+    for number in range(len(trained.stages)):
+        assert len(X) == trained.stages[number].negative.n
+        of_stage = margins(trained, X, number)
+        if number >= trained.cascade.first_scoring:
+            expected += above_zero(of_stage.mean(), of_stage.std())
+        X = X[Cascade(WINDOW, trained.cascade.stages[: number + 1]).accepts(X)]
+    assert expected_scores(trained).negative == pytest.approx(expected, rel=0.02)
+
+
+def test_a_stage_that_keeps_votes_is_counted_by_them_and_its_few_negatives_are_not():
+    first, (X, _) = base().stages[0], samples()
+    votes = Votes(np.linspace(-1.0, 3.0, len(first)), 0.7, until=first.negative.n + 1)
+    voting = DetectorBase(WINDOW, (replace(first, votes=votes),))
+    of_stage, scores = margins(voting, X, 0), expected_scores(voting)
+    assert scores.positive == pytest.approx(of_stage.mean(), rel=1e-12)
+    assert scores.negative == pytest.approx(above_zero(-of_stage.mean(), of_stage.std()), rel=0.02)
+
+
+def test_a_stage_of_fixed_weights_is_expected_to_add_a_deviation_of_coins():
+    trained = mixed_detector().base
+    assert trained.cascade.first_scoring == 1
+    learns = expected_scores(DetectorBase(WINDOW, (trained.stages[1],), trained.min_sigma))
+    coins = np.random.default_rng(0).integers(0, 2, (400_000, len(trained.stages[2])))
+    deviation = (coins @ trained.stages[2].coef).std()
+    scores = expected_scores(trained)
+    assert scores.positive == pytest.approx(learns.positive + deviation, rel=0.01)
+    assert scores.negative == pytest.approx(learns.negative + above_zero(-deviation, deviation), rel=0.01)
+
+
+def test_without_spread_scores_are_numbers():
+    first = base().stages[0]
+    none = replace(first.negative, s=0 * first.negative.s, C=0 * first.negative.C)
+    scores = expected_scores(DetectorBase(WINDOW, (replace(first, negative=none),)))
+    assert 0 <= scores.negative < 1e-3 * scores.positive
+
+
+def test_the_gate_comes_from_the_base_and_learning_does_not_move_it(tmp_path):
+    lessons = Lessons(every=1, share=0.05, most_lost=2.0, most_accepted=np.inf)
+    watcher = Watcher(bull_finder(), learn=True, lessons=lessons)
+    gate, scores = watcher.gate, expected_scores(watcher.detector.taught.base)
+    assert 0 < scores.negative < gate == scores.between(0.4) < scores.positive
+    while not watcher.detector.learned[0]:
+        watcher.look(bull_scene(watcher.number))
+    assert watcher.moved > 0
+    watcher.detector.save(tmp_path / "taught.whet")
+    again = whet.load(tmp_path / "taught.whet")
+    assert again.learned == watcher.detector.learned
+    assert Watcher(again).gate == Watcher(watcher.detector).gate == watcher.gate == gate
+
+
+def test_a_window_teaches_above_the_gate_only():
+    gate = Watcher(bull_finder()).gate
+    looks = [Watcher(bull_finder(), learn=True).look(bull_scene(seed)) for seed in range(8)]
+    assert [look.teaches for look in looks] == [look.sighting.score > gate for look in looks]
+    assert any(look.teaches for look in looks)
+    strict = Lessons(gate=max(look.sighting.score for look in looks))
+    alike = [Watcher(bull_finder(), learn=True, lessons=strict).look(bull_scene(seed)) for seed in range(8)]
+    assert not any(look.teaches for look in alike)
+
+
+def test_the_face_detector_keeps_the_gate_that_was_chosen():
+    assert Watcher(whet.load("face")).gate == pytest.approx(40.0, rel=0.02)

@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+from tests.cascades import random_cascade, textured, windows_of
+from tests.detectors import BULL, bull_finder, bull_scene
+
+from whet.cascade.boxes import intersection_over_union
+from whet.cascade.pyramid import level_at, level_scales, levels_at
+from whet.cascade.scan import near_windows, unrejecting
+from whet.tracking.following import Follower, Prior
+
+WINDOW = (9, 9)
+
+
+def near(cascade, picture, box, **limits):
+    scales = level_scales(picture.shape, cascade.window)
+    return near_windows(unrejecting(cascade), levels_at(picture, scales), scales, box, **limits)
+
+
+def later_margins(cascade, patch):
+    return sum(float(stage.score(patch)[0]) for stage in cascade.stages[cascade.first_scoring :])
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_near_windows_have_the_margins_of_the_later_stages_rejected_or_not(soft, rng):
+    like = windows_of(textured((60, 60), rng), WINDOW, 2)[0]
+    cascade = random_cascade(("haar", "lbp", "haar"), WINDOW, (6, 7, 8), rng, like=like, soft=soft)
+    picture, box = textured((60, 70), rng), np.array([20.0, 20.0, 32.0, 32.0])
+    found = near(cascade, picture, box, reach=0.4, steps=1.0)
+    assert len(found) > 20
+    assert (found.scores < 0).any()
+    for i in range(0, len(found), 7):
+        level = level_at(picture, found.scale[i]).picture
+        patch = level[None, found.y[i] : found.y[i] + 9, found.x[i] : found.x[i] + 9]
+        assert found.scores[i] == pytest.approx(later_margins(cascade, patch), abs=1e-6)
+
+
+def test_near_windows_are_near(rng):
+    like = windows_of(textured((60, 60), rng), WINDOW, 2)[0]
+    cascade = random_cascade(("haar",), WINDOW, (6,), rng, like=like)
+    box = np.array([20.0, 20.0, 32.0, 32.0])
+    found = near(cascade, textured((60, 70), rng), box, reach=0.4, steps=1.0)
+    centres, sides = (found.boxes[:, :2] + found.boxes[:, 2:]) / 2, found.boxes[:, 2] - found.boxes[:, 0]
+    assert (abs(centres - 26) <= 0.4 * 12 + 2).all()  # to the next pixel of the level
+    assert (abs(np.log(sides / 12)) <= np.log(1.2) + 0.05).all()
+
+
+def test_a_box_at_the_edge_has_windows_within_the_picture(rng):
+    like = windows_of(textured((60, 60), rng), WINDOW, 2)[0]
+    cascade = random_cascade(("haar",), WINDOW, (6,), rng, like=like)
+    found = near(cascade, textured((60, 70), rng), np.array([-5.0, -5.0, 7.0, 7.0]), reach=0.5, steps=1)
+    assert (found.boxes[:, :2] >= 0).all()
+
+
+def test_the_follower_stays_with_its_object_where_another_scores_higher():
+    """The larger bull is at (120, 70); who was told of the small one stays there."""
+    cascade, picture = bull_finder().taught.cascade(), bull_scene()
+    free, bound = Follower(), Follower(last=BULL[0].copy())
+    best = free.look(cascade, picture)
+    other = best.box[None] if intersection_over_union(best.box[None], BULL)[0, 0] < 0.5 else None
+    assert intersection_over_union(bound.look(cascade, picture).box[None], BULL)[0, 0] > 0.5
+    strict = Follower(Prior(most=0.0), last=BULL[0].copy())  # no distance costs anything
+    assert other is None or intersection_over_union(strict.look(cascade, picture).box[None], other)[0, 0] > 0.5
+
+
+def test_a_sighting_shows_the_window_at_its_place():
+    seen = Follower().look(bull_finder().taught.cascade(), bull_scene())
+    scale, y, x = seen.place
+    height, width = bull_finder().window
+    np.testing.assert_array_equal(seen.patch, level_at(bull_scene(), scale).picture[y : y + height, x : x + width])
+
+
+def test_nothing_ever_seen_is_no_sighting():
+    assert Follower().look(bull_finder().taught.cascade(), np.full((60, 60), 80, np.uint8)) is None
+
+
+def test_an_object_that_is_no_longer_accepted_is_still_followed():
+    cascade, picture = bull_finder().taught.cascade(), bull_scene()
+    follower = Follower()
+    first = follower.look(cascade, picture)
+    assert first.accepts
+    faint = (0.12 * (picture.astype(float) - 128) + 128).astype(np.uint8)
+    faint = faint + np.random.default_rng(0).integers(0, 12, faint.shape).astype(np.uint8)
+    second = follower.look(cascade, faint)
+    if second is not None:  # contrast may be too little for any window
+        assert intersection_over_union(first.box[None], second.box[None])[0, 0] > 0.3

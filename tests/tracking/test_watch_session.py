@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+from tests.detectors import bull_finder, bull_scene, content
+
+import whet
+from whet.errors import VideoError
+from whet.io.video import VideoFrame
+from whet.tracking.session import Session, WatchedModel, line_of
+from whet.tracking.tracker import Lessons, Watcher
+
+EAGER = Lessons(gate=-np.inf, every=1, share=0.01, others=0, most_lost=2.0, most_accepted=np.inf)
+
+
+def frames(pictures):
+    for number, picture in enumerate(pictures):
+        yield VideoFrame(number, number / 25, picture)
+
+
+def breaking(pictures):
+    yield from frames(pictures)
+    raise VideoError("the camera is gone after 2 frames")
+
+
+def test_a_source_that_breaks_off_leaves_the_model_of_the_last_good_frame(tmp_path):
+    pictures, path = [bull_scene(1), bull_scene(2)], tmp_path / "taught.safetensors"
+    summary = Session(Watcher(bull_finder(), learn=True, lessons=EAGER), save_as=WatchedModel(path)).run(
+        breaking(pictures)
+    )
+    assert summary.ended == "the camera is gone after 2 frames"
+    assert (summary.frames, summary.learned, summary.saved) == (2, 2, True)
+    whole = Watcher(bull_finder(), learn=True, lessons=EAGER)
+    Session(whole).run(frames(pictures))
+    assert content(whet.load(path)) == content(whole.detector)
+
+
+def test_no_frame_at_all_is_an_error_and_saves_nothing(tmp_path):
+    with pytest.raises(VideoError, match="camera is gone"):
+        Session(Watcher(bull_finder()), save_as=WatchedModel(tmp_path / "never.safetensors")).run(breaking([]))
+    assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_saves_what_was_learned(tmp_path):
+    def interrupted():
+        yield from frames([bull_scene(1)])
+        raise KeyboardInterrupt
+
+    path = tmp_path / "taught.safetensors"
+    watcher = Watcher(bull_finder(), learn=True, lessons=EAGER)
+    assert Session(watcher, save_as=WatchedModel(path)).run(interrupted()).stopped
+    assert whet.load(path).learned[0] > 0
+
+
+def test_a_listener_that_cannot_write_ends_it_and_the_model_is_kept(tmp_path):
+    def full(frame, _):
+        if frame.number == 1:
+            raise VideoError("seen.mp4 cannot be written: No space left on device")
+
+    path = tmp_path / "taught.safetensors"
+    watcher = Watcher(bull_finder(), learn=True, lessons=EAGER)
+    summary = Session(watcher, (full,), WatchedModel(path)).run(frames([bull_scene(1), bull_scene(2), bull_scene(3)]))
+    assert (summary.frames, summary.ended) == (2, "seen.mp4 cannot be written: No space left on device")
+    assert content(whet.load(path)) == content(watcher.detector)
+
+
+def test_it_saves_at_intervals(tmp_path):
+    path, seen = tmp_path / "taught.safetensors", []
+    session = Session(
+        Watcher(bull_finder(), learn=True, lessons=EAGER),
+        (lambda *_: seen.append(path.exists()),),
+        save_as=WatchedModel(path),
+        save_every=2,
+    )
+    session.run(frames([bull_scene(seed) for seed in (1, 2, 3)]))
+    assert seen == [False, False, True]
+
+
+def test_frames_may_change_their_size():
+    pictures = [bull_scene(), bull_scene()[:120, :150], np.zeros((5, 5), np.uint8), np.dstack([bull_scene()] * 3)]
+    assert Session(Watcher(bull_finder(), learn=True, lessons=EAGER)).run(frames(pictures)).frames == 4
+
+
+def test_a_thousand_frames_without_a_detection_are_said():
+    told = []
+    dark = np.zeros((12, 12), np.uint8)
+    summary = Session(Watcher(bull_finder()), tell=told.append).run(frames([dark] * 1001))
+    assert told == [told[0]]
+    assert "1,000 frames" in told[0]
+    assert (summary.seen, summary.longest_unseen) == (0, 1001)
+
+
+def test_frames_below_the_threshold_have_no_detection():
+    bold = Session(Watcher(bull_finder(), threshold=1e9)).run(frames([bull_scene()] * 3))
+    assert (bold.frames, bold.seen, bold.longest_unseen) == (3, 0, 3)
+
+
+def test_a_line_holds_what_was_seen():
+    watcher, (frame,) = Watcher(bull_finder()), frames([bull_scene()])
+    look = watcher.look(frame.picture)
+    line = line_of(frame, look)
+    assert line["frame"] == 0
+    assert line["accepted"] is True
+    assert [line[side] for side in ("x1", "y1", "x2", "y2")] == pytest.approx(look.box, abs=0.01)
+    assert len(line["detections"]) == len(look.detections)
