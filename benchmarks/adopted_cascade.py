@@ -1,9 +1,9 @@
 """OpenCV's face cascade before and after it was adopted: `python -m benchmarks.adopted_cascade --seed 0`.
 
 Prints JSON. The cascade is shown 1,000 people of LFW, each many ways (`whet.training.positives`), and its own false
-alarms in 500 pictures without faces. Before and after are judged alike: run in whet's own way (same pyramid, step and
-merging) and, as files, by OpenCV. MIT+CMU is for reporting, and nothing is chosen by it; choices are made with
-`--pasted`, which judges by other people of LFW, and by faces of `faces_opencv24`, pasted into other pictures. `--join
+false_positives in 500 images without faces. Before and after are judged alike: run in whet's own way (same pyramid,
+step and merging) and, as files, by OpenCV. MIT+CMU is for reporting, and nothing is chosen by it; choices are made with
+`--pasted`, which judges by other people of LFW, and by faces of `faces_opencv24`, pasted into other images. `--join
 FILE ...` puts runs of several seeds together.
 """
 
@@ -20,12 +20,12 @@ from typing import Any
 
 import cv2
 import numpy as np
-from experiments.datasets import lfw_pictures
+from experiments.datasets import lfw_images
 from experiments.mit_cmu import Trial, faces_at
 from experiments.opencv_peers import NEIGHBOURS, groupings
 from experiments.report import versions
 from numpy.typing import NDArray
-from scripts.train_face import split_pictures
+from scripts.train_face import split_images
 
 import whet
 from benchmarks.pasted_faces import FACE, LEFT, TOP, Scene, scenes, window_scenes
@@ -39,7 +39,7 @@ from whet.opencv import CascadeClassifier, write_opencv
 from whet.training.adopt import adopt
 from whet.training.positives import Variations
 
-FALSE_ALARMS = (5, 10, 20, 50, 100, 200)
+FALSE_POSITIVES = (5, 10, 20, 50, 100, 200)
 BOX = LEFT, TOP, LEFT + FACE, TOP + FACE
 OPENCV_FACTOR = 1.1
 PASTED = 150  # scenes of each kind
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--cascade", default="frontalface_default")
     parser.add_argument("--faces", type=int, default=1000)
     parser.add_argument("--windows", type=int, default=10, help="of each face")
-    parser.add_argument("--pictures", type=int, default=500)
+    parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--pasted", action="store_true", help="judge by pasted faces, not by MIT+CMU")
@@ -65,12 +65,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     path = f"{cv2.data.haarcascades}haarcascade_{options.cascade}.xml"
     before = whet.load(path)
     taught, others = people(options.faces, options.seed)
-    pictures = chosen_negatives(options.pictures, options.seed)
+    images = chosen_negatives(options.images, options.seed)
     began = time.perf_counter()
     after = adopt(
         path,
         faces(taught, before.window, options.windows, options.seed),
-        pictures,
+        images,
         groups=np.repeat(np.arange(len(taught)), options.windows),
         seed=options.seed,
         threads=options.threads,
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "opencv": cv2.__version__,
         "seconds to adopt": round(seconds, 1),
         "stages": [stage_report(stage) for stage in after.taught.base.stages],
-        "false alarms": FALSE_ALARMS,
+        "false positives": FALSE_POSITIVES,
     }
     if options.pasted:
         kinds = {
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             "faces_opencv24": window_scenes(PASTED, 11),
         }
         return report | {kind: {name: pasted(c, some) for name, c in cascades.items()} for kind, some in kinds.items()}
-    trial = Trial.of_mit_cmu()
+    trial = Trial.from_mit_cmu()
     return report | {
         "faces of": trial.n_truths,
         "in whet": {name: in_whet(trial, cascade) for name, cascade in cascades.items()},
@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def people(n: int, seed: int) -> tuple[list[Path], list[Path]]:
     """Photographs of n people of LFW, drawn at random, and those of all others."""
-    every = lfw_pictures()
+    every = lfw_images()
     order = np.random.default_rng(seed).permutation(len(every)).tolist()
     return [every[i] for i in sorted(order[:n])], [every[i] for i in sorted(order[n:])]
 
@@ -116,8 +116,8 @@ def faces(photographs: Sequence[Path], window: tuple[int, int], n: int, seed: in
 
 
 def chosen_negatives(n: int, seed: int) -> list[Path]:
-    """Pictures without faces, drawn from those that are not for judging."""
-    every = split_pictures()[0]
+    """Images without faces, drawn from those that are not for judging."""
+    every = split_images()[0]
     return [every[i] for i in sorted(np.random.default_rng(seed).permutation(len(every))[:n].tolist())]
 
 
@@ -127,54 +127,54 @@ def stage_report(stage: Any) -> dict[str, Any]:  # noqa: ANN401 - a stage that l
 
 
 def in_whet(trial: Trial, cascade: Cascade) -> dict[str, Any]:
-    """Most faces at each number of false alarms, and at the lowest threshold."""
+    """Most faces at each number of false positives, and at the lowest threshold."""
     return points(trial.run(cascade).curve)
 
 
 def points(curve: Curve) -> dict[str, Any]:
     return {
-        "faces": faces_at(curve, FALSE_ALARMS),
+        "faces": faces_at(curve, FALSE_POSITIVES),
         "all faces": int(curve.found[-1]),
-        "all false alarms": int(curve.false_alarms[-1]),
+        "all false positives": int(curve.false_positives[-1]),
     }
 
 
 def pasted(cascade: Cascade, some: Sequence[Scene]) -> dict[str, Any]:
     """The same on pasted faces, whose boxes are those of windows."""
-    found = [detect(cascade, picture) for picture, _ in some]
+    found = [detect(cascade, image) for image, _ in some]
     truths = [(boxes, None) for _, boxes in some]
     in_whet = points(evaluate([(one.boxes, one.scores) for one in found], truths).curve)
-    return in_whet | swept(cascade, [picture for picture, _ in some], lambda found: evaluate(found, truths).curve)
+    return in_whet | swept(cascade, [image for image, _ in some], lambda found: evaluate(found, truths).curve)
 
 
 def in_opencv(trial: Trial, cascade: Cascade) -> dict[str, Any]:
-    return swept(cascade, trial.pictures, lambda found: trial.judge(found).curve)
+    return swept(cascade, trial.images, lambda found: trial.judge(found).curve)
 
 
-def swept(
-    cascade: Cascade, pictures: Sequence[NDArray[np.uint8]], judge: Callable[[list[Any]], Curve]
-) -> dict[str, Any]:
+def swept(cascade: Cascade, images: Sequence[NDArray[np.uint8]], judge: Callable[[list[Any]], Curve]) -> dict[str, Any]:
     """The file in `cv2.CascadeClassifier`: swept by `minNeighbors`, and by the last stage's weight at 3 neighbours."""
     with TemporaryDirectory() as folder:
         write_opencv(cascade, f"{folder}/cascade.xml")
         peer = cv2.CascadeClassifier(f"{folder}/cascade.xml")
-    grouped = [groupings(peer, picture, OPENCV_FACTOR) for picture in pictures]
+    grouped = [groupings(peer, image, OPENCV_FACTOR) for image in images]
     curves = {k: judge([(one[k].boxes, one[k].weights) for one in grouped]) for k in NEIGHBOURS}
-    ends = [(int(curve.found[-1]), int(curve.false_alarms[-1])) for curve in curves.values()]
-    by_neighbours = [max((faces for faces, alarms in ends if alarms <= n), default=0) for n in FALSE_ALARMS]
-    return {"by minNeighbors": by_neighbours, "by weight": faces_at(curves[3], FALSE_ALARMS)}
+    ends = [(int(curve.found[-1]), int(curve.false_positives[-1])) for curve in curves.values()]
+    by_neighbours = [
+        max((faces for faces, false_positives in ends if false_positives <= n), default=0) for n in FALSE_POSITIVES
+    ]
+    return {"by minNeighbors": by_neighbours, "by weight": faces_at(curves[3], FALSE_POSITIVES)}
 
 
 def exported(cascade: Cascade, trial: Trial) -> dict[str, Any]:
-    """Windows of the exported file in OpenCV and in whet, on some of the pictures."""
+    """Windows of the exported file in OpenCV and in whet, on some of the images."""
     with TemporaryDirectory() as folder:
         name = f"{folder}/adopted.xml"
         written = write_opencv(cascade, name)
         theirs, ours = cv2.CascadeClassifier(name), CascadeClassifier(name)
     counts = []
-    for picture in trial.pictures[::13]:
+    for image in trial.images[::13]:
         found = [
-            sorted(map(tuple, np.array(one.detectMultiScale(picture, 1.1, 0)).reshape(-1, 4).tolist()))
+            sorted(map(tuple, np.array(one.detectMultiScale(image, 1.1, 0)).reshape(-1, 4).tolist()))
             for one in (theirs, ours)
         ]
         counts.append((len(found[0]), found[0] == found[1]))
@@ -182,7 +182,7 @@ def exported(cascade: Cascade, trial: Trial) -> dict[str, Any]:
         "stages": written.stages,
         "stumps": written.stumps,
         "closest": written.closest,
-        "pictures": len(counts),
+        "images": len(counts),
         "windows": sum(n for n, _ in counts),
         "same windows in OpenCV": all(same for _, same in counts),
     }
@@ -199,7 +199,7 @@ def joined(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "after, deviation": after.std(axis=0, ddof=1).round(1).tolist(),
         }
     return {
-        "false alarms": FALSE_ALARMS,
+        "false positives": FALSE_POSITIVES,
         "seeds": [run["options"]["seed"] for run in runs],
         **gains,
         "runs": list(runs),

@@ -1,14 +1,14 @@
 """How often a correction has to count to be felt, and what that costs. `python -m benchmarks.correction_weight`.
 
 Prints JSON. Trains a small face cascade on the spot, or takes `--model`, a detector of `scripts.train_face`, with the
-faces and pictures that its training kept apart. Then each trial corrects one mistake, on a fresh copy, through
-`Detector.learn`: a false alarm in a picture without a face that it was not trained on, or a held-out face that it
-misses, put into such a picture. For each policy: how many false alarms are gone (no detection
+faces and images that its training kept apart. Then each trial corrects one mistake, on a fresh copy, through
+`Detector.learn`: a false positive in an image without a face that it was not trained on, or a held-out face that it
+misses, put into such an image. For each policy: how many false positives are gone (no detection
 overlaps the box by half), how many windows were taught, and how many points of recall on held-out faces one corrected
-false alarm costs, on average and at worst (a gain is negative); for the default, how many missed faces are found.
+false positive costs, on average and at worst (a gain is negative); for the default, how many missed faces are found.
 
-A policy is a share of the base's count; whether the windows of a false alarm share it or each counts as much; and the
-most rounds of scanning again and teaching what still fires, with how many times the weight of the round before.
+A policy is a share of the base's count; whether the windows of a false positive share it or each counts as much; and
+the most rounds of scanning again and teaching what still fires, with how many times the weight of the round before.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from experiments.datasets import faces24, negative_pictures
+from experiments.datasets import faces24, negative_images
 from experiments.report import versions
 from numpy.typing import NDArray
-from scripts.train_face import split_faces, split_pictures
+from scripts.train_face import split_faces, split_images
 
 from whet.cascade.boxes import intersection_over_union
 from whet.cascade.cascade import Cascade
@@ -41,16 +41,16 @@ from whet.training.stage import NodeGoal
 
 Patches = NDArray[np.uint8]
 
-# A quarter of most of the pictures: trials go four times as fast.
+# A quarter of most of the images: trials go four times as fast.
 PART = (240, 320)
 DEFAULT = (online.CORRECTION_SHARE, correction.MOST_ROUNDS, correction.GROWTH)
 
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """A picture, the box (1, 4) of a false alarm or of a missed face in it, and the false alarm's windows."""
+    """An image, the box (1, 4) of a false positive or of a missed face in it, and the false positive's windows."""
 
-    picture: Patches
+    image: Patches
     box: NDArray[np.float64]
     n_windows: int = 0
 
@@ -86,58 +86,58 @@ def main() -> None:
     parser.add_argument("--threshold", type=float, help="of detections, instead of the detector's default point")
     args = parser.parse_args()
     rng = np.random.default_rng(args.seed)
-    files = negative_pictures()
+    files = negative_images()
     order = rng.permutation(len(files))
     if args.model:
         detector, held_out = load(args.model), split_faces()[1]
-        apart = [read_grey(path) for path in rng.permutation(np.array(split_pictures()[1]))]
-        pictures, others = iter(apart), iter(apart[::-1])
+        apart = [read_grey(path) for path in rng.permutation(np.array(split_images()[1]))]
+        images, others = iter(apart), iter(apart[::-1])
     else:
         detector, held_out = train([files[i] for i in order[:600]], rng), faces24()[6000:9000]
-        pictures, others = ((read_grey(files[i])[: PART[0], : PART[1]] for i in order[600 + k :: 2]) for k in (0, 1))
+        images, others = ((read_grey(files[i])[: PART[0], : PART[1]] for i in order[600 + k :: 2]) for k in (0, 1))
     if args.threshold is not None:
         detector.set_operating_point(DEFAULT_POINT, args.threshold)
     if args.save:
         detector.save(args.save)
     faces = Responses(detector.taught.base, held_out)
     found = faces.accepted(detector.taught.cascade())
-    alarms = list(false_alarms(detector, pictures, args.trials, rng))
+    false_positives = list(find_false_positives(detector, images, args.trials, rng))
     misses = list(missed_faces(detector, rng.permutation(held_out[~found]), others, args.trials, rng))
     default = Policy(DEFAULT[0], rounds=DEFAULT[1], growth=DEFAULT[2])
     policies = [default] if args.default_only else POLICIES
     report = {
         "detector": repr(detector),
         "recall": float(found.mean()),
-        "false alarms": len(alarms),
-        "windows of a false alarm": np.quantile(
-            [alarm.n_windows for alarm in alarms] or [0], [0, 0.5, 0.9, 1]
+        "false positives": len(false_positives),
+        "windows of a false positive": np.quantile(
+            [alarm.n_windows for alarm in false_positives] or [0], [0, 0.5, 0.9, 1]
         ).tolist(),
         "misses": len(misses),
         "misses found": after_misses(detector, misses),
         "default": vars(default),
         "versions": versions(),
-        "policies": [after_alarms(detector, policy, alarms, faces) for policy in policies],
+        "policies": [after_alarms(detector, policy, false_positives, faces) for policy in policies],
     }
     print(json.dumps(report, indent=1))
 
 
-def train(pictures: list[Any], rng: np.random.Generator) -> Detector:
+def train(images: list[Any], rng: np.random.Generator) -> Detector:
     """Up to eleven stages on 3,000 faces: some minutes.
 
-    A cascade that fires at every leaf tells nothing: its false alarms are chains of a thousand windows.
+    A cascade that fires at every leaf tells nothing: its false positives are chains of a thousand windows.
     """
-    pool = HaarPool.of_window((24, 24)).sample(4000, rng)
+    pool = HaarPool.from_window((24, 24)).sample(4000, rng)
     sizes = (10, 20, 40, 60, 80, 100, 120, 150)
     plan = Plan(NodeGoal(0.995, 0.35), n_stages=11, n_weak=sizes, n_negatives=2500, seed=1)
-    _, nodes, _ = train_cascade(pool, faces24()[:3000], pictures, plan)
-    return Detector.of_base(DetectorBase((24, 24), tuple(node.base() for node in nodes)))
+    _, nodes, _ = train_cascade(pool, faces24()[:3000], images, plan)
+    return Detector.from_base(DetectorBase((24, 24), tuple(node.base() for node in nodes)))
 
 
 class Responses:
     """Weak responses to patches: they are the base's, and stay as they are whatever is learned."""
 
     def __init__(self, base: DetectorBase, patches: Patches) -> None:
-        stack = IntegralStack.of(patches, base.min_sigma)
+        stack = IntegralStack.from_patches(patches, base.min_sigma)
         self.looked_at = stack.looked_at
         self.of_stage = [stage.respond(stack) for stage in base.cascade.stages]
 
@@ -146,46 +146,48 @@ class Responses:
         alive = self.looked_at.copy()
         for stage, responses in zip(cascade.stages, self.of_stage, strict=True):
             sums = stage.weigh(responses)
-            exits = np.full(len(stage), -np.inf) if stage.exits is None else stage.exits
-            alive &= (sums[-1] > stage.threshold) & (sums > exits[:, None]).all(axis=0)
+            rejection_thresholds = (
+                np.full(len(stage), -np.inf) if stage.rejection_thresholds is None else stage.rejection_thresholds
+            )
+            alive &= (sums[-1] > stage.threshold) & (sums > rejection_thresholds[:, None]).all(axis=0)
         return alive
 
 
-def false_alarms(
-    detector: Detector, pictures: Iterator[Patches], n: int, rng: np.random.Generator
+def find_false_positives(
+    detector: Detector, images: Iterator[Patches], n: int, rng: np.random.Generator
 ) -> Iterable[Mistake]:
-    """At most one of a picture."""
+    """At most one of an image."""
     while n:
-        picture = next(pictures, None)
-        if picture is None:
+        image = next(images, None)
+        if image is None:
             return
-        found = detector.detect(picture)
+        found = detector.detect(image)
         if len(found):
             i = int(rng.integers(len(found)))
-            yield Mistake(picture, found.boxes[i : i + 1], len(found.windows_of(i)))
+            yield Mistake(image, found.boxes[i : i + 1], len(found.windows_of(i)))
             n -= 1
 
 
 def missed_faces(
-    detector: Detector, faces: Patches, pictures: Iterator[Patches], n: int, rng: np.random.Generator
+    detector: Detector, faces: Patches, images: Iterator[Patches], n: int, rng: np.random.Generator
 ) -> Iterable[Mistake]:
-    """Faces put into pictures, where they are not found."""
+    """Faces put into images, where they are not found."""
     for face in faces[:n]:
-        picture = next(pictures, None)
-        if picture is None:
+        image = next(images, None)
+        if image is None:
             return
-        picture = picture.copy()
+        image = image.copy()
         height, width = face.shape
-        y, x = (int(rng.integers(side - length)) for side, length in zip(picture.shape, face.shape, strict=True))
-        picture[y : y + height, x : x + width] = face
+        y, x = (int(rng.integers(side - length)) for side, length in zip(image.shape, face.shape, strict=True))
+        image[y : y + height, x : x + width] = face
         box = detector.frame.boxes(np.array([[x, y, x + width, y + height]], np.float64))
-        miss = Mistake(picture, box)
+        miss = Mistake(image, box)
         if not is_found(detector, miss):
             yield miss
 
 
 def is_found(detector: Detector, mistake: Mistake) -> bool:
-    boxes = detector.detect(mistake.picture).boxes
+    boxes = detector.detect(mistake.image).boxes
     return bool((intersection_over_union(mistake.box, boxes) >= correction.SAME).any())
 
 
@@ -194,23 +196,25 @@ def after_misses(detector: Detector, misses: list[Mistake]) -> float | None:
     found = []
     for miss in misses:
         taught = detector.copy()
-        taught.learn(miss.picture, miss.box, [True])
+        taught.learn(miss.image, miss.box, [True])
         found.append(is_found(taught, miss))
     return float(np.mean(found)) if found else None
 
 
-def after_alarms(detector: Detector, policy: Policy, alarms: list[Mistake], faces: Responses) -> dict[str, Any]:
-    """All false alarms under one policy."""
+def after_alarms(
+    detector: Detector, policy: Policy, false_positives: list[Mistake], faces: Responses
+) -> dict[str, Any]:
+    """All false positives under one policy."""
     recall = faces.accepted(detector.taught.cascade()).mean()
     gone, costs, taught_windows = [], [], []
-    for alarm in alarms:
+    for alarm in false_positives:
         taught = detector.copy()
         taught_windows.append(teach(taught, policy, alarm))
         gone.append(not is_found(taught, alarm))
         costs.append(100 * float(recall - faces.accepted(taught.taught.cascade()).mean()))
     result = {
         **vars(policy),
-        "alarms gone": round(float(np.mean(gone)), 3),
+        "false_positives gone": round(float(np.mean(gone)), 3),
         "points of recall lost": round(float(np.mean(costs)), 3),
         "at worst": round(float(np.max(costs)), 3),
         "more than 0.2 points": round(float(np.mean(np.array(costs) > 0.2)), 3),
@@ -221,10 +225,10 @@ def after_alarms(detector: Detector, policy: Policy, alarms: list[Mistake], face
 
 
 def teach(detector: Detector, policy: Policy, alarm: Mistake) -> int:
-    """Correct a false alarm; returns how many windows were taught."""
+    """Correct a false positive; returns how many windows were taught."""
     online.CORRECTION_SHARE, correction.MOST_ROUNDS, correction.GROWTH = policy.share, policy.rounds, policy.growth
     weight = online.default_weight(detector.taught.base, False) * alarm.n_windows if policy.each else None
-    entries = detector.learn(alarm.picture, alarm.box, [False], weight)
+    entries = detector.learn(alarm.image, alarm.box, [False], weight)
     online.CORRECTION_SHARE, correction.MOST_ROUNDS, correction.GROWTH = DEFAULT
     return len(entries)
 

@@ -1,7 +1,7 @@
 """Detectors of drawn objects, through the commands alone: `python -m benchmarks.drawn_objects`.
 
-Vans and walkers (`whet.demo.objects`) are drawn into pictures of `negatives`; others of them, without the
-object, are given as negatives. Train, evaluate, learn from further pictures, evaluate. No picture is in two of these
+Vans and walkers (`whet.demo.objects`) are drawn into images of `negatives`; others of them, without the
+object, are given as negatives. Train, evaluate, learn from further images, evaluate. No image is in two of these
 sets. Prints JSON, with the seconds of each command, start of the process included.
 """
 
@@ -17,13 +17,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from experiments.datasets import negative_pictures
+from experiments.datasets import negative_images
 from experiments.report import versions
 
 from whet.demo.objects import OBJECTS, draw_set
 from whet.io.annotations.formats import write_annotations
 
-# Pictures: to train on (about 200 objects), to learn from, to judge by, and without the object.
+# Images: to train on (about 200 objects), to learn from, to judge by, and without the object.
 SIZES = {"train": 140, "more": 30, "test": 100, "empty": 300}
 
 
@@ -57,8 +57,8 @@ def run(kind: str, seed: int) -> dict[str, Any]:
 
 
 def draw(kind: str, seed: int, folder: Path) -> dict[str, int]:
-    """Draw the sets; pictures without the object are linked to."""
-    paths = negative_pictures()
+    """Draw the sets; images without the object are linked to."""
+    paths = negative_images()
     order = np.random.default_rng([seed, 11]).permutation(len(paths)).tolist()
     counts = {}
     for number, (name, n) in enumerate(SIZES.items()):
@@ -68,7 +68,7 @@ def draw(kind: str, seed: int, folder: Path) -> dict[str, int]:
             for path in chosen:
                 (folder / name / path.name).symlink_to(path)
             continue
-        drawn = draw_set(kind, chosen, folder / f"{name}-pictures", 10 * seed + number)
+        drawn = draw_set(kind, chosen, folder / f"{name}-images", 10 * seed + number)
         write_annotations(drawn, folder / f"{name}.{'json' if name == 'test' else 'csv'}")
         counts[name] = drawn.n_boxes
     return counts

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from scripts.train_face import WINDOW, show, split_faces, split_pictures
+from scripts.train_face import WINDOW, show, split_faces, split_images
 
 from whet.features.haar import HaarPool
 from whet.features.integral import FeatureFamily
@@ -36,8 +36,8 @@ def main() -> None:
     parser.add_argument("family", choices=FAMILIES)
     parser.add_argument("xml", type=Path)
     options = parser.parse_args()
-    family: FeatureFamily = FAMILIES[options.family].of_window(WINDOW)
-    taught, ending = train_detector(family, split_faces()[0][:5000], split_pictures()[0], PLAN, show)
+    family: FeatureFamily = FAMILIES[options.family].from_window(WINDOW)
+    taught, ending = train_detector(family, split_faces()[0][:5000], split_images()[0], PLAN, show)
     print(ending)
     print(write_opencv(taught.base.cascade, options.xml))
 

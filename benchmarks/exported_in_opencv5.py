@@ -3,7 +3,7 @@
 Prints JSON. The other Python has `opencv-contrib-python-headless` 5; OpenCV 4 is that of this environment. Small
 detectors are trained and exported as in `benchmarks.soft_export` (a hard Haar cascade, an LBP cascade, a soft Haar
 cascade with all of its exits and with some), and OpenCV's `frontalface_default` is adopted and exported. All raw
-windows (minNeighbors = 0) and grouped boxes in pictures with faces and without have to be the same in the three, and
+windows (minNeighbors = 0) and grouped boxes in images with faces and without have to be the same in the three, and
 on patches the file has to decide as the detector it was made of.
 """
 
@@ -21,7 +21,7 @@ import cv2
 import numpy as np
 from experiments.report import versions
 from numpy.typing import NDArray
-from scripts.train_face import WINDOW, split_faces, split_pictures
+from scripts.train_face import WINDOW, split_faces, split_images
 
 from benchmarks import opencv_windows
 from benchmarks.adopted_cascade import chosen_negatives, faces, people
@@ -36,30 +36,30 @@ from whet.opencv import CascadeClassifier, write_opencv
 from whet.opencv.export import Exported
 from whet.training.adopt import adopt
 
-# A window of any size of a picture, taken at random: nearly all are rejected, as nearly all of a scan are.
-WINDOWS_A_PICTURE = 500
+# A window of any size of an image, taken at random: nearly all are rejected, as nearly all of a scan are.
+WINDOWS_PER_IMAGE = 500
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("python", help="of an environment with OpenCV 5")
-    parser.add_argument("--pictures", type=int, default=24, help="half with faces, half without")
+    parser.add_argument("--images", type=int, default=24, help="half with faces, half without")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    pictures = chosen(options.pictures)
+    images = chosen(options.images)
     patches = judged_patches(options.seed)
     with TemporaryDirectory() as folder:
         files = exported(Path(folder), options.seed)
-        arrays: dict[str, Any] = {f"{n:03}": one for n, one in enumerate(pictures)}
-        np.savez(f"{folder}/pictures.npz", patches=patches, **arrays)
-        call = [opencv_windows.__file__, f"{folder}/pictures.npz", *(str(path) for path in files)]
+        arrays: dict[str, Any] = {f"{n:03}": one for n, one in enumerate(images)}
+        np.savez(f"{folder}/images.npz", patches=patches, **arrays)
+        call = [opencv_windows.__file__, f"{folder}/images.npz", *(str(path) for path in files)]
         four, five = (opencv(python, call) for python in (sys.executable, options.python))
         results = [
-            compared(path, cascade, written, (four["files"][str(path)], five["files"][str(path)]), pictures, patches)
+            compared(path, cascade, written, (four["files"][str(path)], five["files"][str(path)]), images, patches)
             for path, (cascade, written) in files.items()
         ]
     report = {
-        "options": {"pictures": options.pictures, "seed": options.seed},
+        "options": {"images": options.images, "seed": options.seed},
         "versions": versions(),
         "opencv": [four["opencv"], five["opencv"]],
         "patches": len(patches),
@@ -69,16 +69,16 @@ def main() -> None:
 
 
 def judged_patches(seed: int) -> NDArray[np.uint8]:
-    """Faces that were held out, and windows of pictures that were held out."""
+    """Faces that were held out, and windows of images that were held out."""
     rng = np.random.default_rng(seed)
     height, width = WINDOW
     cut = []
-    for path in split_pictures()[1][:10]:
+    for path in split_images()[1][:10]:
         levels = pyramid(read_grey(path), WINDOW)
-        for number in rng.integers(0, len(levels), WINDOWS_A_PICTURE):
-            picture = levels[number].picture
-            y, x = (int(rng.integers(0, n - m + 1)) for n, m in zip(picture.shape, WINDOW, strict=True))
-            cut.append(picture[y : y + height, x : x + width])
+        for number in rng.integers(0, len(levels), WINDOWS_PER_IMAGE):
+            image = levels[number].image
+            y, x = (int(rng.integers(0, n - m + 1)) for n, m in zip(image.shape, WINDOW, strict=True))
+            cut.append(image[y : y + height, x : x + width])
     return np.concatenate([split_faces()[1], np.array(cut)])
 
 
@@ -87,10 +87,10 @@ def exported(folder: Path, seed: int) -> dict[Path, tuple[Cascade, Exported]]:
     made: dict[Path, tuple[Cascade, Exported]] = {}
     kinds = {"hard Haar": (HaarPool, False), "LBP": (BlockPatternPool, False), "soft Haar": (HaarPool, True)}
     for name, (family, soft) in kinds.items():
-        cascade = trained(family.of_window(WINDOW), soft=soft, seed=seed).taught.cascade()
-        for exits in ("doubling", "all") if soft else ("doubling",):
-            path = folder / (f"{name}, {exits}.xml" if soft else f"{name}.xml")
-            made[path] = cascade, write_opencv(cascade, path, exits=exits)
+        cascade = trained(family.from_window(WINDOW), soft=soft, seed=seed).taught.cascade()
+        for early_exits in ("doubling", "all") if soft else ("doubling",):
+            path = folder / (f"{name}, {early_exits}.xml" if soft else f"{name}.xml")
+            made[path] = cascade, write_opencv(cascade, path, early_exits=early_exits)
     taught = people(1000, seed)[0]
     detector = adopt(
         f"{cv2.data.haarcascades}haarcascade_frontalface_default.xml",
@@ -117,11 +117,11 @@ def compared(
     cascade: Cascade,
     written: Exported,
     found: tuple[dict[str, Any], dict[str, Any]],
-    pictures: list[NDArray[np.uint8]],
+    images: list[NDArray[np.uint8]],
     patches: NDArray[np.uint8],
 ) -> dict[str, Any]:
     """How many windows each accepts, and whether they are the same ones."""
-    file = opencv_windows.report(CascadeClassifier(path), pictures, patches)
+    file = opencv_windows.report(CascadeClassifier(path), images, patches)
     accepted = np.flatnonzero(cascade.accepts(patches)).tolist()
     four, five = found
     return {
@@ -129,7 +129,7 @@ def compared(
         "stages": written.stages,
         "stumps": written.stumps,
         "differences": written.differences,
-        "pictures": len(pictures),
+        "images": len(images),
         "windows": {name: sum(map(len, one["windows"])) for name, one in named(four, five, file)},
         "same windows": four["windows"] == five["windows"] == file["windows"],
         "boxes": sum(map(len, four["grouped"])),

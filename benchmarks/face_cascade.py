@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from experiments.datasets import negative_pictures
+from experiments.datasets import negative_images
 from numpy.typing import NDArray
 
 from benchmarks.face_patches import WINDOW, face_patches
 from whet.cascade.cascade import Cascade
 from whet.cascade.pyramid import pyramid
-from whet.cascade.scan import scan_pictures
+from whet.cascade.scan import scan_images
 from whet.cascade.stage import Stage
 from whet.errors import DataNotFoundError
 from whet.features.haar import HaarPool
@@ -19,7 +19,7 @@ from whet.training.stage import NodeGoal, train_node
 
 GOAL = NodeGoal(detection_rate=0.99, false_positive_rate=0.5)
 NEGATIVES = 3000
-MOST_A_PICTURE = 60
+MAX_PER_IMAGE = 60
 
 
 def face_cascade(family: str = "haar", n_stages: int = 8, seed: int = 0) -> tuple[Cascade, str]:
@@ -27,7 +27,9 @@ def face_cascade(family: str = "haar", n_stages: int = 8, seed: int = 0) -> tupl
     rng = np.random.default_rng(seed)
     patches, is_positive, data = face_patches(2 * NEGATIVES, seed)
     faces, negatives = patches[is_positive], patches[~is_positive]
-    pool = HaarPool.of_window(WINDOW).sample(12_000, rng) if family == "haar" else BlockPatternPool.of_window(WINDOW)
+    pool = (
+        HaarPool.from_window(WINDOW).sample(12_000, rng) if family == "haar" else BlockPatternPool.from_window(WINDOW)
+    )
     stages: list[Stage] = []
     while len(stages) < n_stages and len(negatives) > 200:
         everything = np.concatenate([faces, negatives])
@@ -40,18 +42,18 @@ def face_cascade(family: str = "haar", n_stages: int = 8, seed: int = 0) -> tupl
 
 
 def false_positives(cascade: Cascade, rng: np.random.Generator) -> NDArray[np.uint8]:
-    """Windows (n, 24, 24) of pictures without a face that the cascade accepts, a few from each picture."""
+    """Windows (n, 24, 24) of images without a face that the cascade accepts, a few from each image."""
     try:
-        paths = negative_pictures()
+        paths = negative_images()
     except DataNotFoundError:
         return np.empty((0, *WINDOW), dtype=np.uint8)
     found: list[NDArray[np.uint8]] = []
     for i in rng.permutation(len(paths))[:200]:
-        pictures = [level.picture for level in pyramid(read_grey(paths[i]), WINDOW)]
-        scans = scan_pictures(cascade, pictures, step=2)
+        images = [level.image for level in pyramid(read_grey(paths[i]), WINDOW)]
+        scans = scan_images(cascade, images, step=2)
         places = [(n, y, x) for n, scan in enumerate(scans) for y, x in zip(scan.y, scan.x, strict=True)]
-        chosen = rng.permutation(len(places))[:MOST_A_PICTURE]
-        found += [pictures[n][y : y + 24, x : x + 24] for n, y, x in (places[k] for k in chosen)]
+        chosen = rng.permutation(len(places))[:MAX_PER_IMAGE]
+        found += [images[n][y : y + 24, x : x + 24] for n, y, x in (places[k] for k in chosen)]
         if len(found) >= NEGATIVES:
             break
     return np.array(found[:NEGATIVES]).reshape(-1, *WINDOW)

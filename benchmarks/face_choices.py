@@ -1,6 +1,6 @@
 """What the face detector's choices are worth, on pasted faces. `python -m benchmarks.face_choices [FILE]`.
 
-Prints JSON: per cent of the faces found at given numbers of false alarms in 200 easy and 200 hard scenes (see
+Prints JSON: per cent of the faces found at given numbers of false positives in 200 easy and 200 hard scenes (see
 `benchmarks.pasted_faces`), for each way to score and to group windows, and for stages that are soft (early exits) or
 hard, with the mean number of weak learners a window. No test set is looked at.
 """
@@ -24,10 +24,10 @@ from whet.cascade.cascade import Cascade
 from whet.cascade.detect import Merge, fired_windows, merged
 from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import levels_at, pyramid
-from whet.cascade.scan import scan_pictures
+from whet.cascade.scan import scan_images
 from whet.evaluation.evaluation import Evaluation, evaluate
 
-FALSE_ALARMS = (1, 5, 10, 20, 40, 80)
+FALSE_POSITIVES = (1, 5, 10, 20, 40, 80)
 MERGES: tuple[Merge, ...] = ("peaks", "mean", "weighted", "nms")
 Margins = np.ndarray[Any, np.dtype[np.float64]]
 # From the margins (stages, windows) of all stages to scores.
@@ -44,12 +44,12 @@ def main() -> None:
     parser.add_argument("--scenes", type=int, default=200)
     options = parser.parse_args()
     soft = whet.load(options.model).taught.cascade()
-    hard = replace(soft, stages=tuple(replace(stage, exits=None) for stage in soft.stages))
+    hard = replace(soft, stages=tuple(replace(stage, rejection_thresholds=None) for stage in soft.stages))
     kinds = {"easy": scenes(options.scenes), "hard": scenes(options.scenes, hard=True)}
-    report: dict[str, Any] = {"false alarms": FALSE_ALARMS, "versions": versions()}
+    report: dict[str, Any] = {"false positives": FALSE_POSITIVES, "versions": versions()}
     for kind, some in kinds.items():
-        fired = [fired_windows(soft, picture) for picture, _ in some]
-        margins = [all_margins(soft, *pair) for pair in zip([picture for picture, _ in some], fired, strict=True)]
+        fired = [fired_windows(soft, image) for image, _ in some]
+        margins = [all_margins(soft, *pair) for pair in zip([image for image, _ in some], fired, strict=True)]
         report[kind] = {
             "faces": sum(len(boxes) for _, boxes in some),
             "by score, grouped around peaks": {
@@ -57,19 +57,19 @@ def main() -> None:
             },
             "by grouping": {merge: found(fired, some, merge) for merge in MERGES},
             "soft stages": found(fired, some) | {"weak learners a window": learners_a_window(soft, some)},
-            "hard stages": found([fired_windows(hard, picture) for picture, _ in some], some)
+            "hard stages": found([fired_windows(hard, image) for image, _ in some], some)
             | {"weak learners a window": learners_a_window(hard, some)},
         }
     print(json.dumps(report, indent=1))
 
 
-def all_margins(cascade: Cascade, picture: Any, fired: FiredWindows) -> Margins:  # noqa: ANN401
+def all_margins(cascade: Cascade, image: Any, fired: FiredWindows) -> Margins:  # noqa: ANN401
     """Margins (stages, windows) of the windows that fired."""
     height, width = cascade.window
     scales = sorted(set(fired.scale.tolist()))
-    levels = dict(zip(scales, levels_at(picture, scales), strict=True))
+    levels = dict(zip(scales, levels_at(image, scales), strict=True))
     places = zip(fired.scale.tolist(), fired.y.tolist(), fired.x.tolist(), strict=True)
-    cut = [levels[scale].picture[y : y + height, x : x + width] for scale, y, x in places]
+    cut = [levels[scale].image[y : y + height, x : x + width] for scale, y, x in places]
     patches = np.array(cut, dtype=np.uint8).reshape(-1, height, width)
     return np.array([stage.score(patches) if len(patches) else np.empty(0) for stage in cascade.stages])
 
@@ -81,12 +81,12 @@ def _with_scores(
 
 
 def found(fired: list[FiredWindows], some: list[Scene], merge: Merge = "peaks") -> dict[str, float]:
-    """Per cent of the faces at each number of false alarms, and at the lowest threshold."""
+    """Per cent of the faces at each number of false positives, and at the lowest threshold."""
     result = judged([merged(one, merge) for one in fired], some)
     percent = partial(round, ndigits=1)
-    at = faces_at(result.curve, FALSE_ALARMS)
-    table = {str(n): percent(100 * faces / result.curve.n_truths) for n, faces in zip(FALSE_ALARMS, at, strict=True)}
-    return table | {f"{result.curve.false_alarms[-1]} (all)": percent(100 * float(result.curve.recall[-1]))}
+    at = faces_at(result.curve, FALSE_POSITIVES)
+    table = {str(n): percent(100 * faces / result.curve.n_truths) for n, faces in zip(FALSE_POSITIVES, at, strict=True)}
+    return table | {f"{result.curve.false_positives[-1]} (all)": percent(100 * float(result.curve.recall[-1]))}
 
 
 def judged(groups: list[Any], some: list[Scene]) -> Evaluation:
@@ -96,8 +96,8 @@ def judged(groups: list[Any], some: list[Scene]) -> Evaluation:
 
 def learners_a_window(cascade: Cascade, some: list[Scene], n: int = 30) -> float:
     """Mean number of weak learners that a window needs until it is rejected, in the first n scenes."""
-    levels = [level.picture for picture, _ in some[:n] for level in pyramid(picture, cascade.window)]
-    scans = scan_pictures(cascade, levels)
+    levels = [level.image for image, _ in some[:n] for level in pyramid(image, cascade.window)]
+    scans = scan_images(cascade, levels)
     return round(sum(scan.n_evaluated for scan in scans) / sum(scan.n_looked_at for scan in scans), 2)
 
 

@@ -1,7 +1,7 @@
 """A face detector of ours next to OpenCV's three. `python -m benchmarks.face_detector FILE`.
 
-Prints JSON. Recall: faces of MIT+CMU found at given numbers of false alarms, by one rule for all; ours as `detect` runs
-at factor 1.1 and 1.2, OpenCV's in whichever of many settings is best at that number. Speed: pictures of 640 x 480,
+Prints JSON. Recall: faces of MIT+CMU found at given numbers of false positives, by one rule for all; ours as `detect`
+runs at factor 1.1 and 1.2, OpenCV's in whichever of many settings is best at that number. Speed: images of 640 x 480,
 OpenCV and ours in turns, on one thread and on all. Without the test set or without OpenCV that part is left out and
 a remark says so.
 """
@@ -15,21 +15,21 @@ from statistics import median
 from typing import Any, get_args
 
 import numpy as np
-from experiments.mit_cmu import Picture, Trial, faces_at
+from experiments.mit_cmu import GreyImage, Trial, faces_at
 from experiments.opencv_peers import NAMES, NoPeersError, classifier, run_peers
 from experiments.report import versions
 
 from benchmarks.interleaved import take_turns
-from benchmarks.scan import opencv_windows, pictures
+from benchmarks.scan import images, opencv_windows
 from whet._kernels.threads import available_threads
 from whet.cascade.cascade import Cascade
 from whet.cascade.detect import MERGE, Merge, detect
 from whet.cascade.pyramid import pyramid
-from whet.cascade.scan import scan_pictures
+from whet.cascade.scan import scan_images
 from whet.detector.model_file import load
 from whet.errors import DataNotFoundError
 
-FALSE_ALARMS = (10, 15, 20, 26, 35, 50, 60, 69, 100, 107, 150, 200)
+FALSE_POSITIVES = (10, 15, 20, 26, 35, 50, 60, 69, 100, 107, 150, 200)
 FACTORS = (1.1, 1.2)
 
 
@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", help="model file of a face detector")
     parser.add_argument("--merge", choices=get_args(Merge), default=MERGE)
-    parser.add_argument("--pictures", type=int, default=6, help="for the timing")
+    parser.add_argument("--images", type=int, default=6, help="for the timing")
     parser.add_argument("--turns", type=int, default=10, help="for the timing")
     parser.add_argument("--no-peers", action="store_true", help="recall of ours alone: a minute instead of several")
     parser.add_argument("--no-timing", action="store_true")
@@ -46,39 +46,41 @@ def main() -> None:
     remarks: list[str] = []
     report: dict[str, Any] = {"stages": [len(stage) for stage in cascade.stages], "versions": versions()}
     try:
-        report["faces"] = recall(cascade, Trial.of_mit_cmu(), options.merge, not options.no_peers, remarks)
+        report["faces"] = recall(cascade, Trial.from_mit_cmu(), options.merge, not options.no_peers, remarks)
     except DataNotFoundError as error:
         remarks.append(f"no recall: {error}")
     if not options.no_timing:
-        report["speed"] = speed(cascade, pictures(options.pictures), options.turns, options.merge, remarks)
+        report["speed"] = speed(cascade, images(options.images), options.turns, options.merge, remarks)
     print(json.dumps(report | {"remarks": remarks}, indent=1))
 
 
 def recall(
     cascade: Cascade, trial: Trial, merge: Merge = MERGE, with_peers: bool = True, remarks: list[str] | None = None
 ) -> dict[str, dict[str, int]]:
-    """Faces found at each of `FALSE_ALARMS`, by ours and by the peers."""
+    """Faces found at each of `FALSE_POSITIVES`, by ours and by the peers."""
     faces = {
-        f"whet, factor {factor}": _table(faces_at(trial.run(cascade, factor=factor, merge=merge).curve, FALSE_ALARMS))
+        f"whet, factor {factor}": _table(
+            faces_at(trial.run(cascade, factor=factor, merge=merge).curve, FALSE_POSITIVES)
+        )
         for factor in FACTORS
     }
     if not with_peers:
         return faces
     try:
-        return faces | {peer.name: _table(peer.faces_at(FALSE_ALARMS)) for peer in run_peers(trial)}
+        return faces | {peer.name: _table(peer.faces_at(FALSE_POSITIVES)) for peer in run_peers(trial)}
     except NoPeersError as error:
         (remarks if remarks is not None else []).append(f"no peers: {error}")
         return faces
 
 
 def _table(faces: list[int]) -> dict[str, int]:
-    return {str(n): found for n, found in zip(FALSE_ALARMS, faces, strict=True)}
+    return {str(n): found for n, found in zip(FALSE_POSITIVES, faces, strict=True)}
 
 
 def speed(
-    cascade: Cascade, images: list[Picture], turns: int, merge: Merge = MERGE, remarks: list[str] | None = None
+    cascade: Cascade, images: list[GreyImage], turns: int, merge: Merge = MERGE, remarks: list[str] | None = None
 ) -> dict[str, dict[str, float]]:
-    """Milliseconds a picture (median and least of the turns) and windows a second, at factor 1.2."""
+    """Milliseconds an image (median and least of the turns) and windows a second, at factor 1.2."""
     contestants: dict[str, Callable[[], object]] = {}
     all_threads = available_threads()
     for threads in sorted({1, all_threads}):
@@ -94,8 +96,8 @@ def speed(
     }
     return {
         name: {
-            "ms a picture, median": round(1e3 * median(values) / len(images), 2),
-            "ms a picture, least": round(1e3 * min(values) / len(images), 2),
+            "ms an image, median": round(1e3 * median(values) / len(images), 2),
+            "ms an image, least": round(1e3 * min(values) / len(images), 2),
             "windows a second": round(windows[name] * len(images) / min(values)),
             "times ours": _ratio(values, seconds[f"whet, threads {name.rsplit(' ', 1)[1]}"]),
         }
@@ -107,11 +109,11 @@ def _ratio(theirs: list[float], ours: list[float]) -> float:
     return round(median(t / o for t, o in zip(theirs, ours, strict=True)), 2)
 
 
-def _ours(cascade: Cascade, images: list[Picture], merge: Merge, threads: int) -> Callable[[], object]:
+def _ours(cascade: Cascade, images: list[GreyImage], merge: Merge, threads: int) -> Callable[[], object]:
     return lambda: [detect(cascade, image, merge=merge, threads=threads) for image in images]
 
 
-def _theirs(name: str, images: list[Picture], threads: int) -> Callable[[], object]:
+def _theirs(name: str, images: list[GreyImage], threads: int) -> Callable[[], object]:
     peer = classifier(name)
     import cv2
 
@@ -122,10 +124,10 @@ def _theirs(name: str, images: list[Picture], threads: int) -> Callable[[], obje
     return run
 
 
-def _windows(cascade: Cascade, images: list[Picture]) -> float:
-    """Windows in a picture, on average."""
+def _windows(cascade: Cascade, images: list[GreyImage]) -> float:
+    """Windows in an image, on average."""
     counts = [
-        sum(scan.n_windows for scan in scan_pictures(cascade, [level.picture for level in levels]))
+        sum(scan.n_windows for scan in scan_images(cascade, [level.image for level in levels]))
         for levels in (pyramid(image, cascade.window) for image in images)
     ]
     return float(np.mean(counts))

@@ -1,13 +1,13 @@
-"""Patches for benchmarks: OpenCV's faces and windows of pictures without a face, or noise where they are not."""
+"""Patches for benchmarks: OpenCV's faces and windows of images without a face, or noise where they are not."""
 
 from __future__ import annotations
 
 import numpy as np
-from experiments.datasets import faces24, negative_pictures
+from experiments.datasets import faces24, negative_images
 from numpy.typing import NDArray
 
 from whet.errors import DataNotFoundError
-from whet.training.negatives import windows_of_pictures
+from whet.training.negatives import windows_of_images
 
 WINDOW = (24, 24)
 
@@ -19,8 +19,8 @@ def face_patches(n: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.b
     try:
         faces = faces24()
         positives = faces[rng.choice(len(faces), n // 2, replace=n // 2 > len(faces))]
-        paths = [negative_pictures()[i] for i in rng.permutation(3000)[:200]]
-        negatives = windows_of_pictures(paths, n - n // 2, WINDOW, rng)
+        paths = [negative_images()[i] for i in rng.permutation(3000)[:200]]
+        negatives = windows_of_images(paths, n - n // 2, WINDOW, rng)
         return np.concatenate([positives, negatives]), is_positive, "faces_opencv24 and negatives"
     except DataNotFoundError:
         return rng.integers(0, 256, (n, *WINDOW), dtype=np.uint8), is_positive, "noise"

@@ -57,14 +57,14 @@ def in_a_process(n: int, n_features: int, n_weak: int) -> dict[str, Any]:
 
 def measure(n: int, n_features: int, n_weak: int) -> dict[str, Any]:
     """Seconds of the phases of one training."""
-    pool = HaarPool.of_window(WINDOW)
+    pool = HaarPool.from_window(WINDOW)
     small, labels, _ = face_patches(200)
     train_node(pool.take(slice(None, None, 100)), small, labels, 3)  # compile, or load from the cache
     patches, is_positive, data = face_patches(n)
     if n_features < len(pool):
         pool = pool.sample(n_features, np.random.default_rng(0))
     seconds: dict[str, tuple[float, float]] = {}
-    timed(seconds, "integrals", lambda: IntegralStack.of(patches))
+    timed(seconds, "integrals", lambda: IntegralStack.from_patches(patches))
     _, responses = timed(seconds, "stumps and bits", lambda: train_weak_learners(pool, patches, is_positive))
     learner = GreedyLDA()
     chosen = timed(seconds, "selection", lambda: np.array(list(learner.rounds(responses, n_weak))))

@@ -1,6 +1,6 @@
 """Whether whet finds what OpenCV finds, file by file: `python -m benchmarks.opencv_agreement`.
 
-Every cascade that comes with OpenCV, on pictures with faces (MIT+CMU) and without (`negatives`): the raw windows
+Every cascade that comes with OpenCV, on images with faces (MIT+CMU) and without (`negatives`): the raw windows
 (minNeighbors = 0) as sets, those that one side has and the other has not, and the grouped boxes with the default
 arguments. Prints JSON.
 """
@@ -15,8 +15,8 @@ from typing import Any
 
 import cv2
 import numpy as np
-from experiments.datasets import negative_pictures
-from experiments.mit_cmu import labelled_pictures
+from experiments.datasets import negative_images
+from experiments.mit_cmu import labelled_images
 from experiments.report import versions
 from numpy.typing import NDArray
 
@@ -28,20 +28,20 @@ Window = tuple[int, int, int, int]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", type=int, default=24)
+    parser.add_argument("--images", type=int, default=24)
     options = parser.parse_args()
-    pictures = chosen(options.pictures)
+    images = chosen(options.images)
     files = sorted(Path(cv2.data.haarcascades).glob("*.xml"))
     results = []
     for path in files:
         print(path.name, file=sys.stderr, flush=True)
-        results.append(agreement(path, pictures))
-    total = {name: sum(row[name] for row in results) for name in ("opencv", "whet", "both", "pictures grouped alike")}
+        results.append(agreement(path, images))
+    total = {name: sum(row[name] for row in results) for name in ("opencv", "whet", "both", "images grouped alike")}
     report = {
         "options": vars(options),
         "versions": versions(),
         "opencv": cv2.__version__,
-        "pictures": [list(picture.shape) for picture in pictures],
+        "images": [list(image.shape) for image in images],
         "total": total,
         "results": results,
     }
@@ -50,24 +50,24 @@ def main() -> None:
 
 def chosen(n: int) -> list[NDArray[np.uint8]]:
     """Half with faces, half without, spread over the sets."""
-    with_faces, without = labelled_pictures(), negative_pictures()
+    with_faces, without = labelled_images(), negative_images()
     paths = [one.path for one in with_faces[:: max(1, len(with_faces) // (n // 2))]][: n // 2]
     paths += without[:: max(1, len(without) // (n - n // 2))][: n - n // 2]
     return [read_grey(path) for path in paths]
 
 
-def agreement(path: Path, pictures: list[NDArray[np.uint8]]) -> dict[str, Any]:
-    """Windows of all pictures that either side accepts, and how many pictures have the same grouped boxes."""
+def agreement(path: Path, images: list[NDArray[np.uint8]]) -> dict[str, Any]:
+    """Windows of all images that either side accepts, and how many images have the same grouped boxes."""
     theirs, ours = cv2.CascadeClassifier(str(path)), CascadeClassifier(str(path))
     counts = np.zeros(3, np.int64)
     alike = 0
-    for picture in pictures:
-        first, second = (windows(one.detectMultiScale(picture, 1.1, 0)) for one in (theirs, ours))
+    for image in images:
+        first, second = (windows(one.detectMultiScale(image, 1.1, 0)) for one in (theirs, ours))
         counts += len(first), len(second), len(first & second)
-        grouped = [sorted(windows(one.detectMultiScale(picture))) for one in (theirs, ours)]
+        grouped = [sorted(windows(one.detectMultiScale(image))) for one in (theirs, ours)]
         alike += grouped[0] == grouped[1]
     opencv, whet, both = counts.tolist()
-    return {"file": path.name, "opencv": opencv, "whet": whet, "both": both, "pictures grouped alike": alike}
+    return {"file": path.name, "opencv": opencv, "whet": whet, "both": both, "images grouped alike": alike}
 
 
 def windows(found: Any) -> set[Window]:  # noqa: ANN401 - an array, or () where there are none

@@ -1,6 +1,6 @@
 """Cascades in OpenCV's format, whet against OpenCV: `python -m benchmarks.opencv_scan --xml face.xml`.
 
-Prints JSON. Both run `detectMultiScale` with the default arguments on the same pictures and find the same boxes, which
+Prints JSON. Both run `detectMultiScale` with the default arguments on the same images and find the same boxes, which
 is checked, as are the windows before grouping; both count the same windows. Contestants take turns; the fastest turn is
 the least disturbed. Processor time of all threads is the second measure: other work on the machine adds little to it.
 `benchmarks.exported_face` trains the detectors of our own that `--xml` adds to OpenCV's.
@@ -17,7 +17,7 @@ from typing import Any
 
 import cv2
 import numpy as np
-from experiments.datasets import negative_pictures
+from experiments.datasets import negative_images
 from experiments.report import versions
 from numpy.typing import NDArray
 
@@ -29,7 +29,7 @@ from whet.opencv.scan import levels_of, scales_between
 
 CASCADES = ("frontalface_default", "frontalface_alt2")
 SHAPES = ((480, 640), (1080, 1920))
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
     options = parser.parse_args()
     paths = [Path(cv2.data.haarcascades) / f"haarcascade_{name}.xml" for name in CASCADES]
     results = [
-        measure(path, picture_of(shape), threads, options.turns)
+        measure(path, image_of(shape), threads, options.turns)
         for path in [*paths, *options.xml]
         for shape in SHAPES
         for threads in (1, 2)
@@ -47,12 +47,12 @@ def main() -> None:
     print(json.dumps({"versions": versions(), "opencv": cv2.__version__, "results": results}, indent=1))
 
 
-def picture_of(shape: tuple[int, int]) -> Picture:
+def image_of(shape: tuple[int, int]) -> GreyImage:
     """Photographs side by side, cut to a shape, or smoothed noise where there are none."""
     height, width = shape
     try:
-        large = (picture for picture in map(read_grey, negative_pictures()[::7]) if min(picture.shape) >= 480)
-        wide = (picture[:480, :640] for picture in large if picture.shape[1] >= 640)
+        large = (image for image in map(read_grey, negative_images()[::7]) if min(image.shape) >= 480)
+        wide = (image[:480, :640] for image in large if image.shape[1] >= 640)
         tiles = [next(wide) for _ in range(-(-height // 480) * -(-width // 640))]
         across = -(-width // 640)
         rows = [np.hstack(tiles[i : i + across]) for i in range(0, len(tiles), across)]
@@ -62,16 +62,16 @@ def picture_of(shape: tuple[int, int]) -> Picture:
         return np.kron(coarse, np.ones((5, 5)))[:height, :width].astype(np.uint8)
 
 
-def measure(path: Path, picture: Picture, threads: int, turns: int) -> dict[str, Any]:
+def measure(path: Path, image: GreyImage, threads: int, turns: int) -> dict[str, Any]:
     """Milliseconds, windows a second, how many times as long OpenCV takes, and what takes our time."""
     ours, theirs = CascadeClassifier(path, threads=threads), cv2.CascadeClassifier(str(path))
     cv2.setNumThreads(threads)
-    same = all(found(ours, picture, n) == found(theirs, picture, n) for n in (0, 3))
-    wall, processor = clocked({"whet": ours, "opencv": theirs}, picture, turns)
-    windows = count_windows(picture.shape, ours)
+    same = all(found(ours, image, n) == found(theirs, image, n) for n in (0, 3))
+    wall, processor = clocked({"whet": ours, "opencv": theirs}, image, turns)
+    windows = count_windows(image.shape, ours)
     return {
         "cascade": path.stem,
-        "shape": picture.shape,
+        "shape": image.shape,
         "threads": threads,
         "same windows and boxes": same,
         "windows": windows,
@@ -82,13 +82,13 @@ def measure(path: Path, picture: Picture, threads: int, turns: int) -> dict[str,
         "opencv takes times ours (least)": round(min(wall["opencv"]) / min(wall["whet"]), 2),
         "opencv takes times ours (median of turns)": ratio(wall),
         "opencv takes times ours (processor, least)": round(min(processor["opencv"]) / min(processor["whet"]), 2),
-        **({"parts, processor ms": parts(path, picture, turns)} if threads == 1 else {}),
+        **({"parts, processor ms": parts(path, image, turns)} if threads == 1 else {}),
     }
 
 
-def found(classifier: Any, picture: Picture, neighbours: int) -> list[list[int]]:  # noqa: ANN401 - OpenCV has no types
+def found(classifier: Any, image: GreyImage, neighbours: int) -> list[list[int]]:  # noqa: ANN401 - OpenCV has no types
     """Boxes in an order that does not depend on threads."""
-    boxes = np.array(classifier.detectMultiScale(picture, minNeighbors=neighbours)).reshape(-1, 4)
+    boxes = np.array(classifier.detectMultiScale(image, minNeighbors=neighbours)).reshape(-1, 4)
     return sorted(boxes.tolist())
 
 
@@ -98,7 +98,7 @@ def ratio(seconds: dict[str, list[float]]) -> float:
 
 
 def clocked(
-    classifiers: dict[str, Any], picture: Picture, turns: int
+    classifiers: dict[str, Any], image: GreyImage, turns: int
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Seconds on the clock and of the processors, one of each a turn; classifiers take turns."""
     wall: dict[str, list[float]] = {name: [] for name in classifiers}
@@ -106,7 +106,7 @@ def clocked(
     for _ in range(turns):
         for name, classifier in classifiers.items():
             start, worked = time.perf_counter(), time.process_time()
-            classifier.detectMultiScale(picture)
+            classifier.detectMultiScale(image)
             wall[name].append(time.perf_counter() - start)
             processor[name].append(time.process_time() - worked)
     return wall, processor

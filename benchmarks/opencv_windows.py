@@ -1,7 +1,7 @@
-"""The windows that OpenCV accepts, as JSON: `python benchmarks/opencv_windows.py PICTURES.npz FILE.xml ...`.
+"""The windows that OpenCV accepts, as JSON: `python benchmarks/opencv_windows.py IMAGES.npz FILE.xml ...`.
 
 Needs OpenCV and NumPy alone, so that an environment with another OpenCV, and without whet, can run it. The NPZ has
-pictures under any names; `patches` (n, height, width), if it is there, are judged one window each.
+images under any names; `patches` (n, height, width), if it is there, are judged one window each.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ def main() -> None:
     print(json.dumps({"opencv": cv2.__version__, "files": files}))
 
 
-def report(classifier: Any, pictures: list[Any], patches: Any) -> dict[str, Any]:  # noqa: ANN401 - OpenCV has no types
-    """Windows of each picture before grouping, boxes after it, and the numbers of the patches that are accepted."""
+def report(classifier: Any, images: list[Any], patches: Any) -> dict[str, Any]:  # noqa: ANN401 - OpenCV has no types
+    """Windows of each image before grouping, boxes after it, and the numbers of the patches that are accepted."""
     return {
-        "windows": [boxes(classifier, picture, 0) for picture in pictures],
-        "grouped": [boxes(classifier, picture, 3) for picture in pictures],
+        "windows": [boxes(classifier, image, 0) for image in images],
+        "grouped": [boxes(classifier, image, 3) for image in images],
         "accepted": [number for number, patch in enumerate(patches) if boxes(classifier, patch, 0)],
     }
 
 
-def boxes(classifier: Any, picture: Any, neighbours: int) -> Windows:  # noqa: ANN401
+def boxes(classifier: Any, image: Any, neighbours: int) -> Windows:  # noqa: ANN401
     """Rows of x, y, width and height, in an order that threads do not change."""
-    rows: Windows = np.array(classifier.detectMultiScale(picture, 1.1, neighbours)).reshape(-1, 4).tolist()
+    rows: Windows = np.array(classifier.detectMultiScale(image, 1.1, neighbours)).reshape(-1, 4).tolist()
     return sorted(rows)
 
 

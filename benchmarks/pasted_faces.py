@@ -1,6 +1,6 @@
-"""Photographs of faces pasted into pictures without any: what choices about the face detector are made by.
+"""Photographs of faces pasted into images without any: what choices about the face detector are made by.
 
-Faces are of LFW and pictures those that the training of the face detector kept apart (`scripts.train_face`), so that
+Faces are of LFW and images those that the training of the face detector kept apart (`scripts.train_face`), so that
 neither was seen in training, and no test set has to be looked at. Half of the scenes are hard: small, faint, turned,
 blurred and noisy faces. `window_scenes` pastes OpenCV's own training faces, as hard: what was taught with LFW has to be
 better on faces of another kind too.
@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from experiments.datasets import LFW_FACE, faces24, lfw_pictures
+from experiments.datasets import LFW_FACE, faces24, lfw_images
 from numpy.typing import NDArray
 from PIL import Image
-from scripts.train_face import split_pictures
+from scripts.train_face import split_images
 
 from whet.io.images import read_grey
 
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 Floats = NDArray[np.float64]
-Scene = tuple[Picture, Floats]
+Scene = tuple[GreyImage, Floats]
 
 SIDE = 160
 LEFT, TOP, FACE = LFW_FACE
@@ -30,16 +30,16 @@ RIM = 8  # repeated around a window, for its corners when it is turned
 
 
 def scenes(n: int = 200, seed: int = 0, *, hard: bool = False, faces: Sequence[Path] | None = None) -> list[Scene]:
-    """Pictures and the boxes (m, 4) of the faces in them, which are of all of LFW or of these photographs."""
+    """Images and the boxes (m, 4) of the faces in them, which are of all of LFW or of these photographs."""
     rng = np.random.default_rng([seed, hard])
-    paths = lfw_pictures() if faces is None else faces
+    paths = lfw_images() if faces is None else faces
     drawn = iter(rng.permutation(len(paths)).tolist())
     made = []
-    for path in split_pictures()[1][:n]:
-        picture, boxes = read_grey(path).astype(np.float64), np.empty((0, 4))
+    for path in split_images()[1][:n]:
+        image, boxes = read_grey(path).astype(np.float64), np.empty((0, 4))
         for _ in range(A_SCENE):
-            picture, boxes = _with_face(picture, boxes, read_grey(paths[next(drawn)]), rng, hard=hard)
-        made.append((picture.clip(0, 255).astype(np.uint8), boxes))
+            image, boxes = _with_face(image, boxes, read_grey(paths[next(drawn)]), rng, hard=hard)
+        made.append((image.clip(0, 255).astype(np.uint8), boxes))
     return made
 
 
@@ -49,45 +49,45 @@ def window_scenes(n: int = 200, seed: int = 0) -> list[Scene]:
     windows = faces24()
     drawn = iter(rng.permutation(len(windows)).tolist())
     made = []
-    for path in split_pictures()[1][:n]:
-        picture, boxes = read_grey(path).astype(np.float64), np.empty((0, 4))
+    for path in split_images()[1][:n]:
+        image, boxes = read_grey(path).astype(np.float64), np.empty((0, 4))
         for _ in range(A_SCENE):
             side = round(float(np.exp(rng.uniform(np.log(24), np.log(80)))))
             patch, mask = _changed_window(windows[next(drawn)], side, rng)
-            picture, boxes = _placed(picture, boxes, patch, mask, np.array([0.0, 0.0, side, side]), rng)
-        made.append((picture.clip(0, 255).astype(np.uint8), boxes))
+            image, boxes = _placed(image, boxes, patch, mask, np.array([0.0, 0.0, side, side]), rng)
+        made.append((image.clip(0, 255).astype(np.uint8), boxes))
     return made
 
 
 def _with_face(
-    picture: Floats, boxes: Floats, photograph: Picture, rng: np.random.Generator, *, hard: bool
+    image: Floats, boxes: Floats, photograph: GreyImage, rng: np.random.Generator, *, hard: bool
 ) -> tuple[Floats, Floats]:
     """Paste one more face, where there is room."""
     size = np.exp(rng.uniform(np.log(24), np.log(90 if hard else 160)))
     side = round(SIDE * size / FACE)
     patch, mask, left = _changed(photograph, side, rng, hard=hard)
     corner = np.array([left, TOP]) * size / FACE
-    return _placed(picture, boxes, patch, mask, np.concatenate([corner, corner + size]), rng)
+    return _placed(image, boxes, patch, mask, np.concatenate([corner, corner + size]), rng)
 
 
 def _placed(
-    picture: Floats, boxes: Floats, patch: Floats, mask: Floats, face: Floats, rng: np.random.Generator
+    image: Floats, boxes: Floats, patch: Floats, mask: Floats, face: Floats, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
     """Blend a square patch in at a place where its face (4,) meets no other, if one is found."""
     side = len(patch)
     for _ in range(20):
-        if side >= min(picture.shape):
+        if side >= min(image.shape):
             break
-        y, x = (int(rng.integers(0, length - side + 1)) for length in picture.shape)
+        y, x = (int(rng.integers(0, length - side + 1)) for length in image.shape)
         box = face + np.array([x, y, x, y])
         if not ((box[:2] < boxes[:, 2:]).all(axis=1) & (boxes[:, :2] < box[2:]).all(axis=1)).any():
-            under = picture[y : y + side, x : x + side]
-            picture[y : y + side, x : x + side] = under * (1 - mask) + patch * mask
-            return picture, np.concatenate([boxes, box[None]])
-    return picture, boxes
+            under = image[y : y + side, x : x + side]
+            image[y : y + side, x : x + side] = under * (1 - mask) + patch * mask
+            return image, np.concatenate([boxes, box[None]])
+    return image, boxes
 
 
-def _changed(photograph: Picture, side: int, rng: np.random.Generator, *, hard: bool) -> tuple[Floats, Floats, int]:
+def _changed(photograph: GreyImage, side: int, rng: np.random.Generator, *, hard: bool) -> tuple[Floats, Floats, int]:
     """A face in another light, turned, resized and noisy; the mask that blends it in; where its box begins."""
     from scipy.ndimage import gaussian_filter
 
@@ -107,7 +107,7 @@ def _changed(photograph: Picture, side: int, rng: np.random.Generator, *, hard: 
     return patch, np.asarray(mask) / 255, left
 
 
-def _changed_window(window: Picture, side: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+def _changed_window(window: GreyImage, side: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """A window in another light, mirrored, turned, resized, blurred and noisy; the mask that blends its rim in."""
     from scipy.ndimage import gaussian_filter
 

@@ -1,4 +1,4 @@
-"""A picture of 640 x 480, all scales, step 1: whet, and OpenCV where it is installed. `python -m benchmarks.scan`.
+"""An image of 640 x 480, all scales, step 1: whet, and OpenCV where it is installed. `python -m benchmarks.scan`.
 
 Prints JSON. The cascade is trained on the spot, in a minute, so that its stages are as long as real ones. OpenCV runs
 its own `haarcascade_frontalface_default`, which has more stages, and moves by 2 pixels below scale 2: windows per
@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from experiments.datasets import negative_pictures
+from experiments.datasets import negative_images
 from experiments.report import versions
 from numpy.typing import NDArray
 
@@ -24,59 +24,59 @@ from whet._kernels.threads import available_threads
 from whet.cascade.cascade import Cascade
 from whet.cascade.detect import detect
 from whet.cascade.pyramid import level_scales, level_shape, pyramid
-from whet.cascade.scan import Scan, scan_pictures
+from whet.cascade.scan import Scan, scan_images
 from whet.errors import DataNotFoundError
 from whet.io.images import read_grey
 
 SHAPE = (480, 640)
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--family", choices=["haar", "lbp"], default="haar")
     parser.add_argument("--stages", type=int, default=8)
-    parser.add_argument("--pictures", type=int, default=6)
+    parser.add_argument("--images", type=int, default=6)
     parser.add_argument("--turns", type=int, default=10)
     options = parser.parse_args()
     cascade, data = face_cascade(options.family, options.stages)
-    results = [measure(cascade, picture, options.turns) for picture in pictures(options.pictures)]
+    results = [measure(cascade, image, options.turns) for image in images(options.images)]
     report = {
         "data": data,
         "stages": [len(stage) for stage in cascade.stages],
         "threads": available_threads(),
         "versions": versions(),
         "mean": {name: round(float(np.mean([r[name] for r in results])), 3) for name in results[0]},
-        "pictures": results,
+        "images": results,
     }
     print(json.dumps(report, indent=1))
 
 
-def pictures(n: int) -> list[Picture]:
+def images(n: int) -> list[GreyImage]:
     """Photographs cut to 640 x 480, or smoothed noise where there are none."""
     try:
-        large = (picture for picture in map(read_grey, negative_pictures()[::7]) if min(picture.shape) >= 480)
-        wide = (picture[:480, :640] for picture in large if picture.shape[1] >= 640)
-        return [np.ascontiguousarray(picture) for _, picture in zip(range(n), wide, strict=False)]
+        large = (image for image in map(read_grey, negative_images()[::7]) if min(image.shape) >= 480)
+        wide = (image[:480, :640] for image in large if image.shape[1] >= 640)
+        return [np.ascontiguousarray(image) for _, image in zip(range(n), wide, strict=False)]
     except DataNotFoundError:
         rng = np.random.default_rng(0)
         return [np.kron(rng.integers(0, 256, (96, 128)), np.ones((5, 5))).astype(np.uint8) for _ in range(n)]
 
 
-def measure(cascade: Cascade, picture: Picture, turns: int) -> dict[str, float]:
+def measure(cascade: Cascade, image: GreyImage, turns: int) -> dict[str, float]:
     """Milliseconds of the parts, windows per second, and weak learners a window."""
-    levels = [level.picture for level in pyramid(picture, cascade.window)]
+    levels = [level.image for level in pyramid(image, cascade.window)]
     contestants: dict[str, Callable[[], Any]] = {
-        "detect": lambda: detect(cascade, picture),
-        "detect on one thread": lambda: detect(cascade, picture, threads=1),
-        "pyramid": lambda: pyramid(picture, cascade.window),
-        "scan": lambda: scan_pictures(cascade, levels),
+        "detect": lambda: detect(cascade, image),
+        "detect on one thread": lambda: detect(cascade, image, threads=1),
+        "pyramid": lambda: pyramid(image, cascade.window),
+        "scan": lambda: scan_images(cascade, levels),
     }
     opencv = opencv_detector()
     if opencv is not None:
-        contestants["opencv"] = lambda: opencv.detectMultiScale(picture, 1.2, 3)
+        contestants["opencv"] = lambda: opencv.detectMultiScale(image, 1.2, 3)
     seconds = take_turns(contestants, turns, dict.fromkeys(contestants, 1))
-    scans = scan_pictures(cascade, levels)
+    scans = scan_images(cascade, levels)
     result = {f"{name} ms (least)": round(1e3 * min(values), 2) for name, values in seconds.items()}
     result |= {f"{name} ms (median)": round(1e3 * median(values), 2) for name, values in seconds.items()}
     result |= counts(scans, min(seconds["detect"]))

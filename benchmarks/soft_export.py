@@ -2,7 +2,7 @@
 
 Prints JSON. A small soft cascade of Haar stumps is trained on `faces_opencv24` and exported with all of its exits, with
 those after 1, 2, 4, ... learners, and with none. For each file: stages, stumps, bytes, and how many windows OpenCV
-accepts in pictures without faces and in the faces that were held out, next to whet. Windows are those of whet's scan.
+accepts in images without faces and in the faces that were held out, next to whet. Windows are those of whet's scan.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 import numpy as np
 from experiments.report import versions
-from scripts.train_face import split_faces, split_pictures
+from scripts.train_face import split_faces, split_images
 
 import whet
 from whet.cascade.detect import fired_windows
@@ -24,7 +24,7 @@ from whet.detector.detector import Detector
 from whet.features.haar import HaarPool
 from whet.features.integral import FeatureFamily
 from whet.io.images import read_grey
-from whet.opencv.export import Exits
+from whet.opencv.export import EarlyExits
 from whet.training.config import Plan
 from whet.training.stage import NodeGoal
 from whet.training.train import train_detector
@@ -38,25 +38,25 @@ def main() -> None:
     parser.add_argument("--faces", type=int, default=FACES)
     parser.add_argument("--features", type=int, default=FEATURES)
     parser.add_argument("--stages", type=int, default=STAGES)
-    parser.add_argument("--pictures", type=int, default=40, help="to count windows in")
+    parser.add_argument("--images", type=int, default=40, help="to count windows in")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     detector = trained(
-        HaarPool.of_window(WINDOW),
+        HaarPool.from_window(WINDOW),
         n_faces=options.faces,
         n_features=options.features,
         n_stages=options.stages,
         seed=options.seed,
     )
-    faces, pictures = split_faces()[1], [read_grey(path) for path in split_pictures()[1][: options.pictures]]
+    faces, images = split_faces()[1], [read_grey(path) for path in split_images()[1][: options.images]]
     report = {"options": vars(options), "versions": versions(), "learners": detector.taught.cascade().n_weak}
-    report["whet"] = accepted(detector, faces, pictures)
+    report["whet"] = accepted(detector, faces, images)
     with TemporaryDirectory() as folder:
-        for exits in get_args(Exits):
-            path = Path(folder) / f"{exits}.xml"
-            written = detector.export_opencv(path, exits=exits)
+        for early_exits in get_args(EarlyExits):
+            path = Path(folder) / f"{early_exits}.xml"
+            written = detector.export_opencv(path, early_exits=early_exits)
             size = {"stages": written.stages, "stumps": written.stumps, "bytes": path.stat().st_size}
-            report[exits] = size | accepted(whet.load(path), faces, pictures)
+            report[early_exits] = size | accepted(whet.load(path), faces, images)
     print(json.dumps(report, indent=1))
 
 
@@ -76,15 +76,15 @@ def trained(
     chosen = faces[np.sort(rng.choice(len(faces), n_faces, replace=False))]
     goal = NodeGoal(detection_rate=0.995, false_positive_rate=0.3)
     plan = Plan(goal, n_stages=n_stages, n_weak=100, n_negatives=4000, soft=soft, seed=seed)
-    taught, ending = train_detector([some], chosen, split_pictures()[0], plan)
+    taught, ending = train_detector([some], chosen, split_images()[0], plan)
     print(ending, file=sys.stderr)
-    return Detector.of_base(taught.base)
+    return Detector.from_base(taught.base)
 
 
-def accepted(detector: Detector, faces: Any, pictures: list[Any]) -> dict[str, int]:  # noqa: ANN401 - arrays
+def accepted(detector: Detector, faces: Any, images: list[Any]) -> dict[str, int]:  # noqa: ANN401 - arrays
     """Windows that pass: an exported file judges a window in OpenCV as its stages do here, which tests show."""
     cascade = detector.taught.cascade()
-    windows = sum(len(fired_windows(cascade, picture, step=2).scale) for picture in pictures)
+    windows = sum(len(fired_windows(cascade, image, step=2).scale) for image in images)
     return {"windows without a face": windows, "held-out faces": int(cascade.accepts(faces).sum()), "of": len(faces)}
 
 

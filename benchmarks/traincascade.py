@@ -2,7 +2,7 @@
 
     WHET_TRAINCASCADE=/path/to/opencv_traincascade python -m benchmarks.traincascade
 
-Negatives are given as pictures of the size of the window, so that both see the very same ones.
+Negatives are given as images of the size of the window, so that both see the very same ones.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def against_traincascade(binary: str, n: int = 2_000, n_weak: int = 20) -> dict[
         subprocess.run([binary, *(str(part) for pair in options.items() for part in pair)], check=True)
         theirs = time.perf_counter() - start
     start = time.perf_counter()
-    train_node(HaarPool.of_window(WINDOW), patches, is_positive, n_weak, learner=Boosting())
+    train_node(HaarPool.from_window(WINDOW), patches, is_positive, n_weak, learner=Boosting())
     ours = time.perf_counter() - start
     return {"data": data, "samples": n, "weak learners": n_weak, "theirs": theirs, "ours": ours, "ratio": theirs / ours}
 

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-from experiments.datasets import lfw_pictures
+from experiments.datasets import lfw_images
 from experiments.drifting_faces import clips
-from experiments.face_tracks import Boxes, Picture, Track, followed
+from experiments.face_tracks import Boxes, GreyImage, Track, followed
 from experiments.face_videos import FIRST
 from experiments.node import with_own_statistics
 from experiments.video import RECIPES, SMALLEST, Footage
@@ -32,21 +32,21 @@ ASYMMETRIES = (1.0, 2.0, 10.0, 100.0)  # of AsymBoost; 1 is AdaBoost
 CLIPS, LENGTH = 6, 240
 JUDGED = 2  # frames that are judged; online GSLDA learns from all
 
-Scene = tuple[str, list[Picture], Boxes]
+Scene = tuple[str, list[GreyImage], Boxes]
 Rates = dict[str, dict[str, float]]
 
 
 def made_up(seed: int) -> Iterator[Scene]:
     """Clips of people whom no node is trained on."""
-    for number, clip in enumerate(clips(CLIPS, LENGTH, seed, faces=lfw_pictures()[1::2])):
+    for number, clip in enumerate(clips(CLIPS, LENGTH, seed, faces=lfw_images()[1::2])):
         yield f"clip {number}", list(clip.frames), clip.truths
 
 
 def videos() -> Iterator[Scene]:
     """The paper's frames of both videos."""
     for name in FIRST:
-        footage = Footage.of(name, 1).of_paper
-        yield name, list(footage.pictures), footage.video.truths
+        footage = Footage.from_name(name, 1).as_in_paper
+        yield name, list(footage.images), footage.video.truths
 
 
 def rates(recipe: Recipe, scenes: Sequence[Scene], learners: dict[str, NodeLearner], seed: int) -> Rates:
@@ -54,13 +54,13 @@ def rates(recipe: Recipe, scenes: Sequence[Scene], learners: dict[str, NodeLearn
     pool = pool_of(recipe, seed)
     found: Rates = {}
     for method, node in train_nodes(recipe, pool, bootstrapped(recipe, pool, seed), learners).items():
-        tracks = [followed(node, pictures[::JUDGED], min_size=SMALLEST) for _, pictures, _ in scenes]
+        tracks = [followed(node, images[::JUDGED], min_size=SMALLEST) for _, images, _ in scenes]
         found[method] = _shares(tracks, scenes, recipe)
         if method == "GSLDA":
             online = [with_own_statistics(node) for _ in scenes]
             tracks = [
-                followed(one, pictures, learn=True, min_size=SMALLEST).every(JUDGED)
-                for one, (_, pictures, _) in zip(online, scenes, strict=True)
+                followed(one, images, learn=True, min_size=SMALLEST).every(JUDGED)
+                for one, (_, images, _) in zip(online, scenes, strict=True)
             ]
             found["OGSLDA"] = _shares(tracks, scenes, recipe)
     return found

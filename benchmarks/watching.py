@@ -34,10 +34,10 @@ from whet.cascade.pyramid import resized
 from whet.io.images import read_grey
 from whet.tracking.tracker import Lessons, Watcher
 
-Pictures = list[NDArray[np.uint8]]
+GreyImages = list[NDArray[np.uint8]]
 
 
-def pictures(n: int | None, video: str = "david") -> Pictures:
+def images(n: int | None, video: str = "david") -> GreyImages:
     if datasets.find(video) is not None:
         return [read_grey(path) for path in face_video(video).paths[:n]]
     from whet.demo.faces import drawn_scene
@@ -64,7 +64,7 @@ class Clock:
         return timed
 
 
-def one_way(frames: Pictures, learn: bool, lessons: Lessons) -> dict[str, float]:
+def one_way(frames: GreyImages, learn: bool, lessons: Lessons) -> dict[str, float]:
     watcher = Watcher(whet.load("face"), learn=learn, threads=1, lessons=lessons)
     watcher.look(frames[0])
     compile_cascade = scan.compiled
@@ -84,7 +84,7 @@ def one_way(frames: Pictures, learn: bool, lessons: Lessons) -> dict[str, float]
     }
 
 
-def both_ways(frames: Pictures, turns: int, lessons: Lessons) -> dict[str, Any]:
+def both_ways(frames: GreyImages, turns: int, lessons: Lessons) -> dict[str, Any]:
     """Medians of several turns, with and without learning by turns."""
     pairs = [tuple(one_way(frames, learn, lessons) for learn in (False, True)) for _ in range(turns)]
     without, with_learning = (
@@ -102,7 +102,7 @@ def both_ways(frames: Pictures, turns: int, lessons: Lessons) -> dict[str, Any]:
     }
 
 
-def looped(frames: Pictures, n: int) -> Iterator[NDArray[np.uint8]]:
+def looped(frames: GreyImages, n: int) -> Iterator[NDArray[np.uint8]]:
     for number in range(n):
         yield frames[number % len(frames)]
 
@@ -116,7 +116,7 @@ def resident_mb() -> float:
 
 def stream(n: int) -> dict[str, Any]:
     """Small frames around the face, again and again; nearly every one is a lesson."""
-    frames = [resized(np.ascontiguousarray(picture[55:175, 90:210]), (48, 48)) for picture in pictures(60)]
+    frames = [resized(np.ascontiguousarray(image[55:175, 90:210]), (48, 48)) for image in images(60)]
     watcher = Watcher(whet.load("face"), learn=True, threads=1, lessons=Lessons(gate=0.0))
     memory, lessons, finite, begin = [], 0, True, time.perf_counter()
     for number, frame in enumerate(looped(frames, n)):
@@ -150,7 +150,7 @@ def main() -> None:
     if arguments.stream:
         result["stream"] = stream(arguments.stream)
     else:
-        frames, lessons = pictures(arguments.frames, arguments.video), Lessons(every=arguments.every)
+        frames, lessons = images(arguments.frames, arguments.video), Lessons(every=arguments.every)
         if arguments.always:
             lessons = replace(lessons, gate=-np.inf, most_lost=2.0, most_accepted=np.inf)
         result |= {"video": arguments.video} | both_ways(frames, arguments.turns, lessons)

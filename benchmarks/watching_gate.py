@@ -22,12 +22,12 @@ from typing import Any
 
 import cv2
 import numpy as np
-from experiments.datasets import negative_pictures
+from experiments.datasets import negative_images
 from experiments.drifting_faces import HARD, HEIGHT, WIDTH, Clip, Light, clip, wander
 from experiments.face_tracks import FRAME, OVERLAP, overlaps
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, map_coordinates
-from scripts.train_face import split_pictures
+from scripts.train_face import split_images
 
 import whet
 from benchmarks.adopted_cascade import chosen_negatives, faces, people
@@ -39,7 +39,7 @@ from whet.tracking.self_training import expected_scores
 from whet.tracking.tracker import Lessons, Look, Watcher
 from whet.training.adopt import adopt
 
-PEOPLE, WINDOWS, PICTURES = 800, 5, 300
+PEOPLE, WINDOWS, IMAGES = 800, 5, 300
 EVERY = 2
 SMALLEST, LARGEST = 40.0, 130.0  # longer sides
 
@@ -55,9 +55,9 @@ def main() -> None:
     options = parser.parse_args()
     rng = np.random.default_rng([options.seed, 6])
     detector = of_faces(options) if options.kind == "face" else trained(options.kind)
-    pictures = negative_pictures()
-    used = np.random.default_rng([0, 11]).permutation(len(pictures))[: sum(SIZES.values())]  # as `draw` does
-    free = [pictures[i] for i in np.setdiff1d(np.arange(len(pictures)), used).tolist()]
+    images = negative_images()
+    used = np.random.default_rng([0, 11]).permutation(len(images))[: sum(SIZES.values())]  # as `draw` does
+    free = [images[i] for i in np.setdiff1d(np.arange(len(images)), used).tolist()]
     made = [
         Clip(one.frames[::EVERY], one.truths[::EVERY])
         for one in footage(options.kind, free, options.clips, options.length, rng)
@@ -71,7 +71,7 @@ def main() -> None:
                 "options": vars(options),
                 "gate": round(own, 2),
                 "expected scores": [round(scores.negative, 2), round(scores.positive, 2)],
-                "false alarms score": false_alarms(detector, free),
+                "false positives score": false_positives(detector, free),
                 "modes": {name: watched(detector, made, gate, options.kind) for name, gate in modes.items()},
             },
             indent=1,
@@ -97,20 +97,20 @@ def of_faces(options: argparse.Namespace) -> Detector:
     return adopt(
         path,
         faces(shown, whet.load(path).window, WINDOWS, 0),
-        chosen_negatives(PICTURES, 0),
+        chosen_negatives(IMAGES, 0),
         groups=np.repeat(np.arange(len(shown)), WINDOWS),
         keep_votes=not options.relearn,
         threads=1,
     )
 
 
-def footage(kind: str, pictures: list[Path], n: int, length: int, rng: np.random.Generator) -> Iterator[Clip]:
+def footage(kind: str, images: list[Path], n: int, length: int, rng: np.random.Generator) -> Iterator[Clip]:
     others = people(PEOPLE, 0)[1] if kind == "face" else []
     shown = [others[i] for i in rng.choice(len(others), n, replace=False).tolist()] if others else [None] * n
     for person in shown:
-        background = read_grey(pictures[rng.integers(len(pictures))])
+        background = read_grey(images[rng.integers(len(images))])
         while background.shape[0] < HEIGHT or background.shape[1] < WIDTH:
-            background = read_grey(pictures[rng.integers(len(pictures))])
+            background = read_grey(images[rng.integers(len(images))])
         if person is None:
             yield drawn_clip(kind, background, length, rng)
         else:
@@ -124,7 +124,7 @@ def drawn_clip(kind: str, background: NDArray[np.uint8], length: int, rng: np.ra
     shrunk = SMALLEST * (LARGEST / SMALLEST) ** wander(length, rng, 0.5) / max(patch.shape)
     height, width = patch.shape[0] * shrunk, patch.shape[1] * shrunk * (1 - 0.3 * wander(length, rng))
     x, y = (side / 2 + (room - side) * wander(length, rng) for side, room in ((width, WIDTH), (height, HEIGHT)))
-    roll, light = 0.3 * (2 * wander(length, rng) - 1), Light.of(length, rng, HARD)
+    roll, light = 0.3 * (2 * wander(length, rng) - 1), Light.from_length(length, rng, HARD)
     rooms = background.shape[0] - HEIGHT, background.shape[1] - WIDTH
     pan_y, pan_x = (np.rint(room * wander(length, rng)).astype(int) for room in rooms)
     down, across = np.mgrid[:HEIGHT, :WIDTH]
@@ -171,10 +171,10 @@ def box_of(look: Look, kind: str) -> NDArray[np.float64]:
     return look.box if kind != "face" else np.asarray(FRAME.boxes(look.sighting.box[None])[0])
 
 
-def false_alarms(detector: Detector, free: list[Path]) -> dict[str, float]:
-    """What windows score that the detector accepts in pictures without faces, vans or walkers."""
-    pictures = [path for path in split_pictures()[1] if path in free][:60]
-    scores = np.concatenate([detector.detect(path, threshold=-np.inf, threads=1).windows.scores for path in pictures])
+def false_positives(detector: Detector, free: list[Path]) -> dict[str, float]:
+    """What windows score that the detector accepts in images without faces, vans or walkers."""
+    images = [path for path in split_images()[1] if path in free][:60]
+    scores = np.concatenate([detector.detect(path, threshold=-np.inf, threads=1).windows.scores for path in images])
     above = float((scores > Watcher(detector).gate).mean())
     return {"windows": len(scores), "mean": round(float(scores.mean()), 2), "above the gate": round(above, 4)}
 

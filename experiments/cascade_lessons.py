@@ -12,10 +12,10 @@ from experiments.false_positives import STEP, Patches, cascade_of
 from whet.detector.base import Delta, DetectorBase, StageBase
 from whet.detector.counting import lesson
 from whet.training.mining import Miner
-from whet.training.negatives import windows_of_pictures
+from whet.training.negatives import windows_of_images
 
 BLOCK = 20_000  # patches in memory while a stage is taught
-MOST_OF_A_PICTURE = 600  # of those that teach: enough for a quota from a hundred pictures
+MAX_PER_IMAGE = 600  # of those that teach: enough for a quota from a hundred images
 
 
 def lesson_of_faces(base: DetectorBase, faces: Patches) -> Delta:
@@ -24,13 +24,13 @@ def lesson_of_faces(base: DetectorBase, faces: Patches) -> Delta:
 
 
 def lesson_of_false_positives(
-    base: DetectorBase, pictures: Sequence[Path], n: int, seed: int, tell: Callable[[float], None] = lambda _: None
+    base: DetectorBase, images: Sequence[Path], n: int, seed: int, tell: Callable[[float], None] = lambda _: None
 ) -> Delta:
-    """Up to `n` false positives of earlier stages, from new pictures, divided evenly among the stages.
+    """Up to `n` false positives of earlier stages, from new images, divided evenly among the stages.
 
     Every stage is taught a random sample of the windows that reach it, as in its training. A window that was looked
     for because it reaches a late stage does not teach the early ones: they would learn that most of the world looks
-    like a face. Where the pictures have fewer windows for a stage than its part, these are all there are, and teach
+    like a face. Where the images have fewer windows for a stage than its part, these are all there are, and teach
     that stage and those after it, as far as they reach. At most `BLOCK` patches are in memory.
     """
     stages = [stage for stage in base.stages if isinstance(stage, StageBase)]
@@ -38,7 +38,7 @@ def lesson_of_false_positives(
     total = Delta.empty([len(stage) for stage in stages])
     for number in range(len(stages)):
         own, n_found = Delta.empty(total.sizes), 0
-        for patches in _reaching(stages[:number], pictures, quota, seed + number):
+        for patches in _reaching(stages[:number], images, quota, seed + number):
             own = own + lesson(base, patches, np.zeros(len(patches), dtype=np.bool_), weights=1)
             n_found += len(patches)
         tell((number + 1) / len(stages))
@@ -55,14 +55,14 @@ def _only(delta: Delta, kept: slice) -> Delta:
     return Delta(tuple(stages))
 
 
-def _reaching(stages: Sequence[StageBase], pictures: Sequence[Path], n: int, seed: int) -> Iterator[Patches]:
+def _reaching(stages: Sequence[StageBase], images: Sequence[Path], n: int, seed: int) -> Iterator[Patches]:
     """Windows that pass these stages, in blocks, at most `n` in all."""
     if not stages:
         rng = np.random.default_rng(seed)
         for start in range(0, n, BLOCK):
-            yield windows_of_pictures(pictures, min(BLOCK, n - start), WINDOW, rng)
+            yield windows_of_images(images, min(BLOCK, n - start), WINDOW, rng)
         return
-    miner = Miner(pictures, WINDOW, seed, step=STEP, most_of_a_picture=MOST_OF_A_PICTURE)
+    miner = Miner(images, WINDOW, seed, step=STEP, max_per_image=MAX_PER_IMAGE)
     cascade, turn = cascade_of(stages), 0
     while n > 0:
         mined = miner.mine(cascade, min(BLOCK, n), turn)

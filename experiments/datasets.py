@@ -81,13 +81,13 @@ def faces24() -> NDArray[np.uint8]:
         return np.asarray(arrays["X"])
 
 
-def lfw_pictures() -> list[Path]:
+def lfw_images() -> list[Path]:
     """Photographs of 3,000 people, 160 x 160 and grey; in each the face is at `LFW_FACE`."""
     return sorted(_there("faces_lfw").glob("*.jpg"))
 
 
-def negative_pictures() -> list[Path]:
-    """Pictures without a face, in the order of their names."""
+def negative_images() -> list[Path]:
+    """Images without a face, in the order of their names."""
     return sorted(_there("negatives").glob("*.jpg"))
 
 

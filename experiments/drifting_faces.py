@@ -1,6 +1,6 @@
 """Made-up footage of one face each: what choices about watching are made by, so that no test video has to be looked at.
 
-A photograph of LFW moves, nears, turns in the picture and around its vertical axis, over a picture without faces that
+A photograph of LFW moves, nears, turns in the image and around its vertical axis, over an image without faces that
 pans the other way; the light changes, a shadow's edge wanders across the face, the camera blurs, and now and then
 something passes in front. Everything is smooth in time, and follows from the seed.
 """
@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.datasets import LFW_FACE, lfw_pictures, negative_pictures
+from experiments.datasets import LFW_FACE, lfw_images, negative_images
 from experiments.face_tracks import FRAME
 from whet.io.images import read_grey
 
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
 HEIGHT, WIDTH = 240, 320
@@ -44,7 +44,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class Trouble:
-    """How far a face turns (radians, in the picture and around its axis), and how bad light, blur and covers become."""
+    """How far a face turns (radians, in the image and around its axis), and how bad light, blur and covers become."""
 
     roll: float = 0.35
     yaw: float = 0.7
@@ -66,16 +66,16 @@ def clips(
     People are of all of LFW or of these photographs.
     """
     rng = np.random.default_rng([seed, 6])
-    faces, pictures = faces or lfw_pictures(), negative_pictures()
+    faces, images = faces or lfw_images(), negative_images()
     people = rng.choice(len(faces), n, replace=False)
     for person in people.tolist():
-        background = read_grey(pictures[rng.integers(len(pictures))])
+        background = read_grey(images[rng.integers(len(images))])
         while min(background.shape) < HEIGHT or background.shape[1] < WIDTH:
-            background = read_grey(pictures[rng.integers(len(pictures))])
+            background = read_grey(images[rng.integers(len(images))])
         yield clip(read_grey(faces[person]), background, length, rng, trouble or Trouble())
 
 
-def clip(photograph: Picture, background: Picture, length: int, rng: np.random.Generator, trouble: Trouble) -> Clip:
+def clip(photograph: GreyImage, background: GreyImage, length: int, rng: np.random.Generator, trouble: Trouble) -> Clip:
     """One clip of a photograph (160, 160) over a background of at least 240 x 320 pixels."""
     frames, truths = np.empty((length, HEIGHT, WIDTH), np.uint8), np.empty((length, 4))
     size = SMALLEST * (LARGEST / SMALLEST) ** wander(length, rng, 0.5)
@@ -83,7 +83,7 @@ def clip(photograph: Picture, background: Picture, length: int, rng: np.random.G
     x = margin + (WIDTH - 2 * margin) * wander(length, rng)
     y = margin + (HEIGHT - 2 * margin) * wander(length, rng)
     roll, yaw = (most * (2 * wander(length, rng) - 1) for most in (trouble.roll, trouble.yaw))
-    light, shade = Light.of(length, rng, trouble), (background.shape[0] - HEIGHT, background.shape[1] - WIDTH)
+    light, shade = Light.from_length(length, rng, trouble), (background.shape[0] - HEIGHT, background.shape[1] - WIDTH)
     pan_y, pan_x = (np.rint(room * wander(length, rng)).astype(int) for room in shade)
     for t in range(length):
         scene = background[pan_y[t] : pan_y[t] + HEIGHT, pan_x[t] : pan_x[t] + WIDTH].astype(np.float64)
@@ -130,7 +130,7 @@ class Light:
     is_covered: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, length: int, rng: np.random.Generator, trouble: Trouble) -> Light:
+    def from_length(cls, length: int, rng: np.random.Generator, trouble: Trouble) -> Light:
         """Light that wanders."""
         gain, strength = trouble.dark + trouble.bright * wander(length, rng), 0.6 * wander(length, rng)
         angle = 2 * np.pi * (wander(length, rng) + rng.random())
@@ -154,7 +154,7 @@ class Light:
 
 def _with_face(
     scene: Floats,
-    photograph: Picture,
+    photograph: GreyImage,
     centre: tuple[float, float],
     size: float,
     turn: tuple[float, float],
@@ -181,7 +181,7 @@ def _with_face(
     return scene
 
 
-def _cover(scene: Floats, background: Picture, centre: tuple[float, float], size: float, place: float) -> None:
+def _cover(scene: Floats, background: GreyImage, centre: tuple[float, float], size: float, place: float) -> None:
     """Put a piece of the background, a third of a face wide, in front of the face."""
     width, height = int(0.35 * size), int(0.9 * size)
     left, top = int(centre[0] + (place - 0.5) * 1.2 * size - width / 2), int(centre[1] - 0.2 * size)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.datasets import LFW_FACE, faces24, lfw_pictures, negative_pictures
+from experiments.datasets import LFW_FACE, faces24, lfw_images, negative_images
 from whet.io.images import read_grey
-from whet.training.negatives import windows_of_pictures
+from whet.training.negatives import windows_of_images
 from whet.training.positives import cut_window
 
 WINDOW = (24, 24)
@@ -33,7 +33,7 @@ def inner_faces(n: int, share: float, rng: np.random.Generator) -> Patches:
     left, top, side = LFW_FACE
     middle, half = np.array([left, top]) + side / 2, share * side / 2
     box = np.concatenate([middle - half, middle + half])
-    paths = lfw_pictures()[::2]
+    paths = lfw_images()[::2]
     people = rng.choice(len(paths), n, replace=False).tolist()
     return np.stack([cut_window(read_grey(paths[i]), box, WINDOW) for i in people])
 
@@ -55,11 +55,11 @@ def face_sets(n_sets: int, size: int, rng: np.random.Generator) -> list[Patches]
 def non_face_sets(
     n_sets: int, size: int, rng: np.random.Generator, progress: Callable[[float], None] = lambda _: None
 ) -> list[Patches]:
-    """Sets of `size` random windows; no picture gives windows to two sets."""
-    paths = negative_pictures()
+    """Sets of `size` random windows; no image gives windows to two sets."""
+    paths = negative_images()
     order = rng.permutation(len(paths))
     sets = []
     for number, part in enumerate(np.array_split(order, n_sets)):
-        sets.append(windows_of_pictures([paths[i] for i in part], size, WINDOW, rng))
+        sets.append(windows_of_images([paths[i] for i in part], size, WINDOW, rng))
         progress((number + 1) / n_sets)
     return sets

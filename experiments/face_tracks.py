@@ -17,7 +17,7 @@ from whet.detector.reporting import Frame
 from whet.training.stage import Node
 
 Boxes = NDArray[np.float64]
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 
 # A face from cheekbone to cheekbone and from hairline to chin, in distances between the pupils, as anthropometry has
 # it: 138, 63 and 120 mm at 63 mm; compared with the first true box of each video, not with any detection.
@@ -95,7 +95,7 @@ def silent_hearing(number: int, stage: Stage, levels: Levels) -> None:
 
 def followed(
     node: Node,
-    pictures: Sequence[Picture],
+    images: Sequence[GreyImage],
     *,
     learn: bool = False,
     min_size: float | None = None,
@@ -107,11 +107,11 @@ def followed(
     or from `min_size` pixels on. `hear` is told of each frame's number, the stage that it was scored with (before it
     was learned), and its levels.
     """
-    windows, scores = np.full((len(pictures), 4), np.nan), np.full(len(pictures), -np.inf)
+    windows, scores = np.full((len(images), 4), np.nan), np.full(len(images), -np.inf)
     stage = node.stage()
     last: list[tuple[float, int, int]] = []
-    for number, picture in enumerate(pictures):
-        levels = Levels.of(picture, WINDOW, min_size=min_size)
+    for number, image in enumerate(images):
+        levels = Levels.from_image(image, WINDOW, min_size=min_size)
         best = best_window(stage, levels, last)
         hear(number, stage, levels)
         if not len(best):

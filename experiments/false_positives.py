@@ -18,7 +18,7 @@ from whet.training.mining import Miner
 
 STEP = 2  # between windows: a quarter of them, and still more than a stage can use but for the last ones
 KEEP_BELOW = 1e-3  # acceptance rate from which on false positives are kept
-KEPT_OF_A_PICTURE = 200
+KEPT_PER_IMAGE = 200
 
 Patches = NDArray[np.uint8]
 
@@ -29,15 +29,15 @@ def cascade_of(stages: Sequence[StageBase]) -> Cascade:
 
 
 class FalsePositives:
-    """Negatives for stage after stage: scans pictures, and from a low acceptance rate on keeps what was left.
+    """Negatives for stage after stage: scans images, and from a low acceptance rate on keeps what was left.
 
-    A late stage would need all pictures scanned to find what the stage before it had found already, less what its own
-    last stage refuses. So one pass keeps all that is accepted, up to `KEPT_OF_A_PICTURE`, and later stages sieve it.
+    A late stage would need all images scanned to find what the stage before it had found already, less what its own
+    last stage refuses. So one pass keeps all that is accepted, up to `KEPT_PER_IMAGE`, and later stages sieve it.
     """
 
-    def __init__(self, pictures: Sequence[Path], seed: int) -> None:
-        self.pictures, self.seed = pictures, seed
-        self._miner = Miner(pictures, WINDOW, seed, step=STEP)
+    def __init__(self, images: Sequence[Path], seed: int) -> None:
+        self.images, self.seed = images, seed
+        self._miner = Miner(images, WINDOW, seed, step=STEP)
         self._kept: Patches | None = None
         self._rate = 1.0
 
@@ -49,8 +49,8 @@ class FalsePositives:
             self._rate = mined.acceptance_rate
             return mined.patches
         if self._kept is None:
-            most = KEPT_OF_A_PICTURE * len(self.pictures)
-            miner = Miner(self.pictures, WINDOW, self.seed, step=STEP, most_of_a_picture=KEPT_OF_A_PICTURE)
+            most = KEPT_PER_IMAGE * len(self.images)
+            miner = Miner(self.images, WINDOW, self.seed, step=STEP, max_per_image=KEPT_PER_IMAGE)
             self._kept = miner.mine(cascade, most, turn).patches
         else:
             self._kept = self._kept[accepted(cascade.stages[-1], self._kept)]

@@ -39,7 +39,7 @@ def rounds(responses: BitResponses, n_most: int) -> Iterator[tuple[int, int]]:
     samples at v = k - 1 decide between the candidates: one pass over the bits. What a perfect candidate would
     reach there bounds the error from below, and most k need not be looked at.
 
-    >>> bits = BitResponses.of(np.array([[1, 0, 0], [1, 1, 1]], dtype=bool), np.array([True, True, False]))
+    >>> bits = BitResponses.from_responses(np.array([[1, 0, 0], [1, 1, 1]], dtype=bool), np.array([True, True, False]))
     >>> list(rounds(bits, 2))
     [(0, 1), (0, 1)]
     """

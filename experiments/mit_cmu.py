@@ -22,32 +22,32 @@ from whet.evaluation.evaluation import Evaluation, evaluate
 from whet.io.images import read_grey
 
 BOXES_FILE = "boxes_padded.txt"
-N_PICTURES = {"test": 42, "test-low": 23, "newtest": 65}
+N_IMAGES = {"test": 42, "test-low": 23, "newtest": 65}
 N_FACES = 511
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledPicture:
-    """A picture's file and the boxes (M, 4) of its faces, float64 xyxy, half-open."""
+class LabelledImage:
+    """An image's file and the boxes (M, 4) of its faces, float64 xyxy, half-open."""
 
     path: Path
     boxes: NDArray[np.float64]
 
 
-def labelled_pictures() -> tuple[LabelledPicture, ...]:
-    """All pictures, by folder and name, with boxes of whole faces (not the tight ones from eyes to mouth).
+def labelled_images() -> tuple[LabelledImage, ...]:
+    """All images, by folder and name, with boxes of whole faces (not the tight ones from eyes to mouth).
 
-    Boxes are as published: 12 reach beyond the edge of their picture. Raises `DataNotFoundError` that names what is
-    missing: the set, its box file, pictures, or faces.
+    Boxes are as published: 12 reach beyond the edge of their image. Raises `DataNotFoundError` that names what is
+    missing: the set, its box file, images, or faces.
     """
     folder = _folder()
-    by_stem = {path.stem: path for path in _pictures(folder)}
+    by_stem = {path.stem: path for path in _images(folder)}
     boxes = _boxes(folder / BOXES_FILE)
     unknown = sorted(boxes.keys() - by_stem.keys())
     if unknown:
-        raise DataNotFoundError(f"{folder / BOXES_FILE} has faces in pictures that are missing: {', '.join(unknown)}")
+        raise DataNotFoundError(f"{folder / BOXES_FILE} has faces in images that are missing: {', '.join(unknown)}")
     return tuple(
-        LabelledPicture(path, np.array(boxes.get(stem, []), dtype=np.float64).reshape(-1, 4))
+        LabelledImage(path, np.array(boxes.get(stem, []), dtype=np.float64).reshape(-1, 4))
         for stem, path in by_stem.items()
     )
 
@@ -61,16 +61,16 @@ def _folder() -> Path:
     return folder
 
 
-def _pictures(folder: Path) -> list[Path]:
+def _images(folder: Path) -> list[Path]:
     paths: list[Path] = []
-    for name, expected in N_PICTURES.items():
+    for name, expected in N_IMAGES.items():
         found = sorted((folder / name).glob("*.png"))
         if len(found) != expected:
-            raise DataNotFoundError(f"{folder / name} has {len(found)} pictures (*.png); expected {expected}")
+            raise DataNotFoundError(f"{folder / name} has {len(found)} images (*.png); expected {expected}")
         paths += found
-    # Boxes name a picture without its folder. No name is there twice, and if one were, its boxes would be anyone's.
+    # Boxes name an image without its folder. No name is there twice, and if one were, its boxes would be anyone's.
     if len({path.stem for path in paths}) != len(paths):
-        raise DataNotFoundError(f"{folder} has pictures of the same name in different folders; expected other files")
+        raise DataNotFoundError(f"{folder} has images of the same name in different folders; expected other files")
     return paths
 
 
@@ -81,7 +81,7 @@ def _boxes(path: Path) -> dict[str, list[list[float]]]:
     rows = [row for row in path.read_text(encoding="utf-8").splitlines() if row.strip()]
     for row in rows:
         name, *corners = row.split()
-        boxes[Path(name).stem].append(_corners(corners, row, path))  # names end in .jpg, the pictures are .png
+        boxes[Path(name).stem].append(_corners(corners, row, path))  # names end in .jpg, the images are .png
     if len(rows) != N_FACES:
         raise DataNotFoundError(f"{path} has {len(rows)} faces; expected {N_FACES}")
     return boxes
@@ -96,7 +96,7 @@ def _corners(words: list[str], row: str, path: Path) -> list[float]:
 
 
 Boxes = NDArray[np.float64]
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 Found = tuple[Boxes, NDArray[np.float64]]
 Convention = Literal["raw", "framed"]
 
@@ -109,24 +109,24 @@ FRAME = Frame(0.5 - 0.5 / WIDTH, TOP, 0.5 + 0.5 / WIDTH, TOP + 1 / HEIGHT)
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Pictures in memory and the true boxes of their faces."""
+    """Images in memory and the true boxes of their faces."""
 
-    pictures: tuple[Picture, ...]
+    images: tuple[GreyImage, ...]
     truths: tuple[Boxes, ...]
 
     @classmethod
-    def of_mit_cmu(cls) -> Trial:
-        """All 130 pictures and 511 faces; raises `DataNotFoundError` where they are not on this machine."""
-        labelled = labelled_pictures()
+    def from_mit_cmu(cls) -> Trial:
+        """All 130 images and 511 faces; raises `DataNotFoundError` where they are not on this machine."""
+        labelled = labelled_images()
         return cls(tuple(read_grey(one.path) for one in labelled), tuple(one.boxes for one in labelled))
 
     @property
     def n_truths(self) -> int:
-        """Faces in all pictures."""
+        """Faces in all images."""
         return sum(map(len, self.truths))
 
     def judge(self, found: Sequence[Found], convention: Convention = "framed") -> Evaluation:
-        """Judge boxes and scores of each picture; `framed` ones are windows, to be widened to faces."""
+        """Judge boxes and scores of each image; `framed` ones are windows, to be widened to faces."""
         frame = FRAME if convention == "framed" else Frame()
         framed_boxes = [(frame.boxes(np.asarray(boxes)), scores) for boxes, scores in found]
         return evaluate(framed_boxes, [(truths, None) for truths in self.truths])
@@ -139,17 +139,17 @@ class Trial:
         merge: Merge = MERGE,
         threads: int | None = None,
     ) -> Evaluation:
-        """Run a cascade of ours over all pictures, step 1, and judge its framed windows."""
-        found = (detect(cascade, picture, factor=factor, merge=merge, threads=threads) for picture in self.pictures)
+        """Run a cascade of ours over all images, step 1, and judge its framed windows."""
+        found = (detect(cascade, image, factor=factor, merge=merge, threads=threads) for image in self.images)
         return self.judge([(one.boxes, one.scores) for one in found])
 
 
-def faces_at(curve: Curve, false_alarms: Sequence[int]) -> list[int]:
-    """Most faces found with at most so many false alarms.
+def faces_at(curve: Curve, false_positives: Sequence[int]) -> list[int]:
+    """Most faces found with at most so many false positives.
 
     >>> from whet.evaluation.curves import sweep
-    >>> faces_at(sweep([3.0, 2.0, 1.0], [1, 0, 1], n_truths=2, n_pictures=1), [0, 1])
+    >>> faces_at(sweep([3.0, 2.0, 1.0], [1, 0, 1], n_truths=2, n_images=1), [0, 1])
     [1, 2]
     """
-    steps = np.searchsorted(curve.false_alarms, np.asarray(false_alarms), side="right") - 1
+    steps = np.searchsorted(curve.false_positives, np.asarray(false_positives), side="right") - 1
     return [int(found) for found in curve.found[steps]]

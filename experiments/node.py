@@ -46,7 +46,7 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
         faces = face_sets(5, SET_SIZE[size], rng)
         others = non_face_sets(5, SET_SIZE[size], rng)
         test = joined(faces[3:], others[3:])
-        pool = HaarPool.of_window(WINDOW)
+        pool = HaarPool.from_window(WINDOW)
         if size == "small":
             pool = pool.sample(N_FEATURES, rng)
         for number, (a, b) in enumerate(combinations(range(3), 2)):
@@ -55,7 +55,7 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
             one_rotation(pool, (X[order], y[order]), test, size, curves)
             progress((r + (number + 1) / 3) / runs)
     report.rows = [
-        Row.of(measure, method, values, n_weak=n_weak, samples=samples)
+        Row.from_values(measure, method, values, n_weak=n_weak, samples=samples)
         for (measure, method, n_weak, samples), values in curves.items()
     ]
     report.remarks = [_gaps(report, n_weak) for n_weak in N_WEAK]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import figures
-from experiments.datasets import faces24, negative_pictures
+from experiments.datasets import faces24, negative_images
 from experiments.face_samples import WINDOW, mirrored
 from experiments.node import joined
 from experiments.registry import Size
@@ -24,7 +24,7 @@ from experiments.report import Progress, Report, Row
 from whet.features.haar import HaarPool
 from whet.features.responses import BitResponses
 from whet.features.training import TrainedWeak, train_weak_learners
-from whet.training.negatives import windows_of_pictures
+from whet.training.negatives import windows_of_images
 from whet.training.stage import GreedyLDA, Node, train_node
 
 RUNS = {"small": 1, "paper": 1}
@@ -45,7 +45,7 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
     _warm_up()
     for r in range(runs):
         rng = np.random.default_rng(seed + r)
-        pool = HaarPool.of_window(WINDOW)
+        pool = HaarPool.from_window(WINDOW)
         if size == "small":
             pool = pool.sample(N_FEATURES, rng)
         smaller, larger = N_HALF[size]
@@ -59,7 +59,7 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
             start = seconds[f"batch, {smaller:,} + {smaller:,}", n_weak][-1]
             more = seconds["the stream alone", n_weak][-1]
             seconds[f"online, {smaller:,} + {smaller:,} and {N_STREAM[size]:,} more", n_weak].append(start + more)
-    report.rows = [Row.of("seconds", method, values, n_weak=n) for (method, n), values in seconds.items()]
+    report.rows = [Row.from_values("seconds", method, values, n_weak=n) for (method, n), values in seconds.items()]
     report.remarks = [f"online statistics equal those of all patches at once, to the last bit: {all(exact)}"]
     return report
 
@@ -68,7 +68,7 @@ def _warm_up() -> None:
     """Compile the kernels, or load them from the cache, before anything is timed."""
     patches = np.random.default_rng(0).integers(0, 256, (100, *WINDOW), dtype=np.uint8)
     is_positive = np.arange(100) < 50
-    node = train_node(HaarPool.of_window(WINDOW).take(slice(None, None, 100)), patches, is_positive, 3)
+    node = train_node(HaarPool.from_window(WINDOW).take(slice(None, None, 100)), patches, is_positive, 3)
     node.learn(patches, is_positive)
 
 
@@ -79,7 +79,7 @@ def _later(progress: Progress, r: int, runs: int, share: float) -> None:
 def timed_batch(pool: HaarPool, half: int, rng: np.random.Generator, seconds: Seconds) -> dict[int, Node]:
     """Train once, and note when each number of weak learners was reached."""
     faces = mirrored(faces24()[: -(-half // 2)])[:half]
-    X, y = joined([faces], [windows_of_pictures(negative_pictures(), half, WINDOW, rng)])
+    X, y = joined([faces], [windows_of_images(negative_images(), half, WINDOW, rng)])
     start = time.perf_counter()
     weak, responses = train_weak_learners(pool, X, y)
     learner = GreedyLDA()
@@ -112,15 +112,15 @@ def timed_stream(
 
     The oracle counts the largest node's responses with NumPy's own integers, all chunks together.
     """
-    paths = [negative_pictures()[i] for i in rng.permutation(len(negative_pictures()))]
+    paths = [negative_images()[i] for i in rng.permutation(len(negative_images()))]
     n_chunks = -(-n // CHUNK)
     largest = nodes[max(nodes)]
     C = np.array(largest.vote.negative.C)  # type: ignore[union-attr]
     spent = dict.fromkeys(nodes, 0.0)
     done = 0
     while done < n:
-        pictures = paths[done // CHUNK :: n_chunks]  # a chunk has pictures of its own
-        X = windows_of_pictures(pictures, min(CHUNK, n - done), WINDOW, rng)
+        images = paths[done // CHUNK :: n_chunks]  # a chunk has images of its own
+        X = windows_of_images(images, min(CHUNK, n - done), WINDOW, rng)
         negatives = np.zeros(len(X), dtype=np.bool_)
         H = largest.respond(X).astype(np.float32)  # whole numbers below 2^24: exact in any order
         C += (H.T @ H).astype(np.int64)

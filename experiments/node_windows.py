@@ -1,7 +1,7 @@
-"""The windows of a picture that a single classifier scores highest, without early exits that could lose one.
+"""The windows of an image that a single classifier scores highest, without early exits that could lose one.
 
 A cascade drops most windows early and scores what is left. A single node scores every window, and the best one of a
-picture is asked for. Once some window is known to score s, others can be left as soon as even the sum of all
+image is asked for. Once some window is known to score s, others can be left as soon as even the sum of all
 positive weights to come would not lift them above s: fewer than a quarter of the weak learners are then evaluated, and
 no better window is lost.
 """
@@ -21,7 +21,7 @@ from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import FACTOR, Level, level_scales, levels_at
 from whet.cascade.stage import Stage
 
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 Patches = NDArray[np.uint8]
 
 # Weak learners between two looks at what can be left: a look costs about as much as a learner.
@@ -30,30 +30,30 @@ LOOK_EVERY = 8
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """A picture's pyramid, made once for several scans."""
+    """An image's pyramid, made once for several scans."""
 
     window: tuple[int, int]
     scales: tuple[float, ...]
     levels: tuple[Level, ...]
 
     @classmethod
-    def of(
+    def from_image(
         cls,
-        picture: Picture,
+        image: GreyImage,
         window: tuple[int, int],
         factor: float = FACTOR,
         *,
         min_size: float | None = None,
         threads: int | None = None,
     ) -> Levels:
-        """All levels of a grey picture (height, width) that hold a window, or those for objects from a size on."""
-        scales = level_scales(picture.shape, window, factor, min_size)
-        return cls(window, tuple(scales), tuple(levels_at(picture, scales, threads)))
+        """All levels of a grey image (height, width) that hold a window, or those for objects from a size on."""
+        scales = level_scales(image.shape, window, factor, min_size)
+        return cls(window, tuple(scales), tuple(levels_at(image, scales, threads)))
 
     def patch(self, scale: float, y: int, x: int) -> Patches:
         """The window (1, height, width) at a place."""
         height, width = self.window
-        return self.levels[self.scales.index(scale)].picture[None, y : y + height, x : x + width]
+        return self.levels[self.scales.index(scale)].image[None, y : y + height, x : x + width]
 
 
 def node_windows(
@@ -68,7 +68,9 @@ def node_windows(
     """All windows whose margin in a stage is above `above`, with these margins; exits of the stage are not used."""
     threshold = stage.threshold + above
     cascade = Cascade(
-        levels.window, (replace(stage, threshold=threshold, exits=safe_exits(stage, threshold)),), min_sigma
+        levels.window,
+        (replace(stage, threshold=threshold, rejection_thresholds=safe_exits(stage, threshold)),),
+        min_sigma,
     )
     found = windows_of_levels(cascade, levels.levels, levels.scales, step=step, threads=threads)
     return replace(found, scores=found.scores + above)
@@ -91,9 +93,9 @@ def best_window(
     least = -float(np.abs(stage.coef).sum()) - abs(stage.threshold) - 1.0
     patches = [levels.patch(*place) for place in known if place[0] in levels.scales]
     if patches:
-        scores = Cascade(levels.window, (replace(stage, threshold=least, exits=None),), min_sigma).scores(
-            np.concatenate(patches)
-        )
+        scores = Cascade(
+            levels.window, (replace(stage, threshold=least, rejection_thresholds=None),), min_sigma
+        ).scores(np.concatenate(patches))
         best = float(scores.max())
         if np.isfinite(best):
             # A little below: the known window itself has to be found again.
@@ -106,9 +108,9 @@ def best_window(
 def safe_exits(stage: Stage, threshold: float) -> NDArray[np.float64]:
     """Partial sums (T,) from which not even all further positive weights lead above a threshold."""
     to_come = np.append(np.cumsum(np.maximum(stage.coef, 0.0)[::-1])[::-1][1:], 0.0)
-    exits = threshold - to_come - 1e-9 * (1 + abs(threshold))  # sums are rounded on the way
+    rejection_thresholds = threshold - to_come - 1e-9 * (1 + abs(threshold))  # sums are rounded on the way
     looked_at = np.arange(1, len(stage) + 1) % LOOK_EVERY == 0
-    return np.where(looked_at, exits, -np.inf)
+    return np.where(looked_at, rejection_thresholds, -np.inf)
 
 
 def _first_of(found: FiredWindows) -> FiredWindows:

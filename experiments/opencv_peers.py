@@ -2,7 +2,7 @@
 
 Their curves are swept in two ways: by `minNeighbors`, a point for each, and by the weight of the last stage that
 `detectMultiScale3` gives, at several `minNeighbors`. Two scale factors and two conventions of boxes (OpenCV's own, and
-framed as ours are) are tried. The best of all that, at each number of false alarms, is the peer.
+framed as ours are) are tried. The best of all that, at each number of false positives, is the peer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.mit_cmu import Boxes, Convention, Picture, Trial, faces_at
+from experiments.mit_cmu import Boxes, Convention, GreyImage, Trial, faces_at
 from experiments.report import Progress, silent
 from whet.errors import MissingExtraError
 from whet.evaluation.curves import Curve
@@ -37,10 +37,10 @@ class NoPeersError(MissingExtraError):
 
 @dataclass(frozen=True)
 class Point:
-    """What one setting found, and how often it gave a false alarm."""
+    """What one setting found, and how often it gave a false positive."""
 
     faces: int
-    false_alarms: int
+    false_positives: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +52,9 @@ class Setting:
     convention: Convention
     points: tuple[Point, ...]
 
-    def faces_at(self, false_alarms: int) -> int:
-        """Most faces with at most so many false alarms."""
-        return max((point.faces for point in self.points if point.false_alarms <= false_alarms), default=0)
+    def faces_at(self, false_positives: int) -> int:
+        """Most faces with at most so many false positives."""
+        return max((point.faces for point in self.points if point.false_positives <= false_positives), default=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +64,9 @@ class Peer:
     name: str
     settings: tuple[Setting, ...]
 
-    def faces_at(self, false_alarms: Sequence[int]) -> list[int]:
-        """Most faces with at most so many false alarms, in whichever setting is best there."""
-        return [max(setting.faces_at(n) for setting in self.settings) for n in false_alarms]
+    def faces_at(self, false_positives: Sequence[int]) -> list[int]:
+        """Most faces with at most so many false positives, in whichever setting is best there."""
+        return [max(setting.faces_at(n) for setting in self.settings) for n in false_positives]
 
     def setting(self, sweep: str, factor: float, convention: Convention) -> Setting:
         """The setting of these choices."""
@@ -98,7 +98,7 @@ def classifier(name: str) -> Any:  # noqa: ANN401 - OpenCV has no types
 
 
 def run_peers(trial: Trial, names: Sequence[str] = NAMES, progress: Progress = silent) -> list[Peer]:
-    """Run OpenCV's cascades over the pictures of a trial, in all settings."""
+    """Run OpenCV's cascades over the images of a trial, in all settings."""
     peers = []
     for number, name in enumerate(names):
         peers.append(run_peer(trial, name))
@@ -113,12 +113,12 @@ def run_peer(trial: Trial, name: str) -> Peer:
 
 def _settings(trial: Trial, name: str, factor: float) -> Iterator[Setting]:
     peer = classifier(name)
-    grouped = [groupings(peer, picture, factor) for picture in trial.pictures]
+    grouped = [groupings(peer, image, factor) for image in trial.images]
     for convention in get_args(Convention):
         curves = {
             k: trial.judge([(one[k].boxes, one[k].weights) for one in grouped], convention).curve for k in NEIGHBOURS
         }
-        ends = tuple(Point(int(curve.found[-1]), int(curve.false_alarms[-1])) for curve in curves.values())
+        ends = tuple(Point(int(curve.found[-1]), int(curve.false_positives[-1])) for curve in curves.values())
         yield Setting("minNeighbors", factor, convention, ends)
         for k in WEIGHED_NEIGHBOURS:
             yield Setting(f"weights at minNeighbors {k}", factor, convention, _points(curves[k]))
@@ -132,14 +132,14 @@ class Grouped:
     weights: NDArray[np.float64]
 
 
-def groupings(peer: Any, picture: Picture, factor: float) -> dict[int, Grouped]:  # noqa: ANN401
+def groupings(peer: Any, image: GreyImage, factor: float) -> dict[int, Grouped]:  # noqa: ANN401
     """What `detectMultiScale3` gives for each of `NEIGHBOURS`, from one scan instead of as many.
 
     It groups with `groupRectangles`, which is also public, but for the weights; they are put back to the boxes here.
     """
     import cv2
 
-    windows, _, weights = peer.detectMultiScale3(picture, factor, 0, outputRejectLevels=True)
+    windows, _, weights = peer.detectMultiScale3(image, factor, 0, outputRejectLevels=True)
     if not len(windows):
         return dict.fromkeys(NEIGHBOURS, Grouped(np.empty((0, 4)), np.empty(0)))
     means, greatest = _classes(np.asarray(windows, dtype=np.float64), np.asarray(weights, dtype=np.float64).ravel())
@@ -168,5 +168,5 @@ def _classes(windows: Boxes, weights: NDArray[np.float64]) -> tuple[Boxes, NDArr
 
 
 def _points(curve: Curve) -> tuple[Point, ...]:
-    alarms = np.unique(curve.false_alarms).tolist()
-    return tuple(Point(faces, n) for faces, n in zip(faces_at(curve, alarms), alarms, strict=True))
+    false_positives = np.unique(curve.false_positives).tolist()
+    return tuple(Point(faces, n) for faces, n in zip(faces_at(curve, false_positives), false_positives, strict=True))

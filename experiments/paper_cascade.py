@@ -20,7 +20,7 @@ from whet.features.haar import HaarPool
 from whet.features.training import train_weak_learners
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.lda.online import OnlineDiscriminant
-from whet.training.negatives import windows_of_pictures
+from whet.training.negatives import windows_of_images
 from whet.training.progress import FEWEST
 from whet.training.stage import GreedyLDA, Judge, NodeGoal
 
@@ -43,13 +43,13 @@ class Recipe:
 def train(
     pool: HaarPool,
     faces: Patches,
-    pictures: Sequence[Path],
+    images: Sequence[Path],
     recipe: Recipe,
     tell: Callable[[int], None] = lambda _: None,
 ) -> DetectorBase:
-    """Train stages until the pictures have too few false positives left; `tell` hears the number of stages."""
-    source = FalsePositives(pictures, recipe.seed)
-    negatives = windows_of_pictures(pictures, recipe.n_negatives, WINDOW, np.random.default_rng(recipe.seed))
+    """Train stages until the images have too few false positives left; `tell` hears the number of stages."""
+    source = FalsePositives(images, recipe.seed)
+    negatives = windows_of_images(images, recipe.n_negatives, WINDOW, np.random.default_rng(recipe.seed))
     stages: list[StageBase] = []
     while len(negatives) >= FEWEST * recipe.n_negatives:
         stages.append(train_stage(pool, faces, negatives, recipe))
@@ -77,7 +77,7 @@ def train_stage(pool: HaarPool, faces: Patches, negatives: Patches, recipe: Reci
         if is_judged and reaches_goal(judge, learner.vote(responses, np.array(chosen)), is_face):
             break
     features, at = candidates.take(np.array(chosen)), np.array(chosen)
-    return StageBase.of_vote(features, weak.take(at), learner.vote(responses, at))
+    return StageBase.from_discriminant(features, weak.take(at), learner.vote(responses, at))
 
 
 def reaches_goal(judge: Judge, vote: OnlineDiscriminant, is_face: NDArray[np.bool_]) -> bool:

@@ -37,10 +37,10 @@ class Row:
     runs: int
 
     @classmethod
-    def of(cls, measure: str, method: str, values: Sequence[float], **setting: object) -> Row:
+    def from_values(cls, measure: str, method: str, values: Sequence[float], **setting: object) -> Row:
         """Mean and sample standard deviation of one value a run.
 
-        >>> Row.of("error", "online", [0.1, 0.3], share=0.5).mean
+        >>> Row.from_values("error", "online", [0.1, 0.3], share=0.5).mean
         0.2
         """
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0

@@ -49,7 +49,7 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
                         values[r] += float(wrong) / len(X)
             progress((r + (number + 1) / FOLDS) / runs)
     report.rows = [
-        Row.of("error", method, values, ridge=ridge, n_weak=n_weak)
+        Row.from_values("error", method, values, ridge=ridge, n_weak=n_weak)
         for (method, ridge, n_weak), values in errors.items()
     ]
     report.remarks = [_mean_over_sizes(report, method) for method in METHODS]

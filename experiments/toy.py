@@ -61,7 +61,7 @@ def samples_of(setting: str, seen: int, size: int, rng: np.random.Generator) -> 
 
 def gaussian_threshold(positives: Floats, negatives: Floats) -> float:
     """Where two Gaussians fitted to the projected samples cross [w0Crit1]."""
-    p, n = (CentredStatistics.of(side[:, None]) for side in (positives, negatives))
+    p, n = (CentredStatistics.from_samples(side[:, None]) for side in (positives, negatives))
     spread = [float(np.sqrt(c.S[0, 0] / c.n)) for c in (p, n)]
     return bayes_crossing(Projection(float(p.m[0]), spread[0], float(n.m[0]), spread[1], p.n, n.n))
 
@@ -115,7 +115,7 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
         for method in METHODS:
             for seen in SEEN:
                 values = [errors[method, seen] for errors in outcomes]
-                report.rows.append(Row.of("error", method, values, data=setting, samples=2 * seen))
+                report.rows.append(Row.from_values("error", method, values, data=setting, samples=2 * seen))
     report.remarks = [_errors(report, setting) for setting in SETTINGS]
     return report
 

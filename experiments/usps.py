@@ -48,7 +48,9 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
         for number, part in enumerate(parts):
             part(np.random.default_rng([seed + r, number]), curves)
             progress((r + (number + 1) / len(parts)) / runs)
-    report.rows = [Row.of(measure, method, values, **dict(key)) for (measure, method, key), values in curves.items()]
+    report.rows = [
+        Row.from_values(measure, method, values, **dict(key)) for (measure, method, key), values in curves.items()
+    ]
     report.remarks = remarks(report)
     return report
 

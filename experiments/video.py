@@ -26,12 +26,12 @@ from experiments.node import with_own_statistics
 from experiments.node_windows import Levels
 from experiments.registry import Size
 from experiments.report import Progress, Report, Row
-from experiments.video_curves import FALSE_ALARMS, Hearing, faces_at
+from experiments.video_curves import FALSE_POSITIVES, Hearing, faces_at
 from experiments.video_nodes import Recipe, bootstrapped, pool_of, train_nodes
 from experiments.video_sheet import sheet
 from whet.detector.reporting import Frame
 from whet.io.images import read_grey
-from whet.plots.drawing import save_picture
+from whet.plots.drawing import save_image
 from whet.training.stage import Node
 
 RUNS = {"small": 1, "paper": 10}
@@ -57,23 +57,23 @@ class Footage:
     """A video with its frames in memory."""
 
     video: FaceVideo
-    pictures: tuple[NDArray[np.uint8], ...]
+    images: tuple[NDArray[np.uint8], ...]
 
     @classmethod
-    def of(cls, name: str, every: int) -> Footage:
+    def from_name(cls, name: str, every: int) -> Footage:
         """Read every so many frames."""
         video = face_video(name).every(every)
         return cls(video, tuple(read_grey(path) for path in video.paths))
 
     def every(self, step: int) -> Footage:
         """Every `step`-th frame."""
-        return Footage(self.video.every(step), self.pictures[::step])
+        return Footage(self.video.every(step), self.images[::step])
 
     @property
-    def of_paper(self) -> Footage:
+    def as_in_paper(self) -> Footage:
         """The frames that the paper has."""
         first = np.searchsorted(self.video.numbers, FIRST_OF_PAPER.get(self.video.name, 0))
-        return Footage(self.video[first:], self.pictures[first:])
+        return Footage(self.video[first:], self.images[first:])
 
 
 @dataclass
@@ -86,7 +86,9 @@ class VideoReport(Report):
 
 def run(size: Size, runs: int, seed: int, progress: Progress) -> VideoReport:
     """Detection rates and curves of the four methods, over runs."""
-    report = VideoReport("video", seed, runs, size, footage=tuple(Footage.of(name, EVERY[size]) for name in FIRST))
+    report = VideoReport(
+        "video", seed, runs, size, footage=tuple(Footage.from_name(name, EVERY[size]) for name in FIRST)
+    )
     values: Values = defaultdict(list)
     for r in range(runs):
         recipe = RECIPES[size]
@@ -96,12 +98,13 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> VideoReport:
         for one in report.footage:
             for method, track in paper_tracks(nodes, one, size, values).items():
                 note(report, values, one.every(JUDGED[size]), method, track, RATE)
-            narrow = one.of_paper
+            narrow = one.as_in_paper
             for method, track in narrow_tracks(nodes, narrow, JUDGED[size]).items():
                 note(report, values, narrow.every(JUDGED[size]), method, track, NARROW_RATE)
         progress((r + 1) / runs)
     report.rows = [
-        Row.of(measure, method, of_runs, **dict(setting)) for (measure, method, setting), of_runs in values.items()
+        Row.from_values(measure, method, of_runs, **dict(setting))
+        for (measure, method, setting), of_runs in values.items()
     ]
     report.remarks += [_summary(report, one.video.name, rate) for rate in (RATE, NARROW_RATE) for one in report.footage]
     return report
@@ -111,27 +114,27 @@ def paper_tracks(nodes: dict[str, Node], one: Footage, size: Size, values: Value
     """The best windows of the judged frames by each node and by online GSLDA; curves go to `values`."""
     judged, curves_every = JUDGED[size], CURVES_EVERY[size]
     offline, before, own = Hearing(curves_every), Hearing(curves_every), Hearing(curves_every)
-    tracks = {method: followed(node, one.every(judged).pictures) for method, node in nodes.items()}
+    tracks = {method: followed(node, one.every(judged).images) for method, node in nodes.items()}
     online = with_own_statistics(nodes["GSLDA"])
-    tracks["OGSLDA"] = followed(online, one.pictures, learn=True, hear=before).every(judged)
-    for number in range(0, len(one.pictures), curves_every):
-        levels = Levels.of(one.pictures[number], WINDOW)
+    tracks["OGSLDA"] = followed(online, one.images, learn=True, hear=before).every(judged)
+    for number in range(0, len(one.images), curves_every):
+        levels = Levels.from_image(one.images[number], WINDOW)
         offline(number, nodes["GSLDA"].stage(), levels)
         own(number, online.stage(), levels)
     for method, hearing in (("GSLDA", offline), (OWN, own), (BEFORE, before)):
         shares = faces_at(hearing.windows, one.video.truths, RECIPES[size].frame)
-        for n, found in zip(FALSE_ALARMS, shares, strict=True):
-            setting = ("video", one.video.name), ("false_alarms", n), ("frames", len(hearing.windows))
+        for n, found in zip(FALSE_POSITIVES, shares, strict=True):
+            setting = ("video", one.video.name), ("false_positives", n), ("frames", len(hearing.windows))
             values["faces found", method, setting].append(found)
     return tracks
 
 
 def narrow_tracks(nodes: dict[str, Node], one: Footage, judged: int) -> dict[str, Track]:
     """As `paper_tracks`, of windows from `SMALLEST` pixels on, without curves."""
-    pictures = one.every(judged).pictures
-    tracks = {method: followed(node, pictures, min_size=SMALLEST) for method, node in nodes.items()}
+    images = one.every(judged).images
+    tracks = {method: followed(node, images, min_size=SMALLEST) for method, node in nodes.items()}
     online = with_own_statistics(nodes["GSLDA"])
-    return tracks | {"OGSLDA": followed(online, one.pictures, learn=True, min_size=SMALLEST).every(judged)}
+    return tracks | {"OGSLDA": followed(online, one.images, learn=True, min_size=SMALLEST).every(judged)}
 
 
 def note(report: VideoReport, values: Values, one: Footage, method: str, track: Track, measure: str) -> None:
@@ -158,10 +161,10 @@ def draw(report: Report, out: Path) -> list[Path]:
     for panel, name in zip(axes[0], FIRST, strict=True):
         for method, color in (("GSLDA", figures.RED), (OWN, figures.GREEN), (BEFORE, figures.BLUE)):
             rows = report.of("faces found", method, video=name)
-            figures.curve(panel, rows, "false_alarms", method, color, "-o")
+            figures.curve(panel, rows, "false_positives", method, color, "-o")
         panel.set_xscale("log")
         panel.set_title(name, fontsize=10)
-        panel.set_xlabel("false alarms in all frames scored")
+        panel.set_xlabel("false positives in all frames scored")
         panel.set_ylabel("faces found")
         panel.legend(fontsize=8)
         panel.grid(alpha=0.3)
@@ -170,6 +173,6 @@ def draw(report: Report, out: Path) -> list[Path]:
         for one in report.footage:
             judged = one.every(JUDGED[report.size])
             boxes = {method: report.boxes[one.video.name, method] for method in PAPER}
-            picture = sheet(judged.video, judged.pictures, boxes)
-            files.append(save_picture(picture, out / f"video-{one.video.name}.png"))
+            image = sheet(judged.video, judged.images, boxes)
+            files.append(save_image(image, out / f"video-{one.video.name}.png"))
     return files

@@ -15,8 +15,8 @@ from whet.cascade.stage import Stage
 from whet.detector.reporting import Frame
 from whet.evaluation.matching import Label, match
 
-# Numbers of false alarms in a video at which a curve is read.
-FALSE_ALARMS = (1, 2, 5, 10, 20, 50, 100, 200, 400)
+# Numbers of false positives in a video at which a curve is read.
+FALSE_POSITIVES = (1, 2, 5, 10, 20, 50, 100, 200, 400)
 # Thresholds that are tried, as so many windows a frame are left in the mean, from strict to lax.
 WINDOWS_A_FRAME = np.geomspace(0.05, 200, 40)
 # A frame's windows beyond this rank are never looked at: the laxest threshold leaves a fifth of that.
@@ -49,21 +49,21 @@ class Hearing:
 
 
 def faces_at(
-    windows: dict[int, FiredWindows], truths: Boxes, frame: Frame, false_alarms: Sequence[int] = FALSE_ALARMS
+    windows: dict[int, FiredWindows], truths: Boxes, frame: Frame, false_positives: Sequence[int] = FALSE_POSITIVES
 ) -> list[float]:
-    """Share of the faces that are found with at most so many false alarms, over all thresholds.
+    """Share of the faces that are found with at most so many false positives, over all thresholds.
 
     Windows above a threshold are merged as Viola and Jones do it, so every threshold has groups of its own. Counts
-    of false alarms are of the frames that were scored.
+    of false positives are of the frames that were scored.
     """
     pooled = np.sort(np.concatenate([found.scores for found in windows.values()]))[::-1]
     ranks = np.unique((WINDOWS_A_FRAME * len(windows)).astype(int).clip(0, len(pooled) - 1))
     points = [_point(windows, truths, frame, float(pooled[rank])) for rank in ranks]
-    return [max((found for found, wrong in points if wrong <= n), default=0.0) for n in false_alarms]
+    return [max((found for found, wrong in points if wrong <= n), default=0.0) for n in false_positives]
 
 
 def _point(windows: dict[int, FiredWindows], truths: Boxes, frame: Frame, threshold: float) -> tuple[float, int]:
-    """Share of faces found, and false alarms, at one threshold."""
+    """Share of faces found, and false positives, at one threshold."""
     right = wrong = 0
     for number, found in windows.items():
         stands = found.scores > threshold

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.datasets import faces24, negative_pictures
+from experiments.datasets import faces24, negative_images
 from experiments.face_samples import WINDOW, inner_faces, mirrored
 from experiments.face_tracks import FRAME, inner_frame
 from experiments.report import Progress, silent
@@ -23,7 +23,7 @@ from whet.detector.reporting import Frame
 from whet.features.haar import HaarPool
 from whet.features.training import train_weak_learners
 from whet.training.mining import Miner
-from whet.training.negatives import windows_of_pictures
+from whet.training.negatives import windows_of_images
 from whet.training.stage import Boosting, GreedyLDA, Node, NodeLearner, train_node
 
 Patches = NDArray[np.uint8]
@@ -79,16 +79,16 @@ class Samples:
 
 def pool_of(recipe: Recipe, seed: int) -> HaarPool:
     """All Haar features, or so many at random."""
-    pool = HaarPool.of_window(WINDOW)
+    pool = HaarPool.from_window(WINDOW)
     return pool if recipe.n_features is None else pool.sample(recipe.n_features, np.random.default_rng([seed, 1]))
 
 
 def bootstrapped(recipe: Recipe, pool: HaarPool, seed: int, progress: Progress = silent) -> Samples:
     """Random faces, random windows, and the false positives of AdaBoost nodes trained on what there was before."""
     rng = np.random.default_rng([seed, 0])
-    faces, pictures = recipe.faces(rng), negative_pictures()
-    samples = Samples(faces, windows_of_pictures(pictures, recipe.n_random, WINDOW, rng))
-    miner = Miner(pictures, WINDOW, seed=seed, step=2)
+    faces, images = recipe.faces(rng), negative_images()
+    samples = Samples(faces, windows_of_images(images, recipe.n_random, WINDOW, rng))
+    miner = Miner(images, WINDOW, seed=seed, step=2)
     for turn in range(recipe.mining_rounds):
         node = train_node(pool, samples.patches, samples.is_face, recipe.n_weak, learner=Boosting())
         mined = miner.mine(Cascade(WINDOW, (node.stage(),)), recipe.n_mined // recipe.mining_rounds, turn)

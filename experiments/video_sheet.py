@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from experiments.face_tracks import OVERLAP, Boxes, overlaps
 from experiments.face_videos import FIRST_OF_PAPER, FaceVideo
-from whet.plots.drawing import FALSE_ALARM, FOUND, boxes_drawn
+from whet.plots.drawing import FALSE_POSITIVE, FOUND, boxes_drawn
 
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 
 # Those of the paper's figure; of `david`, 150 and 250 have no true box here, and `trellis` begins later in the paper.
 NUMBERS = {
@@ -21,20 +21,20 @@ NUMBERS = {
 TRUTH = (250, 250, 250)
 
 
-def sheet(video: FaceVideo, pictures: Sequence[Picture], boxes: Mapping[str, Boxes]) -> Picture:
+def sheet(video: FaceVideo, images: Sequence[GreyImage], boxes: Mapping[str, Boxes]) -> GreyImage:
     """The paper's frames (or those nearest to them), each method's box in green where right and orange where not."""
     distance = np.abs(np.subtract.outer(NUMBERS.get(video.name, video.numbers[:1]), video.numbers))
     columns = distance.argmin(axis=1).tolist()
     rows = [
-        np.concatenate([_cell(pictures[i], of_method[i], video.truths[i]) for i in columns], axis=1)
+        np.concatenate([_cell(images[i], of_method[i], video.truths[i]) for i in columns], axis=1)
         for of_method in boxes.values()
     ]
     return np.concatenate(rows)
 
 
-def _cell(picture: Picture, box: NDArray[np.float64], truth: NDArray[np.float64]) -> Picture:
-    drawn = boxes_drawn(picture, truth[None], TRUTH, width=1)
+def _cell(image: GreyImage, box: NDArray[np.float64], truth: NDArray[np.float64]) -> GreyImage:
+    drawn = boxes_drawn(image, truth[None], TRUTH, width=1)
     if not np.isfinite(box).all():
         return drawn
     is_right = overlaps(box[None], truth[None])[0] > OVERLAP
-    return boxes_drawn(drawn, box[None], FOUND if is_right else FALSE_ALARM, width=3)
+    return boxes_drawn(drawn, box[None], FOUND if is_right else FALSE_POSITIVE, width=3)

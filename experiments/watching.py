@@ -37,7 +37,7 @@ MODES: dict[str, Lessons | None] = {
 }
 ALONE = "detector alone"
 
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 
 
 def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
@@ -45,22 +45,22 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
     report = Report("watching", seed, runs, size)
     videos = [face_video(name) for name in FIRST]
     for number, video in enumerate(videos):
-        pictures = [read_grey(path) for path in video.paths[: N_FRAMES[size]]]
+        images = [read_grey(path) for path in video.paths[: N_FRAMES[size]]]
         for part, (mode, lessons) in enumerate(MODES.items()):
-            report_mode(report, video, pictures, mode, lessons)
+            report_mode(report, video, images, mode, lessons)
             progress((number + (part + 1) / (len(MODES) + 1)) / len(videos))
-        report_peers(report, video, pictures)
+        report_peers(report, video, images)
         progress((number + 1) / len(videos))
     report.remarks += [_summary(report, video.name) for video in videos]
     return report
 
 
 def report_mode(
-    report: Report, video: FaceVideo, pictures: Sequence[Picture], mode: str, lessons: Lessons | None
+    report: Report, video: FaceVideo, images: Sequence[GreyImage], mode: str, lessons: Lessons | None
 ) -> None:
     """Watch a video in one mode; what the detector alone would have said comes with the first."""
     watcher = Watcher(load("face"), learn=lessons is not None, lessons=lessons or Lessons())
-    track, alone, looks = watched(watcher, pictures)
+    track, alone, looks = watched(watcher, images)
     note(report, video, mode, track)
     if lessons is None:
         note(report, video, ALONE, alone)
@@ -69,12 +69,12 @@ def report_mode(
         ("lessons", [look.n_learned for look in looks]),
         ("taken back", [look.n_taken_back for look in looks]),
     ):
-        report.rows.append(Row.of(what, mode, [float(sum(values))], video=video.name))
+        report.rows.append(Row.from_values(what, mode, [float(sum(values))], video=video.name))
 
 
-def watched(watcher: Watcher, pictures: Sequence[Picture]) -> tuple[Track, Track, list[Look]]:
+def watched(watcher: Watcher, images: Sequence[GreyImage]) -> tuple[Track, Track, list[Look]]:
     """The followed window of each frame, the best detection of each frame, and all looks."""
-    looks = [watcher.look(picture) for picture in pictures]
+    looks = [watcher.look(image) for image in images]
     nothing = np.full(4, np.nan)
     followed = [nothing if look.sighting is None else look.sighting.box for look in looks]
     alone = []
@@ -90,20 +90,22 @@ def note(report: Report, video: FaceVideo, method: str, track: Track) -> None:
     truths = video.truths[: len(track.scores)]
     for convention, frame in (("framed", FRAME), ("raw", Frame())):
         rate = track.rate(truths, frame)
-        report.rows.append(Row.of("detection rate", method, [rate], video=video.name, box=convention))
+        report.rows.append(Row.from_values("detection rate", method, [rate], video=video.name, box=convention))
 
 
-def report_peers(report: Report, video: FaceVideo, pictures: Sequence[Picture]) -> None:
+def report_peers(report: Report, video: FaceVideo, images: Sequence[GreyImage]) -> None:
     """OpenCV's cascades and trackers, where it is installed."""
-    truths = video.truths[: len(pictures)]
+    truths = video.truths[: len(images)]
     try:
         for name in CASCADES:
-            note(report, video, f"OpenCV {name}", strongest_windows(name, pictures))
+            note(report, video, f"OpenCV {name}", strongest_windows(name, images))
         for name in TRACKERS:
-            boxes: Boxes = tracked(name, pictures, truths[0])
+            boxes: Boxes = tracked(name, images, truths[0])
             rate = float((overlaps(boxes, truths) > OVERLAP).mean())
             told = "the first one is given"
-            report.rows.append(Row.of("detection rate", f"OpenCV Tracker{name}", [rate], video=video.name, box=told))
+            report.rows.append(
+                Row.from_values("detection rate", f"OpenCV Tracker{name}", [rate], video=video.name, box=told)
+            )
     except NoPeersError as error:
         report.remarks.append(f"{video.name}: without OpenCV's peers: {error}")
 

@@ -1,7 +1,7 @@
 """Train the face detector that ships with whet: `python -m scripts.train_face`.
 
-Faces are those of `faces_opencv24`, the other pictures `negatives`, both looked for in $WHET_DATA. One run of 100 faces
-in ten and 300 pictures are kept apart: they judge, and never train. A checkpoint beside the result lets a training
+Faces are those of `faces_opencv24`, the other images `negatives`, both looked for in $WHET_DATA. One run of 100 faces
+in ten and 300 images are kept apart: they judge, and never train. A checkpoint beside the result lets a training
 that was stopped go on. Stages take turns between Haar features and local binary patterns.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from experiments.datasets import faces24, negative_pictures
+from experiments.datasets import faces24, negative_images
 from experiments.mit_cmu import FRAME
 from numpy.typing import NDArray
 
@@ -31,7 +31,7 @@ from whet.training.train import train_detector
 
 WINDOW = (24, 24)
 RUN = 100
-HELD_OUT_PICTURES = 300
+HELD_OUT_IMAGES = 300
 PLAN = Plan(
     NodeGoal(detection_rate=0.998, false_positive_rate=0.3),
     n_stages=10,
@@ -43,13 +43,13 @@ PLAN = Plan(
     min_sigma=5.0,
 )
 ORIGIN = Provenance(
-    data="faces_opencv24, the frontal faces of OpenCV's own cascades, and 3,017 pictures without a face",
+    data="faces_opencv24, the frontal faces of OpenCV's own cascades, and 3,017 images without a face",
     licence="that of OpenCV, with which the faces are distributed",
     command="python -m scripts.train_face",
 )
-# False alarms a picture.
-POINTS = {"one false alarm a picture": 1.0, "one in ten pictures": 0.1, "one in a hundred pictures": 0.01}
-DEFAULT = "one in ten pictures"
+# False positives an image.
+POINTS = {"one false positive per image": 1.0, "one per ten images": 0.1, "one per hundred images": 0.01}
+DEFAULT = "one per ten images"
 
 
 def split_faces() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -62,11 +62,11 @@ def split_faces() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     return faces[train], faces[judge]
 
 
-def split_pictures() -> tuple[list[Path], list[Path]]:
-    """Pictures to mine negatives from, and pictures to count false alarms in."""
-    paths: Sequence[Path] = negative_pictures()
+def split_images() -> tuple[list[Path], list[Path]]:
+    """Images to mine negatives from, and images to count false positives in."""
+    paths: Sequence[Path] = negative_images()
     order = np.random.default_rng([PLAN.seed, 2]).permutation(len(paths))
-    return [paths[i] for i in order[HELD_OUT_PICTURES:]], [paths[i] for i in order[:HELD_OUT_PICTURES]]
+    return [paths[i] for i in order[HELD_OUT_IMAGES:]], [paths[i] for i in order[:HELD_OUT_IMAGES]]
 
 
 def show(event: Event) -> None:
@@ -75,19 +75,19 @@ def show(event: Event) -> None:
         print(event, flush=True)
 
 
-def judged(base: DetectorBase, faces: NDArray[np.uint8], pictures: Sequence[Path]) -> Detector:
-    """The detector with operating points by the false alarms in pictures, and what it makes of faces, in its header."""
-    detector = Detector.of_base(base, FRAME)
-    found = [detector.detect(path) for path in pictures]
+def judged(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Path]) -> Detector:
+    """The detector with operating points by the false positives in images, and its recall of faces, in its header."""
+    detector = Detector.from_base(base, FRAME)
+    found = [detector.detect(path) for path in images]
     curve = evaluate([(one.boxes, one.scores) for one in found], [([], None)] * len(found)).curve
     facts = {
         "held-out faces": len(faces),
         "held-out faces accepted": float(base.cascade.accepts(faces).mean()),
-        "held-out pictures": len(pictures),
-        "false alarms in them, all stages passed": int(curve.false_alarms[-1]),
+        "held-out images": len(images),
+        "false positives in them, all stages passed": int(curve.false_positives[-1]),
     }
     provenance = replace(base.provenance, facts={**base.provenance.facts, **facts})
-    detector = Detector.of_base(replace(base, provenance=provenance), FRAME)
+    detector = Detector.from_base(replace(base, provenance=provenance), FRAME)
     for name, rate in POINTS.items():
         detector.set_operating_point(name, operating_point(curve, rate))
     detector.set_operating_point(DEFAULT_POINT, detector.operating_points[DEFAULT])
@@ -97,16 +97,16 @@ def judged(base: DetectorBase, faces: NDArray[np.uint8], pictures: Sequence[Path
 def main() -> None:
     """Train, judge and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("build/face.safetensors"))
+    parser.add_argument("--out", type=Path, default=Path("build/face.whet"))
     out = parser.parse_args().out
     out.parent.mkdir(parents=True, exist_ok=True)
     faces, held_out_faces = split_faces()
-    pictures, held_out_pictures = split_pictures()
-    families = [HaarPool.of_window(WINDOW), BlockPatternPool.of_window(WINDOW)]
+    images, held_out_images = split_images()
+    families = [HaarPool.from_window(WINDOW), BlockPatternPool.from_window(WINDOW)]
     checkpoint = out.with_suffix(".checkpoint")
-    taught, ending = train_detector(families, faces, pictures, PLAN, show, checkpoint=checkpoint, origin=ORIGIN)
+    taught, ending = train_detector(families, faces, images, PLAN, show, checkpoint=checkpoint, origin=ORIGIN)
     print(ending)
-    detector = judged(taught.base, held_out_faces, held_out_pictures)
+    detector = judged(taught.base, held_out_faces, held_out_images)
     detector.save(out)
     print(f"{detector}\n{out}: {out.stat().st_size:,} bytes\n{detector.provenance.facts}")
 

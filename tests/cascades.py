@@ -14,9 +14,9 @@ from whet.features.weak_learners import LeafPool, TrainedLeaves, TrainedStumps, 
 from whet.training.stage import train_node
 
 
-def windows_of(picture, window, step=1):
-    """All windows (n, height, width) of a picture, row by row, and their (y, x)."""
-    views = np.lib.stride_tricks.sliding_window_view(picture, window)[::step, ::step]
+def windows_of(image, window, step=1):
+    """All windows (n, height, width) of an image, row by row, and their (y, x)."""
+    views = np.lib.stride_tricks.sliding_window_view(image, window)[::step, ::step]
     places = np.stack(np.indices(views.shape[:2]), -1).reshape(-1, 2) * step
     return views.reshape(-1, *window), places
 
@@ -40,7 +40,7 @@ def random_learners(kind, window, T, rng, stack):
     if kind == "rectangle":
         features, feature = random_rectangle_pool(window, T, rng), np.arange(T)
     else:
-        pool = (HaarPool if kind == "haar" else BlockPatternPool).of_window(window)
+        pool = (HaarPool if kind == "haar" else BlockPatternPool).from_window(window)
         feature = rng.choice(len(pool), T)
         features = pool.take(feature)
     if kind == "lbp":
@@ -52,12 +52,12 @@ def random_learners(kind, window, T, rng, stack):
 def random_stage(kind, window, T, rng, *, soft=False, passing=0.5, like=None):
     """A stage that `passing` of the patches `like` pass."""
     like = rng.integers(0, 256, (500, *window), dtype=np.uint8) if like is None else like
-    stack = IntegralStack.of(like)
+    stack = IntegralStack.from_patches(like)
     chosen, weak = random_learners(kind, window, T, rng, stack)
     coef = rng.normal(1, 0.7, T)
     sums = Stage(chosen, weak, coef, 0.0).partial_sums(stack)
-    exits = np.where(rng.random(T) < 0.7, np.quantile(sums, 0.07, axis=1), -np.inf) if soft else None
-    return Stage(chosen, weak, coef, float(np.quantile(sums[-1], 1 - passing)), exits)
+    rejection_thresholds = np.where(rng.random(T) < 0.7, np.quantile(sums, 0.07, axis=1), -np.inf) if soft else None
+    return Stage(chosen, weak, coef, float(np.quantile(sums[-1], 1 - passing)), rejection_thresholds)
 
 
 def random_cascade(kinds, window, sizes, rng, min_sigma=10.0, **options):
@@ -66,14 +66,14 @@ def random_cascade(kinds, window, sizes, rng, min_sigma=10.0, **options):
 
 
 def textured(shape, rng):
-    """A picture with structure at several scales, flat parts and full contrast."""
-    picture = np.zeros(shape)
+    """An image with structure at several scales, flat parts and full contrast."""
+    image = np.zeros(shape)
     for size in (1, 3, 8):
         coarse = rng.normal(size=(shape[0] // size + 2, shape[1] // size + 2))
-        picture += np.kron(coarse, np.ones((size, size)))[: shape[0], : shape[1]]
-    picture = np.clip(128 + 45 * picture, 0, 255).astype(np.uint8)
-    picture[: shape[0] // 3, shape[1] // 2 :] = 90
-    return picture
+        image += np.kron(coarse, np.ones((size, size)))[: shape[0], : shape[1]]
+    image = np.clip(128 + 45 * image, 0, 255).astype(np.uint8)
+    image[: shape[0] // 3, shape[1] // 2 :] = 90
+    return image
 
 
 def needed_learners(cascade, patches):
@@ -82,15 +82,17 @@ def needed_learners(cascade, patches):
     Of a leaf, every condition counts.
     """
     needed = 0
-    stack = IntegralStack.of(patches, cascade.min_sigma)
+    stack = IntegralStack.from_patches(patches, cascade.min_sigma)
     alive = stack.looked_at.copy()
     for stage in cascade.stages:
         sums = stage.partial_sums(stack)
-        exits = np.full(len(stage), -np.inf) if stage.exits is None else stage.exits
+        rejection_thresholds = (
+            np.full(len(stage), -np.inf) if stage.rejection_thresholds is None else stage.rejection_thresholds
+        )
         conditions = np.diff(conditions_of(stage.features, stage.weak)[2])
         for t in range(len(stage)):
             needed += int(alive.sum()) * conditions[t]
-            alive = alive & (sums[t] > exits[t])
+            alive = alive & (sums[t] > rejection_thresholds[t])
         alive &= sums[-1] > stage.threshold
     return needed
 
@@ -109,22 +111,22 @@ def _flipped_stage(stage):
     threshold = np.where(odd, np.nextafter(-weak.threshold, np.float32(-np.inf)), weak.threshold)
     polarity = np.where(odd, -weak.polarity, weak.polarity).astype(np.int8)
     learners = TrainedStumps(weak.feature, threshold, polarity, weak.error)
-    return Stage(mirrored, learners, stage.coef, stage.threshold, stage.exits)
+    return Stage(mirrored, learners, stage.coef, stage.threshold, stage.rejection_thresholds)
 
 
 def bull(side):
     """A dark disc in a bright ring, with a nose to the left that its mirror image has to the right."""
     y, x = (np.indices((side, side)) + 0.5) / side - 0.5
-    picture = np.where(np.hypot(x, y) < 0.22, 30.0, np.where(np.hypot(x, y) < 0.45, 220.0, 110.0))
-    picture[(abs(y) < 0.1) & (x < -0.1)] = 30
-    return picture
+    image = np.where(np.hypot(x, y) < 0.22, 30.0, np.where(np.hypot(x, y) < 0.45, 220.0, 110.0))
+    image[(abs(y) < 0.1) & (x < -0.1)] = 30
+    return image
 
 
 def bull_nodes(rng, goal=None):
     """Three nodes of a cascade that finds the bull at 12 x 12."""
     nodes = []
     positives = np.array([_loose_crop(rng) for _ in range(300)])
-    pool = HaarPool.of_window((12, 12)).sample(1500, rng)
+    pool = HaarPool.from_window((12, 12)).sample(1500, rng)
     background = scene((200, 200), [], rng)
     negatives = windows_of(background, (12, 12), 2)[0]
     for n_weak in (4, 12, 25):
@@ -152,10 +154,10 @@ def _loose_crop(rng):
 
 def scene(shape, objects, rng):
     """Texture, and a bull of each (x, y, side) on it."""
-    picture = 110 + rng.normal(0, 12, shape)
+    image = 110 + rng.normal(0, 12, shape)
     for size in (4, 9, 20):
         coarse = rng.normal(0, 14, (shape[0] // size + 1, shape[1] // size + 1))
-        picture += np.kron(coarse, np.ones((size, size)))[: shape[0], : shape[1]]
+        image += np.kron(coarse, np.ones((size, size)))[: shape[0], : shape[1]]
     for x, y, side in objects:
-        picture[y : y + side, x : x + side] = bull(side) + rng.normal(0, 6, (side, side))
-    return np.clip(picture, 0, 255).astype(np.uint8)
+        image[y : y + side, x : x + side] = bull(side) + rng.normal(0, 6, (side, side))
+    return np.clip(image, 0, 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""A small detection problem: bright crosses on noise, and pictures of smooth noise without any."""
+"""A small detection problem: bright crosses on noise, and images of smooth noise without any."""
 
 import sys
 from pathlib import Path
@@ -27,11 +27,11 @@ def positives():
 
 
 def pool(seed=0):
-    return HaarPool.of_window(WINDOW).sample(1500, np.random.default_rng(seed))
+    return HaarPool.from_window(WINDOW).sample(1500, np.random.default_rng(seed))
 
 
-def write_pictures(folder, n=8):
-    """Pictures of smooth noise, 80 x 100."""
+def write_images(folder, n=8):
+    """Images of smooth noise, 80 x 100."""
     rng = np.random.default_rng(3)
     for i in range(n):
         noise = rng.integers(0, 256, (40, 50), dtype=np.uint8)

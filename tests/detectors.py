@@ -30,7 +30,7 @@ def patches(n, rng):
 
 
 def bull_frames(folder, n):
-    """So many pictures of a scene that moves."""
+    """So many images of a scene that moves."""
     from PIL import Image
 
     folder.mkdir()
@@ -52,7 +52,7 @@ def base(sizes=(5, 8, 6), kinds=("haar", "haar", "lbp"), criterion="fda", seed=7
     X, y = patches(1200, rng)
     nodes = []
     for size, kind in zip(sizes, kinds, strict=True):
-        pool = (HaarPool if kind == "haar" else BlockPatternPool).of_window(WINDOW)
+        pool = (HaarPool if kind == "haar" else BlockPatternPool).from_window(WINDOW)
         few = pool.take(np.sort(rng.choice(len(pool), min(200, len(pool)), replace=False)))
         goal, learner = NodeGoal(0.9, 0.001), GreedyLDA(criterion=criterion)
         nodes.append(train_node(few, X, y, size, learner=learner, goal=goal, validation=(X, y), soft=soft))
@@ -79,13 +79,13 @@ def bull_base():
 
 
 def bull_finder(**options):
-    """A detector of the bull, as its user sees it; it makes some false alarms."""
-    return Detector.of_base(bull_base(), **options)
+    """A detector of the bull, as its user sees it; it makes some false positives."""
+    return Detector.from_base(bull_base(), **options)
 
 
 @cache
 def bull_scene(seed=1):
-    """A picture (150, 200) with a bull at (40, 30) of side 30, and one at (120, 70) of side 50."""
+    """An image (150, 200) with a bull at (40, 30) of side 30, and one at (120, 70) of side 50."""
     return scene((150, 200), [(40, 30, 30), (120, 70, 50)], np.random.default_rng(seed))
 
 
@@ -97,8 +97,8 @@ def content(detector):
     return to_bytes(detector.taught)
 
 
-def false_alarm(detector, seed=1, number=2):
-    """A false alarm of several windows: in the drawn scenes, the third best detection."""
+def false_positive(detector, seed=1, number=2):
+    """A false positive of several windows: in the drawn scenes, the third best detection."""
     return detector.detect(bull_scene(seed)).boxes[number : number + 1]
 
 

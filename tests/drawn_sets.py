@@ -9,7 +9,7 @@ from whet.io.annotations.formats import write_annotations
 
 
 def backgrounds(folder, n, seed, shape=(120, 160)):
-    """Textures as pictures in a folder."""
+    """Textures as images in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     paths = [folder / f"texture{number}.png" for number in range(n)]
@@ -19,7 +19,7 @@ def backgrounds(folder, n, seed, shape=(120, 160)):
 
 
 def van_set(folder, n=30, seed=0):
-    """Pictures with vans in `folder/vans`, their boxes in `folder/vans.csv`, and textures in `folder/textures`."""
+    """Images with vans in `folder/vans`, their boxes in `folder/vans.csv`, and textures in `folder/textures`."""
     found = draw_set("van", backgrounds(folder / "under", n, seed), folder / "vans", seed, sizes=(36, 80))
     write_annotations(found, folder / "vans.csv", "csv", replace=True)
     backgrounds(folder / "textures", 12, seed + 1)

@@ -19,10 +19,10 @@ def two_gaussians(n, size, rng, gap=1.5):
     return rng.normal(size=(n, size)) + gap * y[:, None] / np.sqrt(1 + np.arange(size)), y
 
 
-def cumulated(picture):
+def cumulated(image):
     """Sums over all pixels above and to the left, with a row and a column of zeros in front."""
-    sums = np.zeros(np.add(picture.shape, 1), dtype=np.uint64)
-    sums[1:, 1:] = picture.astype(np.uint64).cumsum(0).cumsum(1)
+    sums = np.zeros(np.add(image.shape, 1), dtype=np.uint64)
+    sums[1:, 1:] = image.astype(np.uint64).cumsum(0).cumsum(1)
     return sums
 
 

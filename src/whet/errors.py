@@ -42,7 +42,7 @@ class CannotServeError(WhetError, OSError):
 
 
 class TrainingDataError(WhetError, ValueError):
-    """Positives or pictures that no detector can be trained on."""
+    """Positives or images that no detector can be trained on."""
 
 
 class RecipeError(WhetError, ValueError):
@@ -74,7 +74,7 @@ class JournalError(WhetError, ValueError):
 
 
 class BoxError(WhetError, ValueError):
-    """A box is not one, is not in the picture, or fits no window of the detector."""
+    """A box is not one, is not in the image, or fits no window of the detector."""
 
 
 class CascadeFileError(WhetError, ValueError):
@@ -98,7 +98,7 @@ class DataNotFoundError(WhetError, FileNotFoundError):
 
 
 class VideoNotFoundError(VideoError, DataNotFoundError):
-    """There is no such file or folder to watch, or the folder has no pictures."""
+    """There is no such file or folder to watch, or the folder has no images."""
 
 
 class MissingExtraError(WhetError, ImportError):

@@ -36,7 +36,7 @@ def test_every_window_that_fired_is_one_that_the_cascade_accepts(detector, image
     windows = fired_windows(detector, image)
     patches = []
     for scale, y, x in zip(windows.scale, windows.y, windows.x, strict=True):
-        patches.append(level_at(image, scale).picture[y : y + 12, x : x + 12])
+        patches.append(level_at(image, scale).image[y : y + 12, x : x + 12])
     assert np.array_equal(detector.scores(np.array(patches)), windows.scores)
     assert len(windows) > 20
 
@@ -71,7 +71,7 @@ def test_a_flipped_image_has_flipped_detections_from_a_flipped_model(merge, dete
     assert detect(detector, image[:, ::-1]).scores[:4].sum() < found.scores[:4].sum()
 
 
-def test_growing_the_picture_by_two_finds_the_same_objects_at_twice_the_size(detector, image):
+def test_growing_the_image_by_two_finds_the_same_objects_at_twice_the_size(detector, image):
     grown = np.kron(image, np.ones((2, 2), dtype=np.uint8))
     found = detect(detector, grown, min_size=24)
     assert all(found_of(2 * TRUTH, found.boxes[:4]))

@@ -23,7 +23,7 @@ def assert_equal(ours, theirs):
 @given(found)
 def test_arrays_and_coco_give_back_what_they_got(ours):
     assert_equal(ours, Detections.from_array(ours.to_array()))
-    assert_equal(ours, Detections.of(ours.boxes, ours.scores))
+    assert_equal(ours, Detections.from_boxes(ours.boxes, ours.scores))
     assert_equal(ours, Detections.from_coco(ours.to_coco("a", 3)))
 
 
@@ -38,14 +38,14 @@ def test_supervision_gives_back_what_it_got(ours):
 
 def test_supervision_works_on_what_it_got():
     supervision = pytest.importorskip("supervision")
-    ours = Detections.of([[0, 0, 10, 10], [0, 0, 10, 11], [50, 50, 60, 60]], [1.0, 0.9, 0.8])
+    ours = Detections.from_boxes([[0, 0, 10, 10], [0, 0, 10, 11], [50, 50, 60, 60]], [1.0, 0.9, 0.8])
     assert len(ours.to_supervision().with_nms(0.5)) == 2
     assert len(Detections().to_supervision()) == 0
     assert Detections.from_supervision(supervision.Detections(xyxy=np.array([[0, 0, 5, 5]]))).scores.tolist() == [1]
 
 
 def test_a_results_file_is_filtered_by_image_and_category():
-    first, second = Detections.of([[0, 0, 4, 4]], [1]), Detections.of([[1, 1, 4, 4]], [2])
+    first, second = Detections.from_boxes([[0, 0, 4, 4]], [1]), Detections.from_boxes([[1, 1, 4, 4]], [2])
     results = [*first.to_coco(1, 1), *second.to_coco(2, 1), *second.to_coco(1, 9)]
     assert_equal(Detections.from_coco(results, image_id=1, category_id=1), first)
     assert_equal(Detections.from_coco(results, image_id=2), second)
@@ -55,9 +55,9 @@ def test_a_results_file_is_filtered_by_image_and_category():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Detections.of([[0, 0, 1]]), "got boxes of shape"),
-        (lambda: Detections.of([[0, 0, 1, np.nan]]), "finite"),
-        (lambda: Detections.of([[0, 0, 1, 1]], [1, 2]), "got 2 scores for 1 boxes"),
+        (lambda: Detections.from_boxes([[0, 0, 1]]), "got boxes of shape"),
+        (lambda: Detections.from_boxes([[0, 0, 1, np.nan]]), "finite"),
+        (lambda: Detections.from_boxes([[0, 0, 1, 1]], [1, 2]), "got 2 scores for 1 boxes"),
         (lambda: Detections.from_array([[0, 0, 1, 1]]), "expected \\(N, 5\\)"),
         (lambda: Detections.from_coco([{"bbox": [1, 2, 3]}]), "no bbox of x, y, width and height"),
         (lambda: Detections.from_coco([{}]), "no bbox of x, y, width and height"),
@@ -80,7 +80,7 @@ def test_without_supervision_the_error_says_how_to_install_it():
 
 
 def test_boxes_come_with_their_scores_best_first():
-    found = Detections.of([[0, 0, 8, 8], [5, 5, 9, 9]], [0.5, 2])
+    found = Detections.from_boxes([[0, 0, 8, 8], [5, 5, 9, 9]], [0.5, 2])
     assert [(box.tolist(), score) for box, score in found] == [([5.0, 5.0, 9.0, 9.0], 2.0), ([0.0, 0.0, 8.0, 8.0], 0.5)]
     assert all(type(score) is float for _, score in found)
     assert list(Detections()) == []

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from tests.evaluation import slow_twins
-from tests.evaluation.pictures import boxes
+from tests.evaluation.images import boxes
 
 from whet.cascade.boxes import areas, checked_boxes, intersection_over_first, intersection_over_union
 
@@ -20,7 +20,7 @@ SQUARE = [0, 0, 10, 10]
         ([9, 9, 19, 19], 1 / 199, 0.01, "one pixel in common"),
         ([20, 20, 30, 30], 0, 0, "apart on both axes: two negative sides must not make a positive area"),
         ([5, 5, 5, 5], 0, 0, "a point inside has no area"),
-        ([-5, -5, 15, 15], 0.25, 1, "beyond the picture's edge"),
+        ([-5, -5, 15, 15], 0.25, 1, "beyond the image's edge"),
     ],
 )
 def test_overlaps_worked_by_hand(other, over_union, over_first, remark):

@@ -6,13 +6,13 @@ from whet.cascade.pyramid import Level, level_at, level_scales, pyramid, resized
 
 
 def test_levels_shrink_by_the_factor_until_the_window_no_longer_fits(rng):
-    picture = textured((97, 131), rng)
-    levels = pyramid(picture, (20, 24), factor=1.25)
-    assert levels[0].picture is picture  # never resampled, never enlarged
+    image = textured((97, 131), rng)
+    levels = pyramid(image, (20, 24), factor=1.25)
+    assert levels[0].image is image  # never resampled, never enlarged
     for k, level in enumerate(levels):
-        assert level.picture.shape == (round(97 / 1.25**k), round(131 / 1.25**k))
-        assert level.picture.dtype == np.uint8
-    assert levels[-1].picture.shape >= (20, 24)
+        assert level.image.shape == (round(97 / 1.25**k), round(131 / 1.25**k))
+        assert level.image.dtype == np.uint8
+    assert levels[-1].image.shape >= (20, 24)
     beyond = 1.25 ** len(levels)
     assert round(97 / beyond) < 20 or round(131 / beyond) < 24
 
@@ -30,7 +30,7 @@ def test_levels_shrink_by_the_factor_until_the_window_no_longer_fits(rng):
         ((2000, 24), 1),
     ],
 )
-def test_pictures_that_hardly_hold_a_window(shape, n):
+def test_images_that_hardly_hold_a_window(shape, n):
     assert len(pyramid(np.zeros(shape, dtype=np.uint8), (24, 24))) == n
 
 
@@ -43,19 +43,19 @@ def test_limits_choose_levels_and_do_not_move_them():
     assert level_scales((480, 640), (24, 24), 1.2, min_size=24) == level_scales((480, 640), (24, 24), 1.2)
 
 
-def test_small_objects_are_looked_for_in_an_enlarged_picture():
+def test_small_objects_are_looked_for_in_an_enlarged_image():
     every, larger = (level_scales((480, 640), (24, 24), 1.2, min_size=least) for least in (12, None))
     assert every[-len(larger) :] == larger
     np.testing.assert_allclose(every[: -len(larger)], [1.2**-3, 1.2**-2, 1.2**-1])  # 13.9, 16.7 and 20 pixels
-    assert [level.picture.shape for level in pyramid(np.zeros((20, 20), np.uint8), (24, 24), min_size=18)] == [(24, 24)]
+    assert [level.image.shape for level in pyramid(np.zeros((20, 20), np.uint8), (24, 24), min_size=18)] == [(24, 24)]
     with pytest.raises(ValueError, match="from 6 pixels"):
         level_scales((480, 640), (24, 24), min_size=5)
 
 
-def test_boxes_of_the_whole_level_are_the_whole_picture(rng):
-    picture = textured((97, 131), rng)
-    for level in pyramid(picture, (10, 10)):
-        height, width = level.picture.shape
+def test_boxes_of_the_whole_level_are_the_whole_image(rng):
+    image = textured((97, 131), rng)
+    for level in pyramid(image, (10, 10)):
+        height, width = level.image.shape
         box = level.boxes(np.array([0]), np.array([0]), (height, width))
         np.testing.assert_allclose(box, [[0, 0, 131, 97]], rtol=1e-12)
 
@@ -67,11 +67,11 @@ def test_boxes_are_scaled_by_each_side_of_its_own():
     np.testing.assert_array_equal(box, [[7 * 203 / 169, 5 * 101 / 84, 27 * 203 / 169, 29 * 101 / 84]])
 
 
-def test_a_flipped_picture_has_flipped_levels(rng):
-    picture = textured((97, 131), rng)
-    turned = pyramid(picture[::-1, ::-1], (12, 12))
-    for level, other in zip(pyramid(picture, (12, 12)), turned, strict=True):
-        assert np.array_equal(level.picture[::-1, ::-1], other.picture)
+def test_a_flipped_image_has_flipped_levels(rng):
+    image = textured((97, 131), rng)
+    turned = pyramid(image[::-1, ::-1], (12, 12))
+    for level, other in zip(pyramid(image, (12, 12)), turned, strict=True):
+        assert np.array_equal(level.image[::-1, ::-1], other.image)
 
 
 def test_making_smaller_averages_instead_of_picking():
@@ -81,9 +81,9 @@ def test_making_smaller_averages_instead_of_picking():
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_threads_change_nothing(threads, rng):
-    picture = textured((80, 60), rng)
-    for one, other in zip(pyramid(picture, (12, 12)), pyramid(picture, (12, 12), threads=threads), strict=True):
-        assert np.array_equal(one.picture, other.picture)
+    image = textured((80, 60), rng)
+    for one, other in zip(pyramid(image, (12, 12)), pyramid(image, (12, 12), threads=threads), strict=True):
+        assert np.array_equal(one.image, other.image)
 
 
 def test_a_factor_that_does_not_shrink_is_refused():

@@ -7,16 +7,16 @@ from tests.cascades import needed_learners, random_cascade, random_stage, textur
 from whet.cascade import scan as scan_module
 from whet.cascade.cascade import Cascade
 from whet.cascade.compiled import Layout, compiled
-from whet.cascade.scan import scan, scan_pictures
+from whet.cascade.scan import scan, scan_images
 from whet.cascade.stage import Stage
 
 
-def check(cascade, picture, step=1):
+def check(cascade, image, step=1):
     """Return how many windows were found, once places, scores and counts are all as they should be."""
-    patches, places = windows_of(picture, cascade.window, step)
+    patches, places = windows_of(image, cascade.window, step)
     scores = cascade.scores(patches)
     accepted = scores > -np.inf
-    found = scan(cascade, picture, step=step)
+    found = scan(cascade, image, step=step)
     assert np.array_equal(np.stack([found.y, found.x], axis=1), places[accepted])
     assert np.array_equal(found.scores, scores[accepted])  # to the last bit
     assert found.n_windows == len(patches)
@@ -60,45 +60,45 @@ def test_the_last_exit_counts_beside_the_threshold(rng):
     easy, hard = (random_stage("haar", (8, 8), 5, rng, like=like, passing=share) for share in (0.8, 0.4))
     strict = Stage(hard.features, hard.weak, hard.coef, hard.threshold - 1, np.append([-np.inf] * 4, hard.threshold))
     loose = Stage(hard.features, hard.weak, hard.coef, hard.threshold - 1)
-    picture = textured((40, 50), rng)
-    found = [check(Cascade((8, 8), stages), picture) for stages in ((strict, easy), (loose, easy), (easy, strict))]
+    image = textured((40, 50), rng)
+    found = [check(Cascade((8, 8), stages), image) for stages in ((strict, easy), (loose, easy), (easy, strict))]
     assert 0 < found[0] < found[1]
     assert found[2] > 0
 
 
 @pytest.mark.parametrize("shape", [(10, 12), (10, 13), (11, 12), (11, 13), (10, 40), (40, 12), (13, 17)])
 @pytest.mark.parametrize("step", [1, 2])
-def test_pictures_hardly_larger_than_the_window(shape, step, rng):
+def test_images_hardly_larger_than_the_window(shape, step, rng):
     cascade = random_cascade(("haar", "lbp"), (10, 12), (3, 3), rng, passing=0.9)
     found = [check(cascade, rng.integers(0, 256, shape, dtype=np.uint8), step) for _ in range(5)]
     assert sum(found) > 0
 
 
 @pytest.mark.parametrize("shape", [(9, 12), (10, 11), (9, 40), (40, 11), (1, 1), (0, 0), (0, 20)])
-def test_pictures_smaller_than_the_window_have_none(shape, rng):
+def test_images_smaller_than_the_window_have_none(shape, rng):
     found = scan(random_cascade(("haar",), (10, 12), (3,), rng), np.zeros(shape, dtype=np.uint8))
     assert (len(found), found.n_windows, found.n_looked_at, found.n_evaluated) == (0, 0, 0, 0)
 
 
 def test_flat_windows_are_not_looked_at(rng):
     cascade = random_cascade(("haar",), (10, 12), (3,), rng, min_sigma=0.0, passing=1.0)
-    picture = np.full((30, 33), 77, dtype=np.uint8)
-    assert scan(cascade, picture).n_looked_at == 0
-    picture[15, 16] = 78
-    patches, _ = windows_of(picture, (10, 12))
+    image = np.full((30, 33), 77, dtype=np.uint8)
+    assert scan(cascade, image).n_looked_at == 0
+    image[15, 16] = 78
+    patches, _ = windows_of(image, (10, 12))
     inner = patches[:, 1:-1, 1:-1]
-    assert scan(cascade, picture).n_looked_at == (inner.max(axis=(1, 2)) > inner.min(axis=(1, 2))).sum() == 80
+    assert scan(cascade, image).n_looked_at == (inner.max(axis=(1, 2)) > inner.min(axis=(1, 2))).sum() == 80
 
 
 def test_bands_and_threads_change_nothing(rng, monkeypatch):
     cascade = random_cascade(("haar", "lbp"), (9, 9), (4, 5), rng)
-    pictures = [textured(shape, rng) for shape in ((64, 50), (30, 70), (8, 8), (41, 41))]
-    whole = scan_pictures(cascade, pictures, threads=1)
+    images = [textured(shape, rng) for shape in ((64, 50), (30, 70), (8, 8), (41, 41))]
+    whole = scan_images(cascade, images, threads=1)
     assert len(whole[0]) > 0
     for band in (1, 7, 96):
         monkeypatch.setattr(scan_module, "BAND", band)
         for threads in (1, 2, 5):
-            for one, other in zip(whole, scan_pictures(cascade, pictures, threads=threads), strict=True):
+            for one, other in zip(whole, scan_images(cascade, images, threads=threads), strict=True):
                 for name, value in vars(one).items():
                     assert np.array_equal(value, getattr(other, name)), name
 
@@ -107,14 +107,14 @@ def test_integrals_that_wrap_around_do_not_matter(rng, monkeypatch):
     """300 x 300 bright pixels have squares above 2^32: one band over all of them."""
     monkeypatch.setattr(scan_module, "BAND", 1000)
     cascade = random_cascade(("haar", "lbp"), (9, 9), (4, 5), rng)
-    picture = rng.integers(225, 256, (300, 300), dtype=np.uint8)
-    picture[::3] -= 60
-    assert check(cascade, picture) > 0
+    image = rng.integers(225, 256, (300, 300), dtype=np.uint8)
+    image[::3] -= 60
+    assert check(cascade, image) > 0
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 5])
 def test_a_layout_puts_every_integral_where_its_offset_says(step, rng):
-    layout = Layout.of_width(13, step)
+    layout = Layout.from_width(13, step)
     integral = rng.integers(0, 1000, (6, layout.line), dtype=np.uint32)
     flat = layout.arrange(integral)
     y, x = np.indices((6, 14))

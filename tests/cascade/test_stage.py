@@ -18,7 +18,7 @@ def patches(rng):
 @pytest.mark.parametrize("kind", ["haar", "lbp"])
 def test_a_margin_is_the_sum_in_the_order_of_the_learners_minus_the_threshold(kind, patches, rng):
     stage = random_stage(kind, WINDOW, 23, rng)
-    responses = stage.weak.respond(stage.features.evaluate(IntegralStack.of(patches)))
+    responses = stage.weak.respond(stage.features.evaluate(IntegralStack.from_patches(patches)))
     expected = np.zeros(len(patches))
     for t in range(23):
         expected += np.where(responses[t], stage.coef[t], 0.0)
@@ -31,7 +31,7 @@ def test_a_margin_is_the_sum_in_the_order_of_the_learners_minus_the_threshold(ki
 def test_a_stage_scores_as_the_node_it_was_frozen_from(n_weak, patches):
     is_positive = np.arange(len(patches)) % 2 == 0
     patches[is_positive, 2:5] //= 2
-    node = train_node(HaarPool.of_window(WINDOW), patches, is_positive, n_weak)
+    node = train_node(HaarPool.from_window(WINDOW), patches, is_positive, n_weak)
     stage = node.stage()
     before = node.score(patches)
     assert np.array_equal(stage.score(patches), before)
@@ -43,8 +43,8 @@ def test_a_stage_scores_as_the_node_it_was_frozen_from(n_weak, patches):
 def test_a_soft_stage_rejects_what_falls_below_an_exit_on_the_way(patches, rng):
     soft = random_stage("haar", WINDOW, 12, rng, soft=True)
     hard = Stage(soft.features, soft.weak, soft.coef, soft.threshold)
-    sums = soft.partial_sums(IntegralStack.of(patches))
-    stays = np.array([all(sums[t, i] > soft.exits[t] for t in range(12)) for i in range(len(patches))])
+    sums = soft.partial_sums(IntegralStack.from_patches(patches))
+    stays = np.array([all(sums[t, i] > soft.rejection_thresholds[t] for t in range(12)) for i in range(len(patches))])
     assert np.array_equal(soft.accepts(patches), hard.accepts(patches) & stays)
     assert soft.accepts(patches).sum() < hard.accepts(patches).sum()
     assert np.array_equal(soft.score(patches), hard.score(patches))
@@ -60,15 +60,15 @@ def test_exits_of_minus_infinity_change_nothing(patches, rng):
     ("change", "message"),
     [
         ({"coef": np.ones(4)}, "as many of each"),
-        ({"exits": np.zeros(6)}, "as many of each"),
+        ({"rejection_thresholds": np.zeros(6)}, "as many of each"),
         ({"coef": np.array([1, 2, np.nan, 4, 5])}, "finite"),
         ({"threshold": np.inf}, "finite"),
-        ({"exits": np.full(5, np.nan)}, "below infinity"),
-        ({"exits": np.full(5, np.inf)}, "below infinity"),
+        ({"rejection_thresholds": np.full(5, np.nan)}, "below infinity"),
+        ({"rejection_thresholds": np.full(5, np.inf)}, "below infinity"),
     ],
 )
 def test_what_cannot_be_a_stage_is_refused(change, message, rng):
     stage = random_stage("haar", WINDOW, 5, rng)
-    fields = {"coef": stage.coef, "threshold": 0.0, "exits": None, **change}
+    fields = {"coef": stage.coef, "threshold": 0.0, "rejection_thresholds": None, **change}
     with pytest.raises(ValueError, match=message):
         Stage(stage.features, stage.weak, **fields)

@@ -25,18 +25,18 @@ def patches(n, seed):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A cascade file, crops of its object, and pictures without it, one of them cut short."""
+    """A cascade file, crops of its object, and images without it, one of them cut short."""
     others = np.random.default_rng(1).integers(0, 230, (200, *WINDOW), dtype=np.uint8)
     samples = np.concatenate([patches(200, 0), others])
-    nodes = [train_node(HaarPool.of_window(WINDOW), samples, np.arange(400) < 200, n) for n in (2, 5)]
+    nodes = [train_node(HaarPool.from_window(WINDOW), samples, np.arange(400) < 200, n) for n in (2, 5)]
     write_opencv(Cascade(WINDOW, tuple(node.stage() for node in nodes)), tmp_path / "object.xml")
     for name, made in (
         ("crops", patches(40, 5)),
         ("none", [textured((60, 70), np.random.default_rng(k)) for k in range(6)]),
     ):
         (tmp_path / name).mkdir()
-        for number, picture in enumerate(made):
-            Image.fromarray(picture).save(tmp_path / name / f"{number}.png")
+        for number, image in enumerate(made):
+            Image.fromarray(image).save(tmp_path / name / f"{number}.png")
     return tmp_path
 
 
@@ -46,7 +46,7 @@ def test_an_opencv_cascade_is_adopted_taught_and_exported(folder):
     told = json.loads(done.stdout)
     detector = load(folder / "mine.whet")
     added = detector.taught.base.stages[-1]
-    assert (told["objects"], told["pictures"], told["learners"]) == (40, 6, len(added))
+    assert (told["objects"], told["images"], told["learners"]) == (40, 6, len(added))
     assert told["negatives"] < told["negatives_asked_for"] == 20_000
     assert "as wide as high" not in done.stderr
     assert told["negatives"] == added.negative.n > 0
@@ -73,7 +73,7 @@ def test_what_cannot_be_adopted_is_said_and_nothing_is_written(folder, monkeypat
     monkeypatch.chdir(folder)
     calls = {
         ("-n", "none"): (WRONG_CALL, "there is no object to show: give --annotations or --positives"),
-        ("-p", "crops"): (ExitCode.FAILED, "there is no picture to take other windows from"),
+        ("-p", "crops"): (ExitCode.FAILED, "there is no image to take other windows from"),
         ("-p", "crops", "-n", "none", "-o", "object.xml"): (WRONG_CALL, "use whet export"),
     }
     for call, (code, said) in calls.items():
@@ -84,7 +84,7 @@ def test_what_cannot_be_adopted_is_said_and_nothing_is_written(folder, monkeypat
         done = whet_here(monkeypatch, capsys, "adopt", own, "-p", "crops", "-o", "mine.whet")
         assert (done.code, f"got {own}; expected an OpenCV cascade" in " ".join(done.err.split())) == (WRONG_CALL, True)
         assert ("teach it with whet learn" in " ".join(done.err.split())) == is_taught
-    (folder / "none" / "cut.png").write_bytes(b"not a picture")
+    (folder / "none" / "cut.png").write_bytes(b"not an image")
     assert not (folder / "mine.whet").exists()
     done = whet_here(monkeypatch, capsys, "adopt", "object.xml", "-p", "crops", "-n", "none", "-o", "mine.whet")
     assert done.code == ExitCode.SOME_SKIPPED
@@ -92,12 +92,12 @@ def test_what_cannot_be_adopted_is_said_and_nothing_is_written(folder, monkeypat
     assert (folder / "mine.whet").exists()
 
 
-def test_what_is_left_out_of_the_pictures_held_out_is_told_by_the_exit_code(folder, monkeypatch, capsys):
+def test_what_is_left_out_of_the_images_held_out_is_told_by_the_exit_code(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     Image.fromarray(textured((240, 280), np.random.default_rng(9))).save(folder / "cut.jpg")
     whole = (folder / "cut.jpg").read_bytes()
     (folder / "cut.jpg").write_bytes(whole[: len(whole) // 2])  # its header is whole
-    for row, said in (("cut.jpg,1,2,8,8,object\n", "skipped 1 of 48 pictures"), ("no.png,1,2,8,8,object\n", "no.png")):
+    for row, said in (("cut.jpg,1,2,8,8,object\n", "skipped 1 of 48 images"), ("no.png,1,2,8,8,object\n", "no.png")):
         (folder / "held.csv").write_text("none/0.png,1,2,8,8,object\n" + row)
         call = ("object.xml", "-p", "crops", "-n", "none", "-o", "mine.whet", "--held-out", "held.csv", "--force")
         done = whet_here(monkeypatch, capsys, "adopt", *call)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.io.annotations.sets import save_picture
+from tests.io.annotations.sets import save_image
 
 from whet.cli.images import LEFT_OUT
 from whet.cli.options import AnnotationFormat, ExitCode
@@ -25,8 +25,8 @@ def last_line(done):
 
 @pytest.fixture
 def folder(tmp_path):
-    save_picture(tmp_path / "bilder" / "größe 1.png")
-    save_picture(tmp_path / "bilder" / "b.png")
+    save_image(tmp_path / "bilder" / "größe 1.png")
+    save_image(tmp_path / "bilder" / "b.png")
     rows = "bilder/größe 1.png,10,20,100,40,car\nbilder/b.png,5,5,20,30,car\nbilder/b.png,40,5,20,30,dog\n"
     (tmp_path / "good.csv").write_text(rows)
     (tmp_path / "bad.csv").write_text(rows + "gone.png,1,2,3,4,car\nbilder/b.png,1,2,0,0,dog\n")
@@ -44,16 +44,16 @@ def test_help_lists_the_formats_and_the_constants_are_those_of_the_library():
 def test_a_good_file_is_converted_and_summed_up(folder):
     done = convert(folder, "good.csv", "set.json")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "set.json: 2 pictures, 3 boxes: car 2, dog 1 (from csv)\n"
+    assert done.stdout == "set.json: 2 images, 3 boxes: car 2, dog 1 (from csv)\n"
     assert read_annotations(folder / "set.json").counts == {"car": 2, "dog": 1}
 
 
 def test_what_is_left_out_is_told_and_has_an_exit_code(folder):
     done = convert(folder, "bad.csv", "yolo", "--to", "yolo")
     assert done.returncode == ExitCode.SOME_SKIPPED
-    assert done.stdout == "yolo: 2 pictures, 3 boxes: car 2, dog 1; 1 picture missing, 1 box dropped (from csv)\n"
+    assert done.stdout == "yolo: 2 images, 3 boxes: car 2, dog 1; 1 image missing, 1 box dropped (from csv)\n"
     assert done.stderr.endswith(
-        "bad.csv:4: there is no picture 'gone.png'\n"
+        "bad.csv:4: there is no image 'gone.png'\n"
         "bad.csv:5: box (1, 2, 1, 2) in b.png: it has no width or no height; dropped\n"
     )
     assert read_annotations(folder / "yolo").counts == {"car": 2, "dog": 1}
@@ -88,12 +88,12 @@ def test_one_class_goes_to_info_dat_and_back(folder):
         (
             ["empty", "a.json"],
             ExitCode.DATA_MISSING,
-            "whet: the folder empty is empty; expected annotations or pictures in it",
+            "whet: the folder empty is empty; expected annotations or images in it",
         ),
         (
             ["notes", "a.json"],
             1,
-            f"whet: notes is in none of the formats that whet knows ({', '.join(FORMATS)}), or has no picture",
+            f"whet: notes is in none of the formats that whet knows ({', '.join(FORMATS)}), or has no image",
         ),
         (
             ["good.csv", "a.json", "--class", "cat"],
@@ -150,7 +150,7 @@ def test_force_replaces_what_was_written_and_nothing_else(folder, to):
     assert files == {path: path.read_bytes() for path in (folder / "set").rglob("*") if path.is_file()}
 
 
-def test_pictures_of_the_source_are_not_replaced(folder):
+def test_images_of_the_source_are_not_replaced(folder):
     assert convert(folder, "good.csv", "set", "--to", "yolo").returncode == 0
     done = convert(folder, "set", "set", "--to", "voc", "--force")
     assert done.returncode == ExitCode.FAILED
@@ -165,11 +165,9 @@ def test_a_list_of_backgrounds_beside_info_dat_is_kept(folder):
     assert last_line(done).startswith("whet: bg.txt is there already")
 
 
-def test_pictures_that_are_nowhere_are_missing_data(folder):
+def test_images_that_are_nowhere_are_missing_data(folder):
     (folder / "lost.csv").write_text("x.png,1,2,3,4\n")
     done = convert(folder, "lost.csv", "a.json")
     assert done.returncode == ExitCode.DATA_MISSING
-    assert last_line(done).startswith(
-        "whet: none of the 1 annotated pictures could be used, under . or as named: there"
-    )
+    assert last_line(done).startswith("whet: none of the 1 annotated images could be used, under . or as named: there")
     assert not (folder / "a.json").exists()

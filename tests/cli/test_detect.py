@@ -18,28 +18,28 @@ from whet.io.detections import PIECEMEAL, Layout, pieces
 
 @pytest.fixture(scope="module")
 def shots(tmp_path_factory):
-    """A folder with a model, two pictures (one below, with a name that is not ASCII) and a file that is none."""
+    """A folder with a model, two images (one below, with a name that is not ASCII) and a file that is none."""
     folder = tmp_path_factory.mktemp("shots")
     bull_finder().save(folder / "bull.whet")
-    (folder / "pictures" / "below").mkdir(parents=True)
-    Image.fromarray(bull_scene(1)).save(folder / "pictures" / "a2.png")
-    Image.fromarray(bull_scene(2)).save(folder / "pictures" / "below" / "größe 10.png")
-    (folder / "pictures" / "notes.txt").write_text("no picture")
+    (folder / "images" / "below").mkdir(parents=True)
+    Image.fromarray(bull_scene(1)).save(folder / "images" / "a2.png")
+    Image.fromarray(bull_scene(2)).save(folder / "images" / "below" / "größe 10.png")
+    (folder / "images" / "notes.txt").write_text("no image")
     return folder
 
 
 def test_text_csv_and_json_tell_what_the_library_finds(shots):
-    boxes = load(shots / "bull.whet").detect(shots / "pictures" / "a2.png")
-    done = whet("detect", "bull.whet", "pictures", "--json", cwd=shots)
+    boxes = load(shots / "bull.whet").detect(shots / "images" / "a2.png")
+    done = whet("detect", "bull.whet", "images", "--json", cwd=shots)
     assert done.returncode == 0, done.stderr
     first, second = json.loads(done.stdout)
-    assert (first["path"], second["path"]) == ("pictures/a2.png", "pictures/below/größe 10.png")
+    assert (first["path"], second["path"]) == ("images/a2.png", "images/below/größe 10.png")
     assert np.array_equal(first["boxes"], boxes.boxes)
     assert np.array_equal(first["scores"], boxes.scores)
-    text = whet("detect", "bull.whet", "pictures/a2.png", "--best", cwd=shots).stdout
+    text = whet("detect", "bull.whet", "images/a2.png", "--best", cwd=shots).stdout
     x1, y1, x2, y2 = boxes.boxes[0]
-    assert text.startswith(f"pictures/a2.png: {x2 - x1:.0f} x {y2 - y1:.0f} at ({x1:.0f}, {y1:.0f}) scores ")
-    rows = whet("detect", "bull.whet", "pictures/*.png", "-f", "csv", cwd=shots).stdout.splitlines()
+    assert text.startswith(f"images/a2.png: {x2 - x1:.0f} x {y2 - y1:.0f} at ({x1:.0f}, {y1:.0f}) scores ")
+    rows = whet("detect", "bull.whet", "images/*.png", "-f", "csv", cwd=shots).stdout.splitlines()
     assert rows[0] == "path,x,y,width,height,score"
     assert len(rows) == 1 + len(boxes)
 
@@ -54,20 +54,20 @@ def test_coco_results_are_read_by_pycocotools(shots, tmp_path):
     }
     (tmp_path / "truth.json").write_text(json.dumps(truth))
     options = ("--format", "coco", "--ids", tmp_path / "truth.json", "--out", tmp_path / "found.json")
-    done = whet("detect", "bull.whet", "pictures/a2.png", *options, cwd=shots)
+    done = whet("detect", "bull.whet", "images/a2.png", *options, cwd=shots)
     assert done.returncode == 0, done.stderr
     assert str(tmp_path / "found.json") in done.stderr
     results = COCO(str(tmp_path / "truth.json")).loadRes(str(tmp_path / "found.json"))
-    boxes = load(shots / "bull.whet").detect(shots / "pictures" / "a2.png").boxes
+    boxes = load(shots / "bull.whet").detect(shots / "images" / "a2.png").boxes
     found = [(x, y, x + w, y + h) for x, y, w, h in (a["bbox"] for a in results.loadAnns(results.getAnnIds(7)))]
     assert np.allclose(found, boxes)
-    done = whet("detect", "bull.whet", "pictures", "-f", "coco", "--ids", tmp_path / "truth.json", cwd=shots)
+    done = whet("detect", "bull.whet", "images", "-f", "coco", "--ids", tmp_path / "truth.json", cwd=shots)
     assert done.returncode == ExitCode.FAILED
     assert "größe 10.png" in done.stderr
 
 
-def test_names_from_standard_input_and_drawn_pictures(shots, tmp_path):
-    listed = "pictures/a2.png\npictures/below/größe 10.png\n"
+def test_names_from_standard_input_and_drawn_images(shots, tmp_path):
+    listed = "images/a2.png\nimages/below/größe 10.png\n"
     done = whet("detect", "bull.whet", "-", "--draw", tmp_path / "drawn", "--quiet", cwd=shots, input=listed)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -76,15 +76,15 @@ def test_names_from_standard_input_and_drawn_pictures(shots, tmp_path):
     assert (drawn == (40, 190, 80)).all(axis=2).any()
 
 
-def test_drawings_neither_replace_pictures_nor_each_other(shots, tmp_path):
-    picture = (shots / "pictures" / "a2.png").read_bytes()
+def test_drawings_neither_replace_images_nor_each_other(shots, tmp_path):
+    image = (shots / "images" / "a2.png").read_bytes()
     (tmp_path / "x").mkdir()
     for name in ("a.png", "a-2.png", "x/a.png"):
-        (tmp_path / name).write_bytes(picture)
+        (tmp_path / name).write_bytes(image)
     done = whet("detect", shots / "bull.whet", "a.png", "x", "--draw", ".", cwd=tmp_path)
     assert done.returncode == ExitCode.FAILED
-    assert done.stderr == "whet: a.png would replace a picture that was given: choose another folder than .\n"
-    assert (tmp_path / "a.png").read_bytes() == picture
+    assert done.stderr == "whet: a.png would replace an image that was given: choose another folder than .\n"
+    assert (tmp_path / "a.png").read_bytes() == image
     done = whet("detect", shots / "bull.whet", "a.png", "a-2.png", "x", "--draw", "drawn", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"a.png", "a-2.png", "a-3.png"}
@@ -93,7 +93,7 @@ def test_drawings_neither_replace_pictures_nor_each_other(shots, tmp_path):
 def test_names_that_are_no_text_come_in_and_go_out_as_they_are(shots, tmp_path):
     name = b"gr\xf6\xdfe.png"  # Latin-1
     try:
-        (tmp_path / os.fsdecode(name)).write_bytes((shots / "pictures" / "a2.png").read_bytes())
+        (tmp_path / os.fsdecode(name)).write_bytes((shots / "images" / "a2.png").read_bytes())
     except OSError:
         pytest.skip("file names are UTF-8 here")
     strict = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
@@ -111,7 +111,7 @@ def test_names_that_are_no_text_come_in_and_go_out_as_they_are(shots, tmp_path):
 
 def test_what_is_found_is_told_as_it_comes_and_the_windows_behind_it_are_let_go(shots):
     told = _Told(None, lambda _: None)
-    paths = sorted((shots / "pictures").glob("**/*.png"))
+    paths = sorted((shots / "images").glob("**/*.png"))
     found = list(told.found(detect_many(load(shots / "bull.whet"), paths)))
     assert told.n_boxes == sum(len(boxes) for _, boxes in found) > 0
     assert all(len(boxes.windows) == 0 for _, boxes in found)
@@ -123,7 +123,7 @@ def test_what_is_found_is_told_as_it_comes_and_the_windows_behind_it_are_let_go(
 
 
 def test_a_bar_is_for_terminals_and_keeps_out_of_the_results(shots):
-    command = [sys.executable, "-m", "whet", "detect", "bull.whet", "pictures", "-f", "csv"]
+    command = [sys.executable, "-m", "whet", "detect", "bull.whet", "images", "-f", "csv"]
     plain = subprocess.run(command, cwd=shots, capture_output=True, check=True)
     assert plain.stderr == b""
     pty = pytest.importorskip("pty")
@@ -135,12 +135,12 @@ def test_a_bar_is_for_terminals_and_keeps_out_of_the_results(shots):
     assert shown.stdout == plain.stdout
 
 
-def test_a_corrupt_picture_among_good_ones_is_skipped_and_named(shots, tmp_path):
-    (tmp_path / "cut.png").write_bytes((shots / "pictures" / "a2.png").read_bytes()[:300])
-    done = whet("detect", "bull.whet", "pictures", tmp_path / "cut.png", "--json", cwd=shots)
+def test_a_corrupt_image_among_good_ones_is_skipped_and_named(shots, tmp_path):
+    (tmp_path / "cut.png").write_bytes((shots / "images" / "a2.png").read_bytes()[:300])
+    done = whet("detect", "bull.whet", "images", tmp_path / "cut.png", "--json", cwd=shots)
     assert done.returncode == ExitCode.SOME_SKIPPED
     assert len(json.loads(done.stdout)) == 2
-    assert "skipped 1 of 3 pictures" in done.stderr
+    assert "skipped 1 of 3 images" in done.stderr
     assert "cut.png" in done.stderr
 
 
@@ -149,14 +149,14 @@ def test_a_corrupt_picture_among_good_ones_is_skipped_and_named(shots, tmp_path)
     [
         (("face", "nowhere.png"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.png"),
         (("face", "*.nothing"), ExitCode.DATA_MISSING, "no file of such a pattern"),
-        (("face", "empty"), ExitCode.DATA_MISSING, "there is no picture in empty"),
-        (("nobody", "pictures"), ExitCode.FAILED, "there is no detector named 'nobody'"),
-        (("pictures/notes.txt", "pictures"), ExitCode.FAILED, "notes.txt"),
-        (("bull.whet", "pictures/notes.txt"), ExitCode.FAILED, "cannot be read as an image"),
-        (("bull.whet", "pictures", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
-        (("bull.whet", "pictures", "--min-size", "1"), 2, "min_size=1"),
-        (("bull.whet", "pictures", "--factor", "1"), 2, "factor"),
-        (("bull.whet", "pictures", "--out", "nowhere/boxes.txt"), ExitCode.FAILED, "there is no folder nowhere"),
+        (("face", "empty"), ExitCode.DATA_MISSING, "there is no image in empty"),
+        (("nobody", "images"), ExitCode.FAILED, "there is no detector named 'nobody'"),
+        (("images/notes.txt", "images"), ExitCode.FAILED, "notes.txt"),
+        (("bull.whet", "images/notes.txt"), ExitCode.FAILED, "cannot be read as an image"),
+        (("bull.whet", "images", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
+        (("bull.whet", "images", "--min-size", "1"), 2, "min_size=1"),
+        (("bull.whet", "images", "--factor", "1"), 2, "factor"),
+        (("bull.whet", "images", "--out", "nowhere/boxes.txt"), ExitCode.FAILED, "there is no folder nowhere"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(shots, arguments, code, says):
@@ -175,7 +175,7 @@ def test_a_detection_imports_neither_scikit_learn_nor_what_starts_slowly(shots):
     code = (
         "import sys\n"
         "from whet.cli.main import main\n"
-        "sys.argv = ['whet', 'detect', 'bull.whet', 'pictures/a2.png', '--quiet']\n"
+        "sys.argv = ['whet', 'detect', 'bull.whet', 'images/a2.png', '--quiet']\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print(sorted({'sklearn', 'scipy.stats', 'scipy.linalg', 'matplotlib', 'rich'} & set(sys.modules)))\n"
         "import scipy.linalg.cython_blas"  # not hidden for good

@@ -16,7 +16,7 @@ BULLS = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Two scenes with two bulls each, and boxes; one box is outside of its picture."""
+    """Two scenes with two bulls each, and boxes; one box is outside of its image."""
     folder = tmp_path_factory.mktemp("evaluated")
     bull_finder().save(folder / "bull.whet")
     rows = ["path,x,y,w,h,label"]
@@ -34,7 +34,7 @@ def run_here(folder, monkeypatch, capsys):
     return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
 
 
-def test_numbers_are_those_of_the_library_and_pictures_show_them(folder, tmp_path):
+def test_numbers_are_those_of_the_library_and_images_show_them(folder, tmp_path):
     done = whet("evaluate", "bull.whet", "truths.csv", "--out", tmp_path / "report", "--threshold", 15, cwd=folder)
     assert done.returncode == 0, done.stderr
     detector = load(folder / "bull.whet")
@@ -42,31 +42,31 @@ def test_numbers_are_those_of_the_library_and_pictures_show_them(folder, tmp_pat
     expected = evaluate([(each.boxes, each.scores) for each in found], [(BULLS, None)] * 2)
     told = json.loads((tmp_path / "report" / "evaluation.json").read_text())
     measures = {name: one["value"] for name, one in told["measures"].items()}
-    alarms = [int((each.scores > 15).sum()) - 2 for each in found]
+    false_positives = [int((each.scores > 15).sum()) - 2 for each in found]
     assert measures["recall"] == 1.0
-    assert told["false_alarms"] == sum(alarms)
-    assert measures["false_alarms_a_picture"] == sum(alarms) / 2
-    assert measures["precision"] == 4 / (4 + sum(alarms))
+    assert told["false_positives"] == sum(false_positives)
+    assert measures["false_positives_per_image"] == sum(false_positives) / 2
+    assert measures["precision"] == 4 / (4 + sum(false_positives))
     assert measures["average_precision"] == expected.average_precision
     assert measures["log_average_miss_rate"] == expected.log_average_miss_rate
-    assert "2 pictures, 4 objects; scores above 15" in done.stdout
+    assert "2 images, 4 objects; scores above 15" in done.stdout
     assert "4 of 4 found" in done.stdout
     assert "too narrow" in done.stdout
     assert {path.name for path in (tmp_path / "report").iterdir()} == {
         "evaluation.json",
         "roc.png",
         "precision-recall.png",
-        "false-alarms.png",
+        "false-positives.png",
     }
-    sheet = np.asarray(Image.open(tmp_path / "report" / "false-alarms.png"))
+    sheet = np.asarray(Image.open(tmp_path / "report" / "false-positives.png"))
     assert (sheet == (250, 150, 0)).all(axis=2).any()
 
 
-def test_a_box_outside_and_a_corrupt_picture_are_left_out_and_named(folder, run_here, tmp_path):
+def test_a_box_outside_and_a_corrupt_image_are_left_out_and_named(folder, run_here, tmp_path):
     done = run_here("evaluate", "bull.whet", "outside.csv", "--json", "--draw", tmp_path / "drawn")
     assert done.code == ExitCode.SOME_SKIPPED
     assert json.loads(done.out)["objects"] == 4
-    assert "outside the 200 x 150 picture" in done.err
+    assert "outside the 200 x 150 image" in done.err
     assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"Stier 1.png", "Stier 2.png"}
     Image.fromarray(bull_scene(1)).save(folder / "cut.jpg")
     for name in ("cut.jpg", "cut.png"):  # the end of a JPEG is missed only when its pixels are read
@@ -77,12 +77,12 @@ def test_a_box_outside_and_a_corrupt_picture_are_left_out_and_named(folder, run_
         assert done.code == ExitCode.SOME_SKIPPED
         assert name in done.err
         told = json.loads(done.out)
-        assert told["pictures"] == 1
+        assert told["images"] == 1
         assert name in told["left_out"][0]
         assert told["measures"]["average_precision"]["low"] is None
 
 
-def test_neither_drawings_nor_reports_replace_pictures(run_here, tmp_path):
+def test_neither_drawings_nor_reports_replace_images(run_here, tmp_path):
     for name in ("a.png", "misses.png"):
         Image.fromarray(bull_scene(1)).save(tmp_path / name)
         (tmp_path / "one.csv").write_text(f"{name},40,30,30,30,bull\n")
@@ -91,13 +91,13 @@ def test_neither_drawings_nor_reports_replace_pictures(run_here, tmp_path):
             "evaluate", "bull.whet", tmp_path / "one.csv", "--draw" if name == "a.png" else "--out", tmp_path
         )
         assert done.code == ExitCode.FAILED
-        assert f"{name} would replace a picture" in done.err
+        assert f"{name} would replace an image" in done.err
         assert (tmp_path / name).read_bytes() == before
 
 
 def test_an_operating_point_is_stored(folder, run_here, tmp_path):
     before = (folder / "bull.whet").read_bytes()
-    options = ("--set-point", "careful", "--false-alarms", 0.5, "--save", tmp_path / "pointed.whet")
+    options = ("--set-point", "careful", "--false-positives", 0.5, "--save", tmp_path / "pointed.whet")
     done = run_here("evaluate", "bull.whet", "truths.csv", *options)
     assert done.code == 0, done.err
     assert "operating point 'careful': scores above" in done.out
@@ -115,7 +115,7 @@ def test_numbers_come_without_matplotlib(run_here, monkeypatch, tmp_path):
     done = run_here("evaluate", "bull.whet", "truths.csv", "--out", tmp_path)
     assert done.code == 0
     assert "no curves were drawn: matplotlib is not installed" in done.err
-    assert {path.name for path in tmp_path.iterdir()} == {"evaluation.json", "false-alarms.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"evaluation.json", "false-positives.png"}
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_numbers_come_without_matplotlib(run_here, monkeypatch, tmp_path):
     [
         (("bull.whet", "nowhere.csv"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.csv"),
         (("bull.whet", "empty"), ExitCode.DATA_MISSING, "the folder empty is empty"),
-        (("bull.whet", "notes"), ExitCode.FAILED, "or has no picture"),
+        (("bull.whet", "notes"), ExitCode.FAILED, "or has no image"),
         (("bull.whet", "truths.csv", "--class", "cow"), ExitCode.FAILED, "there is no class 'cow'; there are: bull"),
         (("bull.whet", "truths.csv", "--split", "val"), ExitCode.FAILED, "there is no part 'val'"),
         (("bull.whet", "truths.csv", "--threshold", "bold"), 2, "there is no operating point 'bold'"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.commands import whet
-from tests.detectors import bull_finder, bull_scene, false_alarm
+from tests.detectors import bull_finder, bull_scene, false_positive
 
 from whet.cli.options import ExitCode
 
@@ -14,7 +14,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inspected")
     detector = bull_finder()
     detector.set_operating_point("careful", 4.5)
-    detector.learn(bull_scene(), false_alarm(detector), [False], weight=7)
+    detector.learn(bull_scene(), false_positive(detector), [False], weight=7)
     detector.save(folder / "bull.whet")
     Image.fromarray(bull_scene()).save(folder / "scene.png")
     return folder
@@ -42,13 +42,13 @@ def test_people_see_a_table_and_the_features(folder):
     assert {int(sheet.min()), int(sheet.max())} != {128}
 
 
-def test_a_corrupt_picture_is_one_line_and_threads_change_nothing(folder):
+def test_a_corrupt_image_is_one_line_and_threads_change_nothing(folder):
     (folder / "cut [b].png").write_bytes((folder / "scene.png").read_bytes()[:300])
     options = ("--windows", 5000, "--json", "--quiet")
     done = whet("inspect", "bull.whet", "scene.png", "cut [b].png", *options, "--threads", 1, cwd=folder)
     assert done.returncode == ExitCode.SOME_SKIPPED
     (line,) = done.stderr.splitlines()
-    assert line.startswith("whet: skipped 1 pictures: cut [b].png cannot be read")
+    assert line.startswith("whet: skipped 1 images: cut [b].png cannot be read")
     again = whet("inspect", "bull.whet", "scene.png", "cut [b].png", *options, "--threads", 3, cwd=folder)
     assert again.stdout == done.stdout
     assert sum(json.loads(done.stdout)["rejected"]) <= 5000

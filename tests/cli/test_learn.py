@@ -21,7 +21,7 @@ TRUTHS = "path,x,y,w,h,label\n" + "".join(
 
 @pytest.fixture
 def folder(tmp_path):
-    """A model, two annotated scenes and one held out, crops (one too small), and pictures without a bull."""
+    """A model, two annotated scenes and one held out, crops (one too small), and images without a bull."""
     bull_finder().save(tmp_path / "bull.whet")
     for seed in (1, 2, 3):
         Image.fromarray(bull_scene(seed)).save(tmp_path / f"scene {seed}.png")
@@ -41,11 +41,11 @@ def test_what_is_learned_from_annotations_is_told_journalled_and_taken_out_to_th
     done = whet("learn", "bull.whet", "--annotations", "truths.csv", "--held-out", "held.csv", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told["shown"] == {"pictures": 2, "objects": 4}
+    assert told["shown"] == {"images": 2, "objects": 4}
     assert told["taught"]["objects"] == 4
-    assert told["taught"]["false_alarms"] > 0
+    assert told["taught"]["false_positives"] > 0
     before, after = (told["on_shown"][name] for name in ("before", "after"))
-    assert after["missed"] + after["false_alarms"] < before["missed"] + before["false_alarms"]
+    assert after["missed"] + after["false_positives"] < before["missed"] + before["false_positives"]
     assert told["on_held_out"]["after"]["objects"] == 2
     assert max(told["degrees_turned"]) > 0
     journal = Journal(folder / "bull.whet.journal.jsonl")
@@ -62,13 +62,13 @@ def test_what_is_learned_from_annotations_is_told_journalled_and_taken_out_to_th
     assert journal.learned() == []
 
 
-def test_crops_and_empty_pictures_teach_and_what_cannot_be_used_is_named(folder):
+def test_crops_and_empty_images_teach_and_what_cannot_be_used_is_named(folder):
     original = (folder / "bull.whet").read_bytes()
     options = ("--positives", "Stücke", "--negatives", "none/*.png", "-o", "taught.whet", "--weight", 5)
     done = whet("learn", "bull.whet", *options, cwd=folder)
     assert done.returncode == ExitCode.SOME_SKIPPED, done.stderr
     assert "Traceback" not in done.stderr
-    assert "skipped 1 of 4 pictures" in done.stderr
+    assert "skipped 1 of 4 images" in done.stderr
     assert "cut.png" in done.stderr
     assert "1 box that fits no window" in done.stderr
     assert "winzig.png" in done.stderr
@@ -83,7 +83,7 @@ def test_crops_and_empty_pictures_teach_and_what_cannot_be_used_is_named(folder)
 
 def test_one_is_told_as_one(run_here):
     done = run_here("learn", "bull.whet", "-p", "Stücke/größe.png", "--weight", 1, "--dry-run")
-    assert "learned: 1 object and 0 false alarms, by 1 window that counts 1 time\n" in done.out, done
+    assert "learned: 1 object and 0 false positives, by 1 window that counts 1 time\n" in done.out, done
 
 
 def test_a_copy_takes_its_journal_along_and_leaves_the_first_alone(folder, run_here):
@@ -93,7 +93,7 @@ def test_a_copy_takes_its_journal_along_and_leaves_the_first_alone(folder, run_h
     both = Journal(folder / "copy.whet.journal.jsonl").learned()
     assert both[: len(first)] == first
     assert [entry.is_object for entry in both[len(first) :]] == [True]
-    assert run_here("unlearn", "copy.whet", "--picture", "Stücke/größe.png").code == 0
+    assert run_here("unlearn", "copy.whet", "--image", "Stücke/größe.png").code == 0
     assert (folder / "copy.whet").read_bytes() == (folder / "bull.whet").read_bytes()
 
 
@@ -127,7 +127,7 @@ def test_a_journal_that_is_ahead_of_its_model_is_noticed_and_can_be_settled(fold
         (("face", "-n", "none"), 2, "-o FILE"),
         (("nowhere.whet", "-n", "none"), ExitCode.FAILED, "there is no file nowhere.whet"),
         (("bull.whet", "-n", "nowhere"), ExitCode.DATA_MISSING, "there is no file or folder nowhere"),
-        (("bull.whet", "-n", "empty"), ExitCode.DATA_MISSING, "there is no picture in empty"),
+        (("bull.whet", "-n", "empty"), ExitCode.DATA_MISSING, "there is no image in empty"),
         (("bull.whet", "-n", "none/cut.png"), ExitCode.DATA_MISSING, "cut.png"),
         (("bull.whet", "-n", "scene 1.png", "-p", "scene 1.png"), ExitCode.FAILED, "take it out of one"),
         (("bull.whet", "-n", "scene 1.png", "-a", "truths.csv"), ExitCode.FAILED, "take it out of one"),
@@ -153,29 +153,29 @@ def test_what_is_wrong_is_said_and_nothing_is_changed(folder, run_here, argument
     assert files == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_pictures_that_are_both_learned_and_held_out_are_told(folder, run_here):
+def test_images_that_are_both_learned_and_held_out_are_told(folder, run_here):
     (folder / "half.csv").write_text("scene 1.png,40,30,30,30,bull\nscene 3.png,40,30,30,30,bull\n")
     options = ("--dry-run", "--quiet", "--held-out")
     done = run_here("learn", "bull.whet", "-a", "truths.csv", *options, "half.csv")
     assert done.code == 0
-    assert "1 of 2 pictures of --held-out are learned from, too (scene 1.png)" in done.err
+    assert "1 of 2 images of --held-out are learned from, too (scene 1.png)" in done.err
     assert run_here("learn", "bull.whet", "-a", "truths.csv", *options, "held.csv").err == ""
 
 
-def test_what_is_left_out_of_the_pictures_held_out_is_told_by_the_exit_code(folder, run_here):
+def test_what_is_left_out_of_the_images_held_out_is_told_by_the_exit_code(folder, run_here):
     held = (folder / "held.csv").read_text()
     for number, row in enumerate(("missing.png,1,2,30,40,bull\n", "scene 3.png,1\n", "none/cut.png,1,2,30,40,bull\n")):
         (folder / f"{number}.csv").write_text(held + row)
         done = run_here("learn", "bull.whet", "-a", "truths.csv", "--dry-run", "--held-out", f"{number}.csv")
         assert done.code == ExitCode.SOME_SKIPPED, done
-        assert "held out, 1 picture with 2 objects" in done.out
+        assert "held out, 1 image with 2 objects" in done.out
 
 
 def test_crops_without_the_margin_that_a_detector_looks_at_are_told(folder, run_here):
     bull_finder(frame=Frame(0.1, 0.1, 0.9, 0.9)).save(folder / "wide.whet")
     options = ("-p", "Stücke/größe.png", "--weight", 1, "--dry-run")
     done = run_here("learn", "wide.whet", *options)
-    assert "1 picture ends where its object ends, and this detector looks at 1.25 times as much" in done.err
+    assert "1 image ends where its object ends, and this detector looks at 1.25 times as much" in done.err
     assert run_here("learn", "bull.whet", *options).err == ""
     assert run_here("learn", "wide.whet", "-a", "truths.csv", "--weight", 1, "--dry-run").err == ""
 

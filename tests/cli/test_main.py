@@ -34,7 +34,7 @@ def test_help_names_every_command_and_imports_nothing_heavy():
         ),
         ("unlearn", ["whet unlearn mine.whet --entries 3,5-8", "cannot be taken out", "--list", "[JOURNAL]"]),
         ("merge", ["whet merge door.whet yard.whet -o both.whet", "counts twice", "--force"]),
-        ("evaluate", ["whet evaluate mine.whet val.json", "--set-point NAME", "pictures, not boxes", "ANNOTATIONS"]),
+        ("evaluate", ["whet evaluate mine.whet val.json", "--set-point NAME", "images, not boxes", "ANNOTATIONS"]),
     ],
 )
 def test_help_of_a_command_has_examples_and_what_matters(monkeypatch, capsys, command, says):

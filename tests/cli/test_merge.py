@@ -2,7 +2,7 @@ import json
 
 import pytest
 from tests.commands import whet_here
-from tests.detectors import BULL, base, bull_finder, bull_scene, content, false_alarm
+from tests.detectors import BULL, base, bull_finder, bull_scene, content, false_positive
 
 from whet.cli.options import ExitCode
 from whet.detector.detector import Detector
@@ -12,12 +12,12 @@ from whet.detector.journal import Journal
 @pytest.fixture
 def folder(tmp_path):
     """Two copies of a model that have learned apart, each with its journal, and a model of another base."""
-    for name, box, label in (("door", false_alarm(bull_finder()), False), ("yard", BULL, True)):
+    for name, box, label in (("door", false_positive(bull_finder()), False), ("yard", BULL, True)):
         detector = bull_finder()
         entries = detector.learn(bull_scene(), box, [label], weight=7)
         detector.save(tmp_path / f"{name}.whet")
         Journal(tmp_path / f"{name}.whet.journal.jsonl").add_learned(entries)
-    Detector.of_base(base()).save(tmp_path / "stranger.whet")
+    Detector.from_base(base()).save(tmp_path / "stranger.whet")
     return tmp_path
 
 

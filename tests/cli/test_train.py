@@ -38,7 +38,7 @@ def same(first, second):
 def test_the_plan_comes_first_the_stages_follow_and_a_summary_says_what_to_do_next(folder):
     told, summary = (folder / "stderr.txt").read_text(), (folder / "stdout.txt").read_text()
     for word in (
-        "object     van: 30 pictures",
+        "object     van: 30 images",
         "window     ",
         "positives  ",
         "negatives  ",
@@ -59,10 +59,10 @@ def test_what_was_trained_finds_vans_of_their_shape(folder, tmp_path):
     assert 1.8 < width / height < 2.8
     from whet.evaluation.evaluation import evaluate
 
-    boxes = [detector.detect(picture.path, threshold=-1e9) for picture in found.pictures]
-    judged = evaluate([(one.boxes, one.scores) for one in boxes], [(picture.boxes, None) for picture in found.pictures])
+    boxes = [detector.detect(image.path, threshold=-1e9) for image in found.images]
+    judged = evaluate([(one.boxes, one.scores) for one in boxes], [(image.boxes, None) for image in found.images])
     assert judged.curve.recall[-1] > 0.7
-    assert detector.provenance.data.startswith("vans.csv: 30 pictures")
+    assert detector.provenance.data.startswith("vans.csv: 30 images")
     assert detector.taught.base.mean_positive.shape == detector.window
 
 
@@ -119,13 +119,13 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(folder):
     assert done.returncode == 0, done.stderr
     table = json.loads(done.stdout)
     assert table["window"] == {"width": 30, "height": 12}
-    assert table["pictures"] == 30  # no others were given: the vans' own, outside their boxes
+    assert table["images"] == 30  # no others were given: the vans' own, outside their boxes
     assert sorted(folder.iterdir()) == before
 
 
-def test_a_corrupt_picture_is_named_and_the_others_train(tmp_path):
+def test_a_corrupt_image_is_named_and_the_others_train(tmp_path):
     van_set(tmp_path)
-    (tmp_path / "vans" / "van0003.png").write_bytes(b"no picture")
+    (tmp_path / "vans" / "van0003.png").write_bytes(b"no image")
     (tmp_path / "textures" / "größe.png").write_bytes(b"neither")
     with (tmp_path / "vans.csv").open("a") as file:
         file.write("vans/van0001.png,-500,-500,20,10,van\nvans/van0001.png,5,5,0,0,van\nvans/missing.png,1,1,9,9,van\n")
@@ -139,7 +139,7 @@ def test_a_corrupt_picture_is_named_and_the_others_train(tmp_path):
 
 def test_a_corrupt_negative_is_named_once_and_told_by_the_exit_code(tmp_path):
     van_set(tmp_path)
-    (tmp_path / "textures" / "texture1.png").write_bytes(b"no picture")
+    (tmp_path / "textures" / "texture1.png").write_bytes(b"no image")
     cut = tmp_path / "textures" / "texture2.png"
     cut.write_bytes(cut.read_bytes()[:2000])  # its header is whole
     done = whet(*TRAIN, "--out", "vans.whet", cwd=tmp_path)
@@ -161,7 +161,7 @@ def test_a_corrupt_negative_is_named_once_and_told_by_the_exit_code(tmp_path):
         (("vans.csv", "--out", "no/a.whet", "--dry-run"), 2, "there is no folder no"),
         (("vans.csv", "--out", "vans.whet", "--dry-run"), 2, "vans.whet is there already"),
         (("vans.csv", "--out", "empty", "--dry-run"), 2, "empty is a folder"),
-        (("vans.csv", "--out", "a.whet", "--negatives", "empty"), ExitCode.DATA_MISSING, "no picture in empty"),
+        (("vans.csv", "--out", "a.whet", "--negatives", "empty"), ExitCode.DATA_MISSING, "no image in empty"),
         (("--config", "broken.toml", "--out", "a.whet"), ExitCode.FAILED, "broken.toml is not TOML"),
         (("--config", "odd.toml", "--out", "a.whet"), ExitCode.FAILED, "there is no setting 'colour'"),
         (("vans.csv", "--out", "a.whet", "--detection-rate", "2"), ExitCode.FAILED, "detection_rate"),
@@ -188,9 +188,9 @@ def test_a_dry_run_tries_whether_the_detector_could_be_written(folder):
 def test_a_folder_of_crops_trains_too(tmp_path):
     found = van_set(tmp_path, n=25, seed=5)
     (tmp_path / "crops").mkdir()
-    for number, picture in enumerate(found.pictures):
-        x1, y1, x2, y2 = picture.boxes[0].astype(int).tolist()
-        Image.open(picture.path).crop((x1, y1, x2, y2)).save(tmp_path / "crops" / f"{number}.png")
+    for number, image in enumerate(found.images):
+        x1, y1, x2, y2 = image.boxes[0].astype(int).tolist()
+        Image.open(image.path).crop((x1, y1, x2, y2)).save(tmp_path / "crops" / f"{number}.png")
     done = whet("train", "crops", "--negatives", "textures", *QUICK, "--out", "c.whet", "--quiet", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert library.load(tmp_path / "c.whet").frame == (0, 0, 1, 1)

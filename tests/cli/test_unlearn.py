@@ -3,7 +3,7 @@ import json
 import pytest
 from PIL import Image
 from tests.commands import whet_here
-from tests.detectors import BULL, bull_finder, bull_scene, content, false_alarm
+from tests.detectors import BULL, bull_finder, bull_scene, content, false_positive
 
 from whet.cli.options import ExitCode
 from whet.detector.detector import load
@@ -12,9 +12,9 @@ from whet.detector.journal import Journal
 
 @pytest.fixture
 def folder(tmp_path):
-    """A model that has learned a false alarm and then a bull, and its journal."""
+    """A model that has learned a false positive and then a bull, and its journal."""
     detector = bull_finder()
-    entries = detector.learn(bull_scene(), false_alarm(detector), [False], weight=7)
+    entries = detector.learn(bull_scene(), false_positive(detector), [False], weight=7)
     entries += detector.learn(bull_scene(2), BULL, [True], weight=3)
     detector.save(tmp_path / "bull.whet")
     Journal(tmp_path / "bull.whet.journal.jsonl").add_learned(entries)
@@ -35,7 +35,7 @@ def test_entries_are_listed_with_numbers_and_taken_out_by_them(folder, run_here)
     rows = run_here("unlearn", "bull.whet", "--list").out.splitlines()
     assert len(rows) == 1 + len(entries)
     assert rows[-1].split()[0] == str(len(entries))
-    assert rows[-1].split()[1] == entries[-1].picture[:10]
+    assert rows[-1].split()[1] == entries[-1].image[:10]
     assert rows[-1].split()[-2:] == ["object", "3"]
     listed = json.loads(run_here("unlearn", "bull.whet", "--list", "--json", "--last", 1).out)
     assert [(row["number"], row["is_object"]) for row in listed] == [(len(entries), True)]
@@ -49,7 +49,7 @@ def test_entries_are_listed_with_numbers_and_taken_out_by_them(folder, run_here)
 def test_with_out_the_first_model_and_its_journal_stay(folder, run_here):
     model, journal = folder / "bull.whet", Journal(folder / "bull.whet.journal.jsonl")
     before, entries = model.read_bytes(), journal.learned()
-    done = run_here("unlearn", "bull.whet", "--picture", "scene 2.png", "-o", "less.whet", "--json")
+    done = run_here("unlearn", "bull.whet", "--image", "scene 2.png", "-o", "less.whet", "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out)["unlearned"] == 1
     assert (model.read_bytes(), journal.learned()) == (before, entries)
@@ -67,7 +67,7 @@ def test_with_out_the_first_model_and_its_journal_stay(folder, run_here):
         (("bull.whet", "--entries", "1-999"), 2, "numbered from 1"),
         (("bull.whet", "--last", "999"), 2, "there are"),
         (("bull.whet", "--last", "1", "--entries", "1"), 2, "choose one"),
-        (("bull.whet", "--picture", "scene 3.png"), ExitCode.FAILED, "nothing was learned from scene 3.png"),
+        (("bull.whet", "--image", "scene 3.png"), ExitCode.FAILED, "nothing was learned from scene 3.png"),
         (("bull.whet", "scene 3.png"), ExitCode.FAILED, "scene 3.png, line 1"),
         (("base.whet", "bull.whet.journal.jsonl"), ExitCode.FAILED, "has entries that base.whet has not learned"),
     ],

@@ -146,7 +146,7 @@ def test_too_many_broken_frames_end_it_and_keep_what_was_learned(monkeypatch, ca
     assert good.read_bytes() == (tmp_path / "taught.whet").read_bytes()
 
 
-def sent(pictures, then):
+def sent(images, then):
     """An address at which a process, here a thread, sends a video over a real socket, and ends as it is told."""
     import av
 
@@ -156,10 +156,10 @@ def sent(pictures, then):
         connection, _ = server.accept()
         with connection, av.open(connection.makefile("wb"), "w", format="mpegts") as container:
             stream = container.add_stream("mpeg4", rate=25)
-            stream.height, stream.width = pictures[0].shape
+            stream.height, stream.width = images[0].shape
             stream.pix_fmt = "yuv420p"
-            for picture in pictures:
-                frame = av.VideoFrame.from_ndarray(np.dstack([picture] * 3), format="rgb24")
+            for image in images:
+                frame = av.VideoFrame.from_ndarray(np.dstack([image] * 3), format="rgb24")
                 container.mux(stream.encode(frame))
             container.mux(stream.encode())
             then(connection)
@@ -170,8 +170,8 @@ def sent(pictures, then):
 
 def test_a_sender_that_is_gone_is_said_and_what_was_learned_is_kept(model, tmp_path):
     pytest.importorskip("av")
-    pictures, taught = [np.roll(bull_scene(), n, axis=1) for n in range(40)], tmp_path / "taught.whet"
-    done = watch(model, sent(pictures, lambda _: None), *LEARN, taught, "--out", tmp_path / "seen.mp4")
+    images, taught = [np.roll(bull_scene(), n, axis=1) for n in range(40)], tmp_path / "taught.whet"
+    done = watch(model, sent(images, lambda _: None), *LEARN, taught, "--out", tmp_path / "seen.mp4")
     assert done.returncode == 0, done.stderr
     assert "sends no more" in done.stderr
     assert "40 frames" in done.stdout
@@ -224,7 +224,7 @@ def test_ctrl_c_keeps_everything(model, folder, tmp_path):
     ("arguments", "code", "said"),
     [
         (("nothing.mp4",), ExitCode.DATA_MISSING, "there is no file or folder nothing.mp4"),
-        (("empty",), ExitCode.DATA_MISSING, "the folder empty has no pictures"),
+        (("empty",), ExitCode.DATA_MISSING, "the folder empty has no images"),
         (("text.mp4",), ExitCode.FAILED, "cannot be opened as a video"),
         (("camera:97",), ExitCode.FAILED, "cannot be opened as a video"),
         (("frames", "--learn"), 2, "--save-as"),

@@ -45,7 +45,7 @@ def watching(*arguments):
     ) as run:
         try:
             said = run.stderr.readline()
-            found = re.fullmatch(r"whet: live picture at http://127\.0\.0\.1:(\d+)/\n", said)
+            found = re.fullmatch(r"whet: live image at http://127\.0\.0\.1:(\d+)/\n", said)
             assert found, said
             yield run, int(found[1])
         finally:
@@ -64,13 +64,13 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for o
 def test_who_looks_sees_the_run_and_its_end_and_programs_read_pure_json(model, folder, tmp_path):
     learning = ("--learn", "--above", "-1e9", "--save-as", tmp_path / "taught.whet")
     with watching(model, folder, *learning, "--json", "--quiet") as (run, port):
-        pictures, news = jpegs_of(asked(port, "/stream.mjpg")), news_of(asked(port, "/events"))
+        images, news = jpegs_of(asked(port, "/stream.mjpg")), news_of(asked(port, "/events"))
         with socket.create_connection(("127.0.0.1", port)) as silent:
             silent.sendall(b"GET /stream.mjpg HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert {next(pictures).shape for _ in range(4)} == {(150, 200, 3)}
+            assert {next(images).shape for _ in range(4)} == {(150, 200, 3)}
             run.send_signal(signal.SIGINT)
             last = list(news)[-1]
-            list(pictures)
+            list(images)
             out, err = run.communicate(timeout=PATIENCE)
     told = json.loads(out)
     assert run.returncode == 130, err

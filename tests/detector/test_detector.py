@@ -39,7 +39,7 @@ def test_it_finds_what_its_cascade_finds():
     assert len(ours) > 2
 
 
-def test_a_path_an_image_and_an_array_are_one_picture(tmp_path):
+def test_a_path_an_image_and_an_array_are_one_image(tmp_path):
     Image.fromarray(bull_scene()).save(tmp_path / "scene.png")
     finder = bull_finder()
     found = [
@@ -56,11 +56,11 @@ def test_a_path_an_image_and_an_array_are_one_picture(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (11, 300), (12, 12)])
-def test_pictures_smaller_than_the_window_hold_nothing(shape):
+def test_images_smaller_than_the_window_hold_nothing(shape):
     assert bull_finder().detect(np.zeros(shape, np.uint8)).boxes.shape == (0, 4)
 
 
-def test_pictures_that_are_none_are_named(tmp_path):
+def test_images_that_are_none_are_named(tmp_path):
     (tmp_path / "empty.png").write_bytes(b"")
     for image in (tmp_path / "empty.png", np.zeros((0, 5), np.uint8), np.full((20, 20), 7.0), None):
         with pytest.raises(UnreadableImageError):
@@ -162,7 +162,7 @@ def test_operating_points_from_an_evaluation_are_saved_and_used(tmp_path):
     assert loaded.operating_points == finder.operating_points
     kept = [loaded.detect(bull_scene(seed), threshold="one in five") for seed in range(1, 6)]
     judged = evaluate([(one.boxes, one.scores) for one in kept], [(truths, None)] * 5)
-    assert judged.curve.false_alarms[-1] <= 1
+    assert judged.curve.false_positives[-1] <= 1
     assert judged.curve.found[-1] > 5
     with pytest.raises(ValueError, match="no operating point 'two'; there is: 'one in five'"):
         loaded.detect(bull_scene(), threshold="two")
@@ -180,7 +180,7 @@ def test_the_default_point_is_used_where_no_threshold_is_given():
     assert len(finder.detect(bull_scene(), threshold=float(everything.scores[0]))) == 0
 
 
-def test_a_false_alarm_is_gone_when_it_is_below_the_threshold_in_use():
+def test_a_false_positive_is_gone_when_it_is_below_the_threshold_in_use():
     """Above a high threshold fewer lessons are needed than for it not to fire at all."""
     lessons = []
     for threshold in (0.0, float(bull_finder().detect(bull_scene()).scores[2]) - 0.1):
@@ -214,7 +214,7 @@ def test_frames_that_are_no_boxes_are_refused(frame):
 
 def test_bare_names_are_bundled_detectors(tmp_path, monkeypatch):
     monkeypatch.setattr(bundled, "FOLDER", tmp_path)
-    bull_finder().save(tmp_path / "bull.safetensors")
+    bull_finder().save(tmp_path / "bull.whet")
     assert whet.load("bull").base_id == bull_finder().base_id
     with pytest.raises(
         DetectorNotFoundError, match=r"no detector named 'face'; bundled with whet: 'bull'\. For a file"

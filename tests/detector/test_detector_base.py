@@ -76,7 +76,7 @@ def test_the_id_of_fixed_stages_covers_their_weights_and_exits():
     hard, learning, soft = mixed.stages
     for other in (replace(hard, coef=hard.coef * 2), replace(hard, threshold=hard.threshold + 1)):
         assert replace(mixed, stages=(other, learning, soft)).base_id != mixed.base_id
-    assert replace(mixed, stages=(hard, learning, replace(soft, exits=None))).base_id != mixed.base_id
+    assert replace(mixed, stages=(hard, learning, replace(soft, rejection_thresholds=None))).base_id != mixed.base_id
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from tests.detectors import BULL, bull_base, bull_finder, bull_scene, content, false_alarm, still_there
+from tests.detectors import BULL, bull_base, bull_finder, bull_scene, content, false_positive, still_there
 
 from whet.cascade.boxes import intersection_over_union
 from whet.cascade.pyramid import level_at, level_scales
@@ -28,14 +28,14 @@ def test_an_object_teaches_exactly_the_pixels_that_a_scan_sees():
     box = level.boxes(np.array([entry.y]), np.array([entry.x]), (12, 12))
     centre = (box[0, :2] + box[0, 2:]) / 2
     assert (abs(centre - [56.25, 45]) <= np.array([level.scale_x, level.scale_y]) / 2 + 1e-9).all()
-    patch = level.picture[entry.y : entry.y + 12, entry.x : entry.x + 12]
+    patch = level.image[entry.y : entry.y + 12, entry.x : entry.x + 12]
     taught = lesson(bull_base(), patch[None], [True], 7)
     assert finder.taught.learned.counts == taught.counts == ((7, 0),) * 3
     for ours, theirs in zip(finder.taught.learned.stages, taught.stages, strict=True):
         np.testing.assert_array_equal(ours[0].C, theirs[0].C)
 
 
-def test_a_false_alarm_teaches_the_windows_behind_it():
+def test_a_false_positive_teaches_the_windows_behind_it():
     finder = bull_finder()
     found = finder.detect(bull_scene(), merge="mean")
     windows = found.windows_of(2)
@@ -64,27 +64,27 @@ def test_a_box_beside_a_detection_does_not_teach_it():
 
 
 @pytest.mark.parametrize("seed", range(1, 7))
-def test_a_corrected_false_alarm_is_gone_and_the_object_is_still_found(seed):
+def test_a_corrected_false_positive_is_gone_and_the_object_is_still_found(seed):
     finder = bull_finder()
-    wrong = false_alarm(finder, seed)
+    wrong = false_positive(finder, seed)
     entries = finder.learn(bull_scene(seed), wrong, [False])
     assert entries
     assert not still_there(finder, wrong, seed)
     assert still_there(finder, BULL, seed)
 
 
-def test_a_loosely_drawn_false_alarm_is_gone_too():
+def test_a_loosely_drawn_false_positive_is_gone_too():
     finder = bull_finder()
-    wrong = false_alarm(finder, 3)
+    wrong = false_positive(finder, 3)
     loose = wrong + np.array([[-7.0, -7.0, 7.0, 7.0]])
     assert 0.3 < intersection_over_union(wrong, loose)[0, 0] < 0.5
     finder.learn(bull_scene(3), loose, [False])
     assert not still_there(finder, wrong, 3)
 
 
-def test_a_false_alarm_that_cannot_be_told_from_the_object_keeps_its_first_lesson_only():
+def test_a_false_positive_that_cannot_be_told_from_the_object_keeps_its_first_lesson_only():
     finder = bull_finder()
-    wrong = false_alarm(finder, 8)
+    wrong = false_positive(finder, 8)
     entries = finder.learn(bull_scene(8), wrong, [False])
     assert still_there(finder, wrong, 8)  # else another scene is needed here
     assert finder.learned[1] == sum(entry.weight for entry in entries) <= default_weight(bull_base(), False)
@@ -129,7 +129,7 @@ def test_what_is_the_object_is_never_taught_as_something_else_in_the_same_call()
 
 
 @pytest.mark.parametrize("weight", [100, 101, 157, 3])
-def test_the_windows_of_a_false_alarm_share_all_of_its_weight(weight):
+def test_the_windows_of_a_false_positive_share_all_of_its_weight(weight):
     finder = bull_finder()
     found = finder.detect(bull_scene(), merge="mean")
     entries = finder.learn(bull_scene(), found.boxes[2:3], [False], weight=weight, merge="mean")
@@ -158,14 +158,14 @@ def test_learning_nothing_changes_nothing():
 
 
 BAD = {
-    "outside": ([[300, 10, 330, 40]], [True], BoxError, "outside the picture of 200 x 150"),
-    "left of it": ([[-40, 10, -5, 40]], [False], BoxError, "outside the picture"),
+    "outside": ([[300, 10, 330, 40]], [True], BoxError, "outside the image of 200 x 150"),
+    "left of it": ([[-40, 10, -5, 40]], [False], BoxError, "outside the image"),
     "mostly outside": ([[-25, 10, 5, 40]], [True], BoxError, "too little in common"),
     "no area": ([[10, 10, 10, 40]], [True], BoxError, "no area"),
     "turned round": ([[40, 40, 10, 10]], [True], BoxError, "xmin <= xmax"),
     "NaN": ([[10, np.nan, 40, 40]], [True], BoxError, "finite"),
     "infinite": ([[10, 10, np.inf, 40]], [True], BoxError, "finite"),
-    "enormous": ([[-1e300, -1e300, 1e300, 1e300]], [True], BoxError, "outside the picture"),
+    "enormous": ([[-1e300, -1e300, 1e300, 1e300]], [True], BoxError, "outside the image"),
     "too small": ([[50, 50, 56, 56]], [True], BoxError, "about 12 x 12 pixels or larger"),
     "too small, and nothing there": ([[5, 5, 8, 8]], [False], BoxError, "about 12 x 12 pixels or larger"),
     "of another shape": ([[10, 10, 140, 30]], [True], BoxError, "of that shape"),
@@ -196,13 +196,13 @@ def test_bad_weights_are_refused_and_nothing_changes(weight):
     assert content(finder) == before
 
 
-def test_a_picture_smaller_than_the_window_teaches_nothing():
+def test_an_image_smaller_than_the_window_teaches_nothing():
     with pytest.raises(BoxError, match="too few for the window"):
         bull_finder().learn(np.zeros((9, 9), np.uint8), [[0, 0, 9, 9]], [True])
 
 
 def test_a_detector_of_fixed_stages_runs_but_does_not_learn():
-    fixed = Detector.of_base(DetectorBase(bull_finder().window, bull_finder().taught.cascade().stages))
+    fixed = Detector.from_base(DetectorBase(bull_finder().window, bull_finder().taught.cascade().stages))
     assert fixed.detect(bull_scene()) is not None
     with pytest.raises(CannotLearnError, match="adopt"):
         fixed.learn(bull_scene(), BULL, [True])
@@ -218,11 +218,11 @@ def lessons():
     """What several corrections of one detector have left, and the detector."""
     finder, entries = bull_finder(), []
     for seed in (1, 2, 3):
-        entries += finder.learn(bull_scene(seed), np.concatenate([false_alarm(finder, seed), BULL]), [False, True])
+        entries += finder.learn(bull_scene(seed), np.concatenate([false_positive(finder, seed), BULL]), [False, True])
     return entries, finder
 
 
-def test_learn_then_unlearn_gives_the_same_bytes_without_the_picture(lessons):
+def test_learn_then_unlearn_gives_the_same_bytes_without_the_image(lessons):
     entries, finder = lessons
     finder = finder.copy()
     assert content(finder) != content(bull_finder())
@@ -242,7 +242,7 @@ def test_taught_after_loading_is_taught_without_the_detour(tmp_path, lessons):
     _, straight = lessons
     finder = bull_finder()
     for seed in (1, 2, 3):
-        finder.learn(bull_scene(seed), np.concatenate([false_alarm(finder, seed), BULL]), [False, True])
+        finder.learn(bull_scene(seed), np.concatenate([false_positive(finder, seed), BULL]), [False, True])
         finder.save(tmp_path / "bull.whet")
         finder = load(tmp_path / "bull.whet")
     straight.save(tmp_path / "straight.whet")
@@ -270,10 +270,10 @@ def test_one_of_several_lessons_can_be_taken_out():
 
 def test_entries_say_the_same_as_the_patches():
     finder = bull_finder()
-    entries = finder.learn(bull_scene(), false_alarm(finder), [False], weight=9)
+    entries = finder.learn(bull_scene(), false_positive(finder), [False], weight=9)
     patches = []
     for entry in entries:
-        level = level_at(bull_scene(), entry.scale).picture
+        level = level_at(bull_scene(), entry.scale).image
         patches.append(level[entry.y : entry.y + 12, entry.x : entry.x + 12])
     labels, weights = [entry.is_object for entry in entries], [entry.weight for entry in entries]
     ours, theirs = lesson_of(bull_base(), entries), lesson(bull_base(), np.array(patches), labels, weights)
@@ -294,7 +294,7 @@ def test_what_was_unlearned_once_is_not_unlearned_again(lessons):
 
 def test_entries_of_another_base_are_refused(lessons):
     entries, _ = lessons
-    other = Detector.of_base(DetectorBase((12, 12), bull_base().stages[:2]))
+    other = Detector.from_base(DetectorBase((12, 12), bull_base().stages[:2]))
     for verb in (other.unlearn, other.relearn):
         with pytest.raises(JournalError, match="take a detector of that base"):
             verb(entries)
@@ -316,13 +316,13 @@ def test_a_copy_learns_on_its_own():
 def test_an_object_that_was_missed_is_taught_until_it_is_found():
     finder, scene = bull_finder(), bull_scene(7).astype(int)
     scene[30:60, 40:70] += np.random.default_rng([7, 400]).normal(0, 400, (30, 30)).astype(int)
-    picture = scene.clip(0, 255).astype(np.uint8)
-    assert not (intersection_over_union(BULL, finder.detect(picture).boxes) >= 0.5).any()
+    image = scene.clip(0, 255).astype(np.uint8)
+    assert not (intersection_over_union(BULL, finder.detect(image).boxes) >= 0.5).any()
     once = finder.copy()
-    once.learn(picture, BULL, [True], weight=default_weight(bull_base(), True))
-    assert not (intersection_over_union(BULL, once.detect(picture).boxes) >= 0.5).any()
-    entries = finder.learn(picture, BULL, [True])
+    once.learn(image, BULL, [True], weight=default_weight(bull_base(), True))
+    assert not (intersection_over_union(BULL, once.detect(image).boxes) >= 0.5).any()
+    entries = finder.learn(image, BULL, [True])
     assert len(entries) > 1
-    assert (intersection_over_union(BULL, finder.detect(picture).boxes) >= 0.5).any()
+    assert (intersection_over_union(BULL, finder.detect(image).boxes) >= 0.5).any()
     finder.unlearn(entries)
     assert content(finder) == content(bull_finder())

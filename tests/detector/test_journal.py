@@ -45,11 +45,11 @@ def test_a_day_with_a_journal(journal, entries):
     assert finder.learned == (sum(entry.weight for entry in entries if entry.is_object), 0)
 
 
-def test_entries_are_selected_by_picture_label_and_base(journal, entries):
-    other = replace(entries[0], picture="a" * 64)
+def test_entries_are_selected_by_image_label_and_base(journal, entries):
+    other = replace(entries[0], image="a" * 64)
     journal.add_learned([other])
-    assert journal.learned(picture="a" * 64) == [other]
-    assert len(journal.learned(picture=entries[0].picture)) == len(entries)
+    assert journal.learned(image="a" * 64) == [other]
+    assert len(journal.learned(image=entries[0].image)) == len(entries)
     assert journal.learned(base_id="b" * 64) == []
     assert len(journal.learned(is_object=True)) == 1
 
@@ -110,7 +110,7 @@ DAMAGE = {
     "label": (lambda line: line | {"is_object": 1}, "is_object"),
     "scale": (lambda line: line | {"scale": "x"}, "scale"),
     "place": (lambda line: line | {"y": -1}, "y is -1"),
-    "hash": (lambda line: line | {"picture": "../../x"}, "picture is not"),
+    "hash": (lambda line: line | {"image": "../../x"}, "image is not"),
     "short hash": (lambda line: line | {"base_id": "ab"}, "base_id has 2 digits"),
     "responses": (lambda line: line | {"responses": "xyz"}, "responses is not"),
     "unlearned too often": (lambda line: line | {"did": "unlearned", "x": 9999}, "unlearns what is not learned"),
@@ -156,10 +156,10 @@ def test_responses_that_lead_elsewhere_are_refused(entries):
 
 
 def test_an_entry_holds_no_pixels(entries):
-    """One bit for every weak learner, and nothing else of the picture but its hash."""
+    """One bit for every weak learner, and nothing else of the image but its hash."""
     n = sum(len(stage) for stage in bull_base().stages)
     assert all(len(entry.responses) <= -(-n // 8) * 2 for entry in entries)
-    assert len(entries[0].picture) == 64
+    assert len(entries[0].image) == 64
 
 
 def test_a_full_disk_adds_nothing(tmp_path, entries):
@@ -184,7 +184,7 @@ def test_a_full_disk_adds_nothing(tmp_path, entries):
 def test_what_could_not_be_read_is_not_written(tmp_path, entries):
     journal = Journal(tmp_path / "camera.jsonl")
     with pytest.raises(JournalError, match="nothing was added"):
-        journal.add_learned([entries[0], replace(entries[0], picture="abc")])
+        journal.add_learned([entries[0], replace(entries[0], image="abc")])
     assert not journal.path.exists()
 
 

@@ -56,7 +56,7 @@ def test_save_then_load_is_the_identity(make, tmp_path):
     for ours, theirs in zip(original.cascade().stages, loaded.cascade().stages, strict=True):
         np.testing.assert_array_equal(ours.coef, theirs.coef)
         assert ours.threshold == theirs.threshold
-        np.testing.assert_array_equal(ours.exits, theirs.exits)
+        np.testing.assert_array_equal(ours.rejection_thresholds, theirs.rejection_thresholds)
     X = np.random.default_rng(2).integers(0, 256, (300, *WINDOW), dtype=np.uint8)
     np.testing.assert_array_equal(loaded.cascade().scores(X), original.cascade().scores(X))
 

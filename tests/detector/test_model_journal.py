@@ -1,5 +1,5 @@
 import pytest
-from tests.detectors import BULL, bull_finder, bull_scene, content, false_alarm
+from tests.detectors import BULL, bull_finder, bull_scene, content, false_positive
 
 from whet.detector.journal import Journal
 from whet.detector.model_journal import (
@@ -18,7 +18,7 @@ def taught():
     """A detector, what it learned first, and what later."""
     finder = bull_finder()
     first = finder.learn(bull_scene(), BULL, [True], weight=3)
-    return finder, first, finder.learn(bull_scene(), false_alarm(finder), [False], weight=7)
+    return finder, first, finder.learn(bull_scene(), false_positive(finder), [False], weight=7)
 
 
 def test_a_journal_that_is_ahead_is_noticed_and_one_that_is_behind_is_not(taught, tmp_path):

@@ -24,7 +24,7 @@ def test_a_positive_teaches_all_stages_and_a_negative_those_it_reaches(data):
     first = base().cascade.stages[0]
     stages = base().cascade.stages
     passes = [stage.score(X) > 0 for stage in stages]
-    looked_at = IntegralStack.of(X, base().min_sigma).looked_at
+    looked_at = IntegralStack.from_patches(X, base().min_sigma).looked_at
     reaches = [looked_at, looked_at & passes[0], looked_at & passes[0] & passes[1]]
     counts = lesson(base(), X, y, weights=1).counts
     assert counts == tuple((int(y.sum()), int((~y & here).sum())) for here in reaches)
@@ -44,7 +44,7 @@ def test_statistics_are_those_of_everything_seen(data):
     k = np.random.default_rng(0).integers(0, 6, len(X))
     learn(one, X, y, k)
     first, now = base().stages[0], one.cascade().stages[0]
-    H = first.weak.respond(first.features.evaluate(IntegralStack.of(X))).astype(np.int64)
+    H = first.weak.respond(first.features.evaluate(IntegralStack.from_patches(X))).astype(np.int64)
     totals = [first.positive, first.negative]
     for side, (total, rows) in enumerate(zip(totals, (y, ~y), strict=True)):
         C = (H[:, rows] * k[rows]) @ H[:, rows].T

@@ -6,7 +6,7 @@ from whet.detector.taught import TaughtDetector
 
 
 def test_fixed_stages_and_those_that_learn_are_told_apart():
-    summary = Summary.of(mixed_detector())
+    summary = Summary.from_detector(mixed_detector())
     assert [stage.learns for stage in summary.stages] == [False, True, False]
     assert [stage.is_soft for stage in summary.stages] == [False, False, True]
     assert summary.stages[0].rejects is None
@@ -17,4 +17,4 @@ def test_the_estimate_of_what_a_stage_rejects_is_near_what_it_rejects():
     trained = base(sizes=(40,), kinds=("haar",))
     X, y = patches(1200, np.random.default_rng(7))  # those that it was trained on
     rejected = 1 - trained.cascade.stages[0].accepts(X[~y]).mean()
-    assert abs(Summary.of(TaughtDetector(trained)).stages[0].rejects - rejected) < 0.03
+    assert abs(Summary.from_detector(TaughtDetector(trained)).stages[0].rejects - rejected) < 0.03

@@ -9,7 +9,7 @@ from whet.lda.statistics import BinaryStatistics
 
 
 def seen(n, size=5, seed=0):
-    return BinaryStatistics.of(np.random.default_rng(seed).integers(0, 2, (n, size), dtype=np.uint8))
+    return BinaryStatistics.from_samples(np.random.default_rng(seed).integers(0, 2, (n, size), dtype=np.uint8))
 
 
 def test_with_nothing_learned_the_base_itself_is_run():
@@ -69,7 +69,7 @@ def test_a_fixed_stage_runs_but_does_not_learn():
         mixed.insert(0, True, seen(4, 4))
     mixed.insert(1, True, seen(4))
     assert mixed.learned.counts == ((0, 0), (4, 0), (0, 0))
-    assert mixed.cascade().stages[2].exits is not None
+    assert mixed.cascade().stages[2].rejection_thresholds is not None
 
 
 def test_statistics_that_do_not_fit_are_refused():
@@ -89,20 +89,24 @@ def test_exits_of_a_soft_detector_follow_what_it_learns_and_come_back():
     from whet.lda.rejection import prefix_moments
 
     soft = detector(soft=True)
-    at_first = [stage.exits for stage in soft.cascade().stages]
+    at_first = [stage.rejection_thresholds for stage in soft.cascade().stages]
     X, y = patches(80, np.random.default_rng(4))
     learn(soft, X, y)
     for stage, base_stage, (positive, _) in zip(
         soft.cascade().stages, soft.base.stages, soft.learned.stages, strict=True
     ):
         mean, deviation = prefix_moments(base_stage.positive + positive, stage.coef)
-        finite = np.isfinite(stage.exits)
+        finite = np.isfinite(stage.rejection_thresholds)
         assert finite.any()
-        np.testing.assert_allclose(stage.exits[finite], (mean + base_stage.exits.z * deviation)[finite])
-    assert not all(np.array_equal(a, s.exits) for a, s in zip(at_first, soft.cascade().stages, strict=True))
+        np.testing.assert_allclose(
+            stage.rejection_thresholds[finite], (mean + base_stage.rejection_thresholds.z * deviation)[finite]
+        )
+    assert not all(
+        np.array_equal(a, s.rejection_thresholds) for a, s in zip(at_first, soft.cascade().stages, strict=True)
+    )
     unlearn(soft, X, y)
     for before, stage in zip(at_first, soft.cascade().stages, strict=True):
-        np.testing.assert_array_equal(stage.exits, before)
+        np.testing.assert_array_equal(stage.rejection_thresholds, before)
 
 
 def test_a_soft_base_is_not_the_hard_one():

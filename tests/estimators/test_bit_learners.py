@@ -16,14 +16,16 @@ from whet.lda.statistics import BinaryStatistics
 @pytest.fixture
 def sample(rng):
     X, y = correlated_stumps(191, 30, rng)  # three words of positives and negatives, none of them full
-    return X, y, BitResponses.of(X.T.astype(bool), y)
+    return X, y, BitResponses.from_responses(X.T.astype(bool), y)
 
 
 @pytest.mark.parametrize("criterion", ["fda", "lac"])
 def test_bits_and_statistics_give_the_same_scatter(criterion, sample):
     X, y, bits = sample
     a = bits.scatter(criterion, 0.7)
-    b = Scatter.of_statistics(BinaryStatistics.of(X[y]), BinaryStatistics.of(X[~y]), criterion, 0.7)
+    b = Scatter.from_statistics(
+        BinaryStatistics.from_samples(X[y]), BinaryStatistics.from_samples(X[~y]), criterion, 0.7
+    )
     np.testing.assert_array_equal(a.gap, b.gap)
     np.testing.assert_array_equal(a.diagonal, b.diagonal)
     for j in range(30):
@@ -63,7 +65,7 @@ def test_class_statistics_of_selected_rows(sample):
     X, y, bits = sample
     chosen = np.array([7, 0, 22])
     for ours, rows in zip(class_statistics(bits, chosen), (X[y], X[~y]), strict=True):
-        plain = BinaryStatistics.of(rows[:, chosen])
+        plain = BinaryStatistics.from_samples(rows[:, chosen])
         assert ours.n == plain.n
         np.testing.assert_array_equal(ours.s, plain.s)
         np.testing.assert_array_equal(ours.C, plain.C)
@@ -95,7 +97,7 @@ def test_boosting_on_bits_is_the_plain_algorithm(sample, asymmetry):
 
 def test_boosting_stops_where_no_learner_is_better_than_chance():
     y = np.arange(8) % 2 == 0
-    assert list(bit_boosting.rounds(BitResponses.of(np.ones((2, 8), dtype=bool), y), 5)) == []
+    assert list(bit_boosting.rounds(BitResponses.from_responses(np.ones((2, 8), dtype=bool), y), 5)) == []
 
 
 def test_ffs_finds_the_least_error_of_all_candidates_and_thresholds(sample):
@@ -114,7 +116,7 @@ def test_ffs_finds_the_least_error_of_all_candidates_and_thresholds(sample):
 
 def test_without_balance_all_samples_start_alike():
     """One positive of four: the learner that misses it errs by a quarter, or in balance by one half."""
-    responses = BitResponses.of(np.array([[0, 0, 0, 0]], dtype=bool), np.array([True, False, False, False]))
+    responses = BitResponses.from_responses(np.array([[0, 0, 0, 0]], dtype=bool), np.array([True, False, False, False]))
     ((_, vote),) = bit_boosting.rounds(responses, 1, balance=False)
     assert vote == pytest.approx(np.log(3))
     assert list(bit_boosting.rounds(responses, 1)) == []

@@ -48,7 +48,7 @@ def test_boosting_stops_at_a_stump_without_error():
 
 
 @pytest.mark.parametrize("n_weak", [1, 20])
-def test_asymmetry_buys_detections_with_false_alarms(n_weak, rng):
+def test_asymmetry_buys_detections_with_false_positives(n_weak, rng):
     X, y = two_gaussians(600, 10, rng, gap=0.5)
     plain, asymmetric = (AsymBoost(n_weak, asymmetry=k).fit(X, y).predict(X) for k in (1.0, 20.0))
     assert asymmetric[y == 1].mean() > plain[y == 1].mean()

@@ -37,7 +37,7 @@ def match(boxes, scores, truths, ignored, smallest=0.5):
 
 
 def points(scores, labels):
-    """(found, false alarms) when all scores of at least t stand, for each t from infinity downwards."""
+    """(found, false positives) when all scores of at least t stand, for each t from infinity downwards."""
     counted = [(s, label) for s, label in zip(scores, labels, strict=True) if label >= 0]
     steps = [math.inf, *sorted({s for s, _ in counted}, reverse=True)]
     return [tuple(sum(s >= t and label == kind for s, label in counted) for kind in (1, 0)) for t in steps]
@@ -52,10 +52,10 @@ def average_precision(scores, labels, n_truths):
     return total
 
 
-def log_average_miss_rate(scores, labels, n_truths, n_pictures):
+def log_average_miss_rate(scores, labels, n_truths, n_images):
     logs = []
     for exponent in range(-8, 1):
         rate = 10 ** (exponent / 4)
-        miss = min(1 - found / n_truths for found, false in points(scores, labels) if false / n_pictures <= rate)
+        miss = min(1 - found / n_truths for found, false in points(scores, labels) if false / n_images <= rate)
         logs.append(math.log(max(miss, 1e-10)))
     return math.exp(sum(logs) / 9)

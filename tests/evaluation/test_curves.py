@@ -17,7 +17,7 @@ from whet.evaluation.curves import (
 
 @st.composite
 def pooled(draw):
-    """Scores, labels, number of truths and of pictures."""
+    """Scores, labels, number of truths and of images."""
     rows = draw(st.lists(st.tuples(st.integers(-4, 4), st.sampled_from([-1, 0, 1])), max_size=25))
     labels = [label for _, label in rows]
     return (
@@ -29,7 +29,7 @@ def pooled(draw):
 
 
 @pytest.mark.parametrize(
-    ("scores", "labels", "found", "false_alarms", "remark"),
+    ("scores", "labels", "found", "false_positives", "remark"),
     [
         ([], [], [0], [0], "no detections: one point"),
         ([1], [-1], [0], [0], "only ignored ones"),
@@ -41,13 +41,13 @@ def pooled(draw):
         ([3, 2, 1], [1, -1, 0], [0, 1, 1], [0, 0, 1], "an ignored one makes no step"),
     ],
 )
-def test_curves_counted_by_hand(scores, labels, found, false_alarms, remark):
-    curve = sweep(scores, labels, n_truths=4, n_pictures=2)
+def test_curves_counted_by_hand(scores, labels, found, false_positives, remark):
+    curve = sweep(scores, labels, n_truths=4, n_images=2)
     assert curve.found.tolist() == found, remark
-    assert curve.false_alarms.tolist() == false_alarms, remark
+    assert curve.false_positives.tolist() == false_positives, remark
     assert curve.recall.tolist() == [n / 4 for n in found]
     assert curve.miss_rate.tolist() == [1 - n / 4 for n in found]
-    assert curve.false_alarms_per_picture.tolist() == [n / 2 for n in false_alarms]
+    assert curve.false_positives_per_image.tolist() == [n / 2 for n in false_positives]
 
 
 def test_precision_is_one_until_something_is_detected():
@@ -58,9 +58,9 @@ def test_precision_is_one_until_something_is_detected():
 def test_curve_equals_the_slow_twin_and_never_falls(sample):
     scores, labels, _, _ = sample
     curve = sweep(*sample)
-    assert list(zip(curve.found, curve.false_alarms, strict=True)) == slow_twins.points(scores, labels)
+    assert list(zip(curve.found, curve.false_positives, strict=True)) == slow_twins.points(scores, labels)
     assert (np.diff(curve.found) >= 0).all()
-    assert (np.diff(curve.false_alarms) >= 0).all()
+    assert (np.diff(curve.false_positives) >= 0).all()
     assert (np.diff(curve.thresholds) < 0).all()
 
 
@@ -69,7 +69,7 @@ def test_scores_above_a_threshold_are_those_of_its_point(sample):
     curve, scores, labels = sweep(*sample), np.array(sample[0]), np.array(sample[1])
     for k, threshold in enumerate(curve.thresholds):
         assert ((scores > threshold) & (labels == 1)).sum() == curve.found[k]
-        assert ((scores > threshold) & (labels == 0)).sum() == curve.false_alarms[k]
+        assert ((scores > threshold) & (labels == 0)).sum() == curve.false_positives[k]
 
 
 def test_neighbouring_floats_are_two_steps():
@@ -81,14 +81,14 @@ def test_neighbouring_floats_are_two_steps():
 
 
 @given(pooled())
-def test_a_false_alarm_below_all_changes_nothing_above_it(sample):
-    scores, labels, n_truths, n_pictures = sample
+def test_a_false_positive_below_all_changes_nothing_above_it(sample):
+    scores, labels, n_truths, n_images = sample
     before = sweep(*sample)
-    after = sweep([*scores, -9.0], [*labels, 0], n_truths, n_pictures)
+    after = sweep([*scores, -9.0], [*labels, 0], n_truths, n_images)
     n = len(before.found)
     assert len(after.found) == n + 1
     assert after.found[:n].tolist() == before.found.tolist()
-    assert after.false_alarms.tolist() == [*before.false_alarms.tolist(), before.false_alarms[-1] + 1]
+    assert after.false_positives.tolist() == [*before.false_positives.tolist(), before.false_positives[-1] + 1]
     if len(before.thresholds) > 1:
         assert after.thresholds[:n].tolist() == before.thresholds.tolist()
     if n_truths:
@@ -97,20 +97,20 @@ def test_a_false_alarm_below_all_changes_nothing_above_it(sample):
 
 @given(pooled(), st.randoms(use_true_random=False))
 def test_order_is_of_no_account_even_among_equal_scores(sample, random):
-    scores, labels, n_truths, n_pictures = sample
+    scores, labels, n_truths, n_images = sample
     rows = list(zip(scores, labels, strict=True))
     random.shuffle(rows)
-    shuffled = sweep([s for s, _ in rows], [label for _, label in rows], n_truths, n_pictures)
+    shuffled = sweep([s for s, _ in rows], [label for _, label in rows], n_truths, n_images)
     assert shuffled.found.tolist() == sweep(*sample).found.tolist()
-    assert shuffled.false_alarms.tolist() == sweep(*sample).false_alarms.tolist()
+    assert shuffled.false_positives.tolist() == sweep(*sample).false_positives.tolist()
 
 
 @given(pooled(), st.integers(2, 3))
-def test_every_picture_twice_leaves_rates_as_they_were(sample, times):
-    scores, labels, n_truths, n_pictures = sample
-    once, often = sweep(*sample), sweep(scores * times, labels * times, n_truths * times, n_pictures * times)
+def test_every_image_twice_leaves_rates_as_they_were(sample, times):
+    scores, labels, n_truths, n_images = sample
+    once, often = sweep(*sample), sweep(scores * times, labels * times, n_truths * times, n_images * times)
     np.testing.assert_array_equal(often.recall, once.recall)
-    np.testing.assert_array_equal(often.false_alarms_per_picture, once.false_alarms_per_picture)
+    np.testing.assert_array_equal(often.false_positives_per_image, once.false_positives_per_image)
     np.testing.assert_array_equal(often.thresholds, once.thresholds)
     np.testing.assert_array_equal(log_average_miss_rate(often), log_average_miss_rate(once))
     np.testing.assert_array_equal(average_precision(often), average_precision(once))
@@ -119,16 +119,16 @@ def test_every_picture_twice_leaves_rates_as_they_were(sample, times):
 @pytest.mark.parametrize(
     ("most", "expected", "remark"),
     [
-        (0, 0.25, "only what is above the first false alarm"),
+        (0, 0.25, "only what is above the first false positive"),
         (1, 0.25, "two come in one step, so one cannot be had"),
         (2, 0.75, "with the step, and what follows before the next"),
         (2.5, 0.75, "a step function"),
-        (3, 0.75, "the last false alarm finds nothing more"),
+        (3, 0.75, "the last false positive finds nothing more"),
         (100, 0.75, "beyond the end of the curve"),
     ],
 )
-def test_recall_at_false_alarms_worked_by_hand(most, expected, remark):
-    curve = sweep([5, 4, 4, 4, 3, 2], [1, 0, 0, 1, 1, 0], n_truths=4, n_pictures=1)
+def test_recall_at_false_positives_worked_by_hand(most, expected, remark):
+    curve = sweep([5, 4, 4, 4, 3, 2], [1, 0, 0, 1, 1, 0], n_truths=4, n_images=1)
     assert recall_at(curve, [most])[0] == expected, remark
     assert recall_at(curve, most) == expected
 
@@ -143,30 +143,30 @@ def test_recall_at_is_the_best_of_the_points_allowed(sample, most):
 
 @given(pooled(), st.floats(0, 2))
 def test_an_operating_point_keeps_its_promise_and_the_next_step_would_not(sample, rate):
-    scores, labels, _, n_pictures = np.array(sample[0]), np.array(sample[1]), *sample[2:]
+    scores, labels, _, n_images = np.array(sample[0]), np.array(sample[1]), *sample[2:]
     threshold = operating_point(sweep(*sample), rate)
-    assert ((scores > threshold) & (labels == 0)).sum() / n_pictures <= rate
+    assert ((scores > threshold) & (labels == 0)).sum() / n_images <= rate
     below = scores[(scores <= threshold) & (labels >= 0)]
     if len(below):
-        assert ((scores >= below.max()) & (labels == 0)).sum() / n_pictures > rate
+        assert ((scores >= below.max()) & (labels == 0)).sum() / n_images > rate
 
 
-@pytest.mark.parametrize(("n_pictures", "n_false"), [(100, 29), (10, 3), (1000, 57)])
-def test_rates_are_compared_as_they_are_written(n_pictures, n_false):
-    """0.29 * 100 is 28.999999999999996: a product would lose the 29th false alarm."""
+@pytest.mark.parametrize(("n_images", "n_false"), [(100, 29), (10, 3), (1000, 57)])
+def test_rates_are_compared_as_they_are_written(n_images, n_false):
+    """0.29 * 100 is 28.999999999999996: a product would lose the 29th false positive."""
     scores = np.arange(n_false + 5, 0, -1)
-    threshold = operating_point(sweep(scores, np.zeros(len(scores)), 1, n_pictures), n_false / n_pictures)
+    threshold = operating_point(sweep(scores, np.zeros(len(scores)), 1, n_images), n_false / n_images)
     assert (scores > threshold).sum() == n_false
 
 
 def test_operating_points_at_the_ends():
-    assert operating_point(sweep([2, 1], [0, 1], 1, 10), 0) == 2  # the highest is a false alarm: nothing may stand
+    assert operating_point(sweep([2, 1], [0, 1], 1, 10), 0) == 2  # the highest is a false positive: nothing may stand
     assert operating_point(sweep([], [], 1, 10), 0) == np.inf
     assert 0.99 < operating_point(sweep([2, 1], [0, 1], 1, 10), 5) < 1  # all may stand, but nothing lower was seen
 
 
 @pytest.mark.parametrize("wrong", [-1, float("nan")])
-def test_fewer_than_no_false_alarms_cannot_be_asked_for(wrong):
+def test_fewer_than_no_false_positives_cannot_be_asked_for(wrong):
     curve = sweep([1], [1], 1, 1)
     with pytest.raises(ValueError, match="0 or more"):
         operating_point(curve, wrong)
@@ -178,14 +178,14 @@ def test_fewer_than_no_false_alarms_cannot_be_asked_for(wrong):
     ("scores", "labels", "n_truths", "expected", "remark"),
     [
         ([], [], 3, 0, "nothing detected"),
-        ([2, 1], [1, 1], 2, 1, "all found, no false alarm"),
+        ([2, 1], [1, 1], 2, 1, "all found, no false positive"),
         ([2, 1], [1, 1], 4, 0.5, "recall never reached has precision 0"),
-        ([2, 1], [0, 1], 1, 0.5, "one false alarm first"),
-        ([1, 1], [0, 1], 1, 0.5, "a tie is no better than the false alarm first"),
+        ([2, 1], [0, 1], 1, 0.5, "one false positive first"),
+        ([1, 1], [0, 1], 1, 0.5, "a tie is no better than the false positive first"),
         ([1, 1], [1, 0], 1, 0.5, "in either order"),
         ([3, 2, 1], [1, 0, 1], 2, (1 + 2 / 3) / 2, "1 to recall 1/2, then 2/3"),
         ([4, 3, 2, 1], [0, 1, 1, 1], 3, 3 / 4, "precision rises to 3/4: interpolated, it was 3/4 all along"),
-        ([3, 2, 1], [1, 1, 0], 2, 1, "false alarms below the last face cost nothing"),
+        ([3, 2, 1], [1, 1, 0], 2, 1, "false positives below the last face cost nothing"),
     ],
 )
 def test_average_precision_worked_by_hand(scores, labels, n_truths, expected, remark):
@@ -193,37 +193,37 @@ def test_average_precision_worked_by_hand(scores, labels, n_truths, expected, re
 
 
 @pytest.mark.parametrize(
-    ("scores", "labels", "n_truths", "n_pictures", "expected", "remark"),
+    ("scores", "labels", "n_truths", "n_images", "expected", "remark"),
     [
         ([], [], 3, 10, 1, "nothing detected"),
-        ([2, 1], [1, 1], 4, 10, 0.5, "no false alarm: one miss rate at all nine"),
+        ([2, 1], [1, 1], 4, 10, 0.5, "no false positive: one miss rate at all nine"),
         ([1], [1], 1, 10, 1e-10, "a perfect detector"),
-        ([2, 1], [0, 1], 2, 100, 0.5, "0.01 a picture is the first reference itself, and counts"),
+        ([2, 1], [0, 1], 2, 100, 0.5, "0.01 an image is the first reference itself, and counts"),
         ([2, 1], [0, 1], 2, 50, 0.5 ** (7 / 9), "0.02 lies between the second reference (0.0178) and the third"),
         ([2, 1], [0, 1], 2, 10, 0.5 ** (5 / 9), "0.1: five of nine references reach it"),
         ([2, 1], [0, 1], 2, 1, 0.5 ** (1 / 9), "1: only the last"),
-        ([3, 2, 1], [0, 0, 1], 2, 1, 1, "2 a picture is beyond all references"),
+        ([3, 2, 1], [0, 0, 1], 2, 1, 1, "2 an image is beyond all references"),
         ([1, 1], [0, 1], 2, 10, 0.5 ** (5 / 9), "a tie is one step"),
     ],
 )
-def test_log_average_miss_rate_worked_by_hand(scores, labels, n_truths, n_pictures, expected, remark):
-    assert log_average_miss_rate(sweep(scores, labels, n_truths, n_pictures)) == pytest.approx(expected), remark
+def test_log_average_miss_rate_worked_by_hand(scores, labels, n_truths, n_images, expected, remark):
+    assert log_average_miss_rate(sweep(scores, labels, n_truths, n_images)) == pytest.approx(expected), remark
 
 
 @given(pooled())
 def test_summaries_equal_their_slow_twins(sample):
-    scores, labels, n_truths, n_pictures = sample
+    scores, labels, n_truths, n_images = sample
     curve = sweep(*sample)
     if n_truths:
         assert average_precision(curve) == pytest.approx(slow_twins.average_precision(scores, labels, n_truths))
         assert log_average_miss_rate(curve) == pytest.approx(
-            slow_twins.log_average_miss_rate(scores, labels, n_truths, n_pictures)
+            slow_twins.log_average_miss_rate(scores, labels, n_truths, n_images)
         )
 
 
-def test_without_truths_false_alarms_are_counted_and_recall_is_not_known():
-    curve = sweep([2, 1], [0, 0], n_truths=0, n_pictures=4)
-    assert curve.false_alarms_per_picture.tolist() == [0, 0.25, 0.5]
+def test_without_truths_false_positives_are_counted_and_recall_is_not_known():
+    curve = sweep([2, 1], [0, 0], n_truths=0, n_images=4)
+    assert curve.false_positives_per_image.tolist() == [0, 0.25, 0.5]
     assert np.isnan(curve.recall).all()
     assert math.isnan(average_precision(curve))
     assert math.isnan(log_average_miss_rate(curve))
@@ -236,7 +236,7 @@ def test_without_truths_false_alarms_are_counted_and_recall_is_not_known():
         (([1, 2], [1], 1, 1), "scores have shape"),
         (([1, 2], [1, 1], 1, 1), "2 detections are right, but n_truths=1"),
         (([1], [2], 5, 1), r"labels have \[2\]"),
-        (([1], [1], 1, 0), "n_pictures=0"),
+        (([1], [1], 1, 0), "n_images=0"),
     ],
 )
 def test_wrong_input_is_named(arguments, message):

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.evaluation import slow_twins
-from tests.evaluation.pictures import pictures
+from tests.evaluation.images import images
 
 from whet.evaluation.matching import match
 
@@ -42,37 +42,37 @@ CROWD = [50, 0, 150, 100]
         ([LEFT, LEFT], [2, 1], [LEFT, [0, 0, 20, 20]], [0, 1], [1, -1], [0, -1], "a duplicate in a region is ignored"),
     ],
 )
-def test_small_pictures_matched_by_hand(boxes, scores, truths, ignored, labels, found_by, remark):
+def test_small_images_matched_by_hand(boxes, scores, truths, ignored, labels, found_by, remark):
     got = match(boxes, scores, truths, np.array(ignored, dtype=bool))
     assert got.labels.tolist() == labels, remark
     assert got.found_by.tolist() == found_by, remark
 
 
-@given(pictures())
-def test_matching_equals_the_slow_twin(picture):
-    got = match(*picture)
-    assert (got.labels.tolist(), got.found_by.tolist()) == slow_twins.match(*picture)
+@given(images())
+def test_matching_equals_the_slow_twin(image):
+    got = match(*image)
+    assert (got.labels.tolist(), got.found_by.tolist()) == slow_twins.match(*image)
 
 
-@given(pictures(), st.floats(0, 0.9))
-def test_each_truth_is_found_once_by_a_right_detection(picture, overlap):
-    got = match(*picture, overlap=overlap)
+@given(images(), st.floats(0, 0.9))
+def test_each_truth_is_found_once_by_a_right_detection(image, overlap):
+    got = match(*image, overlap=overlap)
     finders = got.found_by[got.found_by >= 0].tolist()
     assert sorted(finders) == np.flatnonzero(got.labels == 1).tolist()
-    assert not (got.found_by >= 0)[np.array(picture[3], dtype=bool)].any()
+    assert not (got.found_by >= 0)[np.array(image[3], dtype=bool)].any()
 
 
-@given(pictures(), st.integers(-3, 3))
-def test_lower_detections_change_nothing_for_the_higher(picture, threshold):
-    boxes, scores, truths, ignored = picture
+@given(images(), st.integers(-3, 3))
+def test_lower_detections_change_nothing_for_the_higher(image, threshold):
+    boxes, scores, truths, ignored = image
     stand = [i for i, score in enumerate(scores) if score > threshold]
     alone = match([boxes[i] for i in stand], [scores[i] for i in stand], truths, ignored)
-    assert match(*picture).labels[stand].tolist() == alone.labels.tolist()
+    assert match(*image).labels[stand].tolist() == alone.labels.tolist()
 
 
-@given(pictures())
-def test_detections_of_different_scores_may_come_in_any_order(picture):
-    boxes, _, truths, ignored = picture
+@given(images())
+def test_detections_of_different_scores_may_come_in_any_order(image):
+    boxes, _, truths, ignored = image
     scores = np.arange(len(boxes), dtype=float)
     forwards = match(boxes, scores, truths, ignored)
     backwards = match(boxes[::-1], scores[::-1], truths, ignored)

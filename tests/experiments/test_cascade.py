@@ -29,17 +29,17 @@ def crosses(n, rng):
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """Crosses, pictures of noise, and a cascade of three stages that tells them apart."""
+    """Crosses, images of noise, and a cascade of three stages that tells them apart."""
     rng = np.random.default_rng(3)
     folder = tmp_path_factory.mktemp("noise")
     for i in range(12):
         coarse = np.kron(rng.integers(0, 256, (16, 20)), np.ones((4, 4))) * 0.7 + rng.integers(0, 70, (64, 80))
         Image.fromarray(coarse.astype(np.uint8)).save(folder / f"{i}.png")
-    pictures = sorted(folder.glob("*.png"))
+    images = sorted(folder.glob("*.png"))
     faces = crosses(200, rng)
-    pool = HaarPool.of_window((24, 24)).sample(30, rng)
+    pool = HaarPool.from_window((24, 24)).sample(30, rng)
     recipe = paper_cascade.Recipe(n_stages=3, n_weak=10, n_negatives=300)
-    return pictures, faces, pool, paper_cascade.train(pool, faces, pictures, recipe)
+    return images, faces, pool, paper_cascade.train(pool, faces, images, recipe)
 
 
 def test_framing_keeps_the_eyes_where_they_are():
@@ -62,26 +62,26 @@ def test_a_trial_judges_framed_windows_against_whole_faces():
 
 
 def test_stages_have_the_papers_threshold_and_reach_its_goal(drawn):
-    pictures, faces, _, base = drawn
+    images, faces, _, base = drawn
     assert all(isinstance(stage.rule, Asymmetric) for stage in base.stages)
     first = base.cascade.stages[0]
     assert first.accepts(faces).mean() >= 0.99
-    negatives = paper_cascade.windows_of_pictures(pictures, 300, (24, 24), np.random.default_rng(0))
+    negatives = paper_cascade.windows_of_images(images, 300, (24, 24), np.random.default_rng(0))
     assert first.accepts(negatives).mean() <= 0.5
 
 
-def test_a_cascade_ends_when_the_pictures_run_out_of_negatives(drawn):
-    pictures, faces, pool, _ = drawn
+def test_a_cascade_ends_when_the_images_run_out_of_negatives(drawn):
+    images, faces, pool, _ = drawn
     recipe = paper_cascade.Recipe(n_stages=30, n_weak=40, n_negatives=400)
-    base = paper_cascade.train(pool, faces, pictures[:2], recipe)
+    base = paper_cascade.train(pool, faces, images[:2], recipe)
     assert 1 <= len(base.stages) < 30
 
 
 @pytest.mark.parametrize("keep_below", [0.0, 2.0])
 def test_false_positives_are_accepted_by_all_stages_so_far(drawn, monkeypatch, keep_below):
-    pictures, *_, base = drawn
+    images, *_, base = drawn
     monkeypatch.setattr(false_positives, "KEEP_BELOW", keep_below)
-    source = FalsePositives(pictures, seed=0)
+    source = FalsePositives(images, seed=0)
     for n in (1, 2, 3):
         part = cascade_of(base.stages[:n])
         windows = source.of(part, 50)
@@ -90,25 +90,27 @@ def test_false_positives_are_accepted_by_all_stages_so_far(drawn, monkeypatch, k
 
 
 def test_every_stage_is_taught_windows_that_reach_it(drawn, monkeypatch):
-    pictures, *_, base = drawn
+    images, *_, base = drawn
     monkeypatch.setattr(cascade_lessons, "BLOCK", 40)
     given = []
     monkeypatch.setattr(cascade_lessons, "lesson", lambda *a, **k: given.append(a[1]) or lesson(*a, **k))
     from whet.detector.counting import lesson
 
-    delta = lesson_of_false_positives(base, pictures, 300, seed=1)
+    delta = lesson_of_false_positives(base, images, 300, seed=1)
     assert [negatives for _, negatives in delta.counts][:2] == [100, 100]
     assert max(map(len, given)) <= 40
     second = np.concatenate(given[3:6])
     assert base.cascade.stages[0].accepts(second).all()
-    expected = BinaryStatistics.of(base.cascade.stages[1].respond(IntegralStack.of(second)).view(np.uint8).T)
+    expected = BinaryStatistics.from_samples(
+        base.cascade.stages[1].respond(IntegralStack.from_patches(second)).view(np.uint8).T
+    )
     np.testing.assert_array_equal(delta.stages[1][1].C, expected.C)
     assert all(positives == 0 for positives, _ in delta.counts)
 
 
 def test_where_windows_run_out_what_is_left_teaches_all_further_stages(drawn):
-    pictures, *_, base = drawn
-    first, second, third = (n for _, n in lesson_of_false_positives(base, pictures, 300_000, seed=1).counts)
+    images, *_, base = drawn
+    first, second, third = (n for _, n in lesson_of_false_positives(base, images, 300_000, seed=1).counts)
     assert first == 100_000
     assert 100_000 > second > third > 0
 
@@ -119,24 +121,24 @@ def test_new_faces_teach_all_stages_once(drawn, rng):
 
 
 @pytest.mark.usefixtures("data")
-def test_no_face_and_no_picture_is_in_two_parts():
+def test_no_face_and_no_image_is_in_two_parts():
     material = cascade.Material.drawn(cascade.SCALES["paper"], np.random.default_rng(0))
     assert [len(material.initial), len(material.new), len(material.held_out)] == [10_000, 5000, 1000]
     parts = [{face.tobytes() for face in part} for part in (material.initial, material.new, material.held_out)]
     duplicates_in_the_file = sum(map(len, parts)) - len(set.union(*parts))
     assert duplicates_in_the_file <= 20
-    assert not set(material.pictures) & set(material.new_pictures)
+    assert not set(material.images) & set(material.new_images)
 
 
 @pytest.mark.usefixtures("data")
 def test_a_peer_gives_what_opencv_gives():
     pytest.importorskip("cv2")
     peer = opencv_peers.classifier("frontalface_alt2")
-    pictures = Trial.of_mit_cmu().pictures
-    for picture in sorted(pictures, key=lambda picture: picture.size)[20:30]:
-        grouped = opencv_peers.groupings(peer, picture, 1.2)
+    images = Trial.from_mit_cmu().images
+    for image in sorted(images, key=lambda image: image.size)[20:30]:
+        grouped = opencv_peers.groupings(peer, image, 1.2)
         for neighbours in (1, 3):
-            boxes, _, weights = peer.detectMultiScale3(picture, 1.2, neighbours, outputRejectLevels=True)
+            boxes, _, weights = peer.detectMultiScale3(image, 1.2, neighbours, outputRejectLevels=True)
             theirs = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
             theirs[:, 2:] += theirs[:, :2]
             ours = grouped[neighbours]
@@ -158,14 +160,14 @@ def test_without_opencv_the_remark_says_what_to_install(monkeypatch):
 def test_the_whole_experiment_in_miniature(monkeypatch, tmp_path):
     tiny = cascade.Scale((200,), (300,), 200, 1000, 300, 300, 3, 24)
     monkeypatch.setitem(cascade.SCALES, "small", tiny)
-    trial = Trial.of_mit_cmu()
-    few = sorted(range(130), key=lambda i: trial.pictures[i].size)[:3]
-    small = Trial(tuple(trial.pictures[i] for i in few), tuple(trial.truths[i] for i in few))
-    monkeypatch.setattr(Trial, "of_mit_cmu", classmethod(lambda _: small))
+    trial = Trial.from_mit_cmu()
+    few = sorted(range(130), key=lambda i: trial.images[i].size)[:3]
+    small = Trial(tuple(trial.images[i] for i in few), tuple(trial.truths[i] for i in few))
+    monkeypatch.setattr(Trial, "from_mit_cmu", classmethod(lambda _: small))
     monkeypatch.setattr(opencv_peers, "FACTORS", (1.2,))
     report = cascade.run("small", 1, 0, silent)
     for method in cascade.METHODS:
-        (row,) = report.of("faces", method, initial=200, false_alarms=300)
+        (row,) = report.of("faces", method, initial=200, false_positives=300)
         assert row.runs == 1
         assert 0 <= row.mean <= small.n_truths
     assert not report.of("faces", "+ both", initial=300)

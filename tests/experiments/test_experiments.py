@@ -61,13 +61,13 @@ def test_usps_online_holds_where_offline_overfits(usps):
 
 
 def test_a_row_is_mean_and_sample_deviation():
-    row = Row.of("error", "m", [0.0, 1.0, 2.0], share=0.3)
+    row = Row.from_values("error", "m", [0.0, 1.0, 2.0], share=0.3)
     assert (row.mean, row.std, row.runs) == (1.0, 1.0, 3)
-    assert Row.of("error", "m", [0.5]).std == 0.0
+    assert Row.from_values("error", "m", [0.5]).std == 0.0
 
 
 def test_curves_are_chosen_by_their_setting():
-    report = Report("x", 0, 1, "small", rows=[Row.of("e", "m", [1.0], share=s) for s in (0.3, 0.5)])
+    report = Report("x", 0, 1, "small", rows=[Row.from_values("e", "m", [1.0], share=s) for s in (0.3, 0.5)])
     assert [row.setting["share"] for row in report.of("e", "m", share=0.5)] == [0.5]
     assert len(report.of("e", "m")) == 2
 

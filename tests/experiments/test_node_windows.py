@@ -14,8 +14,8 @@ def all_scores(stage, levels):
     """Scale, y, x and margin of every window with contrast, by the stage's own definition."""
     rows = []
     for scale, level in zip(levels.scales, levels.levels, strict=True):
-        patches, places = windows_of(level.picture, WINDOW)
-        looked_at = IntegralStack.of(patches).looked_at
+        patches, places = windows_of(level.image, WINDOW)
+        looked_at = IntegralStack.from_patches(patches).looked_at
         scores = stage.score(patches)
         rows += [
             (scale, *place, score)
@@ -28,7 +28,7 @@ def all_scores(stage, levels):
 @pytest.fixture
 def case(rng):
     like = windows_of(textured((60, 60), rng), WINDOW, 2)[0]
-    return random_stage("haar", WINDOW, 30, rng, like=like), Levels.of(textured((50, 64), rng), WINDOW)
+    return random_stage("haar", WINDOW, 30, rng, like=like), Levels.from_image(textured((50, 64), rng), WINDOW)
 
 
 def test_the_best_window_is_the_best_of_all(case):
@@ -63,21 +63,21 @@ def test_all_windows_above_a_margin_are_found_and_no_others(case):
 def test_a_safe_exit_is_below_all_sums_that_can_still_win(case, rng):
     stage, _ = case
     patches = rng.integers(0, 256, (300, *WINDOW), dtype=np.uint8)
-    sums = stage.partial_sums(IntegralStack.of(patches))
+    sums = stage.partial_sums(IntegralStack.from_patches(patches))
     wins = sums[-1] > stage.threshold
     assert wins.any()
     assert (sums[:, wins] > safe_exits(stage, stage.threshold)[:, None]).all()
 
 
-def test_a_flat_picture_has_no_best_window(case):
+def test_a_flat_image_has_no_best_window(case):
     stage, _ = case
-    assert not len(best_window(stage, Levels.of(np.full((40, 40), 90, np.uint8), WINDOW)))
+    assert not len(best_window(stage, Levels.from_image(np.full((40, 40), 90, np.uint8), WINDOW)))
 
 
 def test_levels_from_a_size_on_have_no_smaller_window(case, rng):
     stage, _ = case
-    picture = textured((50, 64), rng)
-    every, large = Levels.of(picture, WINDOW), Levels.of(picture, WINDOW, min_size=1.5 * WINDOW[0])
+    image = textured((50, 64), rng)
+    every, large = Levels.from_image(image, WINDOW), Levels.from_image(image, WINDOW, min_size=1.5 * WINDOW[0])
     assert large.scales == tuple(scale for scale in every.scales if scale >= 1.5)
     boxes = node_windows(stage, large, -100.0).boxes
     assert len(boxes)

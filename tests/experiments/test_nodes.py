@@ -38,8 +38,8 @@ def test_more_faces_than_there_are_is_said(rng):
 def test_non_face_sets_are_full(rng, monkeypatch):
     from experiments import face_samples
 
-    few = datasets.negative_pictures()[:12]
-    monkeypatch.setattr(face_samples, "negative_pictures", lambda: few)
+    few = datasets.negative_images()[:12]
+    monkeypatch.setattr(face_samples, "negative_images", lambda: few)
     assert [len(windows) for windows in non_face_sets(3, 50, rng)] == [50, 50, 50]
 
 
@@ -70,8 +70,8 @@ def test_a_stream_is_absorbed_exactly(monkeypatch):
     monkeypatch.setattr(node_time, "N_STREAM", {"small": 3000})
     monkeypatch.setattr(node_time, "CHUNK", 1100)
     monkeypatch.setattr(node_time, "N_WEAK", (5, 20))
-    few = datasets.negative_pictures()[:30]
-    monkeypatch.setattr(node_time, "negative_pictures", lambda: few)
+    few = datasets.negative_images()[:30]
+    monkeypatch.setattr(node_time, "negative_images", lambda: few)
     report = node_time.run("small", 1, 0, silent)
     assert report.remarks == ["online statistics equal those of all patches at once, to the last bit: True"]
     assert {row.setting["n_weak"] for row in report.rows} == {5, 20}

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from experiments import datasets, video, video_nodes, watching
-from experiments.datasets import LFW_FACE, lfw_pictures
+from experiments.datasets import LFW_FACE, lfw_images
 from experiments.drifting_faces import HARD, clip, true_box
 from experiments.face_samples import inner_faces
 from experiments.face_tracks import FRAME, LFW_EYES_DOWN, LFW_PUPILS_APART, Track, inner_frame, overlaps
@@ -36,9 +36,9 @@ def test_the_inner_faces_are_of_every_second_person(tmp_path, monkeypatch):
     rim = (side - 0.5 * side) / 2
     inside = np.s_[int(top + rim) - 3 : int(top + side - rim) + 5, int(left + rim) - 3 : int(left + side - rim) + 5]
     for number in range(6):
-        picture = np.zeros((160, 160), np.uint8)
-        picture[inside] = 100 + 20 * number
-        Image.fromarray(picture).save(tmp_path / "faces_lfw" / f"{number}.jpg", quality=100)
+        image = np.zeros((160, 160), np.uint8)
+        image[inside] = 100 + 20 * number
+        Image.fromarray(image).save(tmp_path / "faces_lfw" / f"{number}.jpg", quality=100)
     monkeypatch.setenv("WHET_DATA", str(tmp_path))
     faces = inner_faces(3, 0.5, np.random.default_rng(0))
     assert faces.shape == (3, 24, 24)
@@ -59,7 +59,7 @@ def test_a_narrower_crop_reports_the_same_face():
 
 @pytest.mark.usefixtures("data")
 def test_the_eyes_of_the_mean_photograph_are_where_the_frame_has_them():
-    mean = np.mean([read_grey(path) for path in lfw_pictures()[::10]], axis=0)
+    mean = np.mean([read_grey(path) for path in lfw_images()[::10]], axis=0)
     low, high = 55, 85
     columns = [start + int(np.argmin(mean[low:high, start : start + 40].min(axis=0))) for start in (40, 80)]
     rows = [low + int(np.argmin(mean[low:high, column])) for column in columns]
@@ -74,7 +74,7 @@ def test_exactly_one_half_in_common_is_not_enough():
     assert not (overlaps(half, truth) > 0.5).any()
 
 
-def test_a_curve_counts_faces_and_false_alarms():
+def test_a_curve_counts_faces_and_false_positives():
     """Two frames: the face scores 3 and 1, something else 2 and 0.5."""
     truth = np.array([10.0, 10.0, 50.0, 60.0])
     face, other = FRAME.windows(truth[None])[0], np.array([100.0, 100.0, 124.0, 124.0])
@@ -83,7 +83,7 @@ def test_a_curve_counts_faces_and_false_alarms():
         for number, scores in enumerate(([3.0, 2.0], [1.0, 0.5]))
     }
     found = faces_at(windows, np.tile(truth, (2, 1)), FRAME, [0, 1, 2])
-    assert found[0] >= 0.5 - 1e-9 or found[1] >= 0.5  # one face before the first false alarm
+    assert found[0] >= 0.5 - 1e-9 or found[1] >= 0.5  # one face before the first false positive
     assert found == sorted(found)
 
 
@@ -102,9 +102,9 @@ def test_the_true_box_of_a_turned_face_follows_its_nose():
 
 
 def test_a_sheet_has_a_row_a_method_and_a_column_a_frame(rng):
-    pictures = [rng.integers(0, 256, (24, 32), dtype=np.uint8) for _ in range(3)]
+    images = [rng.integers(0, 256, (24, 32), dtype=np.uint8) for _ in range(3)]
     truths = np.tile([4.0, 4.0, 20.0, 20.0], (3, 1))
-    made = sheet(FaceVideo("david", (), (340, 409, 600), truths), pictures, {"a": truths, "b": truths + np.nan})
+    made = sheet(FaceVideo("david", (), (340, 409, 600), truths), images, {"a": truths, "b": truths + np.nan})
     assert made.shape == (2 * 24, 5 * 32, 3)
 
 
@@ -122,7 +122,7 @@ def test_the_paper_s_experiment_runs_and_says_both_curves(monkeypatch, tmp_path)
             (narrow,) = report.of(video.NARROW_RATE, method, video=name, box="framed")
             assert 0 <= narrow.mean <= 1
         for method in ("GSLDA", video.OWN, video.BEFORE):
-            assert len(report.of("faces found", method, video=name)) == len(video.FALSE_ALARMS)
+            assert len(report.of("faces found", method, video=name)) == len(video.FALSE_POSITIVES)
     assert {path.name for path in video.draw(report, tmp_path)} == {
         "video-roc.png",
         "video-david.png",
@@ -133,12 +133,12 @@ def test_the_paper_s_experiment_runs_and_says_both_curves(monkeypatch, tmp_path)
 @pytest.mark.usefixtures("data")
 def test_the_paper_s_trellis_has_501_frames_and_begins_where_its_tracker_does():
     """Ross et al. start their tracker of `trellis70` at a centre of (200, 100)."""
-    footage = video.Footage.of("trellis", 1).of_paper
-    assert len(footage.video) == len(footage.pictures) == 501
+    footage = video.Footage.from_name("trellis", 1).as_in_paper
+    assert len(footage.video) == len(footage.images) == 501
     x1, y1, x2, y2 = footage.video.truths[0]
     assert abs((x1 + x2) / 2 - 200) < 2
     assert abs((y1 + y2) / 2 - 100) < 8
-    assert len(video.Footage.of("david", 10).of_paper.video) == 48
+    assert len(video.Footage.from_name("david", 10).as_in_paper.video) == 48
 
 
 @pytest.mark.usefixtures("data")

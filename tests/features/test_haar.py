@@ -49,16 +49,16 @@ def weights_of(pool, i):
 @pytest.mark.parametrize("kind", HaarKind)
 def test_every_feature_of_a_3_by_3_window(kind):
     expected = written_out(kind)
-    pool = HaarPool.of_window((3, 3), [kind])
+    pool = HaarPool.from_window((3, 3), [kind])
     assert np.array_equal([weights_of(pool, i) for i in range(len(pool))], expected)
     patch = np.array([[1, 2, 4], [8, 16, 32], [64, 128, 255]], dtype=np.uint8)
     # The inside of a 3 x 3 window is one pixel, flat: its factor is 1.
-    values = pool.evaluate(IntegralStack.of(patch[None]))[:, 0]
+    values = pool.evaluate(IntegralStack.from_patches(patch[None]))[:, 0]
     assert np.array_equal(values, (expected * patch).sum((1, 2)))
 
 
 def test_a_3_by_3_window_has_no_other_features():
-    assert len(HaarPool.of_window((3, 3))) == 40 == sum(len(written_out(kind)) for kind in HaarKind)
+    assert len(HaarPool.from_window((3, 3))) == 40 == sum(len(written_out(kind)) for kind in HaarKind)
 
 
 def places(length, parts):
@@ -77,19 +77,19 @@ def test_the_number_of_features(window):
         HaarKind.Y3: down[2] * across[0],
         HaarKind.X2_Y2: down[1] * across[1],
     }
-    pool = HaarPool.of_window(window)
+    pool = HaarPool.from_window(window)
     assert {kind: len(pool.of_kinds([kind])) for kind in HaarKind} == expected
 
 
 def test_viola_and_jones_have_162_336():
-    pool = HaarPool.of_window((24, 24))
+    pool = HaarPool.from_window((24, 24))
     assert [len(pool.of_kinds([kind])) for kind in HaarKind] == [43_200, 43_200, 27_600, 27_600, 20_736]
     assert len(pool) == 162_336
 
 
 @pytest.mark.parametrize("window", [(24, 24), (5, 9)])
 def test_features_differ_and_stay_inside(window):
-    pool = HaarPool.of_window(window)
+    pool = HaarPool.from_window(window)
     rows = np.stack([pool.kind, pool.x, pool.y, pool.width, pool.height], axis=1)
     assert len(np.unique(rows, axis=0)) == len(pool)
     assert (pool.x + pool.width).max() == window[1]
@@ -99,15 +99,15 @@ def test_features_differ_and_stay_inside(window):
 
 def test_the_order_never_changes():
     """Indices are written into model files."""
-    pool = HaarPool.of_window((24, 24))
+    pool = HaarPool.from_window((24, 24))
     rows = np.stack([pool.kind, pool.x, pool.y, pool.width, pool.height], axis=1).astype("<i2")
     assert hashlib.sha256(rows.tobytes()).hexdigest()[:16] == "cbc5aae4cfede223"
 
 
 @given(arrays(np.uint8, (5, 7, 6)))
 def test_values_are_weighted_pixels_over_area_times_sigma(patches):
-    pool = HaarPool.of_window((7, 6)).sample(40, np.random.default_rng(0))
-    stack = IntegralStack.of(patches)
+    pool = HaarPool.from_window((7, 6)).sample(40, np.random.default_rng(0))
+    stack = IntegralStack.from_patches(patches)
     weights = np.array([weights_of(pool, i) for i in range(len(pool))])
     sums = np.einsum("fyx,syx->fs", weights, patches.astype(np.int64))
     assert np.array_equal(pool.evaluate(stack), sums.astype(np.float32) * stack.factors)
@@ -116,18 +116,18 @@ def test_values_are_weighted_pixels_over_area_times_sigma(patches):
 def test_values_ignore_brightness_and_contrast():
     rng = np.random.default_rng(0)
     patches = rng.integers(0, 100, (3, 24, 24), dtype=np.uint8)
-    pool = HaarPool.of_window((24, 24)).sample(500, rng)
-    values = pool.evaluate(IntegralStack.of(patches))
-    assert np.allclose(pool.evaluate(IntegralStack.of(patches * 2 + 30)), values, rtol=1e-5, atol=1e-6)
+    pool = HaarPool.from_window((24, 24)).sample(500, rng)
+    values = pool.evaluate(IntegralStack.from_patches(patches))
+    assert np.allclose(pool.evaluate(IntegralStack.from_patches(patches * 2 + 30)), values, rtol=1e-5, atol=1e-6)
 
 
 def test_every_feature_is_blind_to_a_flat_window():
-    pool = HaarPool.of_window((8, 8))
-    assert not pool.evaluate(IntegralStack.of(np.full((1, 8, 8), 77, dtype=np.uint8))).any()
+    pool = HaarPool.from_window((8, 8))
+    assert not pool.evaluate(IntegralStack.from_patches(np.full((1, 8, 8), 77, dtype=np.uint8))).any()
 
 
 def test_a_pool_can_be_taken_apart():
-    pool = HaarPool.of_window((10, 12))
+    pool = HaarPool.from_window((10, 12))
     assert pool.take(np.array([5, 3])).describe(0) == pool.describe(5)
     sampled = pool.sample(100, np.random.default_rng(3))
     again = pool.sample(100, np.random.default_rng(3))
@@ -140,11 +140,11 @@ def test_a_pool_can_be_taken_apart():
 
 
 def test_a_drawing_shows_signs():
-    pool = HaarPool.of_window((4, 6))
+    pool = HaarPool.from_window((4, 6))
     for i in range(0, len(pool), 7):
         assert np.array_equal(np.sign(pool.draw(i).astype(int) - 128), np.sign(weights_of(pool, i)))
 
 
 def test_patches_of_another_size_are_refused():
     with pytest.raises(ValueError, match="got patches of 8 x 9 pixels for features of a 9 x 8 window"):
-        HaarPool.of_window((9, 8)).evaluate(IntegralStack.of(np.zeros((1, 8, 9), dtype=np.uint8)))
+        HaarPool.from_window((9, 8)).evaluate(IntegralStack.from_patches(np.zeros((1, 8, 9), dtype=np.uint8)))

@@ -19,20 +19,20 @@ def code(patch, x, y, width, height):
 
 @given(arrays(np.uint8, (3, 7, 10)))
 def test_codes_of_every_feature(patches):
-    pool = BlockPatternPool.of_window((7, 10))
-    codes = pool.evaluate(IntegralStack.of(patches))
+    pool = BlockPatternPool.from_window((7, 10))
+    codes = pool.evaluate(IntegralStack.from_patches(patches))
     expected = [[code(patch, *pool.describe(i)) for patch in patches] for i in range(len(pool))]
     assert np.array_equal(codes, expected)
 
 
 @pytest.mark.parametrize(("window", "n"), [((24, 24), 8464), ((3, 3), 1), ((3, 8), 9), ((2, 9), 0)])
 def test_the_number_of_features(window, n):
-    assert len(BlockPatternPool.of_window(window)) == n
+    assert len(BlockPatternPool.from_window(window)) == n
 
 
 def test_ties_count_as_brighter():
     flat = np.full((1, 3, 3), 9, dtype=np.uint8)
-    assert BlockPatternPool.of_window((3, 3)).evaluate(IntegralStack.of(flat)) == 255
+    assert BlockPatternPool.from_window((3, 3)).evaluate(IntegralStack.from_patches(flat)) == 255
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_bits_go_clockwise_from_the_top_left(place, bit):
     patch = np.zeros((1, 3, 3), dtype=np.uint8)
     patch[0, 1, 1] = 5
     patch[(0, *place)] = 6
-    assert BlockPatternPool.of_window((3, 3)).evaluate(IntegralStack.of(patch)) == bit
+    assert BlockPatternPool.from_window((3, 3)).evaluate(IntegralStack.from_patches(patch)) == bit

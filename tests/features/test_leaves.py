@@ -35,7 +35,7 @@ def test_tilted_sums_are_over_triangles():
 def test_values_are_sums_of_the_pixels_that_a_rectangle_covers(rng):
     pool, patches = random_rectangle_pool(WINDOW, 60, rng), noise(20)
     assert 10 < pool.tilted.sum() < 50
-    values = pool.evaluate(IntegralStack.of(patches))
+    values = pool.evaluate(IntegralStack.from_patches(patches))
     for i in range(len(pool)):
         total = np.zeros(len(patches))
         for (x, y, width, height), weight in zip(pool.boxes[i].tolist(), pool.weights[i], strict=True):
@@ -44,17 +44,17 @@ def test_values_are_sums_of_the_pixels_that_a_rectangle_covers(rng):
             covered = tilted_pixels(WINDOW, (x, y, width, height)) if pool.tilted[i] else upright
             assert covered.sum() == width * height * (2 if pool.tilted[i] else 1)
             total += weight * patches[:, covered].sum(axis=1, dtype=np.int64)
-        np.testing.assert_array_equal(values[i], total.astype(np.float32) * IntegralStack.of(patches).factors)
+        np.testing.assert_array_equal(values[i], total.astype(np.float32) * IntegralStack.from_patches(patches).factors)
 
 
 def test_a_stack_of_some_patches_has_their_tilted_sums():
-    stack, kept = IntegralStack.of(noise(9)), np.arange(9) % 3 == 0
+    stack, kept = IntegralStack.from_patches(noise(9)), np.arange(9) % 3 == 0
     np.testing.assert_array_equal(stack.take(kept).tilted, stack.tilted[:, kept])
 
 
 @pytest.mark.parametrize("kind", ["rectangle leaves", "lbp leaves"])
 def test_a_leaf_responds_where_all_its_conditions_do(kind, rng):
-    stack = IntegralStack.of(noise(200))
+    stack = IntegralStack.from_patches(noise(200))
     features, weak = random_learners(kind, WINDOW, 20, rng, stack)
     answers = weak.respond(features.evaluate(stack))
     conditions, tests, first = conditions_of(features, weak)
@@ -62,7 +62,7 @@ def test_a_leaf_responds_where_all_its_conditions_do(kind, rng):
     for t in range(20):
         assert np.array_equal(answers[t], each[first[t] : first[t + 1]].all(axis=0))
     chosen = np.array([7, 3, 3, 19])
-    assert weak.respond(features.evaluate(IntegralStack.of(noise(0)))).shape == (20, 0)
+    assert weak.respond(features.evaluate(IntegralStack.from_patches(noise(0)))).shape == (20, 0)
     some = weak.take(chosen).respond(features.take(chosen).evaluate(stack))
     np.testing.assert_array_equal(some, answers[chosen])
     np.testing.assert_array_equal(
@@ -72,7 +72,7 @@ def test_a_leaf_responds_where_all_its_conditions_do(kind, rng):
 
 def walked(cascade, patches):
     """Sums (stages, samples) of the leaves' values, window by window and node by node."""
-    values, trees = cascade.features.evaluate(IntegralStack.of(patches)), cascade.trees
+    values, trees = cascade.features.evaluate(IntegralStack.from_patches(patches)), cascade.trees
     sums = np.zeros((len(cascade), len(patches)))
     for s, of_stage in enumerate(cascade.stages):
         for sample in range(len(patches)):
@@ -102,7 +102,7 @@ def test_trees_of_any_shape_are_their_leaves(seed, sizes, is_lbp, tilted):
     cascade = parse_opencv(text.encode())
     patches = noise(30, seed)
     margins = walked(cascade, patches) - cascade.threshold.astype(np.float64)[:, None]
-    stack = IntegralStack.of(patches)
+    stack = IntegralStack.from_patches(patches)
     for stage, margin in zip(stages_of(cascade), margins, strict=True):
         np.testing.assert_allclose(stage.judge(stack)[0], margin, atol=1e-12)
         if isinstance(stage.features, LeafPool):  # leaves of one tree never respond together
@@ -116,7 +116,7 @@ def chain(n):
     left, right = np.append(ints[1:], 0).astype(np.int32), -(ints + 1)
     columns = np.zeros(n, np.int32), np.zeros(n, np.float32), np.zeros((n, 4), np.uint64)
     trees = Trees(np.array([0, n], np.int32), left, right, *columns, np.arange(n + 1, dtype=np.float32))
-    pool = BlockPatternPool.of_window((3, 3))
+    pool = BlockPatternPool.from_window((3, 3))
     return OpenCVCascade(pool, trees, np.array([0, 1], np.int32), np.zeros(1, np.float32))
 
 
@@ -135,12 +135,12 @@ def test_every_condition_has_one_leaf(first):
     with pytest.raises(ValueError, match="at least one of the 2 conditions"):
         TrainedLeaves(two, np.array(first))
     with pytest.raises(ValueError, match="at least one of the 2 conditions"):
-        LeafPool(BlockPatternPool.of_window((3, 4)), np.array(first))
+        LeafPool(BlockPatternPool.from_window((3, 4)), np.array(first))
 
 
 def test_leaves_are_asked_on_the_pool_that_was_made_with_them():
     subsets = TrainedSubsets(np.arange(2), np.zeros((2, 4), np.uint64), np.zeros(2))
-    pool = BlockPatternPool.of_window((3, 4))
+    pool = BlockPatternPool.from_window((3, 4))
     for features in (pool, LeafPool(pool, np.array([0, 1, 2]))):
         with pytest.raises(TypeError, match="made with them"):
             conditions_of(features, TrainedLeaves(subsets, np.array([0, 2])))

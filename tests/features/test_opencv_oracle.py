@@ -46,8 +46,8 @@ def opencv_rectangles(pool, i):
 def test_haar_values(kind):
     rng = np.random.default_rng(kind)
     patches = rng.integers(0, 256, (12, 24, 24), dtype=np.uint8)
-    pool = HaarPool.of_window((24, 24), [kind]).sample(12, rng)
-    values = pool.evaluate(IntegralStack.of(patches))
+    pool = HaarPool.from_window((24, 24), [kind]).sample(12, rng)
+    values = pool.evaluate(IntegralStack.from_patches(patches))
     for i, patch in enumerate(patches):
         value, rectangles = values[i, i], opencv_rectangles(pool, i)
         assert not is_below(patch, rectangles, value)
@@ -57,8 +57,8 @@ def test_haar_values(kind):
 def test_pattern_codes():
     rng = np.random.default_rng(0)
     patches = rng.integers(0, 256, (20, 24, 24), dtype=np.uint8)
-    pool = BlockPatternPool.of_window((24, 24)).take(rng.choice(8464, 20, replace=False))
-    codes = pool.evaluate(IntegralStack.of(patches))
+    pool = BlockPatternPool.from_window((24, 24)).take(rng.choice(8464, 20, replace=False))
+    codes = pool.evaluate(IntegralStack.from_patches(patches))
     for i, patch in enumerate(patches):
         code, subset = int(codes[i, i]), np.zeros(8, dtype=np.uint32)
         subset[code // 32] = 1 << code % 32
@@ -73,4 +73,4 @@ def test_windows_that_are_not_looked_at(contrast):
     patch = np.zeros((24, 24), dtype=np.uint8)
     patch[:, ::2] = contrast  # sigma is half the contrast; OpenCV wants more than 10
     rectangles = [(0, 0, 12, 24, -1), (12, 0, 12, 24, 1)]
-    assert is_below(patch, rectangles, np.float32(1e6)) == IntegralStack.of(patch[None]).looked_at[0]
+    assert is_below(patch, rectangles, np.float32(1e6)) == IntegralStack.from_patches(patch[None]).looked_at[0]

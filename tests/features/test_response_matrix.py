@@ -21,7 +21,7 @@ def labelled_responses(draw):
 @given(labelled_responses())
 def test_counts_are_those_of_each_class(case):
     responses, labels = case
-    bits = BitResponses.of(responses, labels)
+    bits = BitResponses.from_responses(responses, labels)
     assert np.array_equal(bits.counts(), [responses[:, labels].sum(1), responses[:, ~labels].sum(1)])
     for j, row in enumerate(responses):
         both = responses & row
@@ -34,14 +34,14 @@ def test_weighted_errors_are_weights_of_mistakes(case):
     responses, labels = case
     weights = np.random.default_rng(0).random(len(labels))
     expected = ((responses != labels) * weights).sum(1)
-    assert np.allclose(BitResponses.of(responses, labels).weighted_errors(weights), expected, rtol=1e-12)
+    assert np.allclose(BitResponses.from_responses(responses, labels).weighted_errors(weights), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_results_do_not_depend_on_threads(threads):
     rng = np.random.default_rng(0)
     responses, labels = rng.random((5000, 90)) < 0.5, np.arange(90) % 3 == 0
-    bits = BitResponses.of(responses, labels)
+    bits = BitResponses.from_responses(responses, labels)
     other = BitResponses(bits.bits, bits.layout, threads)
     weights = rng.random(90)
     both = responses & responses[4999]
@@ -53,5 +53,5 @@ def test_rows_can_be_taken():
     rng = np.random.default_rng(0)
     responses, labels = rng.random((20, 70)) < 0.5, np.arange(70) < 30
     some = np.array([7, 3])
-    taken = BitResponses.of(responses, labels).take(some)
+    taken = BitResponses.from_responses(responses, labels).take(some)
     assert np.array_equal([taken.row(0), taken.row(1)], responses[some])

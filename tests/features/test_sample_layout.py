@@ -15,7 +15,7 @@ CLASS_SIZES = st.sampled_from([1, 2, 63, 64, 65, 128, 130])
 def test_positives_fill_their_own_words(n_positive, n_negative, random):
     labels = [True] * n_positive + [False] * n_negative
     random.shuffle(labels)
-    layout = SampleLayout.of(np.array(labels))
+    layout = SampleLayout.from_labels(np.array(labels))
     assert len(set(layout.bit_of)) == len(labels)
     assert np.array_equal(layout.bit_of < 64 * layout.split, labels)
     assert layout.words == -(-n_positive // 64) + -(-n_negative // 64)
@@ -27,12 +27,12 @@ def test_positives_fill_their_own_words(n_positive, n_negative, random):
 @pytest.mark.parametrize("labels", [[], [True], [False, False]])
 def test_both_classes_are_needed(labels):
     with pytest.raises(ValueError, match="both classes are needed"):
-        SampleLayout.of(np.array(labels, dtype=bool))
+        SampleLayout.from_labels(np.array(labels, dtype=bool))
 
 
 @pytest.mark.parametrize("weights", [None, np.array([5.0, 1.0, 2.0, 0.0, 1.0])])
 def test_balanced_classes_weigh_one_half_each(weights):
-    layout = SampleLayout.of(np.array([False, True, False, True, False]))
+    layout = SampleLayout.from_labels(np.array([False, True, False, True, False]))
     shares = class_weights(layout, weights, balanced=True)
     of_samples = shares.weights if weights is not None else np.repeat(shares.weights, [2, 3])
     assert of_samples[:2].sum() / shares.total == 0.5
@@ -42,4 +42,4 @@ def test_balanced_classes_weigh_one_half_each(weights):
 @pytest.mark.parametrize("weights", [[1.0], [1.0, -1.0], [1.0, np.nan]])
 def test_impossible_weights_are_refused(weights):
     with pytest.raises(ValueError, match="2 finite numbers"):
-        class_weights(SampleLayout.of(np.array([True, False])), np.array(weights), balanced=False)
+        class_weights(SampleLayout.from_labels(np.array([True, False])), np.array(weights), balanced=False)

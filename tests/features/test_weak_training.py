@@ -17,7 +17,7 @@ from whet.features.training import train_weak_learners
 from whet.features.weak_learners import ClassWeights, StumpTrainer, SubsetTrainer, class_weights
 
 WINDOW = (8, 8)
-FAMILIES = [HaarPool.of_window(WINDOW), BlockPatternPool.of_window(WINDOW)]
+FAMILIES = [HaarPool.from_window(WINDOW), BlockPatternPool.from_window(WINDOW)]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def samples():
 
 def train_on(values, is_positive, method, weights=None, balanced=True):
     """Stumps on the rows of `values` (features, samples) and their responses, without any patch."""
-    layout = SampleLayout.of(is_positive)
+    layout = SampleLayout.from_labels(is_positive)
     trainer = StumpTrainer(len(values), layout, class_weights(layout, weights, balanced), method)
     bits = np.empty((len(values), layout.words), dtype=np.uint64)
     ordered = np.ascontiguousarray(values[:, layout.order], dtype=np.float32)
@@ -42,8 +42,8 @@ def train_on(values, is_positive, method, weights=None, balanced=True):
 
 def balanced_error(responses, is_positive, weights):
     wrong = (responses != is_positive) * weights
-    missed, alarms = wrong[:, is_positive].sum(1), wrong[:, ~is_positive].sum(1)
-    return missed / weights[is_positive].sum() / 2 + alarms / weights[~is_positive].sum() / 2
+    missed, false_positives = wrong[:, is_positive].sum(1), wrong[:, ~is_positive].sum(1)
+    return missed / weights[is_positive].sum() / 2 + false_positives / weights[~is_positive].sum() / 2
 
 
 @st.composite
@@ -90,7 +90,7 @@ def test_a_stump_responds_to_the_side_of_the_positives():
 
 def test_codes_without_a_majority_of_positives_stay_out():
     codes = np.array([[7, 7, 200, 9, 200, 9, 9]], dtype=np.uint8)
-    layout = SampleLayout.of(np.arange(7) < 3)
+    layout = SampleLayout.from_labels(np.arange(7) < 3)
     weights = ClassWeights(np.ones(2), 7.0)
     trainer, bits = SubsetTrainer(1, layout, weights), np.empty((1, 2), dtype=np.uint64)
     trainer.train_block(codes, slice(None), bits)
@@ -125,7 +125,7 @@ def test_errors_and_bits_are_those_of_the_learners(family, weighted, samples):
     patches, is_positive = samples
     weights = np.random.default_rng(1).random(len(patches)) if weighted else np.ones(len(patches))
     learners, bits = train_weak_learners(family, patches, is_positive, weights=weights if weighted else None)
-    responses = learners.respond(family.take(learners.feature).evaluate(IntegralStack.of(patches)))
+    responses = learners.respond(family.take(learners.feature).evaluate(IntegralStack.from_patches(patches)))
     assert np.array_equal([bits.row(j) for j in range(len(bits))], responses)
     assert np.allclose(learners.error, balanced_error(responses, is_positive, weights), rtol=0, atol=1e-12)
     assert learners.error.min() < 0.18 < learners.error.max() <= 0.5

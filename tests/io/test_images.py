@@ -32,11 +32,11 @@ def test_sixteen_bits_are_scaled_not_clipped(tmp_path, ramp):
     np.testing.assert_array_equal(read_grey(tmp_path / "a.png"), ramp)
 
 
-def test_exif_orientation_turns_the_picture(tmp_path, ramp):
-    picture = Image.fromarray(ramp)
-    exif = picture.getexif()
+def test_exif_orientation_turns_the_image(tmp_path, ramp):
+    image = Image.fromarray(ramp)
+    exif = image.getexif()
     exif[0x0112] = 6  # shown by turning it a quarter clockwise
-    picture.save(tmp_path / "a.png", exif=exif)
+    image.save(tmp_path / "a.png", exif=exif)
     np.testing.assert_array_equal(read_grey(tmp_path / "a.png"), np.rot90(ramp, -1))
 
 
@@ -52,7 +52,7 @@ def test_a_missing_file_is_named(tmp_path):
         read_grey(tmp_path / "nothing.png")
 
 
-def test_a_picture_cut_short_is_named(tmp_path, rng):
+def test_an_image_cut_short_is_named(tmp_path, rng):
     Image.fromarray(rng.integers(0, 256, (99, 99), dtype=np.uint8)).save(tmp_path / "a.jpg")
     whole = (tmp_path / "a.jpg").read_bytes()
     (tmp_path / "a.jpg").write_bytes(whole[: len(whole) // 2])
@@ -60,7 +60,7 @@ def test_a_picture_cut_short_is_named(tmp_path, rng):
         read_grey(tmp_path / "a.jpg")
 
 
-def test_a_picture_too_large_is_refused_before_it_is_decoded(tmp_path, monkeypatch):
+def test_an_image_too_large_is_refused_before_it_is_decoded(tmp_path, monkeypatch):
     Image.new("1", (300, 300)).save(tmp_path / "a.png")
     monkeypatch.setattr(images, "MOST_PIXELS", 80_000)
     with pytest.raises(UnreadableImageError, match="300 x 300 pixels"):
@@ -104,11 +104,11 @@ def test_exif_orientation_turns_an_image_too(tmp_path, ramp):
         assert opened.size == ramp.shape[::-1]  # the caller's image stays as it was
 
 
-def test_all_depths_of_one_picture_are_the_same_greys(rng):
+def test_all_depths_of_one_image_are_the_same_greys(rng):
     rgb = colours(rng)
-    for picture in (rgb, rgb[..., 0], rgb[..., :1], rgb[:, ::-1]):
-        grey = as_grey(picture)
-        for same in (picture.astype(np.uint16) * 257, picture / 255, (picture / 255).astype(np.float32)):
+    for image in (rgb, rgb[..., 0], rgb[..., :1], rgb[:, ::-1]):
+        grey = as_grey(image)
+        for same in (image.astype(np.uint16) * 257, image / 255, (image / 255).astype(np.float32)):
             np.testing.assert_array_equal(as_grey(same), grey)
     half = rgb[..., 0] >= 128
     np.testing.assert_array_equal(as_grey(half), half * np.uint8(255))
@@ -122,7 +122,7 @@ def test_alpha_is_left_out(rng):
     np.testing.assert_array_equal(as_grey(rgba[..., [0, 3]]), rgb[..., 0])
 
 
-def test_one_pixel_is_a_picture():
+def test_one_pixel_is_an_image():
     np.testing.assert_array_equal(as_grey(np.array([[7]], np.uint8)), [[7]])
     np.testing.assert_array_equal(as_grey(Image.new("L", (1, 1), 7)), [[7]])
 
@@ -139,7 +139,7 @@ BAD_ARRAYS = {
     "a number": (np.array(3, np.uint8), "got an image of shape"),
     "five channels": (np.zeros((3, 3, 5), np.uint8), "1 to 4 channels"),
     "no channels": (np.zeros((3, 3, 0), np.uint8), "1 to 4 channels"),
-    "several pictures": (np.zeros((2, 3, 3, 3), np.uint8), "got an image of shape"),
+    "several images": (np.zeros((2, 3, 3, 3), np.uint8), "got an image of shape"),
     "no rows": (np.zeros((0, 3), np.uint8), "3 x 0 pixels"),
     "too many pixels": (np.broadcast_to(np.uint8(0), (10_001, 10_000)), "10000 x 10001 pixels, more than 100,000,000"),
     "a list": ([[1, 2]], "got a list for an image"),
@@ -149,7 +149,7 @@ BAD_ARRAYS = {
 
 
 @pytest.mark.parametrize(("image", "message"), BAD_ARRAYS.values(), ids=BAD_ARRAYS)
-def test_what_is_no_picture_is_named(image, message):
+def test_input_that_is_no_image_is_named(image, message):
     with pytest.raises(UnreadableImageError, match=message):
         as_grey(image)
 

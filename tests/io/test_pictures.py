@@ -1,8 +1,8 @@
 import pytest
 
 from whet.errors import DataNotFoundError
-from whet.io.annotations.assembly import pictures_in
-from whet.io.images import find_pictures
+from whet.io.annotations.assembly import images_in
+from whet.io.images import find_images
 
 
 @pytest.fixture
@@ -18,36 +18,36 @@ def names(found, folder):
 
 
 def test_a_folder_is_searched_to_the_bottom_in_counting_order(folder):
-    assert names(find_pictures([folder]), folder) == ["a.jpg", "b/2.PNG", "b/10.png", "b/[1].png"]
+    assert names(find_images([folder]), folder) == ["a.jpg", "b/2.PNG", "b/10.png", "b/[1].png"]
 
 
 def test_hidden_files_and_folders_are_passed_over_by_both_ways_to_look(folder):
     for name in ("b/._2.png", ".thumbs/1.png", "c.jfif"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).touch()
-    found = find_pictures([folder])
+    found = find_images([folder])
     assert names(found, folder) == ["a.jpg", "b/2.PNG", "b/10.png", "b/[1].png", "c.jfif"]
-    assert sorted(found) == pictures_in(folder)
+    assert sorted(found) == images_in(folder)
 
 
 def test_names_keep_their_order_and_count_once(folder):
-    found = find_pictures([folder / "b/10.png", folder / "b", folder / "odd.data"])
+    found = find_images([folder / "b/10.png", folder / "b", folder / "odd.data"])
     assert names(found, folder) == ["b/10.png", "b/2.PNG", "b/[1].png", "odd.data"]
 
 
 def test_patterns_reach_below_and_a_file_of_that_very_name_comes_first(folder):
-    assert names(find_pictures([f"{folder}/**/*.png"]), folder) == ["b/10.png", "b/[1].png"]
-    assert names(find_pictures([f"{folder}/b/[1].png"]), folder) == ["b/[1].png"]
+    assert names(find_images([f"{folder}/**/*.png"]), folder) == ["b/10.png", "b/[1].png"]
+    assert names(find_images([f"{folder}/b/[1].png"]), folder) == ["b/[1].png"]
 
 
 def test_a_dash_stands_for_listed_names(folder):
     listed = [f"{folder}/a.jpg\r\n", "\n", f"{folder}/b/2.PNG"]
-    assert names(find_pictures(["-"], listed), folder) == ["a.jpg", "b/2.PNG"]
+    assert names(find_images(["-"], listed), folder) == ["a.jpg", "b/2.PNG"]
 
 
-def test_a_name_that_leads_nowhere_and_a_folder_without_pictures_are_told_apart(folder):
+def test_a_name_that_leads_nowhere_and_a_folder_without_images_are_told_apart(folder):
     with pytest.raises(DataNotFoundError, match="there is no file or folder"):
-        find_pictures([folder, "nowhere"])
+        find_images([folder, "nowhere"])
     (folder / "empty").mkdir()
-    with pytest.raises(DataNotFoundError, match="no picture in"):
-        find_pictures([folder / "empty"])
+    with pytest.raises(DataNotFoundError, match="no image in"):
+        find_images([folder / "empty"])

@@ -22,20 +22,20 @@ def png():
     return file.getvalue()
 
 
-def pictures(n):
+def images(n):
     """Frames that a codec keeps apart: each has its own grey, with a white corner."""
     for number in range(n):
-        picture = np.full((*SIZE, 3), 10 * number, np.uint8)
-        picture[:8, :8] = 255
-        yield picture
+        image = np.full((*SIZE, 3), 10 * number, np.uint8)
+        image[:8, :8] = 255
+        yield image
 
 
 @pytest.fixture
 def film(tmp_path):
     path = tmp_path / "film.mp4"
     with VideoWriter(path, 10) as writer:
-        for picture in pictures(12):
-            writer.write(picture)
+        for image in images(12):
+            writer.write(image)
     return path
 
 
@@ -43,20 +43,20 @@ def film(tmp_path):
 def folder(tmp_path):
     made = tmp_path / "frames"
     made.mkdir()
-    for number, picture in enumerate(pictures(12)):
-        Image.fromarray(picture).save(made / f"frame{number}.png")  # frame10 sorts before frame2 by its letters
+    for number, image in enumerate(images(12)):
+        Image.fromarray(image).save(made / f"frame{number}.png")  # frame10 sorts before frame2 by its letters
     return made
 
 
 def greys(frames):
-    return [round(float(frame.picture[20:, 20:].mean()) / 10) for frame in frames]
+    return [round(float(frame.image[20:, 20:].mean()) / 10) for frame in frames]
 
 
 def test_what_was_written_is_read_again(film):
     frames = list(read_frames(film))
     assert [frame.number for frame in frames] == list(range(12))
     assert greys(frames) == list(range(12))
-    assert frames[0].picture.shape == (*SIZE, 3)
+    assert frames[0].image.shape == (*SIZE, 3)
     assert frames[3].seconds == pytest.approx(0.3, abs=0.01)
     assert frames[0].rate == pytest.approx(10)
 
@@ -70,7 +70,7 @@ def test_a_folder_is_read_in_the_order_of_its_numbers(folder):
 def test_some_of_the_frames(source, request):
     path = request.getfixturevalue(source)
     assert [frame.number for frame in read_frames(path, every=4, start=1, stop=10)] == [1, 5, 9]
-    assert next(iter(read_frames(path, resize=(32, 20)))).picture.shape[:2] == (20, 32)
+    assert next(iter(read_frames(path, resize=(32, 20)))).image.shape[:2] == (20, 32)
 
 
 def test_one_frame_is_in_memory_at_a_time(folder, monkeypatch):
@@ -97,7 +97,7 @@ def test_what_is_no_video_is_said(tmp_path):
     with pytest.raises(VideoNotFoundError, match=r"there is no file or folder .*nothing\.mp4"):
         next(read_frames(tmp_path / "nothing.mp4"))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(VideoNotFoundError, match="has no pictures"):
+    with pytest.raises(VideoNotFoundError, match="has no images"):
         next(read_frames(tmp_path / "empty"))
 
 
@@ -195,21 +195,21 @@ def test_without_pyav_it_is_said_what_to_install(film, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "av", None)
     with pytest.raises(MissingExtraError, match="pip install av"):
         next(read_frames(film))
-    assert len(list(read_frames(folder))) == 12  # pictures need none
+    assert len(list(read_frames(folder))) == 12  # images need none
 
 
 def test_frames_of_other_sizes_are_brought_to_the_first(tmp_path):
     with VideoWriter(tmp_path / "film.mp4") as writer:
         writer.write(np.zeros((31, 33, 3), np.uint8))
         writer.write(np.zeros((60, 50, 3), np.uint8))
-    assert [frame.picture.shape for frame in read_frames(tmp_path / "film.mp4")] == [(32, 34, 3)] * 2
+    assert [frame.image.shape for frame in read_frames(tmp_path / "film.mp4")] == [(32, 34, 3)] * 2
 
 
 def test_an_error_on_the_way_leaves_a_whole_video(tmp_path):
     def fail():
         with VideoWriter(tmp_path / "film.mp4") as writer:
-            for picture in pictures(3):
-                writer.write(picture)
+            for image in images(3):
+                writer.write(image)
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

@@ -20,24 +20,24 @@ def test_a_stack_holds_the_cumulative_sums_of_every_patch(shape, data):
 
 
 @given(arrays(np.uint8, st.tuples(st.integers(1, 12), st.integers(1, 40))), st.integers(0, 3), st.booleans())
-def test_channels_of_a_picture_are_its_sums_its_squares_and_its_tilted_sums(picture, spare, tilted):
-    height, width = picture.shape
+def test_channels_of_an_image_are_its_sums_its_squares_and_its_tilted_sums(image, spare, tilted):
+    height, width = image.shape
     channels = np.full((height + 1, 2 + tilted, width + 1 + RUN + spare), 77, dtype=np.uint32)
-    integrate_channels(picture, channels)
+    integrate_channels(image, channels)
     used = channels[:, :, : width + 1]
-    assert np.array_equal(used[:, 0], cumulated(picture))
-    assert np.array_equal(used[:, 1], cumulated(picture.astype(np.uint16) ** 2))
+    assert np.array_equal(used[:, 0], cumulated(image))
+    assert np.array_equal(used[:, 1], cumulated(image.astype(np.uint16) ** 2))
     if tilted:
-        assert np.array_equal(used[:, 2].ravel(), tilted_integrals(picture[None])[:, 0])
+        assert np.array_equal(used[:, 2].ravel(), tilted_integrals(image[None])[:, 0])
 
 
 def test_windows_stay_exact_after_the_squares_have_wrapped_around():
     rng = np.random.default_rng(0)
-    picture = rng.integers(200, 256, (400, 400), dtype=np.uint8)
+    image = rng.integers(200, 256, (400, 400), dtype=np.uint8)
     channels = np.zeros((401, 2, 401 + RUN), dtype=np.uint32)
-    integrate_channels(picture, channels)
+    integrate_channels(image, channels)
     squares = channels[:, 1]
-    exact = cumulated(picture.astype(np.uint16) ** 2)
+    exact = cumulated(image.astype(np.uint16) ** 2)
     assert exact[-1, -1] >= 2**32  # else this would test nothing
     corners = squares[[376, 376, 400, 400], [376, 400, 376, 400]].astype(np.int64)
-    assert corners @ [1, -1, -1, 1] % 2**32 == (picture[376:, 376:].astype(np.int64) ** 2).sum()
+    assert corners @ [1, -1, -1, 1] % 2**32 == (image[376:, 376:].astype(np.int64) ** 2).sum()

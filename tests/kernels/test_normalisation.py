@@ -25,7 +25,7 @@ def twin(patch, min_sigma):
     st.sampled_from([0.5, 5.0, 10.0, 40.0]),
 )
 def test_a_stack_is_normalised_patch_by_patch(patches, min_sigma):
-    stack = IntegralStack.of(patches, min_sigma)
+    stack = IntegralStack.from_patches(patches, min_sigma)
     expected = [twin(patch, min_sigma) for patch in patches]
     assert np.array_equal(stack.factors, [factor for factor, _ in expected])
     assert np.array_equal(stack.looked_at, [looked_at for _, looked_at in expected])
@@ -34,14 +34,14 @@ def test_a_stack_is_normalised_patch_by_patch(patches, min_sigma):
 def test_the_factor_is_one_over_area_times_standard_deviation():
     patch = np.random.default_rng(0).integers(0, 256, (24, 24), dtype=np.uint8)
     inner = patch[1:-1, 1:-1]
-    factor = IntegralStack.of(patch[None]).factors[0]
+    factor = IntegralStack.from_patches(patch[None]).factors[0]
     assert factor == pytest.approx(1 / (22 * 22 * inner.std()), rel=1e-6)
 
 
 def test_only_the_inner_rectangle_counts():
     patch = np.full((24, 24), 50, dtype=np.uint8)
     patch[0], patch[:, 0], patch[-1], patch[:, -1] = 255, 255, 0, 0
-    stack = IntegralStack.of(patch[None])
+    stack = IntegralStack.from_patches(patch[None])
     assert (stack.factors[0], stack.looked_at[0]) == (1, False)
 
 
@@ -61,19 +61,19 @@ def test_windows_of_too_little_contrast_are_refused(dark, bright, min_sigma, loo
     assert window_factor(pixels.sum(), (pixels**2).sum(), 16, min_sigma)[1] == looked_at
 
 
-def test_a_window_of_a_picture_and_the_patch_cut_out_of_it_have_the_same_factor():
-    picture = np.random.default_rng(1).integers(0, 256, (40, 50), dtype=np.uint8)
-    sums, squares = (cumulated(picture.astype(np.int64) ** power).astype(np.int64) for power in (1, 2))
+def test_a_window_of_an_image_and_the_patch_cut_out_of_it_have_the_same_factor():
+    image = np.random.default_rng(1).integers(0, 256, (40, 50), dtype=np.uint8)
+    sums, squares = (cumulated(image.astype(np.int64) ** power).astype(np.int64) for power in (1, 2))
     x, y = 13, 9
 
     def inner(integral):
         block = integral[y + 1 : y + 24, x + 1 : x + 24]
         return block[0, 0] - block[0, -1] - block[-1, 0] + block[-1, -1]
 
-    patch = picture[y : y + 24, x : x + 24]
-    assert window_factor(inner(sums), inner(squares), 22 * 22)[0] == IntegralStack.of(patch[None]).factors[0]
+    patch = image[y : y + 24, x : x + 24]
+    assert window_factor(inner(sums), inner(squares), 22 * 22)[0] == IntegralStack.from_patches(patch[None]).factors[0]
 
 
 def test_patches_without_an_inside_are_refused():
     with pytest.raises(ValueError, match="3 x 3 or larger"):
-        IntegralStack.of(np.zeros((1, 2, 5), dtype=np.uint8))
+        IntegralStack.from_patches(np.zeros((1, 2, 5), dtype=np.uint8))

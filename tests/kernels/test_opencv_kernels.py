@@ -19,26 +19,26 @@ from whet.opencv import scan as opencv_scan
 from whet.opencv.scan import channels_of, levels_of, resized_exactly, walked_trees
 from whet.opencv.xml import parse_opencv
 
-pictures = arrays(np.uint8, st.tuples(st.integers(1, 7), st.integers(1, 9)))
+images = arrays(np.uint8, st.tuples(st.integers(1, 7), st.integers(1, 9)))
 
 
-def channels_of_rows(picture, step, line, count=3):
-    height, width = picture.shape
+def channels_of_rows(image, step, line, count=3):
+    height, width = image.shape
     channels, tilted = np.full((height + 1, count, line), 7, dtype=np.uint32), np.zeros((3, width + 2), np.uint32)
     channels[0] = 0
     for y in range(height):
-        row = np.concatenate([picture[y], np.zeros(RUN, dtype=np.uint8)])
+        row = np.concatenate([image[y], np.zeros(RUN, dtype=np.uint8)])
         integrate_row(row, width, step, channels[y], channels[y + 1], tilted)
     return channels
 
 
 @given(arrays(np.uint8, st.tuples(st.integers(1, 5), st.integers(1, 35))), st.sampled_from([1, 2]), st.integers(0, 2))
-def test_channels_are_sums_over_their_regions(picture, step, spare):
-    height, width = picture.shape
-    line = Layout.of_width(width + RUN + spare, step).line
-    channels = channels_of_rows(picture, step, line)
-    y, x = np.indices(picture.shape)
-    wide = picture.astype(np.int64)
+def test_channels_are_sums_over_their_regions(image, step, spare):
+    height, width = image.shape
+    line = Layout.from_width(width + RUN + spare, step).line
+    channels = channels_of_rows(image, step, line)
+    y, x = np.indices(image.shape)
+    wide = image.astype(np.int64)
     for Y in range(height + 1):
         for X in range(width + 1):
             place = X % step * (line // step) + X // step
@@ -48,8 +48,8 @@ def test_channels_are_sums_over_their_regions(picture, step, spare):
             assert channels[Y, :, place].tolist() == expected
 
 
-@given(pictures, st.integers(1, 9), st.integers(1, 9))
-def test_resizing_mixes_four_pixels_with_weights_of_256(picture, height, width):
+@given(images, st.integers(1, 9), st.integers(1, 9))
+def test_resizing_mixes_four_pixels_with_weights_of_256(image, height, width):
     def weights(source, target):
         matrix = np.zeros((target, source), dtype=np.int64)
         for i in range(target):
@@ -62,8 +62,8 @@ def test_resizing_mixes_four_pixels_with_weights_of_256(picture, height, width):
                 matrix[i, first : first + 2] = 256 - second, second
         return matrix
 
-    mixed = weights(picture.shape[0], height) @ picture.astype(np.int64) @ weights(picture.shape[1], width).T
-    assert np.array_equal(resized_exactly(picture, (height, width)), (mixed + 2**15) >> 16)
+    mixed = weights(image.shape[0], height) @ image.astype(np.int64) @ weights(image.shape[1], width).T
+    assert np.array_equal(resized_exactly(image, (height, width)), (mixed + 2**15) >> 16)
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 40)] * 2, *[st.integers(1, 30)] * 2), max_size=15))
@@ -81,12 +81,12 @@ def test_similar_rectangles_are_connected_by_chains(boxes):
     assert np.array_equal(parent[:, None] == parent[None], linked)
 
 
-def walked(cascade, picture, scales):
+def walked(cascade, image, scales):
     """Boxes and sums by walking from window to window, as OpenCV does."""
     boxes, sums, (height, width) = [], [], cascade.window
-    for level in levels_of(picture.shape, cascade.window, scales):
-        layout, count = Layout.of_width(picture.shape[1] + RUN, level.step), channels_of(cascade)
-        channels = channels_of_rows(resized_exactly(picture, level.shape), level.step, layout.line, count)
+    for level in levels_of(image.shape, cascade.window, scales):
+        layout, count = Layout.from_width(image.shape[1] + RUN, level.step), channels_of(cascade)
+        channels = channels_of_rows(resized_exactly(image, level.shape), level.step, layout.line, count)
         stride = count * layout.line
         y, x = np.array([1, 1, height - 1, height - 1]), np.array([1, width - 1, 1, width - 1])
         inner = (layout.offset(0 * y, x) + y * stride).astype(np.int32)
@@ -106,9 +106,9 @@ def walked(cascade, picture, scales):
 SCALES = [np.float32(1), np.float32(2.2)]
 
 
-def assert_scanned_as_walked(cascade, picture, threads=None):
-    fast = opencv_scan.scan_levels(cascade, picture, SCALES, threads)
-    boxes, sums = walked(cascade, picture, SCALES)
+def assert_scanned_as_walked(cascade, image, threads=None):
+    fast = opencv_scan.scan_levels(cascade, image, SCALES, threads)
+    boxes, sums = walked(cascade, image, SCALES)
     assert np.array_equal(fast.boxes, boxes)
     assert np.array_equal(fast.scores, sums)
     return len(boxes)
@@ -128,36 +128,36 @@ def test_eight_windows_at_once_and_one_by_one_agree(make, sizes):
 @pytest.mark.parametrize("make", [haar_file, lbp_file])
 def test_sums_at_the_threshold_are_summed_as_opencv_does(make, rng):
     """Float32 has no number between most sums and the next: many windows are within rounding of such a threshold."""
-    picture = textured((60, 71), rng)
+    image = textured((60, 71), rng)
     cascade = parse_opencv(make(rng, (16, 14), [2, 9]).encode())
     cascade = replace(cascade, threshold=np.float32([-9, -9]))
-    sums = np.unique(walked(cascade, picture, SCALES)[1])
+    sums = np.unique(walked(cascade, image, SCALES)[1])
     counts = []
     for middle in sums[len(sums) // 3 : len(sums) // 3 + 8].astype(np.float32):
         for threshold in (np.nextafter(middle, np.float32(-9)), middle, np.nextafter(middle, np.float32(9))):
             tight = replace(cascade, threshold=np.float32([-9, threshold]))
-            counts.append(assert_scanned_as_walked(tight, picture))
+            counts.append(assert_scanned_as_walked(tight, image))
     assert len(set(counts)) > 5
 
 
 def test_nodes_in_any_order_and_nodes_that_nothing_leads_to(rng):
-    picture = textured((60, 71), rng)
+    image = textured((60, 71), rng)
     cascade = parse_opencv(haar_file(rng, (16, 14), [2, 4], sizes=(3,)).encode())
     trees, n = cascade.trees, len(cascade.trees)
     left, right = np.tile([2, -1, 1], n), np.tile([-2, 0, -3], n)  # the root's child is the last node
     backwards = replace(trees, left=left.astype(np.int32), right=right.astype(np.int32))
-    found = assert_scanned_as_walked(replace(cascade, trees=backwards), picture)
+    found = assert_scanned_as_walked(replace(cascade, trees=backwards), image)
     left, right = np.tile([2, -1, 0], n), np.tile([-2, 0, -3], n)  # and nothing leads to the one between
     orphaned = replace(trees, left=left.astype(np.int32), right=right.astype(np.int32))
-    assert found + assert_scanned_as_walked(replace(cascade, trees=orphaned), picture) > 20
+    assert found + assert_scanned_as_walked(replace(cascade, trees=orphaned), image) > 20
 
 
 def test_whole_leaves_hold_any_finite_number(rng):
     cascade = parse_opencv(haar_file(rng, (16, 14), [3, 6]).encode())
-    picture = textured((60, 71), rng)
+    image = textured((60, 71), rng)
     for size in (1e-40, 1e-20, 1e30, 0.0):
         leaves = (cascade.trees.leaves * np.float64(size)).astype(np.float32)
         threshold = (cascade.threshold * np.float64(size)).astype(np.float32)
         scaled = replace(cascade, trees=replace(cascade.trees, leaves=leaves), threshold=threshold)
-        assert assert_scanned_as_walked(scaled, picture) > 0
-        assert assert_scanned_as_walked(replace(scaled, threshold=np.float32([3e38, 3e38])), picture) == 0
+        assert assert_scanned_as_walked(scaled, image) > 0
+        assert assert_scanned_as_walked(replace(scaled, threshold=np.float32([3e38, 3e38])), image) == 0

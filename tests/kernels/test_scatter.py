@@ -8,7 +8,7 @@ from whet.lda.statistics import BinaryStatistics
 
 @given(samples=binary_samples())
 def test_scatter_is_numpys_to_the_last_bit(samples):
-    seen = BinaryStatistics.of(*samples)
+    seen = BinaryStatistics.from_samples(*samples)
     s = seen.s.astype(np.float64)
     np.testing.assert_array_equal(binary_scatter(seen.n, seen.s, seen.C), seen.C - np.outer(s, s) / seen.n)
 

@@ -25,7 +25,7 @@ def test_the_best_stump_is_found(data):
     x = data.draw(hnp.arrays(np.float64, n, elements=st.integers(-3, 3).map(float)))
     is_positive = data.draw(hnp.arrays(np.bool_, n))
     weights = data.draw(hnp.arrays(np.float64, n, elements=st.integers(0, 4).map(float)))
-    stumps, error = SortedFeatures.of(x[:, None]).best_stumps(is_positive, weights)
+    stumps, error = SortedFeatures.from_values(x[:, None]).best_stumps(is_positive, weights)
     assert error[0] == best_split_by_trying_all(x, is_positive, weights)
     says = stumps.respond(x[:, None])[:, 0] == 1
     assert weights[says != is_positive].sum() == error[0]
@@ -57,7 +57,7 @@ def test_classes_weigh_the_same_however_many_samples_they_have():
     # Plain error would call everything negative: 100 negatives against 10 positives that overlap with them.
     x = np.concatenate([np.linspace(-2, 2, 100), np.linspace(0, 2, 10)])[:, None]
     is_positive = np.arange(110) >= 100
-    plain, _ = SortedFeatures.of(x).best_stumps(is_positive, np.ones(110))
+    plain, _ = SortedFeatures.from_values(x).best_stumps(is_positive, np.ones(110))
     assert plain.respond(x)[is_positive].mean() < 0.5
     assert train_stumps(x, is_positive).respond(x)[is_positive].mean() > 0.5
 

@@ -11,11 +11,11 @@ from whet.features.lbp import BlockPatternPool
 WINDOW = (7, 6)
 
 
-@pytest.fixture(params=[0, 2**32 - 5000])  # an offset that makes the integrals of the picture wrap around
+@pytest.fixture(params=[0, 2**32 - 5000])  # an offset that makes the integrals of the image wrap around
 def sums(request, rng):
-    picture = rng.integers(0, 256, (12, 30), dtype=np.uint8)
-    views = np.lib.stride_tricks.sliding_window_view(picture, WINDOW)
-    return cumulated(picture).astype(np.uint32) + np.uint32(request.param), views
+    image = rng.integers(0, 256, (12, 30), dtype=np.uint8)
+    views = np.lib.stride_tricks.sliding_window_view(image, WINDOW)
+    return cumulated(image).astype(np.uint32) + np.uint32(request.param), views
 
 
 def offsets(corners, line):
@@ -25,9 +25,9 @@ def offsets(corners, line):
 
 def test_block_patterns(sums):
     integral, views = sums
-    pool = BlockPatternPool.of_window(WINDOW)
+    pool = BlockPatternPool.from_window(WINDOW)
     flat, n, row = integral.ravel(), views.shape[1], 4
-    expected = pool.evaluate(IntegralStack.of(views[row]))
+    expected = pool.evaluate(IntegralStack.from_patches(views[row]))
     for f in range(len(pool)):
         moved = offsets(pool.corners()[f].ravel(), integral.shape[1])
         codes = np.empty(n, dtype=np.uint8)

@@ -23,7 +23,7 @@ def assert_same(a, b):
 def test_mean_and_scatter_are_those_of_the_repeated_samples(kind, samples):
     X, weights = samples
     repeated = np.repeat(X.astype(float), weights, axis=0)
-    statistics = kind.of(X, weights)
+    statistics = kind.from_samples(X, weights)
     np.testing.assert_allclose(statistics.mean, repeated.mean(axis=0), atol=1e-12)
     D = repeated - repeated.mean(axis=0)
     np.testing.assert_allclose(statistics.scatter, D.T @ D, atol=1e-9)
@@ -36,7 +36,7 @@ def test_inserting_one_by_one_is_inserting_all_at_once(kind, samples):
     one_by_one = kind.empty(X.shape[1])
     for x, k in zip(X, weights, strict=True):
         one_by_one.insert(x, int(k))
-    assert_same(one_by_one, kind.of(X, weights))
+    assert_same(one_by_one, kind.from_samples(X, weights))
 
 
 @KINDS
@@ -44,16 +44,16 @@ def test_inserting_one_by_one_is_inserting_all_at_once(kind, samples):
 def test_merge_is_concatenation(kind, samples, cut):
     X, weights = samples
     cut = min(cut, len(X) - 1)
-    parts = kind.of(X[:cut], weights[:cut]) + kind.of(X[cut:], weights[cut:])
-    assert_same(parts, kind.of(X, weights))
-    assert_same(parts - kind.of(X[cut:], weights[cut:]), kind.of(X[:cut], weights[:cut]))
+    parts = kind.from_samples(X[:cut], weights[:cut]) + kind.from_samples(X[cut:], weights[cut:])
+    assert_same(parts, kind.from_samples(X, weights))
+    assert_same(parts - kind.from_samples(X[cut:], weights[cut:]), kind.from_samples(X[:cut], weights[:cut]))
 
 
 @KINDS
 @given(samples=binary_samples())
 def test_remove_undoes_insert(kind, samples):
     X, weights = samples
-    statistics = kind.of(X, weights)
+    statistics = kind.from_samples(X, weights)
     before = statistics.copy()
     statistics.insert(X[0], 2)
     statistics.remove(X[0], 2)
@@ -69,7 +69,7 @@ def test_one_weight_for_all_is_counted_at_once_and_exactly(samples, weight):
 
 @KINDS
 def test_the_last_sample_can_go_too(kind):
-    statistics = kind.of(np.array([[1, 0]], dtype=np.uint8))
+    statistics = kind.from_samples(np.array([[1, 0]], dtype=np.uint8))
     statistics.remove(np.array([1, 0], dtype=np.uint8))
     assert statistics.n == 0
     assert not statistics.C.any() if kind is BinaryStatistics else not statistics.S.any()
@@ -86,7 +86,7 @@ def test_the_last_sample_can_go_too(kind):
     ],
 )
 def test_what_was_not_inserted_cannot_be_removed(inserted, removed):
-    statistics = BinaryStatistics.of(np.array(inserted, dtype=np.uint8))
+    statistics = BinaryStatistics.from_samples(np.array(inserted, dtype=np.uint8))
     before = statistics.copy()
     with pytest.raises(CannotUnlearnError, match="never inserted"):
         statistics.remove_many(np.array(removed, dtype=np.uint8))
@@ -94,7 +94,7 @@ def test_what_was_not_inserted_cannot_be_removed(inserted, removed):
 
 
 def test_real_samples_far_from_what_was_inserted_cannot_be_removed(rng):
-    statistics = CentredStatistics.of(rng.normal(size=(10, 2)))
+    statistics = CentredStatistics.from_samples(rng.normal(size=(10, 2)))
     with pytest.raises(CannotUnlearnError):
         statistics.remove(np.array([50.0, 0.0]))
     assert statistics.n == 10
@@ -104,7 +104,7 @@ def test_take_is_the_statistics_of_those_columns(rng):
     X = rng.integers(0, 2, (20, 5)).astype(np.uint8)
     chosen = np.array([3, 0])
     for kind in (BinaryStatistics, CentredStatistics):
-        assert_same(kind.of(X).take(chosen), kind.of(X[:, chosen]))
+        assert_same(kind.from_samples(X).take(chosen), kind.from_samples(X[:, chosen]))
 
 
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 200])  # around the words of 64 samples
@@ -139,7 +139,7 @@ def test_centred_scatter_survives_an_offset_that_breaks_the_sum_of_squares(rng):
 @KINDS
 def test_samples_are_not_kept_by_reference(kind):
     X = np.array([[1, 0], [0, 1]], dtype=np.uint8)
-    statistics = kind.of(X)
+    statistics = kind.from_samples(X)
     before = [a.copy() for a in statistics.arrays()]
     X[:] = 0
     for a, b in zip(statistics.arrays(), before, strict=True):

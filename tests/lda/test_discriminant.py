@@ -9,7 +9,7 @@ from whet.lda.statistics import BinaryStatistics, CentredStatistics
 
 
 def classes_of(X, y):
-    return CentredStatistics.of(X[y == 1]), CentredStatistics.of(X[y == 0])
+    return CentredStatistics.from_samples(X[y == 1]), CentredStatistics.from_samples(X[y == 0])
 
 
 def test_fda_is_scikit_learns_lda(rng):
@@ -50,8 +50,8 @@ def test_scores_do_not_shrink_as_samples_come(rng):
 
 
 def test_two_responses_alike_need_a_ridge():
-    ones = BinaryStatistics.of(np.array([[1, 1], [0, 0], [1, 1]], dtype=np.uint8))
-    zeros = BinaryStatistics.of(np.array([[0, 0], [1, 1], [0, 0]], dtype=np.uint8))
+    ones = BinaryStatistics.from_samples(np.array([[1, 1], [0, 0], [1, 1]], dtype=np.uint8))
+    zeros = BinaryStatistics.from_samples(np.array([[0, 0], [1, 1], [0, 0]], dtype=np.uint8))
     assert np.linalg.det(ones.scatter) == pytest.approx(0)
     with pytest.raises(SingularScatterError, match="larger ridge"):
         direction(ones, zeros)

@@ -7,7 +7,7 @@ from whet.lda.statistics import BinaryStatistics, CentredStatistics, DecayingSta
 
 @pytest.fixture
 def start(rng):
-    return CentredStatistics.of(rng.normal(size=(10, 3)))
+    return CentredStatistics.from_samples(rng.normal(size=(10, 3)))
 
 
 def test_a_block_is_its_samples_in_order(start, rng):
@@ -38,7 +38,7 @@ def test_a_drifted_mean_is_followed(start, rng):
 
 
 def test_nothing_can_be_taken_out_or_merged():
-    statistics = DecayingStatistics.starting_from(BinaryStatistics.of(np.eye(3, dtype=np.uint8)), 0.9)
+    statistics = DecayingStatistics.starting_from(BinaryStatistics.from_samples(np.eye(3, dtype=np.uint8)), 0.9)
     with pytest.raises(ForgettingError, match="merged"):
         statistics + statistics
     with pytest.raises(ForgettingError, match="unlearn"):

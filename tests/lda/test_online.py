@@ -16,7 +16,7 @@ from whet.lda.thresholds import bayes_crossing
 
 def discriminant(kind, X, y, size=None, **options):
     size = X.shape[1] if size is None else size
-    return OnlineDiscriminant(kind.of(X[y]), kind.of(X[~y]), size, rule=bayes_crossing, **options)
+    return OnlineDiscriminant(kind.from_samples(X[y]), kind.from_samples(X[~y]), size, rule=bayes_crossing, **options)
 
 
 def memory_of_process():
@@ -104,7 +104,9 @@ def test_refreshed_coefficients_do_not_depend_on_the_path(rng):
 def test_decaying_statistics_are_solved_afresh_and_cannot_go_back(rng):
     X, y = two_gaussians(200, 4, rng)
     y = y == 1
-    parts = [DecayingStatistics.starting_from(CentredStatistics.of(X[:50][c]), 0.95) for c in (y[:50], ~y[:50])]
+    parts = [
+        DecayingStatistics.starting_from(CentredStatistics.from_samples(X[:50][c]), 0.95) for c in (y[:50], ~y[:50])
+    ]
     online = OnlineDiscriminant(*parts, 4, rule=bayes_crossing, ridge=1.0)
     for x, label in zip(X[50:], y[50:], strict=True):
         online.insert(x, bool(label))

@@ -22,8 +22,8 @@ def separation(positive, negative, chosen, criterion, ridge):
 @pytest.mark.parametrize("ridge", [1e-6, 3.0])
 def test_each_round_adds_the_candidate_with_the_largest_eigenvalue(criterion, ridge, rng):
     X, y = correlated_stumps(150, 20, rng)
-    positive, negative = BinaryStatistics.of(X[y]), BinaryStatistics.of(X[~y])
-    order, J = forward(Scatter.of_statistics(positive, negative, criterion, ridge), 8)
+    positive, negative = BinaryStatistics.from_samples(X[y]), BinaryStatistics.from_samples(X[~y])
+    order, J = forward(Scatter.from_statistics(positive, negative, criterion, ridge), 8)
     chosen = []
     for j, reached in zip(order, J, strict=True):
         values = {
@@ -38,10 +38,10 @@ def test_each_round_adds_the_candidate_with_the_largest_eigenvalue(criterion, ri
 def test_statistics_and_responses_give_the_same_bits(criterion, rng):
     X, y = correlated_stumps(300, 30, rng)
     weights = rng.integers(1, 5, 300)
-    positive = BinaryStatistics.of(X[y], weights[y])
-    negative = BinaryStatistics.of(X[~y], weights[~y])
-    a = Scatter.of_statistics(positive, negative, criterion, 0.3)
-    b = Scatter.of_responses(X, y, weights, criterion, 0.3)
+    positive = BinaryStatistics.from_samples(X[y], weights[y])
+    negative = BinaryStatistics.from_samples(X[~y], weights[~y])
+    a = Scatter.from_statistics(positive, negative, criterion, 0.3)
+    b = Scatter.from_responses(X, y, weights, criterion, 0.3)
     np.testing.assert_array_equal(a.gap, b.gap)
     np.testing.assert_array_equal(a.diagonal, b.diagonal)
     for j in range(30):
@@ -51,15 +51,15 @@ def test_statistics_and_responses_give_the_same_bits(criterion, rng):
 def test_real_responses(rng):
     X, y = correlated_stumps(200, 12, rng)
     X = X + rng.normal(size=X.shape)
-    a = Scatter.of_statistics(CentredStatistics.of(X[y]), CentredStatistics.of(X[~y]), "fda", 0.1)
-    b = Scatter.of_responses(X, y, np.ones(200, dtype=np.int64), "fda", 0.1)
+    a = Scatter.from_statistics(CentredStatistics.from_samples(X[y]), CentredStatistics.from_samples(X[~y]), "fda", 0.1)
+    b = Scatter.from_responses(X, y, np.ones(200, dtype=np.int64), "fda", 0.1)
     np.testing.assert_array_equal(forward(a, 6)[0], forward(b, 6)[0])
 
 
 def test_ties_go_to_the_lowest_index(rng):
     X, y = correlated_stumps(100, 6, rng)
     twice = np.concatenate([X, X], axis=1)
-    scatter = Scatter.of_responses(twice, y, np.ones(100, dtype=np.int64), "fda", 1.0)
+    scatter = Scatter.from_responses(twice, y, np.ones(100, dtype=np.int64), "fda", 1.0)
     order = list(forward(scatter, 12)[0])
     first_of_twins = [order.index(j) < order.index(j + 6) for j in range(6) if j + 6 in order]
     assert all(first_of_twins)
@@ -69,21 +69,21 @@ def test_ties_go_to_the_lowest_index(rng):
 def test_a_candidate_that_depends_on_the_selected_ones_is_out(rng):
     X, y = correlated_stumps(100, 3, rng)
     alike = np.column_stack([X, X[:, 0], 1 - X[:, 1]])
-    scatter = Scatter.of_responses(alike, y, np.ones(100, dtype=np.int64), "fda", 0.0)
+    scatter = Scatter.from_responses(alike, y, np.ones(100, dtype=np.int64), "fda", 0.0)
     assert len(forward(scatter, 5)[0]) == 3
 
 
 def test_constant_candidates_are_never_selected(rng):
     X, y = correlated_stumps(100, 4, rng)
     X[:, 2] = 1
-    scatter = Scatter.of_responses(X, y, np.ones(100, dtype=np.int64), "fda", 1.0)
+    scatter = Scatter.from_responses(X, y, np.ones(100, dtype=np.int64), "fda", 1.0)
     assert 2 not in forward(scatter, 4)[0]
 
 
 def test_elimination_takes_out_what_is_missed_least(rng):
     X, y = correlated_stumps(150, 8, rng)
-    positive, negative = BinaryStatistics.of(X[y]), BinaryStatistics.of(X[~y])
-    scatter = Scatter.of_statistics(positive, negative, "fda", 0.5)
+    positive, negative = BinaryStatistics.from_samples(X[y]), BinaryStatistics.from_samples(X[~y])
+    scatter = Scatter.from_statistics(positive, negative, "fda", 0.5)
     kept, J = eliminate(scatter, np.arange(8), 7)
     best = max(combinations(range(8), 7), key=lambda c: separation(positive, negative, c, "fda", 0.5))
     assert tuple(sorted(kept)) == best
@@ -94,8 +94,8 @@ def test_going_back_never_separates_less():
     better = 0
     for seed in range(20):
         X, y = correlated_stumps(120, 25, np.random.default_rng(seed))
-        positive, negative = BinaryStatistics.of(X[y]), BinaryStatistics.of(X[~y])
-        scatter = Scatter.of_statistics(positive, negative, "fda", 0.5)
+        positive, negative = BinaryStatistics.from_samples(X[y]), BinaryStatistics.from_samples(X[~y])
+        scatter = Scatter.from_statistics(positive, negative, "fda", 0.5)
         one_way, both_ways = select(scatter, 5), select(scatter, 5, "forward-backward")
         assert len(both_ways) == 5
         gain = separation(positive, negative, both_ways, "fda", 0.5) - separation(

@@ -54,7 +54,7 @@ def test_slip_log_sigma_1_is_subtracted():
 
 def test_slip_sigma_is_a_standard_deviation_and_has_one_over_n(rng):
     X, y = two_gaussians(500, 3, rng)
-    positive, negative = CentredStatistics.of(X[y == 1]), CentredStatistics.of(X[y == 0])
+    positive, negative = CentredStatistics.from_samples(X[y == 1]), CentredStatistics.from_samples(X[y == 0])
     w = direction(positive, negative)
     from whet.lda.online import OnlineDiscriminant
 
@@ -65,7 +65,7 @@ def test_slip_sigma_is_a_standard_deviation_and_has_one_over_n(rng):
 
 def test_slip_the_positives_are_the_upper_class(rng):
     X, y = two_gaussians(100, 3, rng)
-    positive, negative = CentredStatistics.of(X[y == 1]), CentredStatistics.of(X[y == 0])
+    positive, negative = CentredStatistics.from_samples(X[y == 1]), CentredStatistics.from_samples(X[y == 0])
     w = direction(positive, negative)
     assert w @ positive.mean > w @ negative.mean
 
@@ -74,7 +74,7 @@ def test_slip_fishers_threshold_needs_a_covariance(rng):
     # With unequal priors, the log prior ratio has to be weighed against distances in units of covariance.
     n1, n2 = 2000, 200
     X = np.concatenate([rng.normal(1, 1, (n1, 1)), rng.normal(-1, 1, (n2, 1))])
-    positive, negative = CentredStatistics.of(X[:n1]), CentredStatistics.of(X[n1:])
+    positive, negative = CentredStatistics.from_samples(X[:n1]), CentredStatistics.from_samples(X[n1:])
     w = direction(positive, negative)[0]
     p = Projection(w * positive.m[0], w, w * negative.m[0], w, n1, n2)
     best = np.log(n2 / n1) / 2  # where n1 N(x; 1, 1) = n2 N(x; -1, 1)

@@ -44,8 +44,8 @@ def test_the_file_as_scikit_image_has_it_is_refused_as_opencv_refuses_it(data):
 def test_an_lbp_cascade_is_a_detector_that_finds_a_face_and_judges_windows_as_opencv_does(data, mended):
     detector = whet.load(mended)
     assert all(isinstance(stage.features, BlockPatternPool) for stage in detector.taught.base.stages)
-    picture = read_grey(data / "astronaut.png")
-    best = detector.detect(picture, best=True)
+    image = read_grey(data / "astronaut.png")
+    best = detector.detect(image, best=True)
     x1, y1, x2, y2 = best.boxes[0]
     assert x1 < 224 < x2
     assert y1 < 120 < y2
@@ -53,10 +53,10 @@ def test_an_lbp_cascade_is_a_detector_that_finds_a_face_and_judges_windows_as_op
     height, width = detector.window
     rng = np.random.default_rng(0)
     places = rng.integers(0, 400, (300, 2))
-    patches = np.array([picture[y : y + height, x : x + width] for y, x in places])
-    face = resized(np.ascontiguousarray(picture[round(y1) : round(y2), round(x1) : round(x2)]), detector.window)
+    patches = np.array([image[y : y + height, x : x + width] for y, x in places])
+    face = resized(np.ascontiguousarray(image[round(y1) : round(y2), round(x1) : round(x2)]), detector.window)
     patches = np.concatenate([patches, face[None]])
-    enough = IntegralStack.of(patches).looked_at
+    enough = IntegralStack.from_patches(patches).looked_at
     theirs = np.array([len(classifier.detectMultiScale(np.ascontiguousarray(one), 1.1, 0)) == 1 for one in patches])
     np.testing.assert_array_equal(detector.taught.cascade().accepts(patches)[enough], theirs[enough])
     assert theirs.any()
@@ -66,8 +66,8 @@ def test_an_lbp_detector_is_written_again_as_it_was(data, mended, tmp_path):
     detector = whet.load(mended)
     exported = detector.export_opencv(tmp_path / "again.xml")
     assert exported.stumps == sum(map(len, detector.taught.base.stages))
-    picture = read_grey(data / "astronaut.png")
+    image = read_grey(data / "astronaut.png")
     # Unmerged: scores differ by the rounding of float32 leaves, and merged boxes are weighted by them.
-    found, again = (one.detect(picture, merge=None) for one in (detector, whet.load(tmp_path / "again.xml")))
+    found, again = (one.detect(image, merge=None) for one in (detector, whet.load(tmp_path / "again.xml")))
     np.testing.assert_array_equal(np.unique(found.boxes, axis=0), np.unique(again.boxes, axis=0))
     assert len(found.boxes)

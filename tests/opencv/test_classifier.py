@@ -33,7 +33,7 @@ def test_a_file_that_is_no_cascade_leaves_the_classifier_empty(faces, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("picture", "options", "message"),
+    ("image", "options", "message"),
     [
         (np.zeros((50, 50)), {}, "expected uint8"),
         (np.zeros((50, 50, 2), dtype=np.uint8), {}, "1, 3 or 4 channels"),
@@ -44,6 +44,6 @@ def test_a_file_that_is_no_cascade_leaves_the_classifier_empty(faces, tmp_path):
         (np.zeros((50, 50), dtype=np.uint8), {"minSize": (1, 2, 3)}, "expected \\(width, height\\)"),
     ],
 )
-def test_arguments_that_make_no_sense(faces, picture, options, message):
+def test_arguments_that_make_no_sense(faces, image, options, message):
     with pytest.raises(ValueError, match=message):
-        faces.detectMultiScale(picture, **options)
+        faces.detectMultiScale(image, **options)

@@ -42,13 +42,13 @@ def same(ours, theirs):
     )
 
 
-def assert_alike(ours, theirs, picture, **options):
-    assert same(ours.detectMultiScale(picture, **options), theirs.detectMultiScale(picture, **options))
-    assert same(ours.detectMultiScale2(picture, **options), theirs.detectMultiScale2(picture, **options))
+def assert_alike(ours, theirs, image, **options):
+    assert same(ours.detectMultiScale(image, **options), theirs.detectMultiScale(image, **options))
+    assert same(ours.detectMultiScale2(image, **options), theirs.detectMultiScale2(image, **options))
     if len(ours.cascade) == 1:
         return  # with one stage, OpenCV's detectMultiScale3 reports windows that it did not even look at
     options |= {"outputRejectLevels": True}
-    assert same(ours.detectMultiScale3(picture, **options), theirs.detectMultiScale3(picture, **options))
+    assert same(ours.detectMultiScale3(image, **options), theirs.detectMultiScale3(image, **options))
 
 
 def written(tmp_path, text):
@@ -63,9 +63,9 @@ def test_bundled_cascades(path, rng):
     assert ours.getOriginalWindowSize() == theirs.getOriginalWindowSize()
     assert ours.getFeatureType() == theirs.getFeatureType()
     assert ours.isOldFormatCascade() == theirs.isOldFormatCascade()
-    for picture in (textured((150, 201), rng), scene((120, 160), [(20, 30, 60)], rng)):
-        assert_alike(ours, theirs, picture, minNeighbors=0)
-        assert_alike(ours, theirs, picture)
+    for image in (textured((150, 201), rng), scene((120, 160), [(20, 30, 60)], rng)):
+        assert_alike(ours, theirs, image, minNeighbors=0)
+        assert_alike(ours, theirs, image)
 
 
 FILES = {
@@ -90,10 +90,10 @@ def test_cascades_of_every_kind(name, tmp_path):
     for seed in range(3):
         rng = np.random.default_rng(seed)
         ours, theirs = both(written(tmp_path, FILES[name](rng)))
-        picture = textured((71, 90 + seed), rng)
-        n_found += len(ours.detectMultiScale(picture, minNeighbors=0))
-        assert_alike(ours, theirs, picture, minNeighbors=0)
-        assert_alike(ours, theirs, picture)
+        image = textured((71, 90 + seed), rng)
+        n_found += len(ours.detectMultiScale(image, minNeighbors=0))
+        assert_alike(ours, theirs, image, minNeighbors=0)
+        assert_alike(ours, theirs, image)
     assert 100 < n_found < 10_000  # OpenCV takes minutes to group many more
 
 
@@ -143,27 +143,27 @@ def test_options(faces, options, rng):
 
 
 @pytest.mark.parametrize("shape", [(20, 20), (20, 90), (90, 21), (23, 52), (19, 100), (41, 41), (0, 0)])
-def test_small_pictures(faces, shape, rng):
+def test_small_images(faces, shape, rng):
     ours, theirs = both(faces)
-    picture = rng.integers(0, 256, shape, dtype=np.uint8)
-    assert_alike(ours, theirs, picture, minNeighbors=0)
+    image = rng.integers(0, 256, shape, dtype=np.uint8)
+    assert_alike(ours, theirs, image, minNeighbors=0)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_colour(faces, channels, rng):
     ours, theirs = both(faces)
-    picture = np.stack([textured((70, 90), rng) for _ in range(channels)], axis=-1)
-    assert_alike(ours, theirs, picture, minNeighbors=0)
-    assert_alike(ours, theirs, picture[::-1, ::2], minNeighbors=1)
+    image = np.stack([textured((70, 90), rng) for _ in range(channels)], axis=-1)
+    assert_alike(ours, theirs, image, minNeighbors=0)
+    assert_alike(ours, theirs, image[::-1, ::2], minNeighbors=1)
 
 
 def test_the_number_of_threads_changes_nothing(faces, rng):
-    picture = textured((300, 220), rng)
-    one = CascadeClassifier(faces, threads=1).detectMultiScale3(picture, 1.1, 0, outputRejectLevels=True)
-    many = CascadeClassifier(faces, threads=5).detectMultiScale3(picture, 1.1, 0, outputRejectLevels=True)
+    image = textured((300, 220), rng)
+    one = CascadeClassifier(faces, threads=1).detectMultiScale3(image, 1.1, 0, outputRejectLevels=True)
+    many = CascadeClassifier(faces, threads=5).detectMultiScale3(image, 1.1, 0, outputRejectLevels=True)
     assert same(one, many)
 
 
-def test_none_is_an_empty_picture_as_in_opencv(faces):
+def test_none_is_an_empty_image_as_in_opencv(faces):
     ours, theirs = both(faces)
     assert ours.detectMultiScale(None) == theirs.detectMultiScale(None) == ()

@@ -15,11 +15,11 @@ WINDOW = (16, 18)
 
 
 def made(kind, soft, seed, sizes=(5, 20, 60)):
-    """A cascade whose thresholds are sums that windows of the picture really have: equality is put to the test."""
+    """A cascade whose thresholds are sums that windows of the image really have: equality is put to the test."""
     rng = np.random.default_rng(seed)
-    picture = textured((60, 70), rng)
-    like = windows_of(picture, WINDOW, 3)[0]
-    return random_cascade([kind] * len(sizes), WINDOW, sizes, rng, soft=soft, passing=0.7, like=like), picture
+    image = textured((60, 70), rng)
+    like = windows_of(image, WINDOW, 3)[0]
+    return random_cascade([kind] * len(sizes), WINDOW, sizes, rng, soft=soft, passing=0.7, like=like), image
 
 
 def classifiers(path):
@@ -31,7 +31,7 @@ def classifiers(path):
 
 
 def accepts(classifier, patches):
-    """Whether each patch is accepted: a picture of one window has no second scale, no step and no skipped neighbour."""
+    """Whether each patch is accepted: an image of one window has no second scale, no step and no skipped neighbour."""
     assert not classifier.empty()
     return np.array([len(classifier.detectMultiScale(patch, 1.1, 0)) == 1 for patch in np.ascontiguousarray(patches)])
 
@@ -40,14 +40,14 @@ def accepts(classifier, patches):
 @pytest.mark.parametrize("kind", ["haar", "lbp", "rectangle leaves", "lbp leaves"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_hard_cascade_decides_alike(kind, seed, exact, tmp_path):
-    cascade, picture = made(kind, False, seed)
+    cascade, image = made(kind, False, seed)
     exported = write_opencv(cascade, tmp_path / "c.xml", exact=exact)
     assert exported.stumps == 85 * (1 + exact)
     assert exported.closest < (1e-12 if exact else 1e-6)
-    patches = windows_of(picture, WINDOW)[0]
+    patches = windows_of(image, WINDOW)[0]
     expected = cascade.accepts(patches)
     assert 20 < expected.sum() < len(patches) / 2
-    looked_at = IntegralStack.of(patches).looked_at
+    looked_at = IntegralStack.from_patches(patches).looked_at
     for classifier in classifiers(tmp_path / "c.xml"):
         found = accepts(classifier, patches)
         assert np.array_equal(found[looked_at], expected[looked_at])
@@ -56,17 +56,17 @@ def test_a_hard_cascade_decides_alike(kind, seed, exact, tmp_path):
 
 @pytest.mark.parametrize("kind", ["haar", "lbp", "rectangle leaves", "lbp leaves"])
 def test_a_soft_cascade_keeps_its_windows_and_accepts_more_the_fewer_exits_are_kept(kind, tmp_path):
-    cascade, picture = made(kind, True, 3)
-    patches = windows_of(picture, WINDOW)[0]
-    patches = patches[IntegralStack.of(patches).looked_at]
+    cascade, image = made(kind, True, 3)
+    patches = windows_of(image, WINDOW)[0]
+    patches = patches[IntegralStack.from_patches(patches).looked_at]
     expected, found, stumps = cascade.accepts(patches), {}, {}
-    for exits in ("all", "doubling", "none"):
-        exported = write_opencv(cascade, tmp_path / f"{exits}.xml", exits=exits)
-        stumps[exits] = exported.stumps
-        assert ("early exits" in " ".join(exported.differences)) == (exits != "all")
-        ours, *theirs = classifiers(tmp_path / f"{exits}.xml")
-        found[exits] = accepts(ours, patches)
-        assert all(np.array_equal(accepts(other, patches), found[exits]) for other in theirs)
+    for early_exits in ("all", "doubling", "none"):
+        exported = write_opencv(cascade, tmp_path / f"{early_exits}.xml", early_exits=early_exits)
+        stumps[early_exits] = exported.stumps
+        assert ("early exits" in " ".join(exported.differences)) == (early_exits != "all")
+        ours, *theirs = classifiers(tmp_path / f"{early_exits}.xml")
+        found[early_exits] = accepts(ours, patches)
+        assert all(np.array_equal(accepts(other, patches), found[early_exits]) for other in theirs)
     assert np.array_equal(found["all"], expected)
     assert not (found["all"] & ~found["doubling"]).any()
     assert not (found["doubling"] & ~found["none"]).any()
@@ -75,15 +75,15 @@ def test_a_soft_cascade_keeps_its_windows_and_accepts_more_the_fewer_exits_are_k
 
 
 def test_sums_of_the_last_stage_are_the_scores(tmp_path):
-    cascade, picture = made("haar", False, 4)
+    cascade, image = made("haar", False, 4)
     write_opencv(cascade, tmp_path / "c.xml", exact=True)
     height, width = WINDOW
     boxes, _, weights = CascadeClassifier(tmp_path / "c.xml").detectMultiScale3(
-        picture, 1.1, 0, minSize=(width, height), maxSize=(width, height), outputRejectLevels=True
+        image, 1.1, 0, minSize=(width, height), maxSize=(width, height), outputRejectLevels=True
     )
     assert len(boxes) > 5
     for (x, y, _, _), weight in zip(boxes.tolist(), weights, strict=True):
-        (margin,) = cascade.stages[-1].score(picture[None, y : y + height, x : x + width])
+        (margin,) = cascade.stages[-1].score(image[None, y : y + height, x : x + width])
         assert weight == pytest.approx(margin, abs=1e-9)
 
 
@@ -97,11 +97,11 @@ def with_stage(cascade, **changes):
 @pytest.mark.parametrize("zero", [False, True])
 def test_weights_of_any_size(scale, zero, tmp_path):
     """Float32 has its limits, and OpenCV its margin of 1e-5; scaling by a power of two avoids both."""
-    cascade, picture = made("haar", False, 6, sizes=(12,))
+    cascade, image = made("haar", False, 6, sizes=(12,))
     stage = cascade.stages[0]
     scaled = with_stage(cascade, coef=stage.coef * scale, threshold=0.0 if zero else stage.threshold * scale)
     write_opencv(scaled, tmp_path / "c.xml")
-    patches = windows_of(picture, WINDOW, 2)[0]
+    patches = windows_of(image, WINDOW, 2)[0]
     for classifier in classifiers(tmp_path / "c.xml"):
         assert np.array_equal(accepts(classifier, patches), scaled.accepts(patches))
 

@@ -26,14 +26,14 @@ FACES = HAAR / "haarcascade_frontalface_default.xml"
 BUNDLED = sorted(HAAR.glob("*.xml"))
 
 
-def patches_near(cascade, picture):
+def patches_near(cascade, image):
     """Windows that the first two stages let through, with their neighbours, and windows anywhere."""
     height, width = cascade.window
     rng = np.random.default_rng(0)
-    y, x = rng.integers(0, picture.shape[0] - height, 400), rng.integers(0, picture.shape[1] - width, 400)
-    boxes = scan_levels(cascade, picture, [np.float32(1.0)]).boxes
+    y, x = rng.integers(0, image.shape[0] - height, 400), rng.integers(0, image.shape[1] - width, 400)
+    boxes = scan_levels(cascade, image, [np.float32(1.0)]).boxes
     y, x = np.concatenate([y, boxes[:, 1]]), np.concatenate([x, boxes[:, 0]])
-    return np.stack([picture[b : b + height, a : a + width] for b, a in zip(y, x, strict=True)])
+    return np.stack([image[b : b + height, a : a + width] for b, a in zip(y, x, strict=True)])
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_an_opencv_file_is_a_detector_that_can_be_saved():
     again = from_bytes(to_bytes(detector.taught))
     assert isinstance(again, TaughtDetector)
     assert again.base.base_id == detector.base_id
-    picture = textured((60, 60), np.random.default_rng(0))
+    image = textured((60, 60), np.random.default_rng(0))
     with pytest.raises(CannotLearnError, match="adopt"):
-        detector.learn(picture, [[0, 0, 24, 24]], [False])
+        detector.learn(image, [[0, 0, 24, 24]], [False])
 
 
 def first_stages(cascade, n):
@@ -75,30 +75,30 @@ def first_stages(cascade, n):
 
 
 def passes_in_opencv(cascade, patches):
-    """Whether each patch passes: a picture of one window has no second scale, no step and no skipped neighbour."""
-    pictures = map(np.ascontiguousarray, patches)
-    return np.array([len(scan_levels(cascade, picture, [np.float32(1.0)], 1).scores) == 1 for picture in pictures])
+    """Whether each patch passes: an image of one window has no second scale, no step and no skipped neighbour."""
+    images = map(np.ascontiguousarray, patches)
+    return np.array([len(scan_levels(cascade, image, [np.float32(1.0)], 1).scores) == 1 for image in images])
 
 
 @pytest.mark.parametrize("path", BUNDLED, ids=lambda path: path.stem)
 def test_every_file_of_opencv_is_a_detector_that_judges_windows_as_opencv_does(path):
     whole = read_opencv(path)
     height, width = whole.window
-    picture = textured((height + 12, width + 20), np.random.default_rng(3))
-    patches, places = windows_of(picture, whole.window)
+    image = textured((height + 12, width + 20), np.random.default_rng(3))
+    patches, places = windows_of(image, whole.window)
     for n in (1, 3):
         short = first_stages(whole, n)
         cascade = Cascade(whole.window, stages_of(short))
         scores = cascade.scores(patches)
         accepted = scores > -np.inf
-        found = scan(cascade, picture)
+        found = scan(cascade, image)
         np.testing.assert_array_equal(np.stack([found.y, found.x], axis=1), places[accepted])
         np.testing.assert_array_equal(found.scores, scores[accepted])
         np.testing.assert_array_equal(accepted, passes_in_opencv(short, patches))
         assert 0 < accepted.sum() < len(accepted)
     detector = whet.load(path)
     assert len(detector.taught.base.stages) == len(whole)
-    detector.detect(picture)
+    detector.detect(image)
     data = to_bytes(detector.taught)
     again = from_bytes(data)
     assert again.base.base_id == detector.base_id
@@ -112,7 +112,7 @@ def test_trees_of_lbp_and_of_the_old_format_are_judged_as_opencv_does(seed):
     text = lbp_file(rng, (15, 15), [3, 5], sizes=(1, 2, 4)) if seed % 2 else old_file(rng, (16, 18), [3, 5])
     source = parse_opencv(text.encode())
     patches, _ = windows_of(textured((30, 40), rng), source.window)
-    patches = patches[IntegralStack.of(patches).looked_at]  # OpenCV looks at flat windows of LBP, too
+    patches = patches[IntegralStack.from_patches(patches).looked_at]  # OpenCV looks at flat windows of LBP, too
     accepted = Cascade(source.window, stages_of(source)).accepts(patches)
     assert 0 < accepted.sum() < len(accepted)
     np.testing.assert_array_equal(accepted, passes_in_opencv(source, patches))

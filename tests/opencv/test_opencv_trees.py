@@ -55,7 +55,7 @@ def test_a_file_of_trees_is_the_same_trees_again(make, sizes, tmp_path):
 
 def test_the_trees_that_come_with_opencv_are_the_same_again_and_find_the_same(tmp_path):
     cv2 = pytest.importorskip("cv2")
-    picture = textured((150, 200), np.random.default_rng(1))
+    image = textured((150, 200), np.random.default_rng(1))
     n_found = 0
     for path in sorted(Path(cv2.data.haarcascades).glob("*.xml")):
         source = read_opencv(path)
@@ -64,7 +64,7 @@ def test_the_trees_that_come_with_opencv_are_the_same_again_and_find_the_same(tm
         write_opencv(Cascade(source.window, stages_of(source)), tmp_path / "again.xml")
         assert_same_trees(source, tmp_path / "again.xml")
         both = cv2.CascadeClassifier(str(path)), cv2.CascadeClassifier(str(tmp_path / "again.xml"))
-        found = [sorted(map(tuple, np.array(c.detectMultiScale(picture, 1.1, 0)).tolist())) for c in both]
+        found = [sorted(map(tuple, np.array(c.detectMultiScale(image, 1.1, 0)).tolist())) for c in both]
         assert found[0] == found[1], path.stem
         n_found += len(found[0])
     assert n_found > 100
@@ -82,7 +82,7 @@ def test_a_leaf_that_shares_nothing_is_a_chain_of_its_conditions(rng):
 
 def related_leaves(kind, n, rng):
     """Leaves that ask three questions only, one way or the other: they begin alike, contain and repeat each other."""
-    features, weak, _ = conditions_of(*random_learners(kind, (12, 12), 3, rng, IntegralStack.of(noise(50))))
+    features, weak, _ = conditions_of(*random_learners(kind, (12, 12), 3, rng, IntegralStack.from_patches(noise(50))))
     sizes = rng.integers(1, 4, n)
     rows, flip = rng.integers(0, 3, sizes.sum()), rng.random(sizes.sum()) < 0.5
     if isinstance(weak, TrainedSubsets):
@@ -123,7 +123,7 @@ def test_a_leaf_twice_is_two_trees(exact, rng, tmp_path):
     stage = type(one)(one.features.take(chosen), one.weak.take(chosen), np.array([1.0, 2.0, -1.5, 0.5]), 0.7)
     assert len(trees_of(stage, 4)) == 4
     write_opencv(Cascade((12, 12), (stage,)), tmp_path / "c.xml", exact=exact)
-    picture = textured((40, 50), rng)
-    boxes = CascadeClassifier(tmp_path / "c.xml").detectMultiScale(picture, 1.1, 0, maxSize=(12, 12))
-    patches = np.stack([picture[y : y + 12, x : x + 12] for x, y, _, _ in boxes])
+    image = textured((40, 50), rng)
+    boxes = CascadeClassifier(tmp_path / "c.xml").detectMultiScale(image, 1.1, 0, maxSize=(12, 12))
+    patches = np.stack([image[y : y + 12, x : x + 12] for x, y, _, _ in boxes])
     assert (stage.score(patches) > 0).all()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.io.annotations.sets import picture, save_picture
+from tests.io.annotations.sets import image, save_image
 
 from whet.errors import AnnotationError, DataNotFoundError, WhetError
 from whet.io.annotations import tables as opencv_info
@@ -33,8 +33,8 @@ edit = st.tuples(st.floats(0, 1), st.floats(0, 0.3), st.sampled_from(PIECES))
 def good(tmp_path_factory):
     """A folder with a good file of each format."""
     folder = tmp_path_factory.mktemp("good")
-    path = save_picture(folder / "a.png")
-    ours = Annotations((picture(path, [[1, 2, 30, 40], [50, 5, 90.5, 60]], ["object"] * 2),), ("object",))
+    path = save_image(folder / "a.png")
+    ours = Annotations((image(path, [[1, 2, 30, 40], [50, 5, 90.5, 60]], ["object"] * 2),), ("object",))
     for name in ("coco", "csv", "opencv"):
         write_annotations(ours, folder / FILES[name])
     write_annotations(ours, folder / "as-voc", "voc")
@@ -63,7 +63,7 @@ def test_a_damaged_file_is_read_or_refused_by_name(name, edits, good):
             read = read_annotations(source, form)
         except WhetError:
             return
-        for each in read.pictures:
+        for each in read.images:
             assert np.isfinite(each.boxes).all()
             assert (each.boxes[:, :2] < each.boxes[:, 2:]).all()
             assert (each.boxes >= 0).all()
@@ -71,7 +71,7 @@ def test_a_damaged_file_is_read_or_refused_by_name(name, edits, good):
 
 
 def test_an_xml_bomb_is_refused(tmp_path):
-    save_picture(tmp_path / "a.png")
+    save_image(tmp_path / "a.png")
     entities = "".join(f'<!ENTITY x{i} "{f"&x{i - 1};" * 10}">' for i in range(1, 30))
     (tmp_path / "a.xml").write_text(
         f'<!DOCTYPE annotation [<!ENTITY x0 "lol">{entities}]><annotation><filename>&x29;</filename></annotation>'
@@ -81,7 +81,7 @@ def test_an_xml_bomb_is_refused(tmp_path):
 
 
 def test_a_class_cannot_name_a_place_outside_the_folder_of_crops(tmp_path):
-    ours = Annotations((picture(save_picture(tmp_path / "a.png"), [[1, 2, 30, 40]], ["../../evil"]),), ("../../evil",))
+    ours = Annotations((image(save_image(tmp_path / "a.png"), [[1, 2, 30, 40]], ["../../evil"]),), ("../../evil",))
     write_annotations(ours, tmp_path / "sets" / "crops", "crops")
     assert sorted(path.name for path in tmp_path.rglob("*.png")) == ["a-1.png", "a.png"]
     assert next((tmp_path / "sets" / "crops").rglob("*.png")).parent.parent == tmp_path / "sets" / "crops"
@@ -108,6 +108,6 @@ def test_each_word_of_a_row_is_looked_at_once(last, monkeypatch):
 
 def test_a_name_of_any_length_makes_no_long_message(tmp_path):
     (tmp_path / "info.dat").write_text(f"{'x' * 100_000}.png 1 1 2 3 4\n")
-    with pytest.raises(DataNotFoundError, match=r"there is no picture 'xxx.* \[\.\.\.\] x.*\.png'") as error:
+    with pytest.raises(DataNotFoundError, match=r"there is no image 'xxx.* \[\.\.\.\] x.*\.png'") as error:
         read_annotations(tmp_path / "info.dat")
     assert len(str(error.value)) < 1000

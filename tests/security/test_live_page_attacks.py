@@ -1,4 +1,4 @@
-"""The page with the live picture, and those who should not see it or would bring it down."""
+"""The page with the live image, and those who should not see it or would bring it down."""
 
 import select
 import socket
@@ -10,7 +10,7 @@ import pytest
 from tests.web.live_sessions import PATIENCE, asked, served
 
 from whet.web import server as live_server
-from whet.web.page import LivePicture
+from whet.web.page import LiveImage
 from whet.web.server import LiveServer, is_own
 
 PATHS = ("/", "/stream.mjpg", "/frame.jpg", "/events")
@@ -18,7 +18,7 @@ PATHS = ("/", "/stream.mjpg", "/frame.jpg", "/events")
 
 @pytest.fixture
 def server():
-    with LiveServer(LivePicture()) as server:
+    with LiveServer(LiveImage()) as server:
         yield server
 
 

@@ -44,7 +44,7 @@ NUMBERS = [
     "x",
     "\u0661",
 ]
-PICTURE = np.random.default_rng(0).integers(0, 256, (12, 14), dtype=np.uint8)
+IMAGE = np.random.default_rng(0).integers(0, 256, (12, 14), dtype=np.uint8)
 
 
 def run_if_read(data):
@@ -55,7 +55,7 @@ def run_if_read(data):
         return
     classifier = CascadeClassifier()
     classifier.cascade = cascade
-    classifier.detectMultiScale(PICTURE, 1.2, 0)
+    classifier.detectMultiScale(IMAGE, 1.2, 0)
 
 
 @settings(max_examples=150)

@@ -21,7 +21,7 @@ def samples():
 
 
 def margins(trained, X, number):
-    return trained.cascade.stages[number].judge(IntegralStack.of(X, trained.min_sigma))[0]
+    return trained.cascade.stages[number].judge(IntegralStack.from_patches(X, trained.min_sigma))[0]
 
 
 def above_zero(mean, deviation):

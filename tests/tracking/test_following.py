@@ -11,9 +11,9 @@ from whet.tracking.following import Follower, Prior
 WINDOW = (9, 9)
 
 
-def near(cascade, picture, box, **limits):
-    scales = level_scales(picture.shape, cascade.window)
-    return near_windows(unrejecting(cascade), levels_at(picture, scales), scales, box, **limits)
+def near(cascade, image, box, **limits):
+    scales = level_scales(image.shape, cascade.window)
+    return near_windows(unrejecting(cascade), levels_at(image, scales), scales, box, **limits)
 
 
 def later_margins(cascade, patch):
@@ -24,12 +24,12 @@ def later_margins(cascade, patch):
 def test_near_windows_have_the_margins_of_the_later_stages_rejected_or_not(soft, rng):
     like = windows_of(textured((60, 60), rng), WINDOW, 2)[0]
     cascade = random_cascade(("haar", "lbp", "haar"), WINDOW, (6, 7, 8), rng, like=like, soft=soft)
-    picture, box = textured((60, 70), rng), np.array([20.0, 20.0, 32.0, 32.0])
-    found = near(cascade, picture, box, reach=0.4, steps=1.0)
+    image, box = textured((60, 70), rng), np.array([20.0, 20.0, 32.0, 32.0])
+    found = near(cascade, image, box, reach=0.4, steps=1.0)
     assert len(found) > 20
     assert (found.scores < 0).any()
     for i in range(0, len(found), 7):
-        level = level_at(picture, found.scale[i]).picture
+        level = level_at(image, found.scale[i]).image
         patch = level[None, found.y[i] : found.y[i] + 9, found.x[i] : found.x[i] + 9]
         assert found.scores[i] == pytest.approx(later_margins(cascade, patch), abs=1e-6)
 
@@ -44,7 +44,7 @@ def test_near_windows_are_near(rng):
     assert (abs(np.log(sides / 12)) <= np.log(1.2) + 0.05).all()
 
 
-def test_a_box_at_the_edge_has_windows_within_the_picture(rng):
+def test_a_box_at_the_edge_has_windows_within_the_image(rng):
     like = windows_of(textured((60, 60), rng), WINDOW, 2)[0]
     cascade = random_cascade(("haar",), WINDOW, (6,), rng, like=like)
     found = near(cascade, textured((60, 70), rng), np.array([-5.0, -5.0, 7.0, 7.0]), reach=0.5, steps=1)
@@ -53,20 +53,20 @@ def test_a_box_at_the_edge_has_windows_within_the_picture(rng):
 
 def test_the_follower_stays_with_its_object_where_another_scores_higher():
     """The larger bull is at (120, 70); who was told of the small one stays there."""
-    cascade, picture = bull_finder().taught.cascade(), bull_scene()
+    cascade, image = bull_finder().taught.cascade(), bull_scene()
     free, bound = Follower(), Follower(last=BULL[0].copy())
-    best = free.look(cascade, picture)
+    best = free.look(cascade, image)
     other = best.box[None] if intersection_over_union(best.box[None], BULL)[0, 0] < 0.5 else None
-    assert intersection_over_union(bound.look(cascade, picture).box[None], BULL)[0, 0] > 0.5
+    assert intersection_over_union(bound.look(cascade, image).box[None], BULL)[0, 0] > 0.5
     strict = Follower(Prior(most=0.0), last=BULL[0].copy())  # no distance costs anything
-    assert other is None or intersection_over_union(strict.look(cascade, picture).box[None], other)[0, 0] > 0.5
+    assert other is None or intersection_over_union(strict.look(cascade, image).box[None], other)[0, 0] > 0.5
 
 
 def test_a_sighting_shows_the_window_at_its_place():
     seen = Follower().look(bull_finder().taught.cascade(), bull_scene())
     scale, y, x = seen.place
     height, width = bull_finder().window
-    np.testing.assert_array_equal(seen.patch, level_at(bull_scene(), scale).picture[y : y + height, x : x + width])
+    np.testing.assert_array_equal(seen.patch, level_at(bull_scene(), scale).image[y : y + height, x : x + width])
 
 
 def test_nothing_ever_seen_is_no_sighting():
@@ -74,11 +74,11 @@ def test_nothing_ever_seen_is_no_sighting():
 
 
 def test_an_object_that_is_no_longer_accepted_is_still_followed():
-    cascade, picture = bull_finder().taught.cascade(), bull_scene()
+    cascade, image = bull_finder().taught.cascade(), bull_scene()
     follower = Follower()
-    first = follower.look(cascade, picture)
+    first = follower.look(cascade, image)
     assert first.accepts
-    faint = (0.12 * (picture.astype(float) - 128) + 128).astype(np.uint8)
+    faint = (0.12 * (image.astype(float) - 128) + 128).astype(np.uint8)
     faint = faint + np.random.default_rng(0).integers(0, 12, faint.shape).astype(np.uint8)
     second = follower.look(cascade, faint)
     if second is not None:  # contrast may be too little for any window

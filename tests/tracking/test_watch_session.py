@@ -11,25 +11,25 @@ from whet.tracking.tracker import Lessons, Watcher
 EAGER = Lessons(gate=-np.inf, every=1, share=0.01, others=0, most_lost=2.0, most_accepted=np.inf)
 
 
-def frames(pictures):
-    for number, picture in enumerate(pictures):
-        yield VideoFrame(number, number / 25, picture)
+def frames(images):
+    for number, image in enumerate(images):
+        yield VideoFrame(number, number / 25, image)
 
 
-def breaking(pictures):
-    yield from frames(pictures)
+def breaking(images):
+    yield from frames(images)
     raise VideoError("the camera is gone after 2 frames")
 
 
 def test_a_source_that_breaks_off_leaves_the_model_of_the_last_good_frame(tmp_path):
-    pictures, path = [bull_scene(1), bull_scene(2)], tmp_path / "taught.safetensors"
+    images, path = [bull_scene(1), bull_scene(2)], tmp_path / "taught.safetensors"
     summary = Session(Watcher(bull_finder(), learn=True, lessons=EAGER), save_as=WatchedModel(path)).run(
-        breaking(pictures)
+        breaking(images)
     )
     assert summary.ended == "the camera is gone after 2 frames"
     assert (summary.frames, summary.learned, summary.saved) == (2, 2, True)
     whole = Watcher(bull_finder(), learn=True, lessons=EAGER)
-    Session(whole).run(frames(pictures))
+    Session(whole).run(frames(images))
     assert content(whet.load(path)) == content(whole.detector)
 
 
@@ -75,8 +75,8 @@ def test_it_saves_at_intervals(tmp_path):
 
 
 def test_frames_may_change_their_size():
-    pictures = [bull_scene(), bull_scene()[:120, :150], np.zeros((5, 5), np.uint8), np.dstack([bull_scene()] * 3)]
-    assert Session(Watcher(bull_finder(), learn=True, lessons=EAGER)).run(frames(pictures)).frames == 4
+    images = [bull_scene(), bull_scene()[:120, :150], np.zeros((5, 5), np.uint8), np.dstack([bull_scene()] * 3)]
+    assert Session(Watcher(bull_finder(), learn=True, lessons=EAGER)).run(frames(images)).frames == 4
 
 
 def test_a_thousand_frames_without_a_detection_are_said():
@@ -95,7 +95,7 @@ def test_frames_below_the_threshold_have_no_detection():
 
 def test_a_line_holds_what_was_seen():
     watcher, (frame,) = Watcher(bull_finder()), frames([bull_scene()])
-    look = watcher.look(frame.picture)
+    look = watcher.look(frame.image)
     line = line_of(frame, look)
     assert line["frame"] == 0
     assert line["accepted"] is True

@@ -14,14 +14,14 @@ from whet.tracking.tracker import Lessons, Watcher
 EAGER = Lessons(
     gate=-np.inf, every=1, share=0.01, remembered=0.04, others=1, most_lost=2.0, most_accepted=np.inf
 )  # four lessons are remembered
-PICTURES = [bull_scene(seed) for seed in (1, 2, 3)]
+IMAGES = [bull_scene(seed) for seed in (1, 2, 3)]
 
 
 def watched(n, file, watcher=None):
     """A watcher that saves after every frame."""
     watcher = watcher or Watcher(bull_finder(), learn=True, lessons=EAGER)
     for number in range(n):
-        watcher.look(PICTURES[number % 3])
+        watcher.look(IMAGES[number % 3])
         file.save(watcher.detector, watcher.remembered)
         check_agreement(whet.load(file.path), file.journal, "the model")
     return watcher
@@ -54,7 +54,7 @@ def test_the_journal_of_a_long_stream_stays_small(file):
 def test_lines_that_were_there_stay_as_they_are(tmp_path):
     path = tmp_path / "taught.safetensors"
     detector, journal = bull_finder(), journal_beside(path)
-    mine = detector.learn(PICTURES[0], [[20, 20, 32, 32]], [False])
+    mine = detector.learn(IMAGES[0], [[20, 20, 32, 32]], [False])
     journal.add_learned([*mine, *mine])
     journal.add_unlearned(mine)
     before = journal.path.read_bytes()
@@ -66,7 +66,7 @@ def test_lines_that_were_there_stay_as_they_are(tmp_path):
 
 def test_what_comes_along_is_in_the_new_journal(tmp_path):
     path, detector = tmp_path / "taught.safetensors", bull_finder()
-    mine = detector.learn(PICTURES[0], [[20, 20, 32, 32]], [False])
+    mine = detector.learn(IMAGES[0], [[20, 20, 32, 32]], [False])
     file = WatchedModel(path, journal_beside(path), along=tuple(mine))
     watcher = watched(2, file, Watcher(detector, learn=True, lessons=EAGER))
     assert file.journal.learned() == [*mine, *watcher.remembered]
@@ -75,7 +75,7 @@ def test_what_comes_along_is_in_the_new_journal(tmp_path):
 def test_a_model_that_cannot_be_written_leaves_the_journal_as_it_was(file):
     watcher = watched(2, file)
     before = file.journal.path.read_bytes()
-    watcher.look(PICTURES[2])
+    watcher.look(IMAGES[2])
     broken = WatchedModel(file.path.parent, file.journal, along=None)  # a folder
     with pytest.raises(IsADirectoryError):
         broken.save(watcher.detector, watcher.remembered)
@@ -92,5 +92,5 @@ def test_without_a_journal_there_is_none_and_one_that_is_empty_is_taken_away(fil
 
 def test_nothing_remembered_is_an_empty_memory():
     watcher = Watcher(bull_finder(), learn=True, lessons=replace(EAGER, gate=np.inf))
-    watcher.look(PICTURES[0])
+    watcher.look(IMAGES[0])
     assert watcher.remembered == []

@@ -104,10 +104,10 @@ def test_what_is_too_old_is_unlearned_exactly():
 
 def test_memory_and_weights_stay_bounded_over_a_long_stream():
     watcher = watching(remembered=0.05)
-    pictures = [bull_scene(seed) for seed in (1, 2, 3)]
+    images = [bull_scene(seed) for seed in (1, 2, 3)]
     counts = []
     for number in range(60):
-        watcher.look(pictures[number % 3])
+        watcher.look(images[number % 3])
         counts.append((len(watcher._learned), watcher.detector.learned[0]))
     assert counts[-1] == counts[10]
     assert all(np.isfinite(stage.coef).all() for stage in watcher.detector.taught.cascade().stages)
@@ -129,7 +129,7 @@ def test_a_detector_that_cannot_learn_is_refused_at_once():
     from whet.detector.base import DetectorBase
     from whet.detector.detector import Detector
 
-    fixed = Detector.of_base(DetectorBase(WINDOW, (random_stage("haar", WINDOW, 4, np.random.default_rng(0)),)))
+    fixed = Detector.from_base(DetectorBase(WINDOW, (random_stage("haar", WINDOW, 4, np.random.default_rng(0)),)))
     Watcher(fixed)
     with pytest.raises(CannotLearnError, match="no stage has statistics"):
         Watcher(fixed, learn=True)

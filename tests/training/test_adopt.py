@@ -41,23 +41,23 @@ def objects(n, seed):
 
 @pytest.fixture
 def case(tmp_path):
-    """A cascade file of two stages, and pictures without the object."""
+    """A cascade file of two stages, and images without the object."""
     rng = np.random.default_rng(1)
     patches = np.concatenate([objects(200, 0), rng.integers(0, 230, (200, *WINDOW), dtype=np.uint8)])
     labels = np.arange(400) < 200
-    stages = [train_node(HaarPool.of_window(WINDOW), patches, labels, n) for n in (2, 5)]
+    stages = [train_node(HaarPool.from_window(WINDOW), patches, labels, n) for n in (2, 5)]
     write_opencv(Cascade(WINDOW, tuple(node.stage() for node in stages)), tmp_path / "object.xml")
-    pictures = []
+    images = []
     for seed in range(6):
-        pictures.append(tmp_path / f"{seed}.png")
-        Image.fromarray(textured((60, 70), np.random.default_rng(seed))).save(pictures[-1])
-    return tmp_path / "object.xml", pictures
+        images.append(tmp_path / f"{seed}.png")
+        Image.fromarray(textured((60, 70), np.random.default_rng(seed))).save(images[-1])
+    return tmp_path / "object.xml", images
 
 
 def test_stages_are_counted_and_keep_the_weak_learners(case):
-    path, pictures = case
+    path, images = case
     heard = []
-    detector = relearned(path, objects(300, 5), pictures, n_negatives=60, tell=lambda *what: heard.append(what))
+    detector = relearned(path, objects(300, 5), images, n_negatives=60, tell=lambda *what: heard.append(what))
     source, stages = read_opencv(path), detector.taught.base.stages
     assert [len(stage) for stage in stages] == [source.stages[i].stop - source.stages[i].start for i in range(2)]
     assert all(isinstance(stage, StageBase) and isinstance(stage.features, RectanglePool) for stage in stages)
@@ -65,29 +65,29 @@ def test_stages_are_counted_and_keep_the_weak_learners(case):
     assert stages[0].positive.n == 300
     assert stages[0].negative.n == heard[0][2] == 60
     assert detector.taught.cascade().stages[0].accepts(objects(300, 5)).mean() > 0.9
-    same = relearned(path, objects(300, 5), pictures, n_negatives=60, threads=1)
+    same = relearned(path, objects(300, 5), images, n_negatives=60, threads=1)
     assert to_bytes(same.taught) == to_bytes(detector.taught)
 
 
 def test_a_threshold_lets_through_what_opencvs_does_or_keeps_a_detection_rate(case):
-    path, pictures = case
+    path, images = case
     theirs = stages_of(read_opencv(path))[0]
     everything = Cascade(WINDOW, (replace(theirs, coef=np.zeros(len(theirs)), threshold=-1.0),))
-    negatives = Miner(pictures, WINDOW, most_of_a_picture=100).mine(everything, 60, 0).patches
-    ours = relearned(path, objects(300, 5), pictures, n_negatives=60).taught.cascade().stages[0]
+    negatives = Miner(images, WINDOW, max_per_image=100).mine(everything, 60, 0).patches
+    ours = relearned(path, objects(300, 5), images, n_negatives=60).taught.cascade().stages[0]
     # Of two learners' few sums several windows share each, so that at least as many pass, and the next sum is above.
     kept, let_through = ours.accepts(negatives), theirs.accepts(negatives).mean()
     assert 0 < let_through <= kept.mean() < 1
     assert (ours.score(negatives[kept]) > ours.score(negatives[kept]).min()).mean() < let_through
-    rated = relearned(path, objects(300, 5), pictures, n_negatives=60, detection_rate=0.9)
+    rated = relearned(path, objects(300, 5), images, n_negatives=60, detection_rate=0.9)
     assert rated.taught.base.stages[0].positive.n == 240  # 8 of 10 runs
     fresh = rated.taught.cascade().stages[0].accepts(objects(2000, 11)).mean()
     assert fresh > 0.85
 
 
 def test_merged_copies_are_the_detector_that_saw_both_streams(case):
-    path, pictures = case
-    first = relearned(path, objects(300, 5), pictures, n_negatives=60)
+    path, images = case
+    first = relearned(path, objects(300, 5), images, n_negatives=60)
     second, both, adopted = first.copy(), first.copy(), to_bytes(first.taught)
     lessons = [
         (textured((60, 70), np.random.default_rng(seed)), [[10, 10, 22, 22], [30, 30, 44, 44]]) for seed in (2, 3)
@@ -112,15 +112,15 @@ def noisy_objects():
 @pytest.fixture
 def half(case):
     """A detector whose first stage was counted, and whose second keeps OpenCV's votes."""
-    path, pictures = case
-    small = pictures[0].with_name("small.png")
+    path, images = case
+    small = images[0].with_name("small.png")
     Image.fromarray(textured((10, 11), np.random.default_rng(1))).save(small)
     return relearned(path, noisy_objects(), [small], n_negatives=20, detection_rate=0.8)
 
 
 def test_without_negatives_all_stages_keep_opencvs_votes(case):
-    path, pictures = case
-    flat = pictures[0].with_name("flat.png")
+    path, images = case
+    flat = images[0].with_name("flat.png")
     Image.fromarray(np.full((40, 40), 90, np.uint8)).save(flat)
     voting = relearned(path, noisy_objects(), [flat], n_negatives=60)
     for ours, theirs in zip(voting.taught.cascade().stages, stages_of(read_opencv(path)), strict=True):
@@ -128,7 +128,7 @@ def test_without_negatives_all_stages_keep_opencvs_votes(case):
         assert ours.threshold == theirs.threshold
     assert [stage.votes.until for stage in voting.taught.base.stages] == [10, 25]
     assert default_weight(voting.taught.base, False) == 1
-    assert [stage.keeps_votes for stage in Summary.of(voting.taught).stages] == [True, True]
+    assert [stage.keeps_votes for stage in Summary.from_detector(voting.taught).stages] == [True, True]
     assert memory_of(voting.taught).kept == 1.0  # it was trained on too little to remember
 
 
@@ -136,8 +136,8 @@ def test_a_stage_that_few_negatives_reach_keeps_opencvs_votes_and_the_other_lear
     theirs = stages_of(read_opencv(case[0]))
     assert [stage.votes is None for stage in half.taught.base.stages] == [True, False]
     before = to_bytes(half.taught)
-    picture = textured((60, 70), np.random.default_rng(2))
-    entries = half.learn(picture, [[10, 10, 20, 20], [30, 30, 44, 44]], [False, True], weight=5)
+    image = textured((60, 70), np.random.default_rng(2))
+    entries = half.learn(image, [[10, 10, 20, 20], [30, 30, 44, 44]], [False, True], weight=5)
     assert entries
     assert half.taught.learned.counts[0] != (0, 0)
     np.testing.assert_array_equal(half.taught.cascade().stages[1].coef, theirs[1].coef)
@@ -167,7 +167,7 @@ def test_votes_go_when_enough_negatives_have_come_and_return_with_them(half):
     few.merge(rest)
     stage = few.cascade().stages[1]
     assert (stage.coef != base.votes.coef).all()
-    assert [stage.keeps_votes for stage in Summary.of(few).stages] == [False, False]
+    assert [stage.keeps_votes for stage in Summary.from_detector(few).stages] == [False, False]
     counted = replace(base, negative=base.negative + few.learned.stages[1][1], votes=None).stage()
     np.testing.assert_array_equal(stage.coef, counted.coef)  # as if these negatives had been there from the first
     assert stage.threshold == counted.threshold
@@ -237,12 +237,12 @@ def test_an_attack_by_votes(attack, half):
 
 def test_an_adopted_cascade_is_an_opencv_file_again(case, tmp_path):
     cv2 = pytest.importorskip("cv2")
-    path, pictures = case
-    detector = relearned(path, objects(300, 5), pictures, n_negatives=60)
+    path, images = case
+    detector = relearned(path, objects(300, 5), images, n_negatives=60)
     assert detector.export_opencv(tmp_path / "again.xml").differences == ()
     ours, theirs = CascadeClassifier(tmp_path / "again.xml"), cv2.CascadeClassifier(str(tmp_path / "again.xml"))
-    picture = textured((60, 70), np.random.default_rng(0))
-    found = [sorted(map(tuple, np.array(c.detectMultiScale(picture, 1.1, 0)).tolist())) for c in (ours, theirs)]
+    image = textured((60, 70), np.random.default_rng(0))
+    found = [sorted(map(tuple, np.array(c.detectMultiScale(image, 1.1, 0)).tolist())) for c in (ours, theirs)]
     assert found[0]
     assert found[0] == found[1]
     patches = np.concatenate([objects(50, 7), 255 - objects(50, 7)])
@@ -251,18 +251,18 @@ def test_an_adopted_cascade_is_an_opencv_file_again(case, tmp_path):
 
 
 def test_positives_of_another_size_are_refused(case):
-    path, pictures = case
+    path, images = case
     with pytest.raises(TrainingDataError, match="window"):
-        relearned(path, np.zeros((10, 9, 9), np.uint8), pictures)
+        relearned(path, np.zeros((10, 9, 9), np.uint8), images)
     with pytest.raises(TrainingDataError, match="at least 2"):
-        relearned(path, objects(1, 0), pictures)
+        relearned(path, objects(1, 0), images)
     with pytest.raises(TrainingDataError, match="too few"):
-        relearned(path, objects(2, 0), pictures, detection_rate=0.9, held_out=0.1)
+        relearned(path, objects(2, 0), images, detection_rate=0.9, held_out=0.1)
 
 
 def test_votes_are_kept_and_one_more_stage_of_the_same_learners_learns(case):
-    path, pictures = case
-    detector = adopt(path, objects(300, 5), pictures, n_weak=6, n_negatives=60)
+    path, images = case
+    detector = adopt(path, objects(300, 5), images, n_weak=6, n_negatives=60)
     theirs = stages_of(read_opencv(path))
     *kept, added = detector.taught.base.stages
     for old, new in zip(theirs, kept, strict=True):
@@ -275,13 +275,13 @@ def test_votes_are_kept_and_one_more_stage_of_the_same_learners_learns(case):
     assert all(row.tobytes() in own for row in added.features.boxes)
     assert set(added.weak.threshold.tolist()) <= set(weak.threshold.tolist())
     assert added.stage().accepts(objects(2000, 11)).mean() > 0.92
-    again = adopt(path, objects(300, 5), pictures, n_weak=6, n_negatives=60, threads=1)
+    again = adopt(path, objects(300, 5), images, n_weak=6, n_negatives=60, threads=1)
     assert to_bytes(again.taught) == to_bytes(detector.taught)
     before = to_bytes(detector.taught)
-    picture = textured((60, 70), np.random.default_rng(2))
-    entries = detector.learn(picture, [[30, 30, 44, 44]], [True], weight=5)
+    image = textured((60, 70), np.random.default_rng(2))
+    entries = detector.learn(image, [[30, 30, 44, 44]], [True], weight=5)
     assert detector.taught.learned.counts == ((0, 0), (0, 0), (5, 0))
-    assert detector.export_opencv(pictures[0].with_name("taught.xml")).stages == 3
+    assert detector.export_opencv(images[0].with_name("taught.xml")).stages == 3
     detector.unlearn(entries)
     assert to_bytes(detector.taught) == before
 
@@ -308,9 +308,9 @@ def test_stages_are_lowered_until_they_keep_a_share_of_the_positives(case):
         yielding(theirs, faint, 98)
 
 
-def test_pictures_without_a_hard_window_are_named(case):
-    path, pictures = case
-    flat = pictures[0].with_name("flat.png")
+def test_images_without_a_hard_window_are_named(case):
+    path, images = case
+    flat = images[0].with_name("flat.png")
     Image.fromarray(np.full((40, 40), 90, np.uint8)).save(flat)
-    with pytest.raises(TrainingDataError, match="add pictures"):
+    with pytest.raises(TrainingDataError, match="add images"):
         adopt(path, objects(100, 5), [flat])

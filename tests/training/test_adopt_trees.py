@@ -36,18 +36,18 @@ def objects(path, seed, n=120):
 
 @pytest.fixture(params=["frontalface_alt2", "eye_tree_eyeglasses", "lefteye_2splits", "fullbody"])
 def case(request, tmp_path):
-    """The first stages of a cascade of trees, of tilted ones or of both, and pictures without the object."""
+    """The first stages of a cascade of trees, of tilted ones or of both, and images without the object."""
     path = tmp_path / "short.xml"
     path.write_text(shortened((HAAR / f"haarcascade_{request.param}.xml").read_text(), 4))
-    pictures = [tmp_path / f"{seed}.png" for seed in range(6)]
-    for seed, picture in enumerate(pictures):
-        Image.fromarray(textured((90, 110), np.random.default_rng(seed))).save(picture)
-    return path, pictures
+    images = [tmp_path / f"{seed}.png" for seed in range(6)]
+    for seed, image in enumerate(images):
+        Image.fromarray(textured((90, 110), np.random.default_rng(seed))).save(image)
+    return path, images
 
 
 def adopted(case, **options):
-    path, pictures = case
-    return adopt(path, objects(path, 50), pictures, n_weak=20, n_negatives=250, threads=1, **options)
+    path, images = case
+    return adopt(path, objects(path, 50), images, n_weak=20, n_negatives=250, threads=1, **options)
 
 
 def rows(features, weak):
@@ -76,18 +76,18 @@ def test_it_is_taught_saved_and_run_by_opencv(case, keep_votes, tmp_path):
     assert sum(isinstance(stage, StageBase) for stage in stages) >= (1 if keep_votes else 3)
     before = to_bytes(detector.taught)
     assert to_bytes(from_bytes(before)) == before == to_bytes(adopted(case, keep_votes=keep_votes).taught)
-    (height, width), picture = detector.window, textured((100, 120), np.random.default_rng(21))
+    (height, width), image = detector.window, textured((100, 120), np.random.default_rng(21))
     taught = detector.copy()
-    entries = taught.learn(picture, [[10, 10, 10 + 2 * width, 10 + 2 * height]], [True], weight=5)
+    entries = taught.learn(image, [[10, 10, 10 + 2 * width, 10 + 2 * height]], [True], weight=5)
     assert taught.learned == (5, 0)
     assert to_bytes(taught.taught) != before
     taught.save(tmp_path / "taught.whet")
     assert to_bytes(load(tmp_path / "taught.whet").taught) == to_bytes(taught.taught)
     assert taught.export_opencv(tmp_path / "out.xml").differences == ()
     ours, theirs = CascadeClassifier(tmp_path / "out.xml"), cv2.CascadeClassifier(str(tmp_path / "out.xml"))
-    found = [sorted(map(tuple, np.array(c.detectMultiScale(picture, 1.1, 0)).tolist())) for c in (ours, theirs)]
+    found = [sorted(map(tuple, np.array(c.detectMultiScale(image, 1.1, 0)).tolist())) for c in (ours, theirs)]
     assert found[0] == found[1]
-    patches = np.concatenate([objects(case[0], 60), windows_of(picture, detector.window, 4)[0]])
+    patches = np.concatenate([objects(case[0], 60), windows_of(image, detector.window, 4)[0]])
     accepted = [len(theirs.detectMultiScale(np.ascontiguousarray(patch), 1.1, 0)) == 1 for patch in patches]
     np.testing.assert_array_equal(taught.taught.cascade().accepts(patches), accepted)
     assert 0 < sum(accepted) < len(accepted)
@@ -99,15 +99,15 @@ def test_leaves_learn_what_their_responses_say(case):
     """The counts of a stage are those of its responses, leaf by leaf."""
     detector = adopted(case, keep_votes=False)
     stage = next(stage for stage in detector.taught.base.stages if isinstance(stage, StageBase))
-    answers = stage.stage().respond(IntegralStack.of(objects(case[0], 50)))
+    answers = stage.stage().respond(IntegralStack.from_patches(objects(case[0], 50)))
     np.testing.assert_array_equal(stage.positive.s, answers.sum(axis=1))
     np.testing.assert_array_equal(stage.positive.C, answers.astype(int) @ answers.T.astype(int))
 
 
-def test_few_pictures_give_a_smaller_stage_whatever_the_number_of_stages(tmp_path):
+def test_few_images_give_a_smaller_stage_whatever_the_number_of_stages(tmp_path):
     """Where windows that pass most stages are too few, those of fewer stages are taken, down to the first."""
-    path, picture = HAAR / "haarcascade_eye.xml", tmp_path / "one.png"
-    Image.fromarray(textured((60, 70), np.random.default_rng(1))).save(picture)
+    path, image = HAAR / "haarcascade_eye.xml", tmp_path / "one.png"
+    Image.fromarray(textured((60, 70), np.random.default_rng(1))).save(image)
     faces = windows_of(textured((90, 110), np.random.default_rng(2)), (20, 20), 7)[0][:60]
-    added = adopt(path, faces, [picture], threads=1).taught.base.stages[-1]
+    added = adopt(path, faces, [image], threads=1).taught.base.stages[-1]
     assert 5 <= len(added) < 1000

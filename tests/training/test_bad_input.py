@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
-from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_pictures
+from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_images
 
 from whet.errors import CannotSeparateError, MemoryBudgetError, TrainingDataError, UnreadableImageError, WhetError
 from whet.training.cascade import train_cascade
 from whet.training.data import FewPositivesWarning
-from whet.training.negatives import SkippedPicturesWarning
+from whet.training.negatives import SkippedImagesWarning
 from whet.training.progress import Why
 from whet.training.stage import NodeGoal
 
@@ -19,12 +19,12 @@ ONE_STAGE = replace(PLAN, n_stages=1)
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
-    return write_pictures(tmp_path_factory.mktemp("negatives"))
+def images(tmp_path_factory):
+    return write_images(tmp_path_factory.mktemp("negatives"))
 
 
-def train(pictures, patches=None, plan=ONE_STAGE):
-    return train_cascade(pool(), positives() if patches is None else patches, pictures, plan)
+def train(images, patches=None, plan=ONE_STAGE):
+    return train_cascade(pool(), positives() if patches is None else patches, images, plan)
 
 
 @pytest.mark.parametrize(
@@ -40,89 +40,89 @@ def train(pictures, patches=None, plan=ONE_STAGE):
         (np.full((300, *WINDOW), 90, dtype=np.uint8), r"got 300 positives, 0 of them different and with contrast"),
     ],
 )
-def test_positives_that_cannot_be_trained_on(pictures, patches, says):
+def test_positives_that_cannot_be_trained_on(images, patches, says):
     with pytest.raises(TrainingDataError, match=says):
-        train(pictures, patches)
+        train(images, patches)
 
 
-def test_few_positives_train_with_a_warning(pictures):
+def test_few_positives_train_with_a_warning(images):
     with pytest.warns(FewPositivesWarning, match="got 30 different positives"):
-        cascade, _, ending = train(pictures, positives()[:30])
+        cascade, _, ending = train(images, positives()[:30])
     assert len(cascade.stages) == 1
     assert ending.detection_rate > 0.5
 
 
-def test_flat_positives_are_left_out_and_counted(pictures):
+def test_flat_positives_are_left_out_and_counted(images):
     flat = np.full((7, *WINDOW), 90, dtype=np.uint8)
     told = []
     with pytest.warns(FewPositivesWarning, match="left out 7 of 507 positives"):
-        train_cascade(pool(), np.concatenate([positives(), flat]), pictures, ONE_STAGE, told.append)
+        train_cascade(pool(), np.concatenate([positives(), flat]), images, ONE_STAGE, told.append)
     assert told[0].n_positives == 400
 
 
 @pytest.mark.parametrize("n", [0, 1])
-def test_too_few_pictures(pictures, n):
-    with pytest.raises(TrainingDataError, match=f"got {n} usable pictures .* at least two"):
-        train(pictures[:n])
+def test_too_few_images(images, n):
+    with pytest.raises(TrainingDataError, match=f"got {n} usable images .* at least two"):
+        train(images[:n])
 
 
-def test_pictures_that_cannot_be_used_are_skipped(pictures, tmp_path):
-    (tmp_path / "broken.png").write_bytes(b"no picture")
+def test_images_that_cannot_be_used_are_skipped(images, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"no image")
     Image.new("L", (11, 80)).save(tmp_path / "small.png")
     bad = [tmp_path / "broken.png", tmp_path / "small.png", tmp_path / "missing.png"]
-    with pytest.warns(SkippedPicturesWarning, match="skipped 3 pictures"):
-        cascade, _, _ = train([*bad, *pictures])
+    with pytest.warns(SkippedImagesWarning, match="skipped 3 images"):
+        cascade, _, _ = train([*bad, *images])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SkippedPicturesWarning)
-        with pytest.raises(TrainingDataError, match="got 1 usable pictures"):
-            train([*bad, *pictures[:1]])
-    for stage, same in zip(cascade.stages, train(pictures)[0].stages, strict=True):
+        warnings.simplefilter("ignore", SkippedImagesWarning)
+        with pytest.raises(TrainingDataError, match="got 1 usable images"):
+            train([*bad, *images[:1]])
+    for stage, same in zip(cascade.stages, train(images)[0].stages, strict=True):
         np.testing.assert_array_equal(stage.coef, same.coef)
 
 
-def test_pictures_whose_end_is_missing(pictures, tmp_path):
+def test_images_whose_end_is_missing(images, tmp_path):
     """Their headers are sound: what is wrong shows when they are read."""
-    cut = [tmp_path / path.name for path in pictures]
-    for path, whole in zip(cut, pictures, strict=True):
+    cut = [tmp_path / path.name for path in images]
+    for path, whole in zip(cut, images, strict=True):
         path.write_bytes(whole.read_bytes()[:2000])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SkippedPicturesWarning)
-        with pytest.raises(UnreadableImageError, match="none of the 6 pictures could be used"):
+        warnings.simplefilter("ignore", SkippedImagesWarning)
+        with pytest.raises(UnreadableImageError, match="none of the 6 images could be used"):
             train(cut)
 
 
-def test_pictures_that_are_the_object(tmp_path):
+def test_images_that_are_the_object(tmp_path):
     for i, patch in enumerate(crosses(600, np.random.default_rng(8))):
         Image.fromarray(patch).save(tmp_path / f"{i}.png")
-    with pytest.raises(CannotSeparateError, match=r"first stage accepts .* see whether the pictures show the object"):
+    with pytest.raises(CannotSeparateError, match=r"first stage accepts .* see whether the images show the object"):
         train(sorted(tmp_path.glob("*.png")))
 
 
-def test_pictures_that_show_the_object_among_other_things(tmp_path):
+def test_images_that_show_the_object_among_other_things(tmp_path):
     rng = np.random.default_rng(8)
-    for path in write_pictures(tmp_path, 60):
-        picture = np.array(Image.open(path))
+    for path in write_images(tmp_path, 60):
+        image = np.array(Image.open(path))
         for y in range(0, 68, 13):
             for x in range(0, 88, 13):
-                picture[y : y + 12, x : x + 12] = crosses(1, rng, 100)[0]
-        Image.fromarray(picture).save(path)
+                image[y : y + 12, x : x + 12] = crosses(1, rng, 100)[0]
+        Image.fromarray(image).save(path)
     plan = replace(PLAN, n_stages=30, n_weak=20, n_negatives=100, false_positive_rate=0.0)
     _, _, ending = train(sorted(tmp_path.glob("*.png")), crosses(500, np.random.default_rng(1), 100), plan)
     assert ending.why is Why.GOAL_CANNOT_BE_MET
-    assert "see whether the pictures show it" in ending.reason
+    assert "see whether the images show it" in ending.reason
 
 
-def test_a_stage_goal_out_of_reach_is_reported_and_training_goes_on(pictures):
-    _, nodes, ending = train(pictures, plan=replace(PLAN, goal=NodeGoal(0.97, 0.001), n_stages=2, n_weak=1))
+def test_a_stage_goal_out_of_reach_is_reported_and_training_goes_on(images):
+    _, nodes, ending = train(images, plan=replace(PLAN, goal=NodeGoal(0.97, 0.001), n_stages=2, n_weak=1))
     assert [len(node) for node in nodes] == [1, 1]
     assert ending.why is Why.ALL_STAGES
     assert ending.short_stages == (0, 1)
     assert "stages short of their goal: 0, 1" in str(ending)
 
 
-def test_a_memory_budget_that_holds_no_feature(pictures):
+def test_a_memory_budget_that_holds_no_feature(images):
     with pytest.raises(MemoryBudgetError, match="max_memory is 50 bytes"):
-        train(pictures, plan=replace(PLAN, max_memory=50))
+        train(images, plan=replace(PLAN, max_memory=50))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from PIL import Image
-from tests.crosses import PLAN, WINDOW, write_pictures
+from tests.crosses import PLAN, WINDOW, write_images
 from tests.crosses import crosses as objects
 from tests.crosses import pool as pool_of_crosses
 
@@ -15,16 +15,16 @@ from whet.evaluation.curves import rate_interval
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
 from whet.training.cascade import train_cascade
-from whet.training.data import split_in_runs, split_pictures
+from whet.training.data import split_images, split_in_runs
 from whet.training.mining import Miner
-from whet.training.negatives import SkippedPicturesWarning
+from whet.training.negatives import SkippedImagesWarning
 from whet.training.progress import StageFinished
 from whet.training.stage import Boosting, train_node
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
-    return write_pictures(tmp_path_factory.mktemp("negatives"))
+def images(tmp_path_factory):
+    return write_images(tmp_path_factory.mktemp("negatives"))
 
 
 @pytest.fixture(scope="module")
@@ -38,10 +38,10 @@ def plan():
 
 
 @pytest.fixture(scope="module")
-def trained(pool, pictures, plan):
+def trained(pool, images, plan):
     told = []
     positives = objects(500, np.random.default_rng(1))
-    trained = train_cascade(pool, positives, pictures, plan, told.append)
+    trained = train_cascade(pool, positives, images, plan, told.append)
     return *trained, [event for event in told if isinstance(event, StageFinished)]
 
 
@@ -76,11 +76,11 @@ def test_mined_negatives_are_accepted_by_all_stages_before(trained):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_same_plan_gives_the_same_cascade(trained, pool, pictures, plan, threads):
+def test_the_same_plan_gives_the_same_cascade(trained, pool, images, plan, threads):
     from dataclasses import replace
 
     again, _, _ = train_cascade(
-        pool, objects(500, np.random.default_rng(1)), pictures, replace(plan, n_stages=2, threads=threads)
+        pool, objects(500, np.random.default_rng(1)), images, replace(plan, n_stages=2, threads=threads)
     )
     for ours, theirs in zip(again.stages, trained[0].stages, strict=False):
         np.testing.assert_array_equal(ours.weak.feature, theirs.weak.feature)
@@ -88,25 +88,25 @@ def test_the_same_plan_gives_the_same_cascade(trained, pool, pictures, plan, thr
         assert ours.threshold == theirs.threshold
 
 
-def test_boosted_stages_train_alike(pool, pictures, plan):
+def test_boosted_stages_train_alike(pool, images, plan):
     from dataclasses import replace
 
     boosted = replace(plan, n_stages=2, learner=Boosting(asymmetry=2.0))
-    cascade, _, ending = train_cascade(pool, objects(500, np.random.default_rng(1)), pictures, boosted)
+    cascade, _, ending = train_cascade(pool, objects(500, np.random.default_rng(1)), images, boosted)
     assert len(cascade.stages) == 2
     assert "all stages" in ending.reason
 
 
-def test_it_says_when_the_rate_is_reached_and_when_the_pictures_run_out(pool, pictures, plan):
+def test_it_says_when_the_rate_is_reached_and_when_the_images_run_out(pool, images, plan):
     from dataclasses import replace
 
     positives = objects(500, np.random.default_rng(1))
-    _, _, reached = train_cascade(pool, positives, pictures, replace(plan, false_positive_rate=0.9))
+    _, _, reached = train_cascade(pool, positives, images, replace(plan, false_positive_rate=0.9))
     assert "rate of the plan is reached" in reached.reason
     _, _, ran_out = train_cascade(
-        pool, positives, pictures, replace(plan, n_stages=30, false_positive_rate=0.0, n_negatives=700)
+        pool, positives, images, replace(plan, n_stages=30, false_positive_rate=0.0, n_negatives=700)
     )
-    assert "add pictures" in ran_out.reason
+    assert "add images" in ran_out.reason
 
 
 def first_stage(pool):
@@ -116,48 +116,47 @@ def first_stage(pool):
 
 
 def windows_of(path):
-    picture = np.asarray(Image.open(path))
+    image = np.asarray(Image.open(path))
     return {
         window.tobytes()
-        for level in pyramid(picture, WINDOW)
-        for window in np.lib.stride_tricks.sliding_window_view(level.picture, WINDOW).reshape(-1, *WINDOW)
+        for level in pyramid(image, WINDOW)
+        for window in np.lib.stride_tricks.sliding_window_view(level.image, WINDOW).reshape(-1, *WINDOW)
     }
 
 
-def test_a_miner_looks_at_every_other_window_if_told_so(pool, pictures):
+def test_a_miner_looks_at_every_other_window_if_told_so(pool, images):
     every, other = (
-        Miner(pictures[:2], WINDOW, step=step, most_of_a_picture=10**6).mine(first_stage(pool), 10**6, 1)
-        for step in (1, 2)
+        Miner(images[:2], WINDOW, step=step, max_per_image=10**6).mine(first_stage(pool), 10**6, 1) for step in (1, 2)
     )
     assert 0 < other.n_looked_at < every.n_looked_at / 3
     assert {patch.tobytes() for patch in other.patches} < {patch.tobytes() for patch in every.patches}
 
 
-def test_a_miner_gives_accepted_windows_and_each_only_once(pool, pictures):
+def test_a_miner_gives_accepted_windows_and_each_only_once(pool, images):
     cascade = first_stage(pool)
-    miner = Miner(pictures[:2], WINDOW, most_of_a_picture=10**6)
+    miner = Miner(images[:2], WINDOW, max_per_image=10**6)
     first, second = miner.mine(cascade, 200, 1), miner.mine(cascade, 10**9, 2)
     assert len(first.patches) == 200
     assert second.is_exhausted
     assert cascade.accepts(np.concatenate([first.patches, second.patches])).all()
     assert len(first.patches) + len(second.patches) == second.n_accepted
-    everywhere = windows_of(pictures[0]) | windows_of(pictures[1])
+    everywhere = windows_of(images[0]) | windows_of(images[1])
     assert {patch.tobytes() for patch in second.patches} <= everywhere
     assert not len(miner.mine(cascade, 10, 3).patches)
 
 
-def test_one_picture_does_not_become_the_training_set(pool, pictures):
-    mined = Miner(pictures, WINDOW, most_of_a_picture=7).mine(first_stage(pool), 50, 1)
+def test_one_image_does_not_become_the_training_set(pool, images):
+    mined = Miner(images, WINDOW, max_per_image=7).mine(first_stage(pool), 50, 1)
     assert len(mined.patches) == 50
-    assert mined.n_pictures == 8
+    assert mined.n_images == 8
 
 
-def test_a_picture_that_cannot_be_read_is_skipped_once(pool, pictures, tmp_path):
-    (tmp_path / "broken.png").write_bytes(b"no picture")
-    miner = Miner([*pictures[:2], tmp_path / "broken.png"], WINDOW)
-    with pytest.warns(SkippedPicturesWarning, match=r"broken\.png"):
+def test_an_image_that_cannot_be_read_is_skipped_once(pool, images, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    miner = Miner([*images[:2], tmp_path / "broken.png"], WINDOW)
+    with pytest.warns(SkippedImagesWarning, match=r"broken\.png"):
         miner.mine(first_stage(pool), 10**6, 1)
-    assert miner.mine(first_stage(pool), 10**6, 2).n_pictures == 2
+    assert miner.mine(first_stage(pool), 10**6, 2).n_images == 2
 
 
 def test_runs_of_neighbours_stay_on_one_side():
@@ -167,13 +166,13 @@ def test_runs_of_neighbours_stay_on_one_side():
     assert changes <= 2 * 4
 
 
-def test_pictures_are_on_one_side_only(tmp_path):
+def test_images_are_on_one_side_only(tmp_path):
     paths = [tmp_path / str(i) for i in range(10)]
-    train, check = split_pictures(paths, 0.2, 0)
+    train, check = split_images(paths, 0.2, 0)
     assert (len(train), len(check)) == (8, 2)
     assert not set(train) & set(check)
     with pytest.raises(ValueError, match="at least two"):
-        split_pictures(paths[:1], 0.2, 0)
+        split_images(paths[:1], 0.2, 0)
 
 
 @pytest.mark.parametrize(("accepted", "n"), [(0, 50), (3, 50), (50, 50)])
@@ -184,32 +183,32 @@ def test_the_interval_is_clopper_and_pearsons(accepted, n):
     np.testing.assert_allclose(rate_interval(accepted, n), (exact.low, exact.high), atol=1e-12)
 
 
-def test_stages_take_turns_between_families(pool, pictures, plan):
+def test_stages_take_turns_between_families(pool, images, plan):
     positives = objects(300, np.random.default_rng(1))
-    patterns = BlockPatternPool.of_window(WINDOW)
-    cascade, _, _ = train_cascade([pool, patterns], positives, pictures, plan)
+    patterns = BlockPatternPool.from_window(WINDOW)
+    cascade, _, _ = train_cascade([pool, patterns], positives, images, plan)
     kinds = [type(stage.features) for stage in cascade.stages]
     assert len(kinds) > 2
     assert kinds == [HaarPool if number % 2 == 0 else BlockPatternPool for number in range(len(kinds))]
     with pytest.raises(ValueError, match="all of one size"):
-        train_cascade([pool, BlockPatternPool.of_window((9, 9))], positives, pictures, plan)
+        train_cascade([pool, BlockPatternPool.from_window((9, 9))], positives, images, plan)
     with pytest.raises(ValueError, match="no size"):
-        train_cascade([], positives, pictures, plan)
+        train_cascade([], positives, images, plan)
 
 
-def test_a_checkpoint_of_other_families_is_refused(pool, pictures, plan, tmp_path):
+def test_a_checkpoint_of_other_families_is_refused(pool, images, plan, tmp_path):
     positives, file = objects(300, np.random.default_rng(1)), tmp_path / "checkpoint"
-    patterns = BlockPatternPool.of_window(WINDOW)
-    train_cascade(pool, positives, pictures, replace(plan, n_stages=1), checkpoint=file)
+    patterns = BlockPatternPool.from_window(WINDOW)
+    train_cascade(pool, positives, images, replace(plan, n_stages=1), checkpoint=file)
     with pytest.raises(CheckpointError, match="features"):
-        train_cascade([pool, patterns], positives, pictures, plan, checkpoint=file)
+        train_cascade([pool, patterns], positives, images, plan, checkpoint=file)
 
 
-def test_the_least_contrast_is_the_plans(pool, pictures, plan):
+def test_the_least_contrast_is_the_plans(pool, images, plan):
     faint = objects(300, np.random.default_rng(1)) // 5
     with pytest.raises(TrainingDataError, match="with contrast"):
-        train_cascade(pool, faint, pictures, plan)
-    cascade, _, _ = train_cascade(pool, faint, pictures, replace(plan, n_stages=1, min_sigma=1.0))
+        train_cascade(pool, faint, images, plan)
+    cascade, _, _ = train_cascade(pool, faint, images, replace(plan, n_stages=1, min_sigma=1.0))
     assert cascade.min_sigma == 1.0
     assert cascade.accepts(faint).mean() > 0.9
 
@@ -225,11 +224,11 @@ def test_copies_of_one_object_do_not_make_an_interval_narrower():
     assert _detection_interval(all_ten, None)[0] > _detection_interval(all_ten, groups)[0]
 
 
-def test_features_that_tell_nothing_leave_their_turn_to_the_others(pool, pictures, plan):
-    blind = HaarPool.of_window(WINDOW).of_size((1, 1), (1, 2)).take(np.arange(3))  # three pixels of a corner
+def test_features_that_tell_nothing_leave_their_turn_to_the_others(pool, images, plan):
+    blind = HaarPool.from_window(WINDOW).of_size((1, 1), (1, 2)).take(np.arange(3))  # three pixels of a corner
     positives = objects(300, np.random.default_rng(1))
     told = []
-    cascade, *_ = train_cascade([blind, pool], positives, pictures, replace(plan, n_stages=2), told.append)
+    cascade, *_ = train_cascade([blind, pool], positives, images, replace(plan, n_stages=2), told.append)
     finished = [event for event in told if isinstance(event, StageFinished)]
     assert len(cascade.stages) == 2
     assert all(event.false_positive_rate < 0.6 for event in finished)

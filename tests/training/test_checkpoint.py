@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_pictures
+from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_images
 
 from whet.detector.base import DetectorBase
 from whet.detector.model_file import to_bytes
@@ -32,16 +32,16 @@ class StoppedError(Exception):
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
-    return write_pictures(tmp_path_factory.mktemp("negatives"))
+def images(tmp_path_factory):
+    return write_images(tmp_path_factory.mktemp("negatives"))
 
 
 def detector_bytes(nodes):
     return to_bytes(TaughtDetector(DetectorBase(WINDOW, tuple(node.base() for node in nodes))))
 
 
-def trained(pictures, plan=PLAN, tell=lambda _: None, **options):
-    _, nodes, ending = train_cascade(pool(), positives(), pictures, plan, tell, **options)
+def trained(images, plan=PLAN, tell=lambda _: None, **options):
+    _, nodes, ending = train_cascade(pool(), positives(), images, plan, tell, **options)
     return detector_bytes(nodes), ending
 
 
@@ -59,20 +59,20 @@ def start(folder, checkpoint, out, threads, kill_at_write=0):
     return subprocess.Popen(command, env=env, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def test_killed_at_random_moments_and_resumed_it_ends_with_the_same_bytes(pictures, tmp_path):
+def test_killed_at_random_moments_and_resumed_it_ends_with_the_same_bytes(images, tmp_path):
     rng = np.random.default_rng()  # other moments each time: the message below has what is needed to look into it
     checkpoint, out = tmp_path / "run.checkpoint", tmp_path / "detector"
-    undisturbed, _ = trained(pictures, replace(PLAN, soft=True, threads=1))
+    undisturbed, _ = trained(images, replace(PLAN, soft=True, threads=1))
     moments = []
     for number in range(6):
-        process = start(pictures[0].parent, checkpoint, out, threads=1 + number % 2)
+        process = start(images[0].parent, checkpoint, out, threads=1 + number % 2)
         n_lines, delay = int(rng.integers(1, 40)), rng.uniform(0, 0.1)
         lines = [process.stdout.readline() for _ in range(n_lines)]
         time.sleep(delay)
         process.send_signal(signal.SIGKILL if number % 2 else signal.SIGINT)
         _, errors = process.communicate(timeout=120)
         moments.append((lines[-1], delay, process.returncode, errors[-300:]))
-    process = start(pictures[0].parent, checkpoint, out, threads=2)
+    process = start(images[0].parent, checkpoint, out, threads=2)
     said, errors = process.communicate(timeout=300)
     assert process.returncode == 0, (moments, errors)
     assert "resumed from a checkpoint" in said
@@ -81,15 +81,15 @@ def test_killed_at_random_moments_and_resumed_it_ends_with_the_same_bytes(pictur
 
 
 @pytest.mark.parametrize("kill_at_write", [1, 4])
-def test_killed_between_writing_a_checkpoint_and_moving_it_into_place(pictures, tmp_path, kill_at_write):
+def test_killed_between_writing_a_checkpoint_and_moving_it_into_place(images, tmp_path, kill_at_write):
     checkpoint, out = tmp_path / "run.checkpoint", tmp_path / "detector"
-    process = start(pictures[0].parent, checkpoint, out, 1, kill_at_write)
+    process = start(images[0].parent, checkpoint, out, 1, kill_at_write)
     process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
     assert any(path.suffix == ".tmp" for path in tmp_path.iterdir())
     told = []
-    resumed, _ = trained(pictures, replace(PLAN, soft=True), told.append, checkpoint=checkpoint)
-    assert resumed == trained(pictures, replace(PLAN, soft=True))[0]
+    resumed, _ = trained(images, replace(PLAN, soft=True), told.append, checkpoint=checkpoint)
+    assert resumed == trained(images, replace(PLAN, soft=True))[0]
     assert isinstance(told[0], Resumed) == (kill_at_write > 1)
     assert not any(path.suffix == ".tmp" for path in tmp_path.iterdir())
 
@@ -104,13 +104,13 @@ def test_killed_between_writing_a_checkpoint_and_moving_it_into_place(pictures, 
         lambda event: isinstance(event, StageFinished) and event.stage == 1,
     ],
 )
-def test_stopped_in_every_phase(pictures, tmp_path, moment, learner):
+def test_stopped_in_every_phase(images, tmp_path, moment, learner):
     plan = replace(PLAN, n_stages=3, learner=learner)
     with pytest.raises(StoppedError):
-        trained(pictures, plan, stop_at(moment), checkpoint=tmp_path / "checkpoint")
+        trained(images, plan, stop_at(moment), checkpoint=tmp_path / "checkpoint")
     told = []
-    resumed, ending = trained(pictures, plan, told.append, checkpoint=tmp_path / "checkpoint")
-    undisturbed, expected = trained(pictures, plan)
+    resumed, ending = trained(images, plan, told.append, checkpoint=tmp_path / "checkpoint")
+    undisturbed, expected = trained(images, plan)
     assert resumed == undisturbed
     assert (ending.why, ending.false_positive_rate) == (expected.why, expected.false_positive_rate)
     assert isinstance(told[0], Resumed)
@@ -118,36 +118,36 @@ def test_stopped_in_every_phase(pictures, tmp_path, moment, learner):
     assert [event.stage for event in told if isinstance(event, StageFinished)] == list(range(told[0].stage, 3))
 
 
-def test_a_resumed_node_has_all_that_a_trained_one_has(pictures, tmp_path):
+def test_a_resumed_node_has_all_that_a_trained_one_has(images, tmp_path):
     plan = replace(PLAN, n_stages=2, soft=True)
-    _, nodes, _ = train_cascade(pool(), positives(), pictures, plan, checkpoint=tmp_path / "checkpoint")
-    _, again, _ = train_cascade(pool(), positives(), pictures, plan, checkpoint=tmp_path / "checkpoint")
+    _, nodes, _ = train_cascade(pool(), positives(), images, plan, checkpoint=tmp_path / "checkpoint")
+    _, again, _ = train_cascade(pool(), positives(), images, plan, checkpoint=tmp_path / "checkpoint")
     for ours, theirs in zip(nodes, again, strict=True):
         np.testing.assert_array_equal(ours.weak.feature, theirs.weak.feature)
         np.testing.assert_array_equal(ours.weak.error, theirs.weak.error)
-        np.testing.assert_array_equal(ours.exits.z, theirs.exits.z)
+        np.testing.assert_array_equal(ours.rejection_thresholds.z, theirs.rejection_thresholds.z)
         new = crosses(5, np.random.default_rng(2))
         for node in (ours, theirs):
             node.learn(new, np.ones(5, dtype=np.bool_))
     assert detector_bytes(nodes) == detector_bytes(again)
 
 
-def test_a_finished_training_is_there_at_once_and_can_go_on(pictures, tmp_path):
+def test_a_finished_training_is_there_at_once_and_can_go_on(images, tmp_path):
     checkpoint, told = tmp_path / "checkpoint", []
-    short, _ = trained(pictures, replace(PLAN, n_stages=2), checkpoint=checkpoint)
-    again, _ = trained(pictures, replace(PLAN, n_stages=2), told.append, checkpoint=checkpoint)
+    short, _ = trained(images, replace(PLAN, n_stages=2), checkpoint=checkpoint)
+    again, _ = trained(images, replace(PLAN, n_stages=2), told.append, checkpoint=checkpoint)
     assert again == short
     assert [type(event) for event in told] == [Resumed]
-    longer, _ = trained(pictures, replace(PLAN, n_stages=4, threads=1), checkpoint=checkpoint)
-    assert longer == trained(pictures, replace(PLAN, n_stages=4))[0] != short
+    longer, _ = trained(images, replace(PLAN, n_stages=4, threads=1), checkpoint=checkpoint)
+    assert longer == trained(images, replace(PLAN, n_stages=4))[0] != short
     with pytest.raises(CheckpointError, match=r"has 4 stages, the plan asks for 2"):
-        trained(pictures, replace(PLAN, n_stages=2), checkpoint=checkpoint)
+        trained(images, replace(PLAN, n_stages=2), checkpoint=checkpoint)
 
 
 @pytest.fixture(scope="module")
-def checkpoint(pictures, tmp_path_factory):
+def checkpoint(images, tmp_path_factory):
     path = tmp_path_factory.mktemp("checkpoints") / "run.checkpoint"
-    trained(pictures, replace(PLAN, n_stages=1), checkpoint=path)
+    trained(images, replace(PLAN, n_stages=1), checkpoint=path)
     return path
 
 
@@ -160,60 +160,60 @@ def checkpoint(pictures, tmp_path_factory):
         ({"plan": replace(PLAN, learner=Boosting())}, r"plan\.learner is Boosting"),
         ({"positives": crosses(500, np.random.default_rng(2))}, r"positives is 500 patches"),
         (
-            {"family": HaarPool.of_window(WINDOW).sample(1500, np.random.default_rng(9))},
+            {"family": HaarPool.from_window(WINDOW).sample(1500, np.random.default_rng(9))},
             r"features is 1500 of HaarPool",
         ),
-        ({"fewer": 1}, r"pictures is 7 files, \w+, the checkpoint has 8 files"),
+        ({"fewer": 1}, r"images is 7 files, \w+, the checkpoint has 8 files"),
     ],
 )
-def test_a_checkpoint_of_another_training_is_refused_and_says_what_differs(pictures, checkpoint, change, says):
+def test_a_checkpoint_of_another_training_is_refused_and_says_what_differs(images, checkpoint, change, says):
     before = checkpoint.read_bytes()
     with pytest.raises(CheckpointError, match=says):
         train_cascade(
             change.get("family", pool()),
             change.get("positives", positives()),
-            pictures[change.get("fewer", 0) :],
+            images[change.get("fewer", 0) :],
             change.get("plan", PLAN),
             checkpoint=checkpoint,
         )
     assert checkpoint.read_bytes() == before
 
 
-def test_a_folder_of_pictures_may_move(pictures, checkpoint, tmp_path):
+def test_a_folder_of_images_may_move(images, checkpoint, tmp_path):
     import shutil
 
-    moved = [Path(shutil.copy(path, tmp_path)) for path in pictures]
+    moved = [Path(shutil.copy(path, tmp_path)) for path in images]
     told = []
     trained(moved, replace(PLAN, n_stages=1), told.append, checkpoint=checkpoint)
     assert [type(event) for event in told] == [Resumed]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])
-def test_a_damaged_checkpoint_says_so(pictures, checkpoint, tmp_path, damage):
+def test_a_damaged_checkpoint_says_so(images, checkpoint, tmp_path, damage):
     data = bytearray(checkpoint.read_bytes())
     data[-1000] ^= 4
     path = tmp_path / "damaged"
     path.write_bytes({"cut": data[:-200], "flipped": data, "empty": b"", "text": b"not a checkpoint" * 99}[damage])
     with pytest.raises(CheckpointError, match=r"damaged .*delete it to begin anew"):
-        trained(pictures, checkpoint=path)
+        trained(images, checkpoint=path)
 
 
-def test_another_file_is_no_checkpoint(pictures, tmp_path):
+def test_another_file_is_no_checkpoint(images, tmp_path):
     from safetensors.numpy import save_file
 
     save_file({"weights": np.zeros(3)}, tmp_path / "other")
     with pytest.raises(CheckpointError, match="no checkpoint"):
-        trained(pictures, checkpoint=tmp_path / "other")
+        trained(images, checkpoint=tmp_path / "other")
 
 
-def test_a_place_that_cannot_be_written_is_an_error_before_the_first_stage(pictures, tmp_path):
+def test_a_place_that_cannot_be_written_is_an_error_before_the_first_stage(images, tmp_path):
     told = []
     with pytest.raises(CheckpointError, match=r"cannot write the checkpoint .*choose another place"):
-        trained(pictures, PLAN, told.append, checkpoint=tmp_path / "nowhere" / "checkpoint")
+        trained(images, PLAN, told.append, checkpoint=tmp_path / "nowhere" / "checkpoint")
     assert not told
 
 
-def test_a_full_disk_later_loses_the_net_but_not_the_training(pictures, tmp_path):
+def test_a_full_disk_later_loses_the_net_but_not_the_training(images, tmp_path):
     """The limit on the size of files stands for the disk: a write fails in its midst, with an OSError."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     checkpoint, plan = tmp_path / "checkpoint", replace(PLAN, n_stages=2)
@@ -224,11 +224,11 @@ def test_a_full_disk_later_loses_the_net_but_not_the_training(pictures, tmp_path
 
     try:
         with pytest.warns(CheckpointWarning, match="cannot write the checkpoint"):
-            survived, _ = trained(pictures, plan, fill_the_disk, checkpoint=checkpoint)
+            survived, _ = trained(images, plan, fill_the_disk, checkpoint=checkpoint)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert survived == trained(pictures, plan)[0]
+    assert survived == trained(images, plan)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error", CheckpointWarning)
-        assert trained(pictures, plan, checkpoint=checkpoint)[0] == survived
+        assert trained(images, plan, checkpoint=checkpoint)[0] == survived
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]

@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_pictures
+from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_images
 
 from whet.cascade.pyramid import pyramid
-from whet.cascade.scan import scan_pictures
+from whet.cascade.scan import scan_images
 from whet.detector.base import Provenance
 from whet.detector.model_file import from_bytes, to_bytes
-from whet.evaluation.curves import picture_interval, rate_interval
+from whet.evaluation.curves import image_interval, rate_interval
 from whet.features.integral import IntegralStack
 from whet.io.images import read_grey
 from whet.training.cascade import train_cascade
 from whet.training.config import Plan
-from whet.training.data import split_in_runs, split_pictures
+from whet.training.data import split_images, split_in_runs
 from whet.training.mining import Mined
 from whet.training.progress import (
     Mining,
@@ -31,24 +31,24 @@ from whet.training.train import train_detector
 
 
 @pytest.fixture(scope="module")
-def pictures(tmp_path_factory):
-    return write_pictures(tmp_path_factory.mktemp("negatives"))
+def images(tmp_path_factory):
+    return write_images(tmp_path_factory.mktemp("negatives"))
 
 
 @pytest.fixture(scope="module")
-def told(pictures):
+def told(images):
     events = []
-    return *train_cascade(pool(), positives(), pictures, PLAN, events.append), events
+    return *train_cascade(pool(), positives(), images, PLAN, events.append), events
 
 
-def test_the_estimate_is_that_of_the_pictures_kept_apart(told, pictures):
+def test_the_estimate_is_that_of_the_images_kept_apart(told, images):
     cascade, _, ending, _ = told
-    _, kept_apart = split_pictures(pictures, PLAN.validation, PLAN.seed)
-    levels = [level.picture for path in kept_apart for level in pyramid(read_grey(path), WINDOW)]
-    scans = scan_pictures(cascade, levels)
+    _, kept_apart = split_images(images, PLAN.validation, PLAN.seed)
+    levels = [level.image for path in kept_apart for level in pyramid(read_grey(path), WINDOW)]
+    scans = scan_images(cascade, levels)
     assert ending.n_windows == sum(scan.n_looked_at for scan in scans)
     assert ending.false_positive_rate == sum(map(len, scans)) / ending.n_windows
-    assert ending.n_pictures == len(kept_apart)
+    assert ending.n_images == len(kept_apart)
     assert ending.interval[0] < ending.false_positive_rate < ending.interval[1]
 
 
@@ -74,9 +74,9 @@ def test_events_tell_of_every_stage_in_order(told):
         assert bool(mining) == (number > 0)
         if mining:
             assert mining[-1].n_found == finished.n_negatives
-            assert (mining[-1].n_looked_at, mining[-1].n_pictures) == (
+            assert (mining[-1].n_looked_at, mining[-1].n_images) == (
                 finished.mined.n_looked_at,
-                finished.mined.n_pictures,
+                finished.mined.n_images,
             )
     seconds = [event.seconds for event in events]
     assert seconds == sorted(seconds)
@@ -92,7 +92,7 @@ def test_every_event_has_a_line(told):
     *_, ending, events = told
     lines = [str(event) for event in events] + [str(ending)]
     assert all("\n" not in line and len(line) > 20 for line in lines)
-    assert any("mined" in line and "held-out pictures" in line for line in lines)
+    assert any("mined" in line and "held-out images" in line for line in lines)
     assert any("false-positive rate" in line and "weak learners of at most" in line for line in lines)
 
 
@@ -106,7 +106,7 @@ def judged(n_accepted, n_looked_at, n_patches=100):
     [
         (judged(10, 10**6), 3, None, Why.GOAL_REACHED),
         (judged(0, 10**6, 0), 3, None, Why.GOAL_REACHED),
-        (judged(0, 1000, 0), 3, None, Why.PICTURES_EXHAUSTED),  # 0 of 2,000 does not show a rate of 1 in 100,000
+        (judged(0, 1000, 0), 3, None, Why.IMAGES_EXHAUSTED),  # 0 of 2,000 does not show a rate of 1 in 100,000
         (judged(500, 10**6), 5, None, Why.ALL_STAGES),
         (judged(500, 10**6), 3, 0.97, Why.GOAL_CANNOT_BE_MET),
         (judged(500, 10**6), 3, None, None),
@@ -117,29 +117,29 @@ def test_what_held_out_windows_say(found, n_stages, stalled, why):
     assert (verdict and verdict[0]) == why
 
 
-def test_intervals_by_the_picture_hold_where_intervals_by_the_window_do_not(rng):
-    """Pictures differ in how many windows they have accepted: 40 of them, and the rate of all."""
-    rate, hits = 0.01, {"picture": 0, "window": 0}
+def test_intervals_by_the_image_hold_where_intervals_by_the_window_do_not(rng):
+    """Images differ in how many windows they have accepted: 40 of them, and the rate of all."""
+    rate, hits = 0.01, {"image": 0, "window": 0}
     for _ in range(300):
         accepted = rng.binomial(1000, rng.beta(0.5, 0.5 * (1 - rate) / rate, 40))
         looked_at = np.full(40, 1000)
         for name, (low, high) in {
-            "picture": picture_interval(accepted, looked_at),
+            "image": image_interval(accepted, looked_at),
             "window": rate_interval(accepted.sum(), looked_at.sum()),
         }.items():
             hits[name] += low <= rate <= high
-    assert hits["picture"] > 0.88 * 300
+    assert hits["image"] > 0.88 * 300
     assert hits["window"] < 0.6 * 300
 
 
 def test_an_interval_is_never_narrower_than_that_of_independent_windows():
-    even = picture_interval(np.full(30, 7), np.full(30, 900))
+    even = image_interval(np.full(30, 7), np.full(30, 900))
     alone = rate_interval(210, 27_000)
     assert even[0] <= alone[0] < alone[1] <= even[1]
-    assert picture_interval(np.array([0, 0]), np.array([50, 50])) == rate_interval(0, 100)
+    assert image_interval(np.array([0, 0]), np.array([50, 50])) == rate_interval(0, 100)
 
 
-def test_time_left_has_an_end_when_pictures_have():
+def test_time_left_has_an_end_when_images_have():
     paces = [Pace(10.0, 5.0, 50, 40.0, 0.5), Pace(10.0, 10.0, 100, 40.0, 0.25)]
     assert seconds_left(paces, Plan(n_stages=12), 100) == pytest.approx(10 * (10 + 10))
     assert seconds_left(paces, Plan(n_stages=12, false_positive_rate=0.1), 10**6) == pytest.approx(20 + 20 + 40)
@@ -147,37 +147,37 @@ def test_time_left_has_an_end_when_pictures_have():
     assert seconds_left([paces[1], paces[0]], Plan(), 100) is None  # no progress, no estimate
 
 
-def test_time_left_does_not_grow_while_every_picture_gives_all_that_it_may():
+def test_time_left_does_not_grow_while_every_image_gives_all_that_it_may():
     paces = [Pace(10.0, 5.0, 100, 1e6, 0.5), Pace(10.0, 5.0, 100, 1e6, 0.25)]
     assert seconds_left(paces, Plan(n_stages=6), 10**6) == pytest.approx(4 * (10 + 5))
 
 
-def test_dropped_positives_are_those_that_earlier_stages_reject(pictures):
+def test_dropped_positives_are_those_that_earlier_stages_reject(images):
     events = []
     cascade, _, _ = train_cascade(
-        pool(), positives(), pictures, replace(PLAN, n_stages=2, drop_rejected=True), events.append
+        pool(), positives(), images, replace(PLAN, n_stages=2, drop_rejected=True), events.append
     )
     train = positives()[split_in_runs(500, PLAN.validation, PLAN.seed)[0]]
-    reach = cascade.stages[0].judge(IntegralStack.of(train))[1]
+    reach = cascade.stages[0].judge(IntegralStack.from_patches(train))[1]
     assert [event.n_positives for event in events if isinstance(event, StageStarted)] == [400, reach.sum()]
     assert reach.sum() < 400
 
 
-def test_a_trained_detector_says_where_it_comes_from(pictures):
+def test_a_trained_detector_says_where_it_comes_from(images):
     origin = Provenance(data="crosses", licence="CC0-1.0", facts={"author": "tests"})
     plan = replace(PLAN, n_stages=2)
-    detector, ending = train_detector(pool(), positives(), pictures, plan, origin=origin)
+    detector, ending = train_detector(pool(), positives(), images, plan, origin=origin)
     said = from_bytes(to_bytes(detector)).base.provenance
     assert (said.data, said.licence, said.facts["author"]) == ("crosses", "CC0-1.0", "tests")
     assert said.goals["stage detection rate"] == PLAN.goal.detection_rate
-    assert {name: said.facts[name] for name in ("positives", "pictures", "stages", "seed", "ending")} == {
+    assert {name: said.facts[name] for name in ("positives", "images", "stages", "seed", "ending")} == {
         "positives": 500,
-        "pictures": 8,
+        "images": 8,
         "stages": 2,
         "seed": 5,
         "ending": "all stages",
     }
     assert said.facts["false-positive rate"] == ending.false_positive_rate
-    cascade, _, _ = train_cascade(pool(), positives(), pictures, plan)
+    cascade, _, _ = train_cascade(pool(), positives(), images, plan)
     new = crosses(100, np.random.default_rng(4))
     np.testing.assert_array_equal(detector.cascade().scores(new), cascade.scores(new))

@@ -1,4 +1,4 @@
-"""Negatives of pictures that show the object are taken outside of its boxes."""
+"""Negatives of images that show the object are taken outside of its boxes."""
 
 from dataclasses import replace
 
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_pictures
-from tests.io.annotations.sets import picture
+from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_images
+from tests.io.annotations.sets import image
 
 from whet.cascade.boxes import intersection_over_first
 from whet.cascade.cascade import Cascade
@@ -23,9 +23,9 @@ from whet.features.haar import HaarPool
 from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.formats import read_annotations
 from whet.training.cascade import train_cascade
-from whet.training.learning import false_alarms
+from whet.training.learning import false_positives
 from whet.training.mining import Miner
-from whet.training.negatives import MOST_OVERLAP, backgrounds_of, forbidden_places, random_windows, windows_of_pictures
+from whet.training.negatives import MOST_OVERLAP, backgrounds_of, forbidden_places, random_windows, windows_of_images
 from whet.training.stage import train_node
 
 side = st.floats(0, 60)
@@ -45,7 +45,7 @@ def test_a_place_is_forbidden_where_a_box_holds_enough_of_its_window(rows, scale
 
 @pytest.fixture(scope="module")
 def street(tmp_path_factory):
-    """Pictures with a cross each, and its box."""
+    """Images with a cross each, and its box."""
     folder, rng = tmp_path_factory.mktemp("street"), np.random.default_rng(5)
     places = {}
     for number in range(6):
@@ -61,7 +61,7 @@ def street(tmp_path_factory):
 def accepts_nearly_all():
     rng = np.random.default_rng(1)
     patches = np.concatenate([crosses(200, rng), rng.integers(0, 256, (200, *WINDOW), dtype=np.uint8)])
-    features = HaarPool.of_window(WINDOW).sample(300, rng)
+    features = HaarPool.from_window(WINDOW).sample(300, rng)
     return Cascade(WINDOW, (train_node(features, patches, np.arange(400) < 200, 2).stage(),))
 
 
@@ -69,7 +69,7 @@ def windows_outside(path, boxes):
     grey = np.asarray(Image.open(path))
     found = set()
     for level in pyramid(grey, WINDOW):
-        views = np.lib.stride_tricks.sliding_window_view(level.picture, WINDOW)
+        views = np.lib.stride_tricks.sliding_window_view(level.image, WINDOW)
         free = ~forbidden_places(level, WINDOW, boxes)
         found |= {window.tobytes() for window in views[free]}
     return found
@@ -77,8 +77,8 @@ def windows_outside(path, boxes):
 
 def test_a_miner_never_gives_what_is_forbidden_and_all_of_the_rest(street):
     cascade = accepts_nearly_all()
-    free = Miner(list(street), WINDOW, most_of_a_picture=10**6).mine(cascade, 10**6, 1)
-    mined = Miner(list(street), WINDOW, most_of_a_picture=10**6, forbidden=street).mine(cascade, 10**6, 1)
+    free = Miner(list(street), WINDOW, max_per_image=10**6).mine(cascade, 10**6, 1)
+    mined = Miner(list(street), WINDOW, max_per_image=10**6, forbidden=street).mine(cascade, 10**6, 1)
     outside = set().union(*(windows_outside(path, boxes) for path, boxes in street.items()))
     assert {patch.tobytes() for patch in mined.patches} <= outside
     assert {patch.tobytes() for patch in free.patches} - outside  # it is the boxes that keep them out
@@ -98,7 +98,7 @@ def test_without_boxes_a_miner_is_what_it_was(street):
 
 
 def test_random_windows_keep_out_of_the_boxes(street, rng):
-    windows = windows_of_pictures(list(street), 300, WINDOW, rng, forbidden=street)
+    windows = windows_of_images(list(street), 300, WINDOW, rng, forbidden=street)
     outside = set().union(*(windows_outside(path, boxes) for path, boxes in street.items()))
     assert {window.tobytes() for window in windows} <= outside
     whole = np.array([[0.0, 0.0, 80.0, 60.0]])
@@ -106,9 +106,9 @@ def test_random_windows_keep_out_of_the_boxes(street, rng):
 
 
 def test_backgrounds_have_all_boxes_and_crops_are_none():
-    cars = picture("street.png", [[0, 0, 20, 20], [50, 50, 60, 60]], None, [False, True])
-    crop = picture("crop.png", [[0, 0, 200, 100]])
-    found = backgrounds_of(Annotations((cars, crop, picture("empty.png")), ("car",)))
+    cars = image("street.png", [[0, 0, 20, 20], [50, 50, 60, 60]], None, [False, True])
+    crop = image("crop.png", [[0, 0, 200, 100]])
+    found = backgrounds_of(Annotations((cars, crop, image("empty.png")), ("car",)))
     assert {path.name: len(boxes) for path, boxes in found.items()} == {"street.png": 2, "empty.png": 0}
 
 
@@ -122,8 +122,8 @@ class StoppedError(Exception):
 
 @pytest.fixture(scope="module")
 def mixed(street, tmp_path_factory):
-    """Plain pictures and such with the object."""
-    return [*street, *write_pictures(tmp_path_factory.mktemp("plain"))]
+    """Plain images and such with the object."""
+    return [*street, *write_images(tmp_path_factory.mktemp("plain"))]
 
 
 def test_a_training_that_was_stopped_ends_alike_with_groups_and_boxes(street, mixed, tmp_path):
@@ -153,25 +153,25 @@ def test_other_boxes_or_groups_are_another_training(street, mixed, tmp_path):
     plan = replace(PLAN, n_stages=1)
     train_cascade(pool(), positives(), mixed, plan, checkpoint=file, forbidden=street)
     moved = {path: boxes + 1 for path, boxes in street.items()}
-    with pytest.raises(CheckpointError, match="pictures is"):
+    with pytest.raises(CheckpointError, match="images is"):
         train_cascade(pool(), positives(), mixed, plan, checkpoint=file, forbidden=moved)
     groups = np.arange(len(positives())) // 7
     with pytest.raises(CheckpointError, match="positives is"):
         train_cascade(pool(), positives(), mixed, plan, checkpoint=file, forbidden=street, groups=groups)
 
 
-def test_a_picture_with_a_box_that_cannot_be_gives_no_negatives_and_no_false_alarms(tmp_path):
+def test_an_image_with_a_box_that_cannot_be_gives_no_negatives_and_no_false_positives(tmp_path):
     for name in ("whole.png", "doubtful.png"):
         Image.fromarray(np.full((60, 80), 90, np.uint8)).save(tmp_path / name)
     rows = ["whole.png,5,5,20,10", "doubtful.png,5,5,20,10", "doubtful.png,40,30,-5,10", "whole.png,500,500,9,9"]
     (tmp_path / "boxes.csv").write_text("\n".join(rows))
     found = read_annotations(tmp_path / "boxes.csv")
-    whole, doubtful = found.pictures
+    whole, doubtful = found.images
     assert (whole.is_complete, doubtful.is_complete) == (True, False)
     assert [path.name for path in backgrounds_of(found)] == ["whole.png"]
     elsewhere = np.array([[50.0, 30.0, 70.0, 40.0]])
-    assert len(false_alarms(elsewhere, whole)) == 1
-    assert len(false_alarms(elsewhere, doubtful)) == 0
+    assert len(false_positives(elsewhere, whole)) == 1
+    assert len(false_positives(elsewhere, doubtful)) == 0
     judged = evaluate([(elsewhere, [1.0])] * 2, [truths_of(whole), truths_of(doubtful)])
-    assert [len(picture.false_alarms()) for picture in judged.pictures] == [1, 0]
-    assert [len(picture.missed()) for picture in judged.pictures] == [1, 1]
+    assert [len(image.false_positives()) for image in judged.images] == [1, 0]
+    assert [len(image.missed()) for image in judged.images] == [1, 1]

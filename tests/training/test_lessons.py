@@ -7,10 +7,10 @@ from tests.detectors import bull_finder, bull_scene, content
 from whet.detector.base import DetectorBase
 from whet.detector.counting import default_weight
 from whet.detector.detector import Detector
-from whet.detector.journal import picture_hash
+from whet.detector.journal import image_hash
 from whet.errors import AnnotationError, CannotLearnError
-from whet.io.annotations.annotation import AnnotatedPicture
-from whet.training.learning import Shown, crops, learn_from, teach, turns, weight_of_false_alarms
+from whet.io.annotations.annotation import AnnotatedImage
+from whet.training.learning import Shown, crops, learn_from, teach, turns, weight_of_false_positives
 
 BULLS = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])
 
@@ -22,7 +22,7 @@ def scene(tmp_path):
 
 
 def annotated(path, boxes, ignore):
-    return AnnotatedPicture(path, (150, 200), np.array(boxes), ("bull",) * len(boxes), np.array(ignore))
+    return AnnotatedImage(path, (150, 200), np.array(boxes), ("bull",) * len(boxes), np.array(ignore))
 
 
 def test_boxes_are_objects_and_what_is_detected_beside_them_is_not(scene):
@@ -30,42 +30,42 @@ def test_boxes_are_objects_and_what_is_detected_beside_them_is_not(scene):
     lessons = teach(finder, [annotated(scene, BULLS, [False, False])])
     found = twin.detect(bull_scene()).boxes
     assert lessons.n_objects == 2
-    assert lessons.n_false_alarms == len(found) - 2
-    wrong, weight = found[2:], weight_of_false_alarms(twin, len(found) - 2)
+    assert lessons.n_false_positives == len(found) - 2
+    wrong, weight = found[2:], weight_of_false_positives(twin, len(found) - 2)
     entries = twin.learn(bull_scene(), wrong, [False] * len(wrong), weight)
     entries += twin.learn(bull_scene(), BULLS, [True, True])
     assert lessons.entries == entries
-    assert {entry.picture for entry in entries} == {picture_hash(bull_scene())}
+    assert {entry.image for entry in entries} == {image_hash(bull_scene())}
     assert content(finder) == content(twin)
 
 
-def test_many_false_alarms_turn_a_detector_no_further_than_a_single_one(tmp_path):
+def test_many_false_positives_turn_a_detector_no_further_than_a_single_one(tmp_path):
     """At the full weight of a correction each, they would swamp what the detector was trained on."""
     paths = [tmp_path / f"{seed}.png" for seed in range(4)]
     for seed, path in enumerate(paths):
         Image.fromarray(bull_scene(seed)[:, :110][70:]).save(path)
     finder = bull_finder()
-    pictures = [AnnotatedPicture(path, (80, 110)) for path in paths]
-    lessons = teach(finder, pictures)
+    images = [AnnotatedImage(path, (80, 110)) for path in paths]
+    lessons = teach(finder, images)
     most = default_weight(finder.taught.base, False)
-    assert lessons.n_false_alarms > 3
-    assert sum(entry.weight for entry in lessons.entries) <= max(most, lessons.n_false_alarms)
-    assert weight_of_false_alarms(finder, 1) is None
+    assert lessons.n_false_positives > 3
+    assert sum(entry.weight for entry in lessons.entries) <= max(most, lessons.n_false_positives)
+    assert weight_of_false_positives(finder, 1) is None
 
 
 def test_what_lies_in_a_region_to_be_ignored_is_not_taught_as_wrong(scene):
     everything = [0.0, 0.0, 200.0, 150.0]
     lessons = teach(bull_finder(), [annotated(scene, [*BULLS, everything], [False, False, True])])
-    assert (lessons.n_objects, lessons.n_false_alarms) == (2, 0)
+    assert (lessons.n_objects, lessons.n_false_positives) == (2, 0)
     assert all(entry.is_object for entry in lessons.entries)
 
 
-def test_a_crop_teaches_its_object_and_no_false_alarm(tmp_path):
+def test_a_crop_teaches_its_object_and_no_false_positive(tmp_path):
     Image.fromarray(bull_scene()[60:130, 110:180]).save(tmp_path / "loose.png")
-    pictures, unread = crops([tmp_path / "loose.png", tmp_path / "nowhere.png"])
+    images, unread = crops([tmp_path / "loose.png", tmp_path / "nowhere.png"])
     assert "nowhere.png" in str(unread[0])
-    lessons = teach(bull_finder(), pictures)
-    assert (lessons.n_objects, lessons.n_false_alarms, len(lessons.entries)) == (1, 0, 1)
+    lessons = teach(bull_finder(), images)
+    assert (lessons.n_objects, lessons.n_false_positives, len(lessons.entries)) == (1, 0, 1)
 
 
 def test_a_box_that_no_window_fits_is_left_out_and_the_others_are_learned(scene):
@@ -80,7 +80,7 @@ def test_a_box_that_no_window_fits_is_left_out_and_the_others_are_learned(scene)
 def test_the_detector_that_is_given_stays_as_it_is(scene):
     finder = bull_finder()
     told = []
-    run = learn_from(finder, Shown.of(negatives=[scene]), tell=told.append)
+    run = learn_from(finder, Shown.from_annotations(negatives=[scene]), tell=told.append)
     assert content(finder) == content(bull_finder()) != content(run.detector)
     assert told == sorted(told)
     assert told[-1] == 1.0
@@ -88,30 +88,32 @@ def test_the_detector_that_is_given_stays_as_it_is(scene):
 
 
 @pytest.mark.parametrize("threshold", [None, 0.5])
-def test_false_alarms_that_were_seen_when_it_was_judged_are_not_looked_for_again(tmp_path, monkeypatch, threshold):
-    pictures = []
+def test_false_positives_that_were_seen_when_it_was_judged_are_not_looked_for_again(tmp_path, monkeypatch, threshold):
+    images = []
     for seed in (1, 2):
         Image.fromarray(bull_scene(seed)).save(tmp_path / f"{seed}.png")
-        pictures.append(annotated(tmp_path / f"{seed}.png", BULLS[:1], [False]))
+        images.append(annotated(tmp_path / f"{seed}.png", BULLS[:1], [False]))
     Image.fromarray(bull_scene()).save(tmp_path / "cut.png")
     (tmp_path / "cut.png").write_bytes((tmp_path / "cut.png").read_bytes()[:2000])
-    pictures.insert(1, annotated(tmp_path / "cut.png", BULLS, [False, False]))
+    images.insert(1, annotated(tmp_path / "cut.png", BULLS, [False, False]))
     alone = bull_finder()
-    lessons = teach(alone, pictures, threshold=threshold)
-    assert lessons.n_false_alarms > 2  # they share a weight, which follows from their number
+    lessons = teach(alone, images, threshold=threshold)
+    assert lessons.n_false_positives > 2  # they share a weight, which follows from their number
     looked_at = []
     detect = Detector.detect
     monkeypatch.setattr(Detector, "detect", lambda *given, **options: looked_at.append(1) or detect(*given, **options))
-    run = learn_from(bull_finder(), Shown(tuple(pictures)), threshold=threshold)
+    run = learn_from(bull_finder(), Shown(tuple(images)), threshold=threshold)
     assert run.lessons.entries == lessons.entries
     assert content(run.detector) == content(alone)
-    # Before, as it is taught, and after; the picture that is cut fails twice where it is judged.
+    # Before, as it is taught, and after; the image that is cut fails twice where it is judged.
     assert len(looked_at) == 2 * 3 + 2
 
 
 def test_contradictions_and_detectors_that_cannot_learn_are_refused(scene, tmp_path):
     with pytest.raises(AnnotationError, match="take it out of one"):
-        Shown.of(positives=[scene], negatives=[tmp_path / "." / "scene.png"])
+        Shown.from_annotations(positives=[scene], negatives=[tmp_path / "." / "scene.png"])
     cascade = random_cascade(["haar"], (12, 12), [4], np.random.default_rng(0))
     with pytest.raises(CannotLearnError):
-        learn_from(Detector.of_base(DetectorBase((12, 12), cascade.stages)), Shown.of(negatives=[scene]))
+        learn_from(
+            Detector.from_base(DetectorBase((12, 12), cascade.stages)), Shown.from_annotations(negatives=[scene])
+        )

@@ -30,7 +30,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def pool():
-    return HaarPool.of_window((10, 10))
+    return HaarPool.from_window((10, 10))
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
@@ -51,7 +51,7 @@ def test_the_score_is_the_weighted_sum_of_the_stumps(data, pool):
 
 def test_a_second_family_needs_nothing_but_itself(data):
     train, test = data
-    node = train_node(BlockPatternPool.of_window((10, 10)), *train, n_weak=8)
+    node = train_node(BlockPatternPool.from_window((10, 10)), *train, n_weak=8)
     assert (node.predict(test[0]) == test[1]).mean() > 0.7
 
 
@@ -60,7 +60,7 @@ def test_weights_are_those_of_the_selected_responses(criterion, data, pool):
     (X, y), _ = data
     node = train_node(pool, X, y, n_weak=7, learner=GreedyLDA(criterion=criterion))
     H = node.respond(X)
-    expected = direction(BinaryStatistics.of(H[y]), BinaryStatistics.of(H[~y]), criterion, 20.0)
+    expected = direction(BinaryStatistics.from_samples(H[y]), BinaryStatistics.from_samples(H[~y]), criterion, 20.0)
     np.testing.assert_array_equal(node.vote.coef, expected)
 
 
@@ -174,10 +174,10 @@ def test_exits_reject_negatives_early(soft, data):
     stage = soft.stage()
     from whet.features.integral import IntegralStack
 
-    sums = stage.partial_sums(IntegralStack.of(X_val[~y_val]))
-    left = (sums <= stage.exits[:, None]).any(axis=0)
+    sums = stage.partial_sums(IntegralStack.from_patches(X_val[~y_val]))
+    left = (sums <= stage.rejection_thresholds[:, None]).any(axis=0)
     assert left.mean() > 0.3
-    assert np.isneginf(stage.exits[-1])
+    assert np.isneginf(stage.rejection_thresholds[-1])
 
 
 def test_exits_follow_what_is_learned(soft, data):
@@ -188,14 +188,14 @@ def test_exits_follow_what_is_learned(soft, data):
 
     _, (X_new, y_new) = data
     taught = replace(soft, vote=deepcopy(soft.vote))
-    before = taught.stage().exits
+    before = taught.stage().rejection_thresholds
     taught.learn(X_new, y_new)
     mean, deviation = prefix_moments(taught.vote.positive, taught.vote.coef)
-    after = taught.stage().exits
+    after = taught.stage().rejection_thresholds
     finite = np.isfinite(after)
-    np.testing.assert_allclose(after[finite], (mean + soft.exits.z * deviation)[finite])
+    np.testing.assert_allclose(after[finite], (mean + soft.rejection_thresholds.z * deviation)[finite])
     assert not np.array_equal(before, after)
-    np.testing.assert_array_equal(soft.stage().exits, before)
+    np.testing.assert_array_equal(soft.stage().rejection_thresholds, before)
 
 
 def test_exits_need_validation_patches(data, pool):

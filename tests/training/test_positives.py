@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from tests.io.annotations.sets import picture
+from tests.io.annotations.sets import image
 
 from whet.cascade.pyramid import pyramid
 from whet.errors import TrainingDataError
@@ -37,11 +37,11 @@ def test_what_is_cut_where_a_scan_has_a_window_is_that_window(height, width, see
     rng = np.random.default_rng(seed)
     grey = rng.integers(0, 256, (height, width), dtype=np.uint8)
     for level in pyramid(grey, WINDOW):
-        rows, columns = (side - length + 1 for side, length in zip(level.picture.shape, WINDOW, strict=True))
-        # Corners of the level too, where the filter ends with the picture.
+        rows, columns = (side - length + 1 for side, length in zip(level.image.shape, WINDOW, strict=True))
+        # Corners of the level too, where the filter ends with the image.
         for y, x in [(0, 0), (rows - 1, columns - 1), (rng.integers(rows), rng.integers(columns))]:
             box = level.boxes(np.array([y]), np.array([x]), WINDOW)[0]
-            seen = level.picture[y : y + WINDOW[0], x : x + WINDOW[1]].astype(int)
+            seen = level.image[y : y + WINDOW[0], x : x + WINDOW[1]].astype(int)
             # Pillow keeps the box in 32 bits, and rounds after each of two passes.
             assert np.abs(cut_window(grey, box, WINDOW) - seen).max() <= 2
 
@@ -56,7 +56,7 @@ def test_an_object_is_never_squeezed():
         assert abs(patch.any(axis=0).sum() - patch.any(axis=1).sum()) <= 1
 
 
-def test_beyond_the_picture_its_edge_is_repeated():
+def test_beyond_the_image_its_edge_is_repeated():
     grey = np.tile(np.arange(0, 200, 5, dtype=np.uint8), (40, 1))
     patch = cut_window(grey, np.array([-20.0, 0.0, 20.0, 20.0]), (20, 40))
     assert (patch[:, :19] == 0).all()
@@ -72,7 +72,7 @@ def test_a_window_that_fits_is_moved_inside(corner, size):
     assert np.allclose(window[2:] - window[:2], size)
 
 
-def test_a_turned_window_is_the_window_of_the_turned_picture(rng):
+def test_a_turned_window_is_the_window_of_the_turned_image(rng):
     grey = smooth(160, 160, rng)
     turned = np.asarray(Image.fromarray(grey).rotate(10, Image.Resampling.BICUBIC))
     box = np.array([44.0, 64.0, 116.0, 96.0])
@@ -83,22 +83,22 @@ def test_a_turned_window_is_the_window_of_the_turned_picture(rng):
 
 @pytest.fixture
 def cars(tmp_path, rng):
-    pictures = []
+    images = []
     for number in range(6):
         grey = smooth(120, 200, rng)
         path = tmp_path / f"{number}.png"
         Image.fromarray(grey).save(path)
         boxes = [[10, 10, 82, 42], [100, 60, 180, 95], [150, 90, 199, 119]]
-        pictures.append(picture(path, boxes, ["car"] * 3, [False, False, True], (120, 200)))
-    return Annotations(tuple(pictures), ("car",))
+        images.append(image(path, boxes, ["car"] * 3, [False, False, True], (120, 200)))
+    return Annotations(tuple(images), ("car",))
 
 
 def test_the_first_copy_is_the_object_and_the_ignored_are_left_out(cars):
     cut = cut_positives(cars, CHOICE, copies=4, seed=3)
     assert cut.patches.shape == (6 * 2 * 4, *WINDOW)
     assert cut.groups.tolist() == np.repeat(np.arange(12), 4).tolist()
-    grey = np.asarray(Image.open(cars.pictures[1].path))
-    box = CHOICE.windows(cars.pictures[1].objects)[1]
+    grey = np.asarray(Image.open(cars.images[1].path))
+    box = CHOICE.windows(cars.images[1].objects)[1]
     assert (cut.patches[12] == cut_window(grey, moved_inside(box, grey.shape), WINDOW)).all()
     assert len({patch.tobytes() for patch in cut.patches}) == len(cut)
     assert str(cut) == "48 positives of 12 objects"
@@ -110,7 +110,7 @@ def test_what_an_object_becomes_depends_on_seed_and_number_alone(cars):
     other = cut_positives(cars, CHOICE, copies=3, seed=2)
     assert (first.patches[::3] == other.patches[::3]).all()
     assert (first.patches[1] != other.patches[1]).any()
-    fewer = Annotations(cars.pictures[:2], cars.classes)
+    fewer = Annotations(cars.images[:2], cars.classes)
     assert (cut_positives(fewer, CHOICE, copies=3, seed=1).patches == first.patches[:12]).all()
 
 
@@ -177,18 +177,18 @@ def test_faces_may_be_mirrored():
 
 
 def test_objects_that_cannot_be_cut_are_told(cars, tmp_path):
-    tiny = picture(cars.pictures[0].path, [[10, 10, 20, 14]], shape=(120, 200))
+    tiny = image(cars.images[0].path, [[10, 10, 20, 14]], shape=(120, 200))
     broken = tmp_path / "broken.png"
-    broken.write_bytes(cars.pictures[0].path.read_bytes()[:200])
-    unreadable = picture(broken, [[10, 10, 82, 42]], shape=(120, 200))
-    cut = cut_positives(Annotations((*cars.pictures, tiny, unreadable), ("car",)), CHOICE, copies=1)
+    broken.write_bytes(cars.images[0].path.read_bytes()[:200])
+    unreadable = image(broken, [[10, 10, 82, 42]], shape=(120, 200))
+    cut = cut_positives(Annotations((*cars.images, tiny, unreadable), ("car",)), CHOICE, copies=1)
     assert len(cut) == 12
     assert "an object of 10 x 4 pixels, under half of the 36 x 16 window" in cut.problems[0].what
     assert "cannot be read as an image" in cut.problems[1].what
-    with pytest.raises(TrainingDataError, match="no object could be cut out of the pictures"):
+    with pytest.raises(TrainingDataError, match="no object could be cut out of the images"):
         cut_positives(Annotations((tiny,), ("car",)), CHOICE)
     with pytest.raises(TrainingDataError, match="no box of an object"):
-        cut_positives(Annotations((picture(broken),), ("car",)), CHOICE)
+        cut_positives(Annotations((image(broken),), ("car",)), CHOICE)
 
 
 def test_few_objects_are_stretched_and_many_are_not():

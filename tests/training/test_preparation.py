@@ -20,18 +20,18 @@ def test_a_file_is_mined_once_however_it_is_spelled(tmp_path, monkeypatch):
     with (tmp_path / "vans.csv").open("a") as file:
         file.write("textures/texture0.png,,,,\n")  # annotated, and without a box
     prepared = quick("vans.csv", negatives=(str(tmp_path / "vans"), str(tmp_path / "textures")))
-    files = [path.resolve() for path in prepared.pictures]
+    files = [path.resolve() for path in prepared.images]
     assert len(files) == len(set(files)) == 22 + 12
     assert len(prepared.forbidden) >= 22
 
 
-def test_pictures_of_other_parts_of_the_set_are_neither_trained_on_nor_mined(tmp_path):
+def test_images_of_other_parts_of_the_set_are_neither_trained_on_nor_mined(tmp_path):
     found = van_set(tmp_path, n=30)
     write_annotations(found, tmp_path / "yolo", "yolo")
     (tmp_path / "yolo" / "images" / "val").mkdir(parents=True)
     (tmp_path / "yolo" / "labels" / "val").mkdir(parents=True)
-    pictures = sorted((tmp_path / "yolo" / "images").rglob("*.png"))
-    kept = pictures[:6]
+    images = sorted((tmp_path / "yolo" / "images").rglob("*.png"))
+    kept = images[:6]
     for path in kept:
         label = next((tmp_path / "yolo" / "labels").rglob(f"{path.stem}.txt"))
         label.rename(tmp_path / "yolo" / "labels" / "val" / label.name)
@@ -41,18 +41,18 @@ def test_pictures_of_other_parts_of_the_set_are_neither_trained_on_nor_mined(tmp
     config.write_text(f"path: .\ntrain: {train}\nval: images/val\nnames: [van]\n")
     prepared = quick(config, negatives=(str(tmp_path / "yolo" / "images"),))
     assert len(prepared.annotations) == 24
-    assert not {path.name for path in prepared.pictures} & {path.name for path in kept}
+    assert not {path.name for path in prepared.images} & {path.name for path in kept}
 
 
-def test_a_window_of_ones_own_and_pictures_without_room_for_negatives(tmp_path):
+def test_a_window_of_ones_own_and_images_without_room_for_negatives(tmp_path):
     found = van_set(tmp_path, n=22)
     assert quick(tmp_path / "vans.csv", window=(30, 12)).choice.window == (12, 30)
     (tmp_path / "crops").mkdir()
-    for number, picture in enumerate(found.pictures):
-        x1, y1, x2, y2 = picture.boxes[0].astype(int).tolist()
-        Image.open(picture.path).crop((x1, y1, x2, y2)).save(tmp_path / "crops" / f"{number}.png")
-    with pytest.raises(TrainingDataError, match="no pictures to take negatives from"):
+    for number, image in enumerate(found.images):
+        x1, y1, x2, y2 = image.boxes[0].astype(int).tolist()
+        Image.open(image.path).crop((x1, y1, x2, y2)).save(tmp_path / "crops" / f"{number}.png")
+    with pytest.raises(TrainingDataError, match="no images to take negatives from"):
         quick(tmp_path / "crops")
     backgrounds(tmp_path / "more", 3, 5)
     Image.fromarray(textured((50, 60), np.random.default_rng(0))).save(tmp_path / "more" / "a.png")
-    assert len(quick(tmp_path / "crops", negatives=(str(tmp_path / "more"),)).pictures) == 4
+    assert len(quick(tmp_path / "crops", negatives=(str(tmp_path / "more"),)).images) == 4

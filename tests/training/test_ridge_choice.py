@@ -26,11 +26,11 @@ def test_another_ridge_needs_to_be_better_by_more_than_chance():
     assert _best(errors).ridge == RIDGES[other]
 
 
-def test_it_is_chosen_from_pictures_and_the_same_again(tmp_path):
+def test_it_is_chosen_from_images_and_the_same_again(tmp_path):
     found = van_set(tmp_path, n=30)
     choice = window_of(found.boxes)
     positives = cut_positives(found, choice, copies=3)
-    pool = HaarPool.of_window(choice.window).sample(300, np.random.default_rng(0))
+    pool = HaarPool.from_window(choice.window).sample(300, np.random.default_rng(0))
     where = backgrounds_of(found)
     choices = [
         choose_ridge(pool, positives.patches, positives.groups, list(where), forbidden=where, threads=threads)

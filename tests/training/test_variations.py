@@ -11,9 +11,9 @@ STILL = Variations(shift=0, scale=0, angle=0, noise=0, blur=0, mirror=False)
 
 def photograph():
     """A bright square, left of the middle, on a grey ramp."""
-    picture = np.tile(np.arange(80, dtype=np.uint8), (80, 1))
-    picture[20:50, 15:35] = 200
-    return picture
+    image = np.tile(np.arange(80, dtype=np.uint8), (80, 1))
+    image[20:50, 15:35] = 200
+    return image
 
 
 def cut(how, n=50, seed=0, box=(10, 10, 58, 58)):

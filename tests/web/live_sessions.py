@@ -13,7 +13,7 @@ from tests.detectors import bull_finder, bull_scene
 from whet.io.video import VideoFrame
 from whet.tracking.session import Session
 from whet.tracking.tracker import Lessons, Watcher
-from whet.web.page import LivePicture
+from whet.web.page import LiveImage
 from whet.web.server import LiveServer
 
 EAGER = Lessons(gate=-np.inf, every=1, share=0.01, others=0, most_lost=2.0, most_accepted=np.inf)
@@ -23,11 +23,11 @@ PATIENCE = 60  # seconds after which a test has failed
 class Running:
     """A session with its page; `frames` counts them, and `summary` is there when it is over."""
 
-    def __init__(self, picture_of):
-        self.live = LivePicture({"model": "bull"})
+    def __init__(self, image_of):
+        self.live = LiveImage({"model": "bull"})
         self.frames, self.summary = 0, None
         self.is_over, self.begins = threading.Event(), threading.Event()
-        self._picture_of = picture_of
+        self._image_of = image_of
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -54,7 +54,7 @@ class Running:
         self.begins.wait(10 * PATIENCE)
         number = 0
         while not self.is_over.is_set():
-            yield VideoFrame(number, number / 25, self._picture_of(number))
+            yield VideoFrame(number, number / 25, self._image_of(number))
             number += 1
 
     def _count(self, *_):
@@ -62,9 +62,9 @@ class Running:
 
 
 @contextmanager
-def served(picture_of=lambda number: np.roll(bull_scene(), number, axis=1), begins=True):
+def served(image_of=lambda number: np.roll(bull_scene(), number, axis=1), begins=True):
     """A running session and its server, on a free port."""
-    run = Running(picture_of)
+    run = Running(image_of)
     if begins:
         run.begins.set()
     try:
@@ -83,7 +83,7 @@ def asked(server, path, method="GET", **headers):
 
 
 def jpegs_of(answer):
-    """Pictures of a stream as a strict reader takes them: by their boundaries and lengths."""
+    """Images of a stream as a strict reader takes them: by their boundaries and lengths."""
     assert answer.readline() == b"--frame\r\n"
     while True:
         headers = http.client.parse_headers(answer)

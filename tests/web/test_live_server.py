@@ -1,4 +1,4 @@
-"""The page with the live picture, as browsers and players meet it: a real session, a real server, real sockets."""
+"""The page with the live image, as browsers and players meet it: a real session, a real server, real sockets."""
 
 import socket
 import struct
@@ -14,14 +14,14 @@ from tests.web.live_sessions import PATIENCE, asked, jpegs_of, news_of, served
 from whet.errors import CannotServeError
 from whet.io.video import VideoFrame, read_frames
 from whet.tracking.tracker import Watcher
-from whet.web import page as live_picture
+from whet.web import page as live_image
 from whet.web import server as live_server
-from whet.web.page import DRAWN_EVERY, LivePicture
+from whet.web.page import DRAWN_EVERY, LiveImage
 from whet.web.server import MOST_VIEWERS, LiveServer
 
 
 def noise(number):
-    """Pictures that do not compress: a few are more than the system keeps for a viewer."""
+    """Images that do not compress: a few are more than the system keeps for a viewer."""
     return np.random.default_rng(number).integers(0, 256, (150, 900), dtype=np.uint8)
 
 
@@ -43,12 +43,12 @@ def until(is_true):
 
 def test_the_stream_is_of_the_frames_as_they_come_with_the_followed_object_in_green():
     with served() as (_, server):
-        pictures = list(islice(jpegs_of(asked(server, "/stream.mjpg")), 5))
-    for picture in pictures:
-        red, green, blue = picture.astype(int).transpose(2, 0, 1)
-        assert picture.shape == (150, 200, 3)
+        images = list(islice(jpegs_of(asked(server, "/stream.mjpg")), 5))
+    for image in images:
+        red, green, blue = image.astype(int).transpose(2, 0, 1)
+        assert image.shape == (150, 200, 3)
         assert np.sum((green > red + 60) & (green > blue + 40)) > 60
-    assert all((one != other).any() for one, other in pairwise(pictures))
+    assert all((one != other).any() for one, other in pairwise(images))
 
 
 def test_players_open_the_stream():
@@ -56,7 +56,7 @@ def test_players_open_the_stream():
     pytest.importorskip("av")
     with served() as (_, server):
         frames = read_frames(server.address + "stream.mjpg")
-        assert [frame.picture.shape for frame in islice(frames, 3)] == [(150, 200, 3)] * 3
+        assert [frame.image.shape for frame in islice(frames, 3)] == [(150, 200, 3)] * 3
         frames.close()
         until(lambda: not server._viewers)
 
@@ -76,18 +76,18 @@ def test_numbers_come_while_it_runs_and_the_end_comes_last():
     assert last["moved"] == pytest.approx(run.summary.moved, abs=1e-4)
 
 
-def test_the_last_picture_of_the_stream_is_the_last_frame():
+def test_the_last_image_of_the_stream_is_the_last_frame():
     with served() as (run, server):
-        pictures = jpegs_of(asked(server, "/stream.mjpg"))
-        next(pictures)
+        images = jpegs_of(asked(server, "/stream.mjpg"))
+        next(images)
         run.end()
-        *_, last = pictures
+        *_, last = images
     bare = np.roll(bull_scene(), run.frames - 1, axis=1)
     # All but the boxes, and what JPEG makes of their surroundings.
     assert np.median(np.abs(last.mean(axis=2) - bare)) < 8
 
 
-def test_a_page_and_a_single_picture():
+def test_a_page_and_a_single_image():
     with served(begins=False) as (run, server):
         page = asked(server, "/")
         assert (page.status, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
@@ -95,8 +95,8 @@ def test_a_page_and_a_single_picture():
         assert asked(server, "/frame.jpg").status == 503
         run.begins.set()
         run.wait_for(1)
-        picture = asked(server, "/frame.jpg?now")
-        assert (picture.headers["Content-Type"], picture.read(2)) == ("image/jpeg", b"\xff\xd8")
+        image = asked(server, "/frame.jpg?now")
+        assert (image.headers["Content-Type"], image.read(2)) == ("image/jpeg", b"\xff\xd8")
         for path in ("/", "/frame.jpg", "/stream.mjpg", "/events"):
             head = asked(server, path, "HEAD")
             assert (head.status, head.read()) == (200, b"")
@@ -105,14 +105,14 @@ def test_a_page_and_a_single_picture():
 
 @pytest.fixture
 def drawn(monkeypatch):
-    """The moments at which a picture was encoded."""
-    moments, jpeg = [], live_picture._jpeg
+    """The moments at which an image was encoded."""
+    moments, jpeg = [], live_image._jpeg
 
     def noted(*arguments):
         moments.append(time.monotonic())
         return jpeg(*arguments)
 
-    monkeypatch.setattr(live_picture, "_jpeg", noted)
+    monkeypatch.setattr(live_image, "_jpeg", noted)
     return moments
 
 
@@ -127,8 +127,8 @@ def test_nothing_is_drawn_unless_somebody_looks(drawn):
 
 def test_many_who_look_at_many_frames_have_few_drawn(drawn):
     """Fifteen a second for all together, whoever asks, and however."""
-    live, picture = LivePicture(), bull_scene()
-    frame, look = VideoFrame(0, 0.0, picture), Watcher(bull_finder()).look(picture)
+    live, image = LiveImage(), bull_scene()
+    frame, look = VideoFrame(0, 0.0, image), Watcher(bull_finder()).look(image)
     viewers = [live.jpegs(lambda: False) for _ in range(3)]
     begin = time.monotonic()
     while len(drawn) < 8:
@@ -140,10 +140,10 @@ def test_many_who_look_at_many_frames_have_few_drawn(drawn):
     assert len(drawn) <= 1 + (time.monotonic() - begin) / DRAWN_EVERY
 
 
-def test_pictures_that_take_long_to_draw_are_drawn_less_often(drawn, monkeypatch):
-    monkeypatch.setattr(live_picture, "SHARE", 1e-3)
-    live, picture = LivePicture(), noise(0)
-    frame, look = VideoFrame(0, 0.0, picture), Watcher(bull_finder()).look(bull_scene())
+def test_images_that_take_long_to_draw_are_drawn_less_often(drawn, monkeypatch):
+    monkeypatch.setattr(live_image, "SHARE", 1e-3)
+    live, image = LiveImage(), noise(0)
+    frame, look = VideoFrame(0, 0.0, image), Watcher(bull_finder()).look(bull_scene())
     live.show(frame, look)
     begin = time.thread_time()
     live.jpeg()
@@ -211,7 +211,7 @@ def test_one_viewer_too_many_is_told():
             viewer.close()
 
 
-def test_a_source_that_pauses_has_its_last_picture_sent_again():
+def test_a_source_that_pauses_has_its_last_image_sent_again():
     """Browsers show a part when they see the next."""
     pause = threading.Event()
 
@@ -226,7 +226,7 @@ def test_a_source_that_pauses_has_its_last_picture_sent_again():
     assert (one == other).all()
 
 
-def test_large_pictures_are_sent_smaller_with_the_box_at_its_place():
+def test_large_images_are_sent_smaller_with_the_box_at_its_place():
     small = bull_scene()
     large = np.kron(small, np.ones((10, 10), np.uint8))  # 2000 x 1500
     with served(lambda _: small) as (run, server):
@@ -234,37 +234,37 @@ def test_large_pictures_are_sent_smaller_with_the_box_at_its_place():
         expected = next(jpegs_of(asked(server, "/stream.mjpg")))
     assert expected.shape == (150, 200, 3)
     with served(lambda _: large) as (run, server):
-        picture = next(jpegs_of(asked(server, "/stream.mjpg")))
-        assert picture.shape == (750, 1000, 3)
+        image = next(jpegs_of(asked(server, "/stream.mjpg")))
+        assert image.shape == (750, 1000, 3)
         frame, look = run.live._latest
-    assert frame.picture is large
-    red, green, blue = picture.astype(int).transpose(2, 0, 1)
+    assert frame.image is large
+    red, green, blue = image.astype(int).transpose(2, 0, 1)
     y, x = np.nonzero((green > red + 60) & (green > blue + 40))
     found = [x.min(), y.min(), x.max() + 1, y.max() + 1]
     assert np.abs(found - look.box / 2).max() < 3
 
 
 def test_a_port_that_is_taken_is_named_and_is_free_again_after_the_end():
-    with LiveServer(LivePicture()) as server:
+    with LiveServer(LiveImage()) as server:
         port = server.server_address[1]
         asked(server, "/").read()
         with pytest.raises(CannotServeError, match=rf"port {port} of 127.0.0.1 is taken: .*--port"):
-            LiveServer(LivePicture(), port=port)
-    with LiveServer(LivePicture(), port=port) as server:
+            LiveServer(LiveImage(), port=port)
+    with LiveServer(LiveImage(), port=port) as server:
         assert asked(server, "/").status == 200
 
 
 @pytest.mark.parametrize("host", ["203.0.113.9", "nowhere.invalid", "a" * 70 + ".x", "bad host"])
 def test_hosts_that_are_not_of_this_machine_are_named(host):
     with pytest.raises(CannotServeError, match=r"no address of this machine.*--host"):
-        LiveServer(LivePicture(), host)
+        LiveServer(LiveImage(), host)
 
 
 def test_it_listens_where_it_is_told():
-    with LiveServer(LivePicture()) as server:
+    with LiveServer(LiveImage()) as server:
         assert server.is_private
         assert server.address == f"http://127.0.0.1:{server.server_address[1]}/"
-    with LiveServer(LivePicture(), "0.0.0.0") as server:
+    with LiveServer(LiveImage(), "0.0.0.0") as server:
         assert not server.is_private
         assert socket.gethostname() in server.address
         assert asked(server, "/").status == 200
@@ -276,7 +276,7 @@ def test_it_listens_on_numbers_of_version_six():
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("no IPv6 here")
-    with LiveServer(LivePicture(), "::1") as server, socket.create_connection(("::1", server.server_address[1])) as one:
+    with LiveServer(LiveImage(), "::1") as server, socket.create_connection(("::1", server.server_address[1])) as one:
         assert server.is_private
         assert server.address.startswith("http://[::1]:")
         one.sendall(b"HEAD / HTTP/1.0\r\nHost: [::1]:80\r\n\r\n")

@@ -45,7 +45,7 @@ def connect(boxes: Boxes, least: float, parent: Indices) -> None:
     """Join boxes (n, 4), sorted by x1, that overlap by at least `least` (> 0), directly or through others.
 
     `parent` (n,) becomes the lowest index of each box's set. Boxes that overlap so much share at least that part
-    of either width, which bounds the strip that is searched: 4,000 windows of a 640 x 480 picture take 5 ms.
+    of either width, which bounds the strip that is searched: 4,000 windows of a 640 x 480 image take 5 ms.
     """
     n = len(boxes)
     for i in range(n):

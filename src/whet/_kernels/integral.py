@@ -62,16 +62,16 @@ RUN = 2 * LANES
 
 
 @kernel
-def integrate_channels(picture: Pixels, channels: UInt32s) -> None:
-    """Fill `channels` (height + 1, 2 or 3, line) from a picture (height, width), at step 1.
+def integrate_channels(image: Pixels, channels: UInt32s) -> None:
+    """Fill `channels` (height + 1, 2 or 3, line) from an image (height, width), at step 1.
 
     `line` is at least `RUN` + 1 longer than the width; what lies behind the integrals of a row is any number.
     """
-    height, width = picture.shape
+    height, width = image.shape
     row, tilted = np.zeros(width + RUN, np.uint8), np.zeros((3, width + 2), np.uint32)
     channels[0] = 0
     for y in range(height):
-        row[:width] = picture[y]
+        row[:width] = image[y]
         integrate_row(row, width, 1, channels[y], channels[y + 1], tilted)
 
 

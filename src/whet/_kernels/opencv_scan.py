@@ -55,7 +55,7 @@ def _source(target: int, source_size: int, target_size: int) -> tuple[int, int]:
 
 @kernel
 def column_sources(width: int, sources: Int32s, weights: Int64s) -> None:
-    """Fill the source column of each target column, for a picture of a width, and weights of the next one and of it.
+    """Fill the source column of each target column, for an image of a width, and weights of the next one and of it.
 
     The first of the two weights is in the lower half, the second in the upper half.
     """
@@ -66,21 +66,21 @@ def column_sources(width: int, sources: Int32s, weights: Int64s) -> None:
 
 @kernel
 def resize_row(
-    picture: Pixels, y: int, height: int, sources: Int32s, weights: Int64s, mixed: Int32s, out: Pixels
+    image: Pixels, y: int, height: int, sources: Int32s, weights: Int64s, mixed: Int32s, out: Pixels
 ) -> None:
-    """Row y of the picture at a `height` and the width of `sources`, written to `out`.
+    """Row y of the image at a `height` and the width of `sources`, written to `out`.
 
-    `mixed` has room for a row of the picture and one pixel more. Products are below 2^24 and sums exact, so rounding
+    `mixed` has room for a row of the image and one pixel more. Products are below 2^24 and sums exact, so rounding
     once at the end does not depend on which side goes first: columns are contiguous, so rows are mixed first. Columns
     are mixed by one product: of left + 2^32 right and weight + 2^32 (256 - weight), modulo 2^64, the upper half is what
     is wanted.
     """
-    rows, width = picture.shape
+    rows, width = image.shape
     if rows == height and width == sources.size:
-        out[:width] = picture[y]
+        out[:width] = image[y]
         return
     first, weight = _source(y, rows, height)
-    _mix(picture[first], picture[min(first + 1, rows - 1)], weight, mixed)
+    _mix(image[first], image[min(first + 1, rows - 1)], weight, mixed)
     mixed[width] = 0
     at, places, shares = address_of(mixed), address_of(sources), address_of(weights)
     for k in range(sources.size):
@@ -88,14 +88,14 @@ def resize_row(
 
 
 @kernel
-def resize_picture(picture: Pixels, out: Pixels) -> None:
-    """Fill `out` (rows, columns) with the picture in its size."""
+def resize_image(image: Pixels, out: Pixels) -> None:
+    """Fill `out` (rows, columns) with the image in its size."""
     height, width = out.shape
     sources, weights = np.empty(width, np.int32), np.empty(width, np.int64)
-    column_sources(picture.shape[1], sources, weights)
-    mixed = np.empty(picture.shape[1] + 1, np.int32)
+    column_sources(image.shape[1], sources, weights)
+    mixed = np.empty(image.shape[1] + 1, np.int32)
     for y in range(height):
-        resize_row(picture, y, height, sources, weights, mixed, out[y])
+        resize_row(image, y, height, sources, weights, mixed, out[y])
 
 
 @inlined
@@ -148,7 +148,7 @@ class Buffers(NamedTuple):
 
 @kernel
 def scan_bands(
-    picture: Pixels,
+    image: Pixels,
     bands: Int64s,
     steps: Steps,
     window: tuple[int, int],
@@ -161,7 +161,7 @@ def scan_bands(
     Returns accepted windows (n, 3), band, row and column in it, each band's from the top left, and their last sums.
     `channels` (most rows + 1, 1 to 3, line) is written over.
     """
-    buffers = buffers_of(picture.shape[1], channels, steps.one.largest)
+    buffers = buffers_of(image.shape[1], channels, steps.one.largest)
     area = (window[0] - 2) * (window[1] - 2)
     places, scores, found = np.empty((64, 3), np.int64), np.empty(64), 0
     number = take(counter)
@@ -170,9 +170,9 @@ def scan_bands(
         trees = steps.one if band.step == 1 else steps.two
         stride = channels.shape[1] * channels.shape[2]
         windows = Windows(band.rows, band.columns, band.step * stride, steps.inner[band.step - 1], area, min_sigma)
-        begin_band(picture, band, buffers)
+        begin_band(image, band, buffers)
         for y in range((band.rows - 1) * band.step + window[0]):
-            make_row(picture, band, y, buffers)
+            make_row(image, band, y, buffers)
             first = y + 1 - window[0]
             if first >= 0 and first % band.step == 0:
                 n = _scan_row(first * stride, windows, trees, buffers)
@@ -188,7 +188,7 @@ def scan_bands(
 
 @kernel
 def buffers_of(width: int, channels: UInt32s, largest: int) -> Buffers:
-    """Room for pictures of a width and trees of `largest` nodes."""
+    """Room for images of a width and trees of `largest` nodes."""
     return Buffers(
         channels,
         np.zeros(width + RUN, np.uint8),
@@ -210,19 +210,19 @@ def band_of(bands: Int64s, number: int) -> Band:
 
 
 @kernel
-def begin_band(picture: Pixels, band: Band, buffers: Buffers) -> None:
+def begin_band(image: Pixels, band: Band, buffers: Buffers) -> None:
     """Prepare for the first row of a band."""
-    column_sources(picture.shape[1], buffers.sources[: band.width], buffers.weights[: band.width])
+    column_sources(image.shape[1], buffers.sources[: band.width], buffers.weights[: band.width])
     buffers.pixels[band.width :] = 0
     buffers.channels[0] = 0
     buffers.tilted[:] = 0
 
 
 @kernel
-def make_row(picture: Pixels, band: Band, y: int, buffers: Buffers) -> None:
+def make_row(image: Pixels, band: Band, y: int, buffers: Buffers) -> None:
     """Pixels and integrals of row y of a band."""
     sources, weights = buffers.sources[: band.width], buffers.weights[: band.width]
-    resize_row(picture, band.first * band.step + y, band.height, sources, weights, buffers.mixed, buffers.pixels)
+    resize_row(image, band.first * band.step + y, band.height, sources, weights, buffers.mixed, buffers.pixels)
     above, here = buffers.channels[y], buffers.channels[y + 1]
     integrate_row(buffers.pixels, band.width, band.step, above, here, buffers.tilted[:, : band.width + 2])
 

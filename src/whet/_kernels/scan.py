@@ -1,4 +1,4 @@
-"""A cascade over all windows of a picture, eight neighbours at a time.
+"""A cascade over all windows of an image, eight neighbours at a time.
 
 Neighbours read neighbouring integrals, so that a weak learner on eight windows takes no more loads than on one: it
 pays to go on with all eight as long as one of them is left.

@@ -86,7 +86,7 @@ NEARLY_ONE = 0.999
 
 
 class Windows(NamedTuple):
-    """Where the windows of a picture lie in its integral images."""
+    """Where the windows of an image lie in its integral images."""
 
     rows: int
     columns: int

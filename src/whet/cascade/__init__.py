@@ -1,1 +1,1 @@
-"""From a cascade and a picture to boxes: pyramid, scan, merging of windows."""
+"""From a cascade and an image to boxes: pyramid, scan, merging of windows."""

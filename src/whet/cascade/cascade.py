@@ -19,11 +19,11 @@ class Cascade:
     """Stages on windows (height, width), and the standard deviation below which a window is not looked at.
 
     The methods here are the specification in plain NumPy, on patches; `whet.cascade` gives the same answers, to
-    the last bit, for the windows of a picture.
+    the last bit, for the windows of an image.
 
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import TrainedStumps
-    >>> pool = HaarPool.of_window((4, 4), [HaarKind.X2])
+    >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])
     >>> right = TrainedStumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(1.0), np.int8(1), 0.0)))
     >>> stage = Stage(pool.take(right.feature), right, coef=np.array([2.0]), threshold=0.5)
     >>> patch = np.repeat(np.array([[[0, 0, 99, 99]]], dtype=np.uint8), 4, axis=1)
@@ -67,10 +67,10 @@ class Cascade:
         The margin of a discriminant is its log odds, up to scale, against what reaches its stage; to add them is to
         take the stages for independent witnesses. Early stages have been trained on what is easily told apart, and
         what they say of the windows left at the end is noise. Margins are weighted sums of responses to normalised
-        windows: they know nothing of the picture, so scores compare across pictures, and a higher threshold on
+        windows: they know nothing of the image, so scores compare across images, and a higher threshold on
         them keeps a subset of the windows.
         """
-        stack = IntegralStack.of(patches, self.min_sigma)
+        stack = IntegralStack.from_patches(patches, self.min_sigma)
         check_window(self.window, stack)
         alive, total = stack.looked_at.copy(), np.zeros(len(patches))
         for number, stage in enumerate(self.stages):

@@ -67,7 +67,7 @@ def columns_of(features: FeatureFamily, weak: Weak) -> Columns:
 
     The weak learners' index into a training pool and their training errors are not among them: neither is run.
 
-    >>> pool = BlockPatternPool.of_window((3, 3))
+    >>> pool = BlockPatternPool.from_window((3, 3))
     >>> columns = columns_of(pool, TrainedSubsets(np.arange(1), np.ones((1, 4), np.uint64), np.zeros(1)))
     >>> {name: column.shape for name, column in columns.items()}
     {'x': (1,), 'y': (1,), 'block_width': (1,), 'block_height': (1,), 'subset': (1, 4)}

@@ -44,8 +44,8 @@ class Layout(NamedTuple):
     channels: int = 1
 
     @classmethod
-    def of_width(cls, width: int, step: int, channels: int = 1) -> Layout:
-        """The layout for pictures of at most this width."""
+    def from_width(cls, width: int, step: int, channels: int = 1) -> Layout:
+        """The layout for images of at most this width."""
         return cls((width + step) // step * step, step, channels)
 
     def offset(
@@ -107,11 +107,16 @@ def _stage_rows(
     """The rows of a stage's learners."""
     features, weak, first = conditions_of(stage.features, stage.weak)
     n, last = len(weak), first[1:] - 1
-    coef, exits, joins, ends = np.ones(n), np.full(n, -np.inf), np.ones(n, np.bool_), np.zeros(n, np.bool_)
+    coef, rejection_thresholds, joins, ends = (
+        np.ones(n),
+        np.full(n, -np.inf),
+        np.ones(n, np.bool_),
+        np.zeros(n, np.bool_),
+    )
     coef[last], joins[last], ends[last] = stage.coef, False, np.diff(first) > 1
-    if stage.exits is not None:
-        exits[last] = stage.exits
-    exits[-1] = max(exits[-1], stage.threshold)
+    if stage.rejection_thresholds is not None:
+        rejection_thresholds[last] = stage.rejection_thresholds
+    rejection_thresholds[-1] = max(rejection_thresholds[-1], stage.threshold)
     rows = np.zeros((n, NODE), dtype=np.int32)
     corners, weights = _corners(features, weak, layout)
     rows[:, :CORNERS] = corners
@@ -125,9 +130,12 @@ def _stage_rows(
         rows[:, THRESHOLD] = weak.threshold.view(np.int32)
         used = WEIGHTS - np.argmax(weights[:, ::-1] != 0, axis=1)
         rows[:, N_CORNERS] = np.where((weights != 0).any(axis=1), -(-used // 3) * 3, 3)
-    rows[0, OPENS], rows[:, FLAGS] = 1 + scores_begin, EXITS * (exits > -np.inf) + JOINS * joins + ENDS * ends
+    rows[0, OPENS], rows[:, FLAGS] = (
+        1 + scores_begin,
+        EXITS * (rejection_thresholds > -np.inf) + JOINS * joins + ENDS * ends,
+    )
     before = np.where(np.arange(n) == 0, threshold_before, 0.0)
-    return rows, np.stack([above, below, exits, before], axis=1)
+    return rows, np.stack([above, below, rejection_thresholds, before], axis=1)
 
 
 def _corners(features: FeatureFamily, weak: Conditions, layout: Layout) -> tuple[Int32s, Int32s]:

@@ -1,4 +1,4 @@
-"""Find the objects in a picture."""
+"""Find the objects in an image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from whet.cascade.cascade import Cascade
 from whet.cascade.detections import Detections, FiredWindows
 from whet.cascade.grouping import OVERLAP, Groups, group_means, group_peaks, keep_all, suppress_non_maxima
 from whet.cascade.pyramid import FACTOR, Level, level_scales, levels_at
-from whet.cascade.scan import scan_pictures
+from whet.cascade.scan import scan_images
 
 Merge = Literal["peaks", "mean", "weighted", "nms"]
 MERGE: Merge = "peaks"
@@ -43,11 +43,11 @@ def detect(
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import TrainedStumps
     >>> from whet.cascade.stage import Stage
-    >>> pool = HaarPool.of_window((4, 4), [HaarKind.X2])  # the last one: dark on the left, bright on the right
+    >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])  # the last one: dark on the left, bright on the right
     >>> edge = TrainedStumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
     >>> cascade = Cascade((4, 4), (Stage(pool.take(edge.feature), edge, np.array([2.0]), threshold=0.5),))
-    >>> picture = np.repeat(np.uint8([[0, 0, 0, 99, 99, 99]]), 5, axis=0)
-    >>> found = detect(cascade, picture, max_size=4)  # windows at (1, 0) and (1, 1)
+    >>> image = np.repeat(np.uint8([[0, 0, 0, 99, 99, 99]]), 5, axis=0)
+    >>> found = detect(cascade, image, max_size=4)  # windows at (1, 0) and (1, 1)
     >>> found.boxes, found.scores
     (array([[1. , 0.5, 5. , 4.5]]), array([1.78381067]))
     """
@@ -83,7 +83,7 @@ def windows_of_levels(
     """All windows that the cascade accepts in the levels of a pyramid; `scales` are those of the levels."""
     if not levels:
         return FiredWindows()
-    scans = scan_pictures(cascade, [level.picture for level in levels], step=step, threads=threads)
+    scans = scan_images(cascade, [level.image for level in levels], step=step, threads=threads)
     boxes = [level.boxes(scan.y, scan.x, cascade.window) for level, scan in zip(levels, scans, strict=True)]
     scale = np.repeat(np.array(scales), [len(scan) for scan in scans])
     y, x = (np.concatenate(places) for places in ([scan.y for scan in scans], [scan.x for scan in scans]))

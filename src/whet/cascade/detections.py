@@ -1,4 +1,4 @@
-"""What a detector found in a picture."""
+"""What a detector found in an image."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Detections:
     """Boxes (N, 4) as x1, y1, x2, y2 in pixels, half-open, and scores (N,), best first.
 
     `windows` are all windows that fired, and `group` (windows,) the detection that each of them belongs to, or -1
-    if it was left out. That tells which windows a false alarm consists of.
+    if it was left out. That tells which windows a false positive consists of.
 
     >>> found = Detections(np.array([[10.0, 20.0, 34.0, 44.0]]), np.array([2.5]))
     >>> len(found), found
@@ -106,10 +106,10 @@ class Detections:
         return self.first(int((self.scores > threshold).sum()))
 
     @classmethod
-    def of(cls, boxes: ArrayLike, scores: ArrayLike | None = None) -> Detections:
+    def from_boxes(cls, boxes: ArrayLike, scores: ArrayLike | None = None) -> Detections:
         """Detections from boxes (N, 4) and scores (N,) in any order; without scores, all have the same, 1.
 
-        >>> Detections.of([[0, 0, 8, 8], [5, 5, 9, 9]], [0.5, 2]).scores
+        >>> Detections.from_boxes([[0, 0, 8, 8], [5, 5, 9, 9]], [0.5, 2]).scores
         array([2. , 0.5])
         """
         corners = np.asarray(boxes, dtype=np.float64)
@@ -133,7 +133,7 @@ class Detections:
         array = np.empty((0, 5)) if array.size == 0 else array
         if array.ndim != 2 or array.shape[1] != 5:
             raise BoxError(f"got rows of shape {array.shape}; expected (N, 5): x1, y1, x2, y2, score")
-        return cls.of(array[:, :4], array[:, 4])
+        return cls.from_boxes(array[:, :4], array[:, 4])
 
     def to_coco(self, image_id: int | str, category_id: int = 1) -> list[dict[str, Any]]:
         """The detections as entries of a COCO results file, as `pycocotools` loads and evaluates them."""
@@ -159,7 +159,7 @@ class Detections:
             corners = [(x, y, x + width, y + height) for x, y, width, height in (row["bbox"] for row in chosen)]
         except (KeyError, TypeError, ValueError) as error:
             raise BoxError(f"a result has no bbox of x, y, width and height: {error}") from error
-        return cls.of(corners, [row.get("score", 1.0) for row in chosen])
+        return cls.from_boxes(corners, [row.get("score", 1.0) for row in chosen])
 
     def to_supervision(self, class_id: int = 0) -> supervision.Detections:
         """The detections as those of the package supervision: its annotators draw them, its trackers follow them."""
@@ -174,4 +174,4 @@ class Detections:
     @classmethod
     def from_supervision(cls, detections: supervision.Detections) -> Detections:
         """Detections from those of supervision; where these have no confidence, all score 1."""
-        return cls.of(detections.xyxy, detections.confidence)
+        return cls.from_boxes(detections.xyxy, detections.confidence)

@@ -37,7 +37,7 @@ def group_means(boxes: Boxes, scores: Floats, *, overlap: float = OVERLAP, weigh
 
     A group's score is the sum of its margins: the margins of discriminant analysis are log odds up to scale, and an
     object fires at several places and scales where noise fires at one. Windows lie equally dense around small and
-    large objects, in pixels of their own level, so that scores compare across sizes and pictures.
+    large objects, in pixels of their own level, so that scores compare across sizes and images.
 
     >>> boxes = np.array([[0, 0, 10, 10], [2, 0, 12, 10], [50, 0, 60, 10]], dtype=np.float64)
     >>> groups = group_means(boxes, np.array([1.0, 3.0, 2.0]))
@@ -61,7 +61,7 @@ def group_peaks(boxes: Boxes, scores: Floats, *, overlap: float = OVERLAP) -> Gr
     """Groups as non-maximum suppression makes them: the best window and all that overlap it, and so on.
 
     A group's box is the mean of its windows, weighted by their `scores` (n,) > 0; its score their 4-norm: near the
-    best of them, and more where more fire. In clutter, windows overlap in chains across half a picture, which
+    best of them, and more where more fire. In clutter, windows overlap in chains across half an image, which
     `group_means` joins to one; here none is further than `overlap` from the best. A group that lies in a better one,
     or around it, is taken for a part of that: its windows join, and change neither box nor score.
 

@@ -1,4 +1,4 @@
-"""A picture at falling sizes: windows of one size then cover objects of all sizes."""
+"""An image at falling sizes: windows of one size then cover objects of all sizes."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from whet._kernels.threads import for_each_block
 
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 
 FACTOR = 1.2
-# Enlarged further, a picture shows nothing new, and takes sixteen times the memory.
+# Enlarged further, an image shows nothing new, and takes sixteen times the memory.
 SMALLEST = 0.25
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """A picture made smaller, and how many pixels of the original one of its pixels covers, down and across."""
+    """An image made smaller, and how many pixels of the original one of its pixels covers, down and across."""
 
-    picture: Picture
+    image: GreyImage
     scale_y: float
     scale_x: float
 
@@ -39,7 +39,7 @@ class Level:
 
 
 def pyramid(
-    picture: Picture,
+    image: GreyImage,
     window: tuple[int, int],
     *,
     factor: float = FACTOR,
@@ -49,23 +49,23 @@ def pyramid(
 ) -> list[Level]:
     """The levels at which windows (height, width) cover objects from `min_size` to `max_size`, largest level first.
 
-    Sizes are the longer side of an object in pixels of the picture (height, width). Objects grow by `factor` from
+    Sizes are the longer side of an object in pixels of the image (height, width). Objects grow by `factor` from
     the window's own size on: the limits choose among these levels and do not move them. Only a `min_size` below the
-    window's own adds levels, on which the picture is enlarged.
+    window's own adds levels, on which the image is enlarged.
 
     >>> levels = pyramid(np.zeros((60, 80), dtype=np.uint8), (24, 24), factor=1.5)
-    >>> [level.picture.shape for level in levels]
+    >>> [level.image.shape for level in levels]
     [(60, 80), (40, 53), (27, 36)]
     """
-    return levels_at(picture, level_scales(picture.shape, window, factor, min_size, max_size), threads)
+    return levels_at(image, level_scales(image.shape, window, factor, min_size, max_size), threads)
 
 
-def levels_at(picture: Picture, scales: Sequence[float], threads: int | None = None) -> list[Level]:
+def levels_at(image: GreyImage, scales: Sequence[float], threads: int | None = None) -> list[Level]:
     """The levels of these scales."""
     levels: list[Level | None] = [None] * len(scales)
 
     def work(rows: slice) -> None:
-        levels[rows.start] = level_at(picture, scales[rows.start])
+        levels[rows.start] = level_at(image, scales[rows.start])
 
     for_each_block(work, len(scales), 1, threads)
     return [level for level in levels if level is not None]
@@ -78,7 +78,7 @@ def level_scales(
     min_size: float | None = None,
     max_size: float | None = None,
 ) -> list[float]:
-    """How many times smaller than a picture (height, width) each level is; below 1, it is enlarged.
+    """How many times smaller than an image (height, width) each level is; below 1, it is enlarged.
 
     >>> [round(scale, 2) for scale in level_scales((100, 60), (24, 24), min_size=30)]
     [1.44, 1.73, 2.07, 2.49]
@@ -100,18 +100,18 @@ def level_scales(
 
 
 def level_shape(shape: tuple[int, ...], scale: float) -> tuple[int, int]:
-    """Height and width of a picture that was made smaller."""
+    """Height and width of an image that was made smaller."""
     return round(shape[0] / scale), round(shape[1] / scale)
 
 
-def level_at(picture: Picture, scale: float) -> Level:
+def level_at(image: GreyImage, scale: float) -> Level:
     """The level of a pyramid whose pixels are `scale` times as large."""
-    smaller = resized(picture, level_shape(picture.shape, scale))
-    return Level(smaller, picture.shape[0] / smaller.shape[0], picture.shape[1] / smaller.shape[1])
+    smaller = resized(image, level_shape(image.shape, scale))
+    return Level(smaller, image.shape[0] / smaller.shape[0], image.shape[1] / smaller.shape[1])
 
 
-def resized(picture: Picture, shape: tuple[int, int]) -> Picture:
-    """A picture in another size (height, width): the one way in which whet makes pictures smaller.
+def resized(image: GreyImage, shape: tuple[int, int]) -> GreyImage:
+    """An image in another size (height, width): the one way in which whet makes images smaller.
 
     Each pixel is a mean of all that it covers, weighted by a triangle, as Pillow's bilinear filter does it.
 
@@ -119,11 +119,11 @@ def resized(picture: Picture, shape: tuple[int, int]) -> Picture:
     array([[14, 86],
            [14, 86]], dtype=uint8)
     """
-    if shape == picture.shape:
-        return picture
+    if shape == image.shape:
+        return image
     from PIL import Image
 
-    return np.asarray(Image.fromarray(picture).resize(shape[::-1], Image.Resampling.BILINEAR))
+    return np.asarray(Image.fromarray(image).resize(shape[::-1], Image.Resampling.BILINEAR))
 
 
 def _holds_window(shape: tuple[int, ...], scale: float, window: tuple[int, int]) -> bool:

@@ -19,7 +19,7 @@ from whet.cascade.compiled import CompiledCascade, Layout, channels_of, compiled
 from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import FACTOR, Level
 
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 
 # Rows of windows a task. A band is integrated on its own, window height included: with windows of 24 that is a
 # quarter of the integrals twice, and the integrals of 640 columns, 600 KB, never leave the second-level cache.
@@ -28,7 +28,7 @@ BAND = 96
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """The accepted windows of a picture, by y and then x of their top left pixels, and what it took to find them."""
+    """The accepted windows of an image, by y and then x of their top left pixels, and what it took to find them."""
 
     y: NDArray[np.intp]
     x: NDArray[np.intp]
@@ -41,8 +41,8 @@ class Scan:
         return len(self.scores)
 
 
-def scan(cascade: Cascade, picture: Picture, *, step: int = 1, threads: int | None = None) -> Scan:
-    """Run a cascade on the windows of a picture (height, width), at every `step`-th row and column.
+def scan(cascade: Cascade, image: GreyImage, *, step: int = 1, threads: int | None = None) -> Scan:
+    """Run a cascade on the windows of an image (height, width), at every `step`-th row and column.
 
     Accepts the same windows as `cascade.accepts` does, with the same scores. Windows of too little contrast are
     not looked at; `n_evaluated` counts the weak learners, or conditions of leaves, that the others needed until they
@@ -51,58 +51,56 @@ def scan(cascade: Cascade, picture: Picture, *, step: int = 1, threads: int | No
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import TrainedStumps
     >>> from whet.cascade.stage import Stage
-    >>> pool = HaarPool.of_window((4, 4), [HaarKind.X2])  # the last one: dark on the left, bright on the right
+    >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])  # the last one: dark on the left, bright on the right
     >>> edge = TrainedStumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
     >>> cascade = Cascade((4, 4), (Stage(pool.take(edge.feature), edge, np.array([2.0]), threshold=0.5),))
-    >>> picture = np.repeat(np.uint8([[0, 0, 0, 99, 99, 99]]), 5, axis=0)
-    >>> found = scan(cascade, picture)
+    >>> image = np.repeat(np.uint8([[0, 0, 0, 99, 99, 99]]), 5, axis=0)
+    >>> found = scan(cascade, image)
     >>> found.y, found.x, found.scores
     (array([0, 1]), array([1, 1]), array([1.5, 1.5]))
     """
-    return scan_pictures(cascade, [picture], step=step, threads=threads)[0]
+    return scan_images(cascade, [image], step=step, threads=threads)[0]
 
 
-def scan_pictures(
-    cascade: Cascade, pictures: Sequence[Picture], *, step: int = 1, threads: int | None = None
+def scan_images(
+    cascade: Cascade, images: Sequence[GreyImage], *, step: int = 1, threads: int | None = None
 ) -> list[Scan]:
-    """Scan several pictures, such as the levels of a pyramid. The result does not depend on `threads`."""
+    """Scan several images, such as the levels of a pyramid. The result does not depend on `threads`."""
     if step < 1:
         raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
-    widest = max((picture.shape[1] for picture in pictures), default=0)
-    runnable = compiled(cascade, Layout.of_width(widest + LANES * step + RUN, step, channels_of(cascade)))
-    tasks = [
-        (i, rows) for i, picture in enumerate(pictures) for rows in blocks(_places(picture, cascade, step)[0], BAND)
-    ]
+    widest = max((image.shape[1] for image in images), default=0)
+    runnable = compiled(cascade, Layout.from_width(widest + LANES * step + RUN, step, channels_of(cascade)))
+    tasks = [(i, rows) for i, image in enumerate(images) for rows in blocks(_places(image, cascade, step)[0], BAND)]
     bands: list[Scan | None] = [None] * len(tasks)
 
     def work(task: slice) -> None:
         i, rows = tasks[task.start]
-        bands[task.start] = _scan_band(runnable, pictures[i], rows)
+        bands[task.start] = _scan_band(runnable, images[i], rows)
 
     for_each_block(work, len(tasks), 1, threads)
     return [
         _joined([band for (owner, _), band in zip(tasks, bands, strict=True) if owner == i and band is not None])
-        for i in range(len(pictures))
+        for i in range(len(images))
     ]
 
 
-def _places(picture: Picture, cascade: Cascade, step: int) -> tuple[int, int]:
-    """Rows and columns of windows in a picture; both 0 if it is smaller than the window."""
-    rows, columns = ((side - length) // step + 1 for side, length in zip(picture.shape, cascade.window, strict=True))
+def _places(image: GreyImage, cascade: Cascade, step: int) -> tuple[int, int]:
+    """Rows and columns of windows in an image; both 0 if it is smaller than the window."""
+    rows, columns = ((side - length) // step + 1 for side, length in zip(image.shape, cascade.window, strict=True))
     return (rows, columns) if rows > 0 and columns > 0 else (0, 0)
 
 
-def _scan_band(cascade: CompiledCascade, picture: Picture, rows: slice) -> Scan:
+def _scan_band(cascade: CompiledCascade, image: GreyImage, rows: slice) -> Scan:
     """Scan some rows of windows."""
     step, (height, width) = cascade.layout.step, cascade.window
     top, bottom = rows.start * step, (rows.stop - 1) * step + height
-    band = np.ascontiguousarray(picture[top:bottom])
+    band = np.ascontiguousarray(image[top:bottom])
     line, channels = cascade.layout.line, cascade.layout.channels
     integrals = np.empty((len(band) + 1, channels, line), dtype=np.uint32)
     integrate_channels(band, integrals)
     sums = cascade.layout.arrange(integrals)
     squares = sums[line:]
-    n, columns = rows.stop - rows.start, (picture.shape[1] - width) // step + 1
+    n, columns = rows.stop - rows.start, (image.shape[1] - width) // step + 1
     windows = Windows(n, columns, step * channels * line, cascade.inner, cascade.area, cascade.min_sigma)
     places, scores = np.empty(n * columns, dtype=np.uint32), np.empty(n * columns)
     factors, eight = np.empty(LANES, dtype=np.float32), np.empty(LANES)
@@ -112,7 +110,7 @@ def _scan_band(cascade: CompiledCascade, picture: Picture, rows: slice) -> Scan:
 
 
 def _joined(bands: Sequence[Scan]) -> Scan:
-    """The scan of a whole picture, from those of its bands in order."""
+    """The scan of a whole image, from those of its bands in order."""
     if not bands:
         return Scan(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty(0), 0, 0, 0)
     y, x, scores = (np.concatenate([getattr(band, name) for band in bands]) for name in ("y", "x", "scores"))
@@ -128,7 +126,9 @@ LOWEST = -1e4
 
 def unrejecting(cascade: Cascade) -> Cascade:
     """The same cascade without exits, its thresholds so low that all windows with contrast pass."""
-    stages = tuple(replace(stage, threshold=stage.threshold + LOWEST, exits=None) for stage in cascade.stages)
+    stages = tuple(
+        replace(stage, threshold=stage.threshold + LOWEST, rejection_thresholds=None) for stage in cascade.stages
+    )
     return Cascade(cascade.window, stages, cascade.min_sigma)
 
 
@@ -157,7 +157,7 @@ def near_windows(
     cuts = [cut for cut in cuts if cut.holds(window)]
     if not cuts:
         return FiredWindows()
-    scans = scan_pictures(unrejecting, [cut.picture(window) for cut in cuts], threads=threads)
+    scans = scan_images(unrejecting, [cut.image(window) for cut in cuts], threads=threads)
     found = [cut.windows(scan, window) for cut, scan in zip(cuts, scans, strict=True)]
     scored = len(unrejecting.stages) - unrejecting.first_scoring
     names = ("scale", "y", "x", "boxes", "scores")
@@ -178,7 +178,7 @@ class _Cut:
 
     @classmethod
     def around(cls, box: Box, reach: float, level: Level, scale: float, window: tuple[int, int]) -> _Cut:
-        (height, width), (rows, columns) = window, level.picture.shape
+        (height, width), (rows, columns) = window, level.image.shape
         left, right = _span((box[0] + box[2]) / 2, reach, level.scale_x, width, columns)
         top, bottom = _span((box[1] + box[3]) / 2, reach, level.scale_y, height, rows)
         return cls(level, scale, left, right, top, bottom)
@@ -186,14 +186,14 @@ class _Cut:
     def holds(self, window: tuple[int, int]) -> bool:
         return self.bottom - self.top >= window[0] and self.right - self.left >= window[1]
 
-    def picture(self, window: tuple[int, int]) -> NDArray[np.uint8]:
+    def image(self, window: tuple[int, int]) -> NDArray[np.uint8]:
         """What to scan: made wider, to as many windows a row as are scanned at once.
 
         That costs nothing, and cuts of few widths are few layouts to compile a cascade for.
         """
         places = -(-(self.right - self.left - window[1] + 1) // LANES) * LANES
         wide = self.left + window[1] - 1 + places
-        return np.ascontiguousarray(self.level.picture[self.top : self.bottom, self.left : wide])
+        return np.ascontiguousarray(self.level.image[self.top : self.bottom, self.left : wide])
 
     def windows(self, scan: Scan, window: tuple[int, int]) -> FiredWindows:
         """Those that were asked for, at their places in the level."""

@@ -25,7 +25,7 @@ class Stage:
 
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import TrainedStumps
-    >>> pool = HaarPool.of_window((3, 3), [HaarKind.X3])  # the last one: a bright column between two dark ones
+    >>> pool = HaarPool.from_window((3, 3), [HaarKind.X3])  # the last one: a bright column between two dark ones
     >>> bright = TrainedStumps(*(np.array([v]) for v in (5, np.float32(100), np.int8(1), 0.0)))
     >>> stage = Stage(pool.take(bright.feature), bright, coef=np.array([2.0]), threshold=0.5)
     >>> stripes = np.tile(np.array([0, 100, 0], dtype=np.uint8), (1, 3, 1))
@@ -37,16 +37,16 @@ class Stage:
     weak: Weak
     coef: Floats
     threshold: float
-    exits: Floats | None = None
+    rejection_thresholds: Floats | None = None
 
     def __post_init__(self) -> None:
         sizes = [len(self.features), len(self.weak), len(self.coef)]
-        sizes += [] if self.exits is None else [len(self.exits)]
+        sizes += [] if self.rejection_thresholds is None else [len(self.rejection_thresholds)]
         if len(set(sizes)) != 1 or not sizes[0]:
             raise ValueError(f"got {sizes} features, weak learners, weights and exits: as many of each, at least one")
         if not (np.isfinite(self.coef).all() and np.isfinite(self.threshold)):
             raise ValueError("weights and threshold of a stage must be finite numbers")
-        if self.exits is not None and not (self.exits < np.inf).all():
+        if self.rejection_thresholds is not None and not (self.rejection_thresholds < np.inf).all():
             raise ValueError("an exit must be a number below infinity, or -inf where there is none")
 
     def __len__(self) -> int:
@@ -69,14 +69,14 @@ class Stage:
         sums = self.partial_sums(stack)
         margin = sums[-1] - self.threshold
         passed = margin > 0
-        if self.exits is not None:
-            passed &= (sums > self.exits[:, None]).all(axis=0)
+        if self.rejection_thresholds is not None:
+            passed &= (sums > self.rejection_thresholds[:, None]).all(axis=0)
         return margin, passed
 
     def score(self, patches: Patches) -> Floats:
         """Margins (samples,) of patches (samples, height, width): weighted sums minus the threshold."""
-        return self.judge(IntegralStack.of(patches))[0]
+        return self.judge(IntegralStack.from_patches(patches))[0]
 
     def accepts(self, patches: Patches) -> Bools:
         """Which patches (samples,) pass all exits and the threshold."""
-        return self.judge(IntegralStack.of(patches))[1]
+        return self.judge(IntegralStack.from_patches(patches))[1]

@@ -27,7 +27,7 @@ from whet.cli.options import (
     Class,
     ExitCode,
     FormatOption,
-    Images,
+    ImageFolder,
     Json,
     Quiet,
     Split,
@@ -53,7 +53,7 @@ def adopt(
     negatives: Negatives = None,
     held_out: HeldOut = None,
     layout: FormatOption = None,
-    images: Images = None,
+    images: ImageFolder = None,
     class_: Class = None,
     split: Split = None,
     seed: Annotated[int, typer.Option(min=0, help="What is drawn at random follows from it.")] = 0,
@@ -62,7 +62,7 @@ def adopt(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make an OpenCV cascade learn: show it objects, and pictures without them, once.
+    """Make an OpenCV cascade learn: show it objects, and images without them, once.
 
     Its stages stay and one more follows, of its own weak learners, chosen and weighed by what is shown. From then on
     whet learn, unlearn and merge change that stage, and whet export writes the whole for OpenCV again. Boxes should
@@ -81,7 +81,7 @@ def adopt(
     if not (positives or annotations):
         raise typer.BadParameter("there is no object to show: give --annotations or --positives")
     detector = load(cascade)
-    target = Destination.of(str(cascade), detector, out, force=force)
+    target = Destination.from_options(str(cascade), detector, out, force=force)
     with nothing_changed_on_ctrl_c():
         seen = showing(annotations, positives, negatives, held_out, layout, images, class_, split, quiet=quiet)
         _warn_of_shape(seen.shown, detector.window)
@@ -120,7 +120,7 @@ def _warn_of_shape(shown: Shown, window: tuple[int, int]) -> None:
 
     told = other_shape(shown.boxes, window) if shown.n_objects else None
     if told is not None:
-        typer.echo(f"whet: {told}: whet detect CASCADE PICTURE --draw FOLDER shows it", err=True)
+        typer.echo(f"whet: {told}: whet detect CASCADE IMAGE --draw FOLDER shows it", err=True)
 
 
 def _table(run: AdoptionRun, out: Path) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _table(run: AdoptionRun, out: Path) -> dict[str, Any]:
     return {
         "objects": run.positives.n_objects,
         "positives": len(run.positives),
-        "pictures": len(run.pictures),
+        "images": len(run.images),
         "negatives": run.added.negative.n,
         "negatives_asked_for": NEGATIVES,
         "learners": len(run.added),
@@ -145,10 +145,10 @@ def _report(run: AdoptionRun) -> Iterator[str]:
 
     yield (
         f"shown: {run.positives}, and {count(run.added.negative.n, 'window')} without one of "
-        f"{count(len(run.pictures), 'picture')}"
+        f"{count(len(run.images), 'image')}"
     )
     if run.added.negative.n < NEGATIVES:
-        yield f"asked for {NEGATIVES:,} such windows: the pictures gave no more; more --negatives give more"
+        yield f"asked for {NEGATIVES:,} such windows: the images gave no more; more --negatives give more"
     if run.positives.n_objects < FEW:
         yield f"that is few: with {FEW} objects or more it gains, with fifty it was a little worse than before"
     yield f"added: a stage of {count(len(run.added), 'weak learner')}, which learns from now on"
@@ -161,6 +161,6 @@ def _report(run: AdoptionRun) -> Iterator[str]:
 
 def _end(run: AdoptionRun, shown: Shown, incomplete: bool) -> None:
     unread, judged = unread_and_judged(run.held_out)
-    exit_if_skipped([*map(str, shown.unread), *unread], len(shown.pictures) + len(shown.unread) + judged)
+    exit_if_skipped([*map(str, shown.unread), *unread], len(shown.images) + len(shown.unread) + judged)
     if incomplete:
         raise typer.Exit(ExitCode.SOME_SKIPPED)

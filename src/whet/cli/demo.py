@@ -12,14 +12,14 @@ from whet.cli.output import progress_bar, start
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = Path("demo-out"),
+    out: Annotated[Path, typer.Option(help="Folder for the images.")] = Path("demo-out"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the order in which digits arrive.")] = 0,
 ) -> None:
-    """Find faces and correct a false alarm; train a detector of your own; teach a classifier of digits one by one.
+    """Find faces and correct a false positive; train a detector of your own; teach a classifier of digits one by one.
 
     \b
     whet demo
-    whet demo --out pictures --seed 1
+    whet demo --out images --seed 1
     """
     from whet.demo import digits, faces
     from whet.demo import objects as own_detector
@@ -30,13 +30,13 @@ def demo(
     start()
     found = faces.run()
     typer.echo(found.summary())
-    typer.echo(f"pictures: {', '.join(map(str, faces.draw(found, out)))}\n")
+    typer.echo(f"images: {', '.join(map(str, faces.draw(found, out)))}\n")
     with progress_bar("a detector of vans") as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         own = own_detector.run(out, progress, seed)
     typer.echo(own.summary())
-    typer.echo(f"picture: {', '.join(map(str, own.files))}; pictures, boxes and detectors: {out / 'vans'}\n")
+    typer.echo(f"image: {', '.join(map(str, own.files))}; images, boxes and detectors: {out / 'vans'}\n")
     with progress_bar("one digit at a time") as progress:
         story = digits.run(seed, progress)
     typer.echo(story.summary())
-    typer.echo(f"picture: {digits.draw(story, out)}")
+    typer.echo(f"image: {digits.draw(story, out)}")

@@ -1,4 +1,4 @@
-"""`whet detect`: boxes in pictures."""
+"""`whet detect`: boxes in images."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import typer
 
 from whet.cli.options import (
     Factor,
+    Images,
     Json,
     MaxSize,
     MinSize,
     Model,
     Out,
-    Pictures,
     Quiet,
     Step,
     Threads,
@@ -31,7 +31,7 @@ from whet.cli.output import exit_if_skipped, progress_bar, start, write_pieces
 if TYPE_CHECKING:
     from whet.cascade.detections import Detections
     from whet.errors import UnreadableImageError
-    from whet.evaluation.runs import DetectedPicture
+    from whet.evaluation.runs import DetectedImage
     from whet.plots.drawing import DrawnFolder
 
 
@@ -46,24 +46,24 @@ class Format(StrEnum):
 
 def detect(
     model: Model,
-    pictures: Pictures,
+    images: Images,
     threshold: Threshold = None,
     min_size: MinSize = None,
     max_size: MaxSize = None,
     factor: Factor = 1.2,
     step: Step = 1,
-    best: Annotated[bool, typer.Option("--best", help="Only the best box of a picture.")] = False,
+    best: Annotated[bool, typer.Option("--best", help="Only the best box of an image.")] = False,
     layout: Annotated[Format, typer.Option("--format", "-f", help="How boxes are written.")] = Format.text,
     as_json: Json = False,
     out: Out = None,
-    draw: Annotated[Path | None, typer.Option(help="Folder for the pictures with their boxes drawn in.")] = None,
-    ids: Annotated[Path | None, typer.Option(help="COCO file whose picture ids --format coco uses.")] = None,
+    draw: Annotated[Path | None, typer.Option(help="Folder for the images with their boxes drawn in.")] = None,
+    ids: Annotated[Path | None, typer.Option(help="COCO file whose image ids --format coco uses.")] = None,
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
-    """Find objects in pictures.
+    """Find objects in images.
 
-    Pictures that cannot be read are skipped, counted and named at the end; the exit code is then 5.
+    Images that cannot be read are skipped, counted and named at the end; the exit code is then 5.
 
     \b
     whet detect face holiday.jpg
@@ -75,11 +75,11 @@ def detect(
     from whet.detector.detector import load
     from whet.evaluation.runs import detect_many
     from whet.io.detections import PIECEMEAL, Layout, coco_ids, ids_of, pieces
-    from whet.io.images import find_pictures
+    from whet.io.images import find_images
 
     detector = load(model)
-    paths = find_pictures(pictures, sys.stdin)
-    # By place among all pictures, so that one that is skipped does not move the others.
+    paths = find_images(images, sys.stdin)
+    # By place among all images, so that one that is skipped does not move the others.
     numbers = {path: n for n, path in enumerate(paths, start=1)} if ids is None else ids_of(paths, coco_ids(ids))
     drawing = None if draw is None else _drawing(draw, paths)
     with wrong_call_if_value_error():
@@ -101,7 +101,7 @@ def detect(
             told = _Told(drawing, lambda done: progress(done / len(paths)))
             write_pieces(pieces(told.found(run), chosen, numbers), out)
     if not quiet and out is not None:
-        typer.echo(f"{told.n_boxes} boxes in {len(paths) - len(told.errors)} pictures: {out}", err=True)
+        typer.echo(f"{told.n_boxes} boxes in {len(paths) - len(told.errors)} images: {out}", err=True)
     exit_if_skipped(told.errors, len(paths))
 
 
@@ -120,8 +120,8 @@ class _Told:
     n_boxes: int = 0
     errors: list[UnreadableImageError] = field(default_factory=list)
 
-    def found(self, run: Iterable[DetectedPicture]) -> Iterator[tuple[Path, Detections]]:
-        """Boxes and scores of the pictures that can be read; the windows behind them, far more, are let go."""
+    def found(self, run: Iterable[DetectedImage]) -> Iterator[tuple[Path, Detections]]:
+        """Boxes and scores of the images that can be read; the windows behind them, far more, are let go."""
         from whet.cascade.detections import Detections
 
         for number, one in enumerate(run, start=1):

@@ -1,4 +1,4 @@
-"""`whet evaluate`: how good a detector is on annotated pictures."""
+"""`whet evaluate`: how good a detector is on annotated images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from whet.cli.options import (
     ExitCode,
     Factor,
     FormatOption,
-    Images,
+    ImageFolder,
     Json,
     MaxSize,
     MinSize,
@@ -43,9 +43,9 @@ FEW = 30
 
 def evaluate(
     model: Model,
-    annotations: Annotated[Path, typer.Argument(metavar="ANNOTATIONS", help="Annotated pictures: a file or a folder.")],
+    annotations: Annotated[Path, typer.Argument(metavar="ANNOTATIONS", help="Annotated images: a file or a folder.")],
     layout: FormatOption = None,
-    images: Images = None,
+    images: ImageFolder = None,
     class_: Class = None,
     split: Split = None,
     overlap: Annotated[
@@ -59,11 +59,12 @@ def evaluate(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for numbers, curves and sheets of the worst mistakes.")
     ] = None,
-    draw: Annotated[Path | None, typer.Option(help="Folder for all pictures, found and missed drawn in.")] = None,
+    draw: Annotated[Path | None, typer.Option(help="Folder for all images, found and missed drawn in.")] = None,
     set_point: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Store the score for --false-alarms in the model, by this name.")
+        str | None,
+        typer.Option(metavar="NAME", help="Store the score for --false-positives in the model, by this name."),
     ] = None,
-    false_alarms: Annotated[float, typer.Option(min=0, help="False alarms a picture for --set-point.")] = 0.1,
+    false_positives: Annotated[float, typer.Option(min=0, help="False positives an image for --set-point.")] = 0.1,
     save: Annotated[Path | None, typer.Option(help="Where --set-point writes the model; else MODEL itself.")] = None,
     force: Force = False,
     seed: Seed = 0,
@@ -71,15 +72,15 @@ def evaluate(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure a detector on annotated pictures that it was not trained on.
+    """Measure a detector on annotated images that it was not trained on.
 
-    Recall, precision and false alarms a picture are those at the threshold in use; the two areas are over all
-    thresholds. Intervals (95 %) take pictures, not boxes, for the samples.
+    Recall, precision and false positives per image are those at the threshold in use; the two areas are over all
+    thresholds. Intervals (95 %) take images, not boxes, for the samples.
 
     \b
     whet evaluate mine.whet val.json
     whet evaluate mine.whet VOC2007 --class car --out report
-    whet evaluate mine.whet val.json --set-point default --false-alarms 0.1
+    whet evaluate mine.whet val.json --set-point default --false-positives 0.1
     """
     start(quiet=quiet)
     from whet.detector.detector import load
@@ -89,18 +90,20 @@ def evaluate(
     if save is not None and set_point is None:
         raise typer.BadParameter("--save writes the model with an operating point: give its name, --set-point NAME")
     detector = load(model)
-    target = None if set_point is None else Destination.of(model, detector, save, force=force, option="--save")
+    target = (
+        None if set_point is None else Destination.from_options(model, detector, save, force=force, option="--save")
+    )
     found = read_set(annotations, layout, images, class_, split, quiet=quiet)
-    check_places([picture.path for picture in found.pictures], out, draw)
+    check_places([image.path for image in found.images], out, draw)
     options = scan_options(min_size, max_size, factor, step, threads)
     with wrong_call_if_value_error(), progress_bar("evaluate", hidden=quiet) as progress:
         above = threshold_of(threshold)
-        run = evaluate_many(detector, found.pictures, overlap=overlap, threshold=above, tell=progress, **options)
+        run = evaluate_many(detector, found.images, overlap=overlap, threshold=above, tell=progress, **options)
     left_out = [str(problem) for problem in found.problems if is_incomplete([problem])]
     numbers = _numbers(run, model, annotations, overlap, seed, left_out)
     point = None
     if set_point is not None and target is not None:
-        point = _set_point(detector, run, set_point, false_alarms)
+        point = _set_point(detector, run, set_point, false_positives)
         target.save(detector, [])
         numbers["set_point"] = {"name": set_point, "threshold": point, "model": str(target.out)}
     written, fault = _draw(run, out, draw, model, numbers)
@@ -115,7 +118,7 @@ def evaluate(
             typer.echo(f"wrote {', '.join(map(str, written))}")
     if fault and not quiet:
         typer.echo(f"whet: no curves were drawn: {fault}", err=True)
-    exit_if_skipped(run.unread, len(found.pictures))
+    exit_if_skipped(run.unread, len(found.images))
     if left_out:
         raise typer.Exit(ExitCode.SOME_SKIPPED)
 
@@ -130,12 +133,12 @@ def _numbers(
     return {
         "model": model,
         "annotations": str(annotations),
-        "pictures": len(run.paths),
+        "images": len(run.paths),
         "objects": int(run.truths.sum()),
-        "ignored": sum(int(each.ignored.sum()) for each in run.evaluation.pictures),
+        "ignored": sum(int(each.ignored.sum()) for each in run.evaluation.images),
         "found": int(run.found.sum()),
         "missed": run.n_missed,
-        "false_alarms": run.n_false_alarms,
+        "false_positives": run.n_false_positives,
         "overlap": overlap,
         "threshold": number(run.threshold),
         "measures": {name.replace(" ", "_").replace("-", "_"): one for name, one in measures.items()},
@@ -146,28 +149,28 @@ def _numbers(
 def _table(numbers: dict[str, Any]) -> Iterator[str]:
     above = "all scores" if numbers["threshold"] is None else f"scores above {numbers['threshold']:.4g}"
     ignored = f", {numbers['ignored']:,} to ignore" if numbers["ignored"] else ""
-    yield f"{count(numbers['pictures'], 'picture')}, {count(numbers['objects'], 'object')}{ignored}; {above}"
-    right, wrong = numbers["found"], numbers["false_alarms"]
+    yield f"{count(numbers['images'], 'image')}, {count(numbers['objects'], 'object')}{ignored}; {above}"
+    right, wrong = numbers["found"], numbers["false_positives"]
     counts = {
         "recall": f"{right:,} of {numbers['objects']:,} found",
         "precision": f"{right:,} of {right + wrong:,} detections right",
-        "false_alarms_a_picture": f"{wrong:,} in {count(numbers['pictures'], 'picture')}",
+        "false_positives_per_image": f"{wrong:,} in {count(numbers['images'], 'image')}",
     }
     yield f"{'measure':<22}    value  95 % interval"
     for name, one in numbers["measures"].items():
         interval = "-" if one["low"] is None else f"{rounded(one['low'])} to {rounded(one['high'])}"
         named = name.replace("_", " ").replace("log average", "log-average")
         yield f"{named:<22}  {rounded(one['value']):>7}  {interval:<16}  {counts.get(name, '')}".rstrip()
-    if numbers["pictures"] < FEW:
-        yield f"With fewer than {FEW} pictures the last three intervals are too narrow: annotate more to be sure."
+    if numbers["images"] < FEW:
+        yield f"With fewer than {FEW} images the last three intervals are too narrow: annotate more to be sure."
 
 
-def _set_point(detector: Detector, run: EvaluationRun, name: str, false_alarms: float) -> float:
+def _set_point(detector: Detector, run: EvaluationRun, name: str, false_positives: float) -> float:
     from whet.evaluation.curves import operating_point
 
-    point = operating_point(run.evaluation.curve, false_alarms)
+    point = operating_point(run.evaluation.curve, false_positives)
     if number(point) is None:
-        raise typer.BadParameter("nothing was detected in these pictures: there is no score that a point could be")
+        raise typer.BadParameter("nothing was detected in these images: there is no score that a point could be")
     with wrong_call_if_value_error():
         detector.set_operating_point(name, point)
     return point

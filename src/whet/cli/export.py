@@ -25,7 +25,7 @@ class ExitChoice(StrEnum):
 def export(
     model: Model,
     out: Annotated[Path, typer.Argument(metavar="OUT.xml", help="File to write, for cv2.CascadeClassifier.")],
-    exits: Annotated[
+    early_exits: Annotated[
         ExitChoice, typer.Option(help="Exits to keep of soft stages; all decides alike, with many more stumps.")
     ] = ExitChoice.doubling,
     exact: Annotated[bool, typer.Option("--exact", help="A second stump for what float32 rounds off.")] = False,
@@ -39,7 +39,7 @@ def export(
 
     \b
     whet export mine.whet mine.xml
-    whet export mine.whet mine.xml --exits all
+    whet export mine.whet mine.xml --early-exits all
     """
     start(quiet=quiet)
     from whet.detector.detector import load
@@ -48,7 +48,7 @@ def export(
         raise typer.BadParameter(f"got {out}; OpenCV knows a cascade by its name, which ends in .xml")
     if out.exists() and not force:
         raise typer.BadParameter(f"{out} is there already: give another name, or replace it with --force")
-    exported = load(model).export_opencv(out, exits=exits.value, exact=exact)
+    exported = load(model).export_opencv(out, early_exits=early_exits.value, exact=exact)
     if as_json:
         typer.echo(json.dumps({"file": str(out), **asdict(exported)}, indent=1))
     elif not quiet:

@@ -17,14 +17,14 @@ from whet.cli.output import count, number, progress_bar, rounded
 if TYPE_CHECKING:
     from whet.detector.base import Provenance
     from whet.evaluation.runs import EvaluationRun
-    from whet.io.annotations.annotation import AnnotatedPicture, Annotations, Problem
+    from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem
     from whet.training.learning import Judgement, Shown
 
 
 # So many problems are shown one by one; the rest are counted.
 SHOWN = 10
 # Kinds of problems, `whet.io.annotations.annotation.ProblemKind`, by which something is missing from what was written.
-LEFT_OUT = ("pictures missing", "pictures unreadable", "rows skipped", "boxes dropped")
+LEFT_OUT = ("images missing", "images unreadable", "rows skipped", "boxes dropped")
 
 
 def convert(
@@ -36,7 +36,7 @@ def convert(
     to: Annotated[AnnotationFormat | None, typer.Option(help="Format of TARGET; else by its suffix.")] = None,
     class_: Annotated[str | None, typer.Option("--class", help="Only this class.")] = None,
     images: Annotated[
-        Path | None, typer.Option(exists=True, file_okay=False, help="Folder of the pictures, if not beside SOURCE.")
+        Path | None, typer.Option(exists=True, file_okay=False, help="Folder of the images, if not beside SOURCE.")
     ] = None,
     split: Annotated[str | None, typer.Option(help="Only this part of the set, such as val.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace what is at TARGET.")] = False,
@@ -51,14 +51,14 @@ def convert(
     voc     folder of XML files           crops   folder of cut-out objects
 
     \b
-    Pictures stay where they are and are referred to; yolo copies them, crops cuts objects out.
+    Images stay where they are and are referred to; yolo copies them, crops cuts objects out.
     What cannot be read, or cannot be said in the other format, is left out and told.
     Where something of SOURCE was left out, the exit code is 5.
 
     \b
     whet convert instances.json cars.csv --class car
     whet convert VOC2007 yolo-set --to yolo
-    whet convert labels.txt set.json --from opencv --images pictures
+    whet convert labels.txt set.json --from opencv --images images
     """
     from whet.io.annotations.formats import place_to_write, read_annotations, write_annotations
 
@@ -66,14 +66,14 @@ def convert(
     with progress_bar("reading", hidden=quiet) as progress:
         found = read_annotations(source, from_ and from_.value, images, progress)
     if split is not None:
-        found = found.of_split(split)
+        found = found.select_split(split)
     if class_ is not None:
         found = found.select(class_)
     with progress_bar("writing", hidden=quiet) as progress:
         lost = write_annotations(found, target, to and to.value, replace=force, progress=progress)
     problems = [*found.problems, *lost]
     if as_json:
-        counts = {"pictures": len(found), "boxes": found.n_boxes, "ignored": found.n_ignored, "classes": found.counts}
+        counts = {"images": len(found), "boxes": found.n_boxes, "ignored": found.n_ignored, "classes": found.counts}
         told = [{"kind": str(each.kind), "file": each.file, "line": each.line, "what": each.what} for each in problems]
         typer.echo(json.dumps({"source": str(source), "from": found.format, **counts, "problems": told}))
     else:
@@ -112,7 +112,7 @@ def read_set(
     with progress_bar("reading", hidden=quiet) as progress:
         found = read_annotations(path, format and format.value, images, progress)
     if split is not None:
-        found = found.of_split(split)
+        found = found.select_split(split)
     found = found.select(class_)
     show(left_out(found.problems) if quiet else found.problems)
     return found
@@ -126,31 +126,29 @@ def is_incomplete(problems: Sequence[Problem]) -> bool:
 def scan_options(
     min_size: float | None, max_size: float | None, factor: float, step: int, threads: int | None
 ) -> dict[str, Any]:
-    """How pictures are looked at, as `Detector.detect` and `Detector.learn` take it."""
+    """How images are looked at, as `Detector.detect` and `Detector.learn` take it."""
     return {"min_size": min_size, "max_size": max_size, "factor": factor, "step": step, "threads": threads}
 
 
 Positives = Annotated[
     list[str] | None,
-    typer.Option(
-        "--positives", "-p", metavar="PICTURES", help="Pictures that one object fills: files, folders, patterns."
-    ),
+    typer.Option("--positives", "-p", metavar="IMAGES", help="Images that one object fills: files, folders, patterns."),
 ]
 Negatives = Annotated[
     list[str] | None,
-    typer.Option("--negatives", "-n", metavar="PICTURES", help="Pictures without the object."),
+    typer.Option("--negatives", "-n", metavar="IMAGES", help="Images without the object."),
 ]
 AnnotationsOption = Annotated[
-    Path | None, typer.Option("--annotations", "-a", help="Annotated pictures: a file or a folder.")
+    Path | None, typer.Option("--annotations", "-a", help="Annotated images: a file or a folder.")
 ]
 HeldOut = Annotated[Path | None, typer.Option(help="Annotations to judge by, before and after; not learned.")]
 
 
 class Showing(NamedTuple):
-    """What is shown, annotated pictures to judge by, and whether some of the annotations were left out."""
+    """What is shown, annotated images to judge by, and whether some of the annotations were left out."""
 
     shown: Shown
-    judges: tuple[AnnotatedPicture, ...]
+    judges: tuple[AnnotatedImage, ...]
     is_incomplete: bool
 
 
@@ -167,29 +165,29 @@ def showing(
     quiet: bool,
 ) -> Showing:
     """Find and read all of it; what is wrong with it is told."""
-    from whet.io.images import find_pictures
+    from whet.io.images import find_images
     from whet.training.learning import Shown
 
     found = None if annotations is None else read_set(annotations, layout, images, class_, split, quiet=quiet)
     judges = None if held_out is None else read_set(held_out, layout, images, class_, quiet=quiet)
-    judging = () if judges is None else judges.pictures
-    shown = Shown.of(
-        () if found is None else found.pictures,
-        find_pictures(positives, sys.stdin) if positives else (),
-        find_pictures(negatives, sys.stdin) if negatives else (),
+    judging = () if judges is None else judges.images
+    shown = Shown.from_annotations(
+        () if found is None else found.images,
+        find_images(positives, sys.stdin) if positives else (),
+        find_images(negatives, sys.stdin) if negatives else (),
     )
     _warn_of_shared(shown, judging)
     problems = [problem for each in (found, judges) if each is not None for problem in each.problems]
     return Showing(shown, judging, is_incomplete(problems))
 
 
-def _warn_of_shared(shown: Shown, judges: Sequence[AnnotatedPicture]) -> None:
-    """Pictures that are learned judge what was learned too kindly."""
-    learned = {picture.path.resolve() for picture in shown.pictures}
-    shared = [picture.path.name for picture in judges if picture.path.resolve() in learned]
+def _warn_of_shared(shown: Shown, judges: Sequence[AnnotatedImage]) -> None:
+    """Images that are learned judge what was learned too kindly."""
+    learned = {image.path.resolve() for image in shown.images}
+    shared = [image.path.name for image in judges if image.path.resolve() in learned]
     if shared:
         named = ", ".join(shared[:3]) + (", ..." if len(shared) > 3 else "")
-        n = count(len(judges), "picture")
+        n = count(len(judges), "image")
         told = f"{len(shared)} of {n} of --held-out are learned from, too ({named}): they judge too kindly"
         typer.echo(f"whet: {told}; take them out of one", err=True)
 
@@ -197,26 +195,26 @@ def _warn_of_shared(shown: Shown, judges: Sequence[AnnotatedPicture]) -> None:
 def figures(run: EvaluationRun) -> dict[str, Any]:
     """Counts and rates, by name."""
     return {
-        "pictures": len(run.paths),
+        "images": len(run.paths),
         "objects": int(run.truths.sum()),
         "missed": run.n_missed,
-        "false_alarms": run.n_false_alarms,
+        "false_positives": run.n_false_positives,
         "recall": number(run.recall),
-        "false_alarms_a_picture": run.n_false_alarms / len(run.paths),
+        "false_positives_per_image": run.n_false_positives / len(run.paths),
         "average_precision": number(run.evaluation.average_precision),
     }
 
 
 def judgement_lines(judgement: Judgement) -> Iterator[str]:
-    """What changed on pictures that were held out."""
+    """What changed on images that were held out."""
     old, new = map(figures, judgement)
-    yield f"held out, {count(old['pictures'], 'picture')} with {count(old['objects'], 'object')}:"
-    for name in ("recall", "false_alarms_a_picture", "average_precision"):
+    yield f"held out, {count(old['images'], 'image')} with {count(old['objects'], 'object')}:"
+    for name in ("recall", "false_positives_per_image", "average_precision"):
         yield f"  {name.replace('_', ' '):<22}  {rounded(old[name])} -> {rounded(new[name])}"
 
 
 def unread_and_judged(judgement: Judgement | None) -> tuple[list[str], int]:
-    """Which pictures that were held out could not be read, and how many were held out, those included."""
+    """Which images that were held out could not be read, and how many were held out, those included."""
     if judgement is None:
         return [], 0
     before, _ = judgement

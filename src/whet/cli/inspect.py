@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 def inspect(
     model: Model,
-    pictures: Annotated[
-        list[str] | None, typer.Argument(metavar="[PICTURES]...", help="Count on them what each stage rejects.")
+    images: Annotated[
+        list[str] | None, typer.Argument(metavar="[IMAGES]...", help="Count on them what each stage rejects.")
     ] = None,
     draw: Annotated[
         Path | None, typer.Option(help="PNG for the first features of each stage, over the mean positive.")
     ] = None,
-    windows: Annotated[int, typer.Option(min=1, help="How many random windows of the pictures are counted.")] = 20_000,
+    windows: Annotated[int, typer.Option(min=1, help="How many random windows of the images are counted.")] = 20_000,
     seed: Seed = 0,
     threads: Threads = None,
     as_json: Json = False,
@@ -34,7 +34,7 @@ def inspect(
 ) -> None:
     """Show what is inside a detector: stages, weak learners, counts, operating points and where it comes from.
 
-    Pictures that cannot be read, or are too small, are skipped and named; the exit code is then 5.
+    Images that cannot be read, or are too small, are skipped and named; the exit code is then 5.
 
     \b
     whet inspect face
@@ -46,15 +46,15 @@ def inspect(
     from whet.detector.summary import Summary
 
     detector = load(model)
-    summary = Summary.of(detector.taught)
+    summary = Summary.from_detector(detector.taught)
     rejected, is_incomplete = None, False
-    if pictures:
-        rejected, is_incomplete = _count(detector.taught.cascade(), pictures, windows, seed, threads)
+    if images:
+        rejected, is_incomplete = _count(detector.taught.cascade(), images, windows, seed, threads)
     if draw is not None:
-        from whet.plots.drawing import save_picture
+        from whet.plots.drawing import save_image
         from whet.plots.features import feature_sheet
 
-        save_picture(feature_sheet(detector.taught), draw)
+        save_image(feature_sheet(detector.taught), draw)
     if as_json:
         counted = {} if rejected is None else {"windows": windows, "rejected": rejected}
         typer.echo(json.dumps(summary.table() | counted, indent=1))
@@ -67,18 +67,16 @@ def inspect(
         raise typer.Exit(ExitCode.SOME_SKIPPED)
 
 
-def _count(
-    cascade: Cascade, pictures: list[str], windows: int, seed: int, threads: int | None
-) -> tuple[list[int], bool]:
-    """What each stage rejects, and whether pictures were left out."""
+def _count(cascade: Cascade, images: list[str], windows: int, seed: int, threads: int | None) -> tuple[list[int], bool]:
+    """What each stage rejects, and whether images were left out."""
     from rich.console import Console
 
-    from whet.io.images import find_pictures
-    from whet.training.negatives import SkippedPicturesWarning, rejected_by_stage
+    from whet.io.images import find_images
+    from whet.training.negatives import SkippedImagesWarning, rejected_by_stage
 
     with warnings_as_lines(Console(stderr=True)) as told:
-        rejected = rejected_by_stage(cascade, find_pictures(pictures, sys.stdin), windows, seed, threads)
-    return rejected, any(isinstance(warning, SkippedPicturesWarning) for warning in told)
+        rejected = rejected_by_stage(cascade, find_images(images, sys.stdin), windows, seed, threads)
+    return rejected, any(isinstance(warning, SkippedImagesWarning) for warning in told)
 
 
 def _table(summary: Summary, rejected: list[int] | None, windows: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`whet learn`: a detector is shown pictures, and corrected by them."""
+"""`whet learn`: a detector is shown images, and corrected by them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from whet.cli.options import (
     ExitCode,
     Factor,
     FormatOption,
-    Images,
+    ImageFolder,
     Json,
     MaxSize,
     MinSize,
@@ -61,7 +61,7 @@ def learn(
     annotations: AnnotationsOption = None,
     held_out: HeldOut = None,
     layout: FormatOption = None,
-    images: Images = None,
+    images: ImageFolder = None,
     class_: Class = None,
     split: Split = None,
     weight: Annotated[
@@ -83,15 +83,15 @@ def learn(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Teach a detector by pictures.
+    """Teach a detector by images.
 
-    Of annotated pictures, every box is the object, and what is detected beside all boxes is a false alarm. PICTURES are
+    Of annotated images, every box is the object, and what is detected beside all boxes is a false positive. IMAGES are
     files, folders or quoted patterns ('street/*.jpg'), - reads names from stdin, and each option may be repeated. Give
     the threshold and the sizes that you detect with.
 
     \b
     All or nothing: Ctrl-C changes nothing. What was learned goes to a journal, for whet unlearn.
-    Pictures that cannot be read, and boxes that fit no window, are skipped and named; the exit code is then 5.
+    Images that cannot be read, and boxes that fit no window, are skipped and named; the exit code is then 5.
 
     \b
     whet learn mine.whet --negatives street/
@@ -109,7 +109,7 @@ def learn(
         raise typer.BadParameter("got --journal and --no-journal: choose one")
     detector = load(model)
     detector.taught.check_can_learn()
-    target = Destination.of(model, detector, out, journal, force=force)
+    target = Destination.from_options(model, detector, out, journal, force=force)
     if no_journal:
         target = replace(target, journal=None)
     options = scan_options(min_size, max_size, factor, step, threads) | {"threshold": threshold_of(threshold)}
@@ -137,10 +137,10 @@ def learn(
 def _table(run: LearningRun, shown: Shown, target: Destination | None) -> dict[str, Any]:
     kept = None if target is None or target.journal is None else str(target.journal.path)
     return {
-        "shown": {"pictures": len(shown.pictures), "objects": shown.n_objects},
+        "shown": {"images": len(shown.images), "objects": shown.n_objects},
         "taught": {
             "objects": run.lessons.n_objects,
-            "false_alarms": run.lessons.n_false_alarms,
+            "false_positives": run.lessons.n_false_positives,
             "windows": len(run.lessons.entries),
             "weight": sum(entry.weight for entry in run.lessons.entries),
         },
@@ -149,7 +149,7 @@ def _table(run: LearningRun, shown: Shown, target: Destination | None) -> dict[s
         and {name: figures(one) for name, one in zip(("before", "after"), run.held_out, strict=True)},
         "degrees_turned": run.turns,
         "skipped": {
-            "pictures": [str(error) for error in _unread(run, shown)],
+            "images": [str(error) for error in _unread(run, shown)],
             "boxes": run.lessons.unfit,
         },
         "model": None if target is None else str(target.out),
@@ -159,30 +159,32 @@ def _table(run: LearningRun, shown: Shown, target: Destination | None) -> dict[s
 
 def _report(run: LearningRun, shown: Shown) -> Iterator[str]:
     lessons, n = run.lessons, len(run.lessons.entries)
-    yield f"shown: {count(len(shown.pictures), 'picture')}, {count(shown.n_objects, 'object')}"
+    yield f"shown: {count(len(shown.images), 'image')}, {count(shown.n_objects, 'object')}"
     if not n:
-        yield "learned nothing: there is no object and no false alarm in what was shown"
+        yield "learned nothing: there is no object and no false positive in what was shown"
     else:
         counted = sum(entry.weight for entry in lessons.entries)
         yield (
-            f"learned: {count(lessons.n_objects, 'object')} and {count(lessons.n_false_alarms, 'false alarm')}, by "
+            f"learned: {count(lessons.n_objects, 'object')} and {count(lessons.n_false_positives, 'false positive')}, "
+            "by "
             f"{count(n, 'window that counts', 'windows that count')} {count(counted, 'time')}"
         )
         stage = max(range(len(run.turns)), key=run.turns.__getitem__)
         yield f"weights turned by up to {run.turns[stage]:.2g} degrees (stage {stage})"
     before, after = run.shown
     yield (
-        f"errors on what was shown: {before.n_missed} missed + {count(before.n_false_alarms, 'false alarm')} before, "
-        f"{after.n_missed} + {after.n_false_alarms} after"
+        f"errors on what was shown: {before.n_missed} missed + {count(before.n_false_positives, 'false positive')} "
+        "before, "
+        f"{after.n_missed} + {after.n_false_positives} after"
     )
-    if after.n_missed + after.n_false_alarms > before.n_missed + before.n_false_alarms:
+    if after.n_missed + after.n_false_positives > before.n_missed + before.n_false_positives:
         yield "that is worse than before: take it back with whet unlearn, and try a smaller --weight or more examples"
     if run.held_out is not None:
         yield from judgement_lines(run.held_out)
 
 
 def _unread(run: LearningRun, shown: Shown) -> list[str]:
-    """Each picture once, though it may have been tried again and again."""
+    """Each image once, though it may have been tried again and again."""
     held, _ = unread_and_judged(run.held_out)
     return list(dict.fromkeys(map(str, (*shown.unread, *run.shown[0].unread, *run.lessons.unread, *held))))
 
@@ -194,6 +196,6 @@ def _tell_left_out(run: LearningRun, shown: Shown, is_incomplete: bool) -> None:
         for line in unfit[:MOST_NAMED]:
             typer.echo(f"  {line}", err=True)
     _, judged = unread_and_judged(run.held_out)
-    exit_if_skipped(_unread(run, shown), len(shown.pictures) + len(shown.unread) + judged)
+    exit_if_skipped(_unread(run, shown), len(shown.images) + len(shown.unread) + judged)
     if unfit or is_incomplete:
         raise typer.Exit(ExitCode.SOME_SKIPPED)

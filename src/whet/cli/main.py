@@ -17,7 +17,7 @@ from whet.errors import DataNotFoundError, MissingExtraError, WhetError
 
 app = typer.Typer(
     name="whet",
-    help="Object detectors that are trained on a few hundred pictures and sharpened by every correction, exactly.",
+    help="Object detectors that are trained on a few hundred images and sharpened by every correction, exactly.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -50,11 +50,11 @@ def options(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Object detectors that are trained on a few hundred pictures and sharpened by every correction, exactly.
+    """Object detectors that are trained on a few hundred images and sharpened by every correction, exactly.
 
     \b
     Exit codes: 0 done, 1 failed, 2 wrong call, 3 data missing, 4 a package missing,
-    5 some pictures skipped, 130 Ctrl-C.
+    5 some images skipped, 130 Ctrl-C.
     """
 
 

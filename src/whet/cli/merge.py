@@ -28,7 +28,7 @@ def merge(
 ) -> None:
     """Add to MODEL what other copies of it have learned: the detector that learned all of it, exactly.
 
-    No picture is needed. Frame, operating points and provenance are those of MODEL. What several of them had learned
+    No image is needed. Frame, operating points and provenance are those of MODEL. What several of them had learned
     before they were copied apart counts twice. Journals beside the models are merged, too, and tell that.
 
     \b
@@ -42,7 +42,7 @@ def merge(
     if twice is not None:
         raise typer.BadParameter(f"{twice} is named twice: all that it has learned would count twice")
     detector = load(model)
-    target = Destination.of(model, detector, out, force=force)
+    target = Destination.from_options(model, detector, out, force=force)
     told = [{"model": model} | _counts(detector)]
     entries: list[Entry] = []
     for name in others:

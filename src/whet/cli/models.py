@@ -67,7 +67,7 @@ class Destination:
     takes_along: tuple[Entry, ...] | None = None
 
     @classmethod
-    def of(
+    def from_options(
         cls,
         model: str,
         detector: Detector,

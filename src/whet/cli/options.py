@@ -40,10 +40,10 @@ Model = Annotated[
     str,
     typer.Argument(metavar="MODEL", help="A detector: a bundled one's name (face), a saved file, or an OpenCV .xml."),
 ]
-Pictures = Annotated[
+Images = Annotated[
     list[str],
     typer.Argument(
-        metavar="PICTURES...",
+        metavar="IMAGES...",
         help="Files, folders, quoted patterns such as 'shots/**/*.png'; - reads names from stdin.",
     ),
 ]
@@ -62,8 +62,8 @@ Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to this fil
 FormatOption = Annotated[
     AnnotationFormat | None, typer.Option("--format", help="Format of annotations; else it is found out.")
 ]
-Images = Annotated[
-    Path | None, typer.Option(exists=True, file_okay=False, help="Folder of annotated pictures, if not beside.")
+ImageFolder = Annotated[
+    Path | None, typer.Option(exists=True, file_okay=False, help="Folder of annotated images, if not beside.")
 ]
 Class = Annotated[str | None, typer.Option("--class", help="The class that is the object, where there are several.")]
 Split = Annotated[str | None, typer.Option(help="Only this part of the annotations, such as val.")]

@@ -64,8 +64,8 @@ def progress_bar(title: str, *, hidden: bool = False) -> Iterator[Callable[[floa
 def count(n: int, one: str, many: str | None = None) -> str:
     """A number with its noun.
 
-    >>> count(1, "box", "boxes"), count(1200, "picture")
-    ('1 box', '1,200 pictures')
+    >>> count(1, "box", "boxes"), count(1200, "image")
+    ('1 box', '1,200 images')
     """
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
@@ -103,10 +103,10 @@ def write_pieces(pieces: Iterable[str], out: Path | None) -> None:
 
 
 def exit_if_skipped(errors: Sequence[object], n: int) -> None:
-    """Name what was skipped of `n` pictures, and end with an exit code that tells: some, or all of them."""
+    """Name what was skipped of `n` images, and end with an exit code that tells: some, or all of them."""
     if not errors:
         return
-    typer.echo(f"whet: skipped {len(errors)} of {n} pictures:", err=True)
+    typer.echo(f"whet: skipped {len(errors)} of {n} images:", err=True)
     for error in errors[:MOST_NAMED]:
         typer.echo(f"  {error}", err=True)
     if len(errors) > MOST_NAMED:

@@ -16,7 +16,7 @@ from whet.cli.options import (
     Class,
     ExitCode,
     FormatOption,
-    Images,
+    ImageFolder,
     Json,
     Quiet,
     Split,
@@ -98,7 +98,7 @@ def plan_table(preparation: Preparation, threads: int | None) -> dict[str, Any]:
         "window": {"width": width, "height": height},
         "positives": len(preparation.positives),
         "objects": preparation.positives.n_objects,
-        "pictures": len(preparation.pictures),
+        "images": len(preparation.images),
         "features": preparation.n_features,
         "memory_bytes": preparation.memory,
         "seconds": round(preparation.seconds(threads), 1),
@@ -119,8 +119,8 @@ def result_table(trained: Trained, out: Path) -> dict[str, Any]:
         "false_positive_interval": ending.interval,
         "detection_rate": ending.detection_rate,
         "detection_interval": ending.detection_interval,
-        "held_out_pictures": trained.n_pictures,
-        "false_alarms": trained.false_alarms,
+        "held_out_images": trained.n_images,
+        "false_positives": trained.false_positives,
         "operating_points": dict(trained.detector.operating_points),
         "seconds": round(ending.seconds, 1),
     }
@@ -141,9 +141,9 @@ def summary_lines(trained: Trained, out: Path, recipe_file: Path) -> list[str]:
         f"({ending.interval[0]:.2g} to {ending.interval[1]:.2g})",
         f"objects kept: {ending.detection_rate:.1%} of those held out for validation ({low:.1%} to {high:.1%}); "
         "a test set will show less",
-        f"false alarms in {trained.n_pictures:,} held-out pictures: {trained.false_alarms:,} at any score{default}",
+        f"false positives in {trained.n_images:,} held-out images: {trained.false_positives:,} at any score{default}",
         f"settings: {recipe_file}",
-        f"next: whet detect {out} PICTURES --draw drawn; whet evaluate {out} ANNOTATIONS",
+        f"next: whet detect {out} IMAGES --draw drawn; whet evaluate {out} ANNOTATIONS",
     ]
 
 
@@ -169,11 +169,11 @@ def train(
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The detector's file, such as cars.whet.")] = None,
     negatives: Annotated[
-        list[str] | None, typer.Option("--negatives", "-n", help="Pictures without the object; may be repeated.")
+        list[str] | None, typer.Option("--negatives", "-n", help="Images without the object; may be repeated.")
     ] = None,
     class_name: Class = None,
     format: FormatOption = None,
-    images: Images = None,
+    images: ImageFolder = None,
     split: Split = None,
     backgrounds: Annotated[
         bool | None,
@@ -215,7 +215,7 @@ def train(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a detector from annotated pictures.
+    """Train a detector from annotated images.
 
     Beside the detector, its settings are written as TOML: `whet train --config` repeats the training. A training
     that was stopped, by Ctrl-C or by a crash, goes on with --resume and ends with the same detector.
@@ -338,8 +338,8 @@ def _settings(out: Path) -> Path:
 
 
 def _run(preparation: Preparation, out: Path, threads: int | None, *, as_json: bool, quiet: bool) -> bool:
-    """Train, save and tell; whether pictures had to be skipped on the way."""
-    from whet.training.negatives import SkippedPicturesWarning
+    """Train, save and tell; whether images had to be skipped on the way."""
+    from whet.training.negatives import SkippedImagesWarning
     from whet.training.recipe import write_recipe
     from whet.training.train import train_prepared
 
@@ -358,4 +358,4 @@ def _run(preparation: Preparation, out: Path, threads: int | None, *, as_json: b
     elif not quiet:
         for line in summary_lines(trained, out, recipe_file):
             typer.echo(line)
-    return any(isinstance(one, SkippedPicturesWarning) for one in warned)
+    return any(isinstance(one, SkippedImagesWarning) for one in warned)

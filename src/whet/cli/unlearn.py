@@ -30,9 +30,9 @@ def unlearn(
             metavar="[JOURNAL]", exists=True, dir_okay=False, help="What it learned; else MODEL.journal.jsonl."
         ),
     ] = None,
-    picture: Annotated[
+    image: Annotated[
         list[Path] | None,
-        typer.Option(exists=True, dir_okay=False, help="All that was learned from this picture. May be repeated."),
+        typer.Option(exists=True, dir_okay=False, help="All that was learned from this image. May be repeated."),
     ] = None,
     entries: Annotated[str | None, typer.Option(help="Entries by number, as --list has them: 3,5-8.")] = None,
     last: Annotated[int | None, typer.Option(min=1, help="The entries that were learned last.")] = None,
@@ -48,7 +48,7 @@ def unlearn(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Take out what a detector has learned, as if it had never been shown; no picture is needed.
+    """Take out what a detector has learned, as if it had never been shown; no image is needed.
 
     All of a journal, or entries of it. The detector that is left has the bytes of one that never learned them.
     What the base was trained on cannot be taken out: it chose the weak learners.
@@ -59,18 +59,18 @@ def unlearn(
     \b
     whet unlearn mine.whet --list
     whet unlearn mine.whet --entries 3,5-8
-    whet unlearn mine.whet camera.jsonl --picture shots/dog.png
+    whet unlearn mine.whet camera.jsonl --image shots/dog.png
     whet unlearn mine.whet
     """
-    if sum((bool(picture), entries is not None, last is not None)) > 1:
-        raise typer.BadParameter("got several of --picture, --entries and --last: choose one")
+    if sum((bool(image), entries is not None, last is not None)) > 1:
+        raise typer.BadParameter("got several of --image, --entries and --last: choose one")
     if repair:
-        chosen_by = {"picture": picture, "entries": entries, "last": last, "list": listed}
+        chosen_by = {"image": image, "entries": entries, "last": last, "list": listed}
         why = "with --repair, which does nothing else: repair it first"
         refuse(why, **chosen_by, journal_only=journal_only, out=out, json=as_json)
     start(quiet=quiet)
     from whet.detector.detector import load
-    from whet.detector.journal import Journal, entries_by_number, entries_of_pictures, last_entries, numbers_in
+    from whet.detector.journal import Journal, entries_by_number, entries_of_images, last_entries, numbers_in
     from whet.detector.model_journal import check_agreement, journal_beside, save_anew, save_unlearned
 
     detector = load(model)
@@ -82,8 +82,8 @@ def unlearn(
     known = kept.learned(base_id=detector.base_id)
     chosen = known
     with wrong_call_if_value_error():
-        if picture:
-            chosen = entries_of_pictures(known, picture)
+        if image:
+            chosen = entries_of_images(known, image)
         elif entries is not None:
             chosen = entries_by_number(known, numbers_in(entries))
         elif last is not None:
@@ -150,7 +150,7 @@ def _show_list(known: Sequence[Entry], chosen: Sequence[Entry], of_others: int, 
 
 def _fields(entry: Entry) -> dict[str, object]:
     return {
-        "picture": entry.picture,
+        "image": entry.image,
         "scale": entry.scale,
         "y": entry.y,
         "x": entry.x,
@@ -161,9 +161,9 @@ def _fields(entry: Entry) -> dict[str, object]:
 
 
 def _table(rows: Sequence[tuple[int, Entry]]) -> Iterator[str]:
-    yield "number  picture         x       y   scale  label   weight"
+    yield "number  image         x       y   scale  label   weight"
     for number, entry in rows:
         x, y = entry.x * entry.scale, entry.y * entry.scale
         label = "object" if entry.is_object else "other"
         place = f"{x:7.0f} {y:7.0f} {entry.scale:7.2f}"
-        yield f"{number:6d}  {entry.picture[:10]} {place}  {label:<6} {entry.weight:7,}"
+        yield f"{number:6d}  {entry.image[:10]} {place}  {label:<6} {entry.weight:7,}"

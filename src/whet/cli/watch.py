@@ -55,7 +55,7 @@ def watch(
         Path | None, typer.Option(help="A line a frame to this file: JSON, or a table if it ends in .csv.")
     ] = None,
     show: Annotated[
-        bool, typer.Option("--show", help="Show the live picture in a browser; says at which address.")
+        bool, typer.Option("--show", help="Show the live image in a browser; says at which address.")
     ] = False,
     port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port of the page; else a free one.")] = None,
     host: Annotated[
@@ -168,7 +168,7 @@ def _check_free(path: Path | None, source: str, *, force: bool) -> None:
 def _model_file(model: str, detector: Detector, save_as: Path, *, no_journal: bool, force: bool) -> WatchedModel:
     from whet.tracking.session import WatchedModel
 
-    target = Destination.of(model, detector, save_as, force=force, option="--save-as")
+    target = Destination.from_options(model, detector, save_as, force=force, option="--save-as")
     return WatchedModel(target.out, None if no_journal else target.journal, target.takes_along)
 
 

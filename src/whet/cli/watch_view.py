@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from whet.io.video import VideoFrame, VideoWriter
     from whet.tracking.session import Sink, Summary, WatchedModel
     from whet.tracking.tracker import Look
-    from whet.web.page import LivePicture
+    from whet.web.page import LiveImage
 
 
 @dataclass
@@ -188,21 +188,21 @@ def outputs(
 
         def draw(frame: VideoFrame, look: Look) -> None:
             film.rate = frame.rate / every
-            film.write(look_drawn(frame.picture, look))
+            film.write(look_drawn(frame.image, look))
 
         sinks.append(draw)
     return sinks, writer
 
 
 @contextmanager
-def watch_page(model: str, source: str, learns: bool, host: str | None, port: int | None) -> Iterator[LivePicture]:
+def watch_page(model: str, source: str, learns: bool, host: str | None, port: int | None) -> Iterator[LiveImage]:
     """Serve the page, and say where: also to who wants no progress, as a free port is not to be guessed."""
-    from whet.web.page import LivePicture
+    from whet.web.page import LiveImage
     from whet.web.server import LiveServer
 
-    live = LivePicture({"model": Path(model).stem, "source": short_name(source), "learns": learns})
+    live = LiveImage({"model": Path(model).stem, "source": short_name(source), "learns": learns})
     with LiveServer(live, host or "127.0.0.1", port or 0) as server:
-        say(f"whet: live picture at {server.address}")
+        say(f"whet: live image at {server.address}")
         if not server.is_private:
             say("whet: everybody who reaches this machine can look: there is no password, and no encryption")
         elif host is not None:

@@ -105,12 +105,12 @@ def _error(model: GSLDA, X: Floats, y: NDArray[np.int64]) -> float:
 def draw(story: Story, out: Path) -> Path:
     """What the classifier looks at, and its error falling as digits arrive."""
     figure, ((left, middle, right),) = new_figure(1, 3, 13, 4, width_ratios=[1, 1, 1.6])
-    for axes, picture, title in (
+    for axes, image, title in (
         (left, story.mean_difference, "mean 5 minus mean 3"),
         (middle, story.weights, f"weights of the {N_WEAK} selected stumps\n(a bright pixel says: red 5, blue 3)"),
     ):
-        bound = abs(picture).max()
-        axes.imshow(picture, cmap="RdBu_r", vmin=-bound, vmax=bound)
+        bound = abs(image).max()
+        axes.imshow(image, cmap="RdBu_r", vmin=-bound, vmax=bound)
         axes.set_title(title, fontsize=10)
         axes.set_xticks([])
         axes.set_yticks([])

@@ -17,7 +17,7 @@ from whet.detector.journal import Entry
 from whet.detector.model_file import to_bytes
 from whet.errors import MissingExtraError
 from whet.io.images import as_grey
-from whet.plots.drawing import FALSE_ALARM, boxes_drawn, save_picture
+from whet.plots.drawing import FALSE_POSITIVE, boxes_drawn, save_image
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
@@ -69,14 +69,14 @@ def _socket(pen: ImageDraw) -> None:
     pen.rectangle((328, 68, 342, 74), fill=60)
 
 
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """A picture, what was found in it before and after, and from which number on detections were called no face."""
+    """An image, what was found in it before and after, and from which number on detections were called no face."""
 
-    picture: Picture
+    image: GreyImage
     before: Detections
     after: Detections
     wrong: int
@@ -89,16 +89,16 @@ class Correction:
         """Whether the detections that were called wrong are there no longer."""
         return not (intersection_over_union(self.before.boxes[self.wrong :], self.after.boxes) >= 0.5).any()
 
-    def drawn(self) -> Picture:
+    def drawn(self) -> GreyImage:
         """Before and after, side by side; what was called wrong in orange."""
-        before = boxes_drawn(self.picture, self.before.boxes[: self.wrong], width=3)
-        before = boxes_drawn(before, self.before.boxes[self.wrong :], FALSE_ALARM, 3)
+        before = boxes_drawn(self.image, self.before.boxes[: self.wrong], width=3)
+        before = boxes_drawn(before, self.before.boxes[self.wrong :], FALSE_POSITIVE, 3)
         gap = np.full((len(before), 12, 3), 255, dtype=np.uint8)
-        return np.concatenate([before, gap, boxes_drawn(self.picture, self.after.boxes, width=3)], axis=1)
+        return np.concatenate([before, gap, boxes_drawn(self.image, self.after.boxes, width=3)], axis=1)
 
     def rows(self, name: str) -> list[tuple[str, str]]:
         """What to say of it in the terminal."""
-        height, width = self.picture.shape
+        height, width = self.image.shape
         gone = "gone" if self.is_gone else "STILL THERE"
         return [
             (f"{name}, {width} x {height}", f"{len(self.before)} detections in {1e3 * self.seconds_to_detect:.0f} ms"),
@@ -112,7 +112,7 @@ class Correction:
 
 @dataclass(frozen=True, eq=False)
 class Story:
-    """Both pictures, and whether unlearning both corrections gave the detector of the start."""
+    """Both images, and whether unlearning both corrections gave the detector of the start."""
 
     photograph: Correction
     scene: Correction
@@ -125,7 +125,7 @@ class Story:
         return "\n".join(f"{what:<50}  {value}" for what, value in rows)
 
 
-def astronaut() -> Picture:
+def astronaut() -> GreyImage:
     """scikit-image's photograph of Eileen Collins, by NASA, in grey (512, 512)."""
     try:
         from skimage import data
@@ -144,21 +144,21 @@ def run() -> Story:
     return Story(first, second, to_bytes(detector.taught) == start)
 
 
-def corrected(detector: Detector, picture: Picture, wrong: int) -> Correction:
+def corrected(detector: Detector, image: GreyImage, wrong: int) -> Correction:
     """Detect, and teach that the detections from number `wrong` on are no faces."""
-    before = detector.detect(picture)
+    before = detector.detect(image)
     boxes = before.boxes[wrong:]
     labels = [False] * len(boxes)
-    detector.copy().learn(picture, boxes, labels)  # compiles, or reads from disk
+    detector.copy().learn(image, boxes, labels)  # compiles, or reads from disk
     times = [time.perf_counter()]
-    detector.detect(picture)
+    detector.detect(image)
     times.append(time.perf_counter())
-    entries = detector.learn(picture, boxes, labels)
+    entries = detector.learn(image, boxes, labels)
     times.append(time.perf_counter())
-    return Correction(picture, before, detector.detect(picture), wrong, entries, *np.diff(times).tolist())
+    return Correction(image, before, detector.detect(image), wrong, entries, *np.diff(times).tolist())
 
 
 def draw(story: Story, out: Path) -> list[Path]:
-    """Both pictures before and after."""
-    pictures = {"photograph.png": story.photograph, "correction.png": story.scene}
-    return [save_picture(correction.drawn(), out / name) for name, correction in pictures.items()]
+    """Both images before and after."""
+    images = {"photograph.png": story.photograph, "correction.png": story.scene}
+    return [save_image(correction.drawn(), out / name) for name, correction in images.items()]

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from whet.detector.detector import Detector
 from whet.errors import MissingExtraError
 from whet.evaluation.runs import EvaluationRun, evaluate_many
-from whet.io.annotations.annotation import AnnotatedPicture, Annotations
+from whet.io.annotations.annotation import AnnotatedImage, Annotations
 from whet.io.annotations.formats import write_annotations
 from whet.io.images import as_grey, read_grey
-from whet.plots.drawing import result_drawn, save_picture
+from whet.plots.drawing import result_drawn, save_image
 from whet.plots.figure import prepared_folder
 from whet.training.preparation import prepare
 from whet.training.recipe import Recipe
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
 
 
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
 FINER = 4  # drawn so much larger, and made smaller with all edges smooth
@@ -38,21 +38,21 @@ TRIES = 20
 def draw_set(
     kind: str, backgrounds: Sequence[Path], out: Path, seed: int = 0, most: int = 2, sizes: tuple[int, int] = (24, 160)
 ) -> Annotations:
-    """Draw up to `most` objects into each of these pictures, save them in a folder, and tell where they are.
+    """Draw up to `most` objects into each of these images, save them in a folder, and tell where they are.
 
     `kind` is "van" (about 9 to 4) or "walker" (about 1 to 2); `sizes` are those of the longer side, in pixels.
     """
     rng = np.random.default_rng(seed)
     out.mkdir(parents=True, exist_ok=True)
-    pictures = []
+    images = []
     for number, path in enumerate(backgrounds):
         grey, boxes = read_grey(path).astype(np.float64), np.empty((0, 4))
         for _ in range(int(rng.integers(1, most + 1))):
             grey, boxes = _with_object(grey, boxes, kind, sizes, rng)
-        drawn = save_picture(grey.clip(0, 255).astype(np.uint8), out / f"{kind}{number:04d}.png")
+        drawn = save_image(grey.clip(0, 255).astype(np.uint8), out / f"{kind}{number:04d}.png")
         shape = grey.shape[0], grey.shape[1]
-        pictures.append(AnnotatedPicture(drawn, shape, boxes, (kind,) * len(boxes), np.zeros(len(boxes), np.bool_)))
-    return Annotations(tuple(pictures), (kind,))
+        images.append(AnnotatedImage(drawn, shape, boxes, (kind,) * len(boxes), np.zeros(len(boxes), np.bool_)))
+    return Annotations(tuple(images), (kind,))
 
 
 def _with_object(
@@ -179,7 +179,7 @@ SHAPE = (240, 320)
 SIZES = (40, 120)  # of vans, in pixels
 N_TRAIN, N_EMPTY, N_TEST = 70, 60, 40
 # A bold operating point, at which there is something to correct.
-POINT = "one false alarm a picture"
+POINT = "one false positive per image"
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,11 +209,11 @@ class OwnStory:
 
 
 def run(out: Path, progress: Callable[[float], None] = lambda _: None, seed: int = 0) -> OwnStory:
-    """Draw, train, judge, correct, judge again; pictures, boxes and the detector stay in a folder."""
+    """Draw, train, judge, correct, judge again; images, boxes and the detector stay in a folder."""
     folder = prepared_folder(out / "vans")
     rng = np.random.default_rng(seed)
     backgrounds = _crops(TRAIN, N_TRAIN, folder / "backgrounds", rng)
-    drawn = draw_set("van", backgrounds, folder / "pictures", seed, sizes=SIZES)
+    drawn = draw_set("van", backgrounds, folder / "images", seed, sizes=SIZES)
     write_annotations(drawn, folder / "vans.csv", "csv", replace=True)
     _crops(TRAIN, N_EMPTY, folder / "empty", rng)
     backgrounds = _crops(TEST, N_TEST, folder / "test-backgrounds", rng)
@@ -235,31 +235,31 @@ def run(out: Path, progress: Callable[[float], None] = lambda _: None, seed: int
 def _corrected(
     detector: Detector, test: Annotations, folder: Path
 ) -> tuple[EvaluationRun, EvaluationRun, str, tuple[Path, ...]]:
-    """Judge, correct the worst false alarm or else a miss, and judge again."""
+    """Judge, correct the worst false positive or else a miss, and judge again."""
     threshold = detector.operating_points.get(POINT, -np.inf)
-    before = evaluate_many(detector, test.pictures, threshold=threshold)
-    alarms = before.evaluation.worst_false_alarms(threshold)
+    before = evaluate_many(detector, test.images, threshold=threshold)
+    false_positives = before.evaluation.worst_false_positives(threshold)
     misses = before.evaluation.worst_misses(threshold)
-    if not alarms and not misses:
+    if not false_positives and not misses:
         return before, before, "", ()
-    mistake = alarms[0] if alarms else misses[-1]
-    told = 'told of the worst false alarm: "not a van"' if alarms else 'shown one that it missed: "a van"'
-    path = before.paths[mistake.picture]
-    detector.learn(path, mistake.box[None], [not alarms], threshold=threshold)
+    mistake = false_positives[0] if false_positives else misses[-1]
+    told = 'told of the worst false positive: "not a van"' if false_positives else 'shown one that it missed: "a van"'
+    path = before.paths[mistake.image]
+    detector.learn(path, mistake.box[None], [not false_positives], threshold=threshold)
     detector.save(folder / "vans-corrected.whet")
-    after = evaluate_many(detector, test.pictures, threshold=threshold)
-    runs = (run.evaluation.pictures[mistake.picture] for run in (before, after))
+    after = evaluate_many(detector, test.images, threshold=threshold)
+    runs = (run.evaluation.images[mistake.image] for run in (before, after))
     sides = [result_drawn(read_grey(path), result, threshold) for result in runs]
-    file = save_picture(np.concatenate(sides, axis=1), folder.parent / "vans.png")
+    file = save_image(np.concatenate(sides, axis=1), folder.parent / "vans.png")
     return before, after, told, (file,)
 
 
 def _counts(run: EvaluationRun) -> str:
-    return f"{int(run.found.sum())} of {int(run.truths.sum())} vans, {run.n_false_alarms} false alarms"
+    return f"{int(run.found.sum())} of {int(run.truths.sum())} vans, {run.n_false_positives} false positives"
 
 
 def _crops(names: Sequence[str], n: int, folder: Path, rng: np.random.Generator) -> list[Path]:
-    """Parts of photographs, of all sizes that they have, as pictures in a folder."""
+    """Parts of photographs, of all sizes that they have, as images in a folder."""
     from PIL import Image
 
     prepared_folder(folder)
@@ -273,7 +273,7 @@ def _crops(names: Sequence[str], n: int, folder: Path, rng: np.random.Generator)
         y, x = (int(rng.integers(0, room - side + 1)) for room, side in zip(grey.shape, (height, width), strict=True))
         cut = Image.fromarray(grey[y : y + height, x : x + width]).resize(SHAPE[::-1], Image.Resampling.BILINEAR)
         paths.append(folder / f"{number:03d}.png")
-        save_picture(np.asarray(cut), paths[-1])
+        save_image(np.asarray(cut), paths[-1])
     return paths
 
 
@@ -282,5 +282,5 @@ def _photograph(name: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
         from skimage import data
     except ImportError as error:
         raise MissingExtraError("scikit-image", "demo") from error
-    picture = getattr(data, name)()
-    return as_grey(picture[0] if isinstance(picture, tuple) else picture)
+    image = getattr(data, name)()
+    return as_grey(image[0] if isinstance(image, tuple) else image)

@@ -21,7 +21,7 @@ from whet.features.integral import FeatureFamily
 from whet.features.weak_learners import Weak
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
 from whet.lda.online import OnlineDiscriminant
-from whet.lda.rejection import Exits
+from whet.lda.rejection import RejectionThresholds
 from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
 from whet.lda.thresholds import Asymmetric, Rate
 
@@ -74,7 +74,7 @@ class Delta:
     A stage with fixed weights has statistics of no responses at all.
 
     >>> import numpy as np
-    >>> seen = Delta.empty([2, 3]).with_inserted(1, True, BinaryStatistics.of(np.ones((4, 3), np.uint8)))
+    >>> seen = Delta.empty([2, 3]).with_inserted(1, True, BinaryStatistics.from_samples(np.ones((4, 3), np.uint8)))
     >>> seen.counts, (seen - seen).is_empty
     (((0, 0), (4, 0)), True)
     """
@@ -159,8 +159,8 @@ class StageBase:
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import TrainedStumps
     >>> right = TrainedStumps(*(np.array([v]) for v in (0, np.float32(1.0), np.int8(1), 0.0)))
-    >>> seen = [BinaryStatistics.of(np.array(x, dtype=np.uint8)[:, None]) for x in ([1, 1, 1, 0], [0, 0, 0, 1])]
-    >>> pool = HaarPool.of_window((4, 4), [HaarKind.X2])
+    >>> seen = [BinaryStatistics.from_samples(np.uint8([x]).T) for x in ([1, 1, 1, 0], [0, 0, 0, 1])]
+    >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])
     >>> StageBase(pool.take(np.array([0])), right, *seen, Rate(-1.0), ridge=1.0).stage().coef
     array([1.2])
     """
@@ -172,18 +172,18 @@ class StageBase:
     rule: StageRule
     criterion: Criterion = "fda"
     ridge: float = DEFAULT_RIDGE
-    exits: Exits | None = None
+    rejection_thresholds: RejectionThresholds | None = None
     votes: Votes | None = None
 
     def __post_init__(self) -> None:
         sizes = [len(self.features), len(self.weak), len(self.positive.s), len(self.negative.s)]
-        sizes += [] if self.exits is None else [len(self.exits.z)]
+        sizes += [] if self.rejection_thresholds is None else [len(self.rejection_thresholds.z)]
         sizes += [] if self.votes is None else [len(self.votes.coef)]
         if len(set(sizes)) != 1 or not sizes[0]:
             raise ValueError(
                 f"got {sizes} features, weak learners, responses of both classes, exits, votes: as many of each"
             )
-        if self.votes is not None and (self.exits is not None or self.negative.n >= self.votes.until):
+        if self.votes is not None and (self.rejection_thresholds is not None or self.negative.n >= self.votes.until):
             raise ValueError("a stage that keeps votes has no exits, and fewer negatives than it waits for")
         for name, statistics in (("positives", self.positive), ("negatives", self.negative)):
             if statistics.n < 1 and not (self.votes is not None and statistics is self.negative):
@@ -200,20 +200,26 @@ class StageBase:
             )
         if not np.isfinite([z_of(self.rule), self.ridge]).all() or self.ridge < 0:
             raise ValueError(f"got z={z_of(self.rule)} and ridge={self.ridge}: finite numbers, and no negative ridge")
-        if self.exits is not None and not (self.exits.z < np.inf).all():
+        if self.rejection_thresholds is not None and not (self.rejection_thresholds.z < np.inf).all():
             raise ValueError("an exit lies at a number of deviations below infinity, or at -inf where there is none")
         if self.criterion not in ("fda", "lac"):
             raise ValueError(f"criterion={self.criterion!r} is not known; choose one of: 'fda', 'lac'")
 
     @classmethod
-    def of_vote(cls, features: FeatureFamily, weak: Weak, vote: OnlineDiscriminant, exits: Exits | None = None) -> Self:
+    def from_discriminant(
+        cls,
+        features: FeatureFamily,
+        weak: Weak,
+        vote: OnlineDiscriminant,
+        rejection_thresholds: RejectionThresholds | None = None,
+    ) -> Self:
         """Freeze what a discriminant over these weak learners has counted so far."""
         voting = np.arange(vote.size)
         positive, negative = (of_class.take(voting) for of_class in (vote.positive, vote.negative))
         if not (isinstance(positive, BinaryStatistics) and isinstance(negative, BinaryStatistics)):
             raise ValueError("a detector keeps whole counts of responses in {0, 1}; these statistics are not such")
         rule: Any = vote.rule  # any function, until it is checked
-        return cls(features, weak, positive, negative, rule, vote.criterion, float(vote.ridge), exits)
+        return cls(features, weak, positive, negative, rule, vote.criterion, float(vote.ridge), rejection_thresholds)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -234,8 +240,8 @@ class StageBase:
             criterion=self.criterion,
             ridge=self.ridge,
         )
-        exits = None if self.exits is None else self.exits.thresholds(vote)
-        return Stage(self.features, self.weak, vote.coef, float(vote.threshold), exits)
+        rejection_thresholds = None if self.rejection_thresholds is None else self.rejection_thresholds.thresholds(vote)
+        return Stage(self.features, self.weak, vote.coef, float(vote.threshold), rejection_thresholds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,19 +310,26 @@ def check_count(n: int, name: str) -> None:
 
 def _settings(stage: StageBase | Stage) -> list[Any]:
     if isinstance(stage, Stage):
-        return [family_name(stage.features), "fixed", float(stage.threshold), stage.exits is not None]
+        return [family_name(stage.features), "fixed", float(stage.threshold), stage.rejection_thresholds is not None]
     rule = [type(stage.rule).__name__, float(z_of(stage.rule))]
     votes = [] if stage.votes is None else [float(stage.votes.threshold), int(stage.votes.until)]
-    return [family_name(stage.features), stage.criterion, float(stage.ridge), *rule, stage.exits is not None, *votes]
+    return [
+        family_name(stage.features),
+        stage.criterion,
+        float(stage.ridge),
+        *rule,
+        stage.rejection_thresholds is not None,
+        *votes,
+    ]
 
 
 def _arrays(stage: StageBase | Stage) -> Iterator[NDArray[Any]]:
     yield from columns_of(stage.features, stage.weak).values()
     if isinstance(stage, Stage):
         yield stage.coef
-        yield from [] if stage.exits is None else [stage.exits]
+        yield from [] if stage.rejection_thresholds is None else [stage.rejection_thresholds]
     else:
         yield from stage.positive.arrays()
         yield from stage.negative.arrays()
-        yield from [] if stage.exits is None else [stage.exits.z]
+        yield from [] if stage.rejection_thresholds is None else [stage.rejection_thresholds.z]
         yield from [] if stage.votes is None else [stage.votes.coef]

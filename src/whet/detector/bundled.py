@@ -12,7 +12,7 @@ from whet.detector.base import DetectorBase
 from whet.detector.taught import TaughtDetector
 from whet.errors import CannotConvertError, DetectorNotFoundError
 
-SUFFIX = ".safetensors"
+SUFFIX = ".whet"
 FOLDER = Path(str(files("whet") / "bundled"))
 
 

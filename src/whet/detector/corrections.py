@@ -1,4 +1,4 @@
-"""A mistake in a picture, corrected: the windows that made it are taught, until it is gone."""
+"""A mistake in an image, corrected: the windows that made it are taught, until it is gone."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from whet.detector.counting import default_weight
 from whet.detector.journal import Entry, Places, entries_of, lesson_of
 from whet.detector.reporting import Frame
 from whet.detector.taught import TaughtDetector
-from whet.detector.windows import Boxes, PictureWindows
+from whet.detector.windows import Boxes, ImageWindows
 from whet.errors import BoxError
 
-# A detection is the false alarm that a box stands for from this overlap on, as in every evaluation.
+# A detection is the false positive that a box stands for from this overlap on, as in every evaluation.
 SAME = 0.5
 # What still fires after a lesson is taught again, and counts so much more in every further round. One round removed
-# 83 of 100 false alarms, four all (benchmarks/correction_weight.py, seed 0).
+# 83 of 100 false positives, four all (benchmarks/correction_weight.py, seed 0).
 MOST_ROUNDS = 4
 GROWTH = 2
 
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """Boxes (n, 4) of a picture with labels (n,), and how its windows are scanned, merged, weighed and judged.
+    """Boxes (n, 4) of an image with labels (n,), and how its windows are scanned, merged, weighed and judged.
 
-    `weight` is how often a box counts. The windows of a false alarm share it; where they are more than that, those
+    `weight` is how often a box counts. The windows of a false positive share it; where they are more than that, those
     with the highest margins do.
     """
 
-    windows: PictureWindows
-    picture: str
+    windows: ImageWindows
+    image: str
     boxes: Boxes
     is_object: NDArray[np.bool_]
     weight: int | None = None
@@ -49,7 +49,7 @@ class Correction:
         """Teach a detector; returns what was learned.
 
         An object teaches the window nearest to its box. What is not the object teaches the windows behind the
-        detections there, or, where nothing fires, the nearest. Without a weight of the user's own, the picture is then
+        detections there, or, where nothing fires, the nearest. Without a weight of the user's own, the image is then
         scanned again, and what still fires, or an object that is still missed, is taught with twice the weight, for a
         few rounds. A mistake that stays all the same is beyond these weak learners: only its first lesson is kept.
         """
@@ -105,7 +105,7 @@ class Correction:
         return {i: places for i, places in found.items() if len(places.y)}
 
     def _is_found(self, detections: Boxes) -> NDArray[np.bool_]:
-        """Which detections (n,) are objects of this very call: they are nobody's false alarm."""
+        """Which detections (n,) are objects of this very call: they are nobody's false positive."""
         shared = intersection_over_union(self.boxes[self.is_object], detections)
         return np.asarray((shared >= SAME).any(axis=0))
 
@@ -135,11 +135,11 @@ class Correction:
         n = len(where.y)
         # Shared to the last count: what is left over goes to those with the highest margins.
         labels, weights = np.full(n, is_object), weight // max(n, 1) + (np.arange(n) < weight % max(n, 1))
-        return entries_of(detector.base, self.picture, where, self.windows.cut(where), labels, weights)
+        return entries_of(detector.base, self.image, where, self.windows.cut(where), labels, weights)
 
 
 class _Scanned:
-    """Detections (n, 4) of a picture, and the windows behind them, those with the highest margins first."""
+    """Detections (n, 4) of an image, and the windows behind them, those with the highest margins first."""
 
     def __init__(
         self, boxes: Boxes | None = None, places: Places | None = None, group: NDArray[np.intp] | None = None

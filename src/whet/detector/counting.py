@@ -23,7 +23,7 @@ Counts = NDArray[np.int64]
 AT_ONCE = 4096
 
 # One click against thousands of old samples would move nothing: it counts as this share of them. Taught once, it
-# removes 83 of 100 false alarms, and twice as much removes 91 (benchmarks/correction_weight.py, seed 0).
+# removes 83 of 100 false positives, and twice as much removes 91 (benchmarks/correction_weight.py, seed 0).
 CORRECTION_SHARE = 0.04
 
 
@@ -63,7 +63,7 @@ def learn(
     >>> patches = rng.integers(0, 200, (60, 6, 6), dtype=np.uint8)
     >>> patches[:30, :, 3:] += 50  # positives are brighter on the right
     >>> samples = patches, np.arange(60) < 30
-    >>> node = train_node(HaarPool.of_window((6, 6)), *samples, 3, goal=NodeGoal(), validation=samples)
+    >>> node = train_node(HaarPool.from_window((6, 6)), *samples, 3, goal=NodeGoal(), validation=samples)
     >>> detector = TaughtDetector(DetectorBase((6, 6), (node.base(),)))
     >>> learn(detector, patches[:2], [True, False], weights=5)
     >>> detector.learned.counts
@@ -126,7 +126,7 @@ def _lesson_of_block(base: DetectorBase, patches: Patches, is_positive: Labels, 
             taught.append((BinaryStatistics.empty(0), BinaryStatistics.empty(0)))
             continue
         sides = is_positive[rows], ~is_positive[rows]
-        positive, negative = (BinaryStatistics.of(responses[side], counts[rows][side]) for side in sides)
+        positive, negative = (BinaryStatistics.from_samples(responses[side], counts[rows][side]) for side in sides)
         taught.append((positive, negative))
     return Delta(tuple(taught))
 
@@ -135,7 +135,7 @@ def routed(
     base: DetectorBase, patches: Patches, is_positive: Labels
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.uint8]]]:
     """For each stage of a base: which patches reach it (n,), and their responses (n, T)."""
-    stack = IntegralStack.of(patches, base.min_sigma)
+    stack = IntegralStack.from_patches(patches, base.min_sigma)
     rows = np.arange(len(patches))
     reaches = is_positive | stack.looked_at
     for stage in base.cascade.stages:

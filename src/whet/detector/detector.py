@@ -18,21 +18,20 @@ from whet.cascade.pyramid import FACTOR, SMALLEST
 from whet.detector import bundled, model_file
 from whet.detector.base import DetectorBase, Provenance
 from whet.detector.corrections import Correction
-from whet.detector.journal import Entry, lesson_of, picture_hash
+from whet.detector.journal import Entry, image_hash, lesson_of
 from whet.detector.reporting import Frame, Reporting
 from whet.detector.taught import TaughtDetector
-from whet.detector.windows import PictureWindows, checked
+from whet.detector.windows import ImageWindows, checked
 from whet.io.images import as_grey
 from whet.lda.statistics import MOST_SAMPLES
-from whet.opencv.export import Exits as OpenCVExits
-from whet.opencv.export import Exported, write_opencv
+from whet.opencv.export import EarlyExits, Exported, write_opencv
 
 if TYPE_CHECKING:
     from whet.io.images import ImageLike
 
 
 class Detector:
-    """Finds objects in pictures, and is corrected by being shown its mistakes.
+    """Finds objects in images, and is corrected by being shown its mistakes.
 
     A trained base, which stays as it is, and whole counts of what was learned since. Every change is made as a
     whole or, with an error, not at all.
@@ -45,11 +44,11 @@ class Detector:
     >>> patches = rng.integers(0, 200, (400, 8, 8), dtype=np.uint8)
     >>> patches[:200, :, 4:] += 55  # the object is brighter on the right
     >>> samples = patches, np.arange(400) < 200
-    >>> node = train_node(HaarPool.of_window((8, 8)), *samples, 5, goal=NodeGoal(0.98, 0.001), validation=samples)
-    >>> detector = Detector.of_base(DetectorBase((8, 8), (node.base(),)))
-    >>> picture = rng.integers(0, 200, (40, 40), dtype=np.uint8)
-    >>> wrong = detector.detect(picture, best=True)
-    >>> learned = detector.learn(picture, wrong.boxes, [False])
+    >>> node = train_node(HaarPool.from_window((8, 8)), *samples, 5, goal=NodeGoal(0.98, 0.001), validation=samples)
+    >>> detector = Detector.from_base(DetectorBase((8, 8), (node.base(),)))
+    >>> image = rng.integers(0, 200, (40, 40), dtype=np.uint8)
+    >>> wrong = detector.detect(image, best=True)
+    >>> learned = detector.learn(image, wrong.boxes, [False])
     >>> detector
     Detector(8 x 8 windows, 1 stage, 5 weak learners; learned since its base: 0 of the object, ... of others)
     >>> detector.unlearn(learned)
@@ -61,7 +60,7 @@ class Detector:
         self._taught = taught
 
     @classmethod
-    def of_base(cls, base: DetectorBase, frame: Frame | None = None) -> Detector:
+    def from_base(cls, base: DetectorBase, frame: Frame | None = None) -> Detector:
         """A detector that has learned nothing since its base; `frame` says which box it reports for a window."""
         return cls(TaughtDetector(base, reporting=Reporting(frame or Frame())))
 
@@ -126,11 +125,11 @@ class Detector:
         or, where nothing was detected, the nearest window. So give the sizes, `factor`, `step`, `merge`,
         `overlap` and `threshold` with which the detections were made.
 
-        `weight` is a whole number: how often a box counts, shared by the windows of a false alarm. Without one, a box
-        counts 4 % of its class in the base (`whet.detector.counting.default_weight`), and a false alarm that is still
-        there, or an object that is still missed, is taught again with twice the weight, for a few rounds; one that
-        stays all the same keeps its first lesson only. The entries that are returned say what was learned; `unlearn`
-        takes them out again, and a `whet.detector.journal.Journal` keeps them.
+        `weight` is a whole number: how often a box counts, shared by the windows of a false positive. Without one, a
+        box counts 4 % of its class in the base (`whet.detector.counting.default_weight`), and a false positive that is
+        still there, or an object that is still missed, is taught again with twice the weight, for a few rounds; one
+        that stays all the same keeps its first lesson only. The entries that are returned say what was learned;
+        `unlearn` takes them out again, and a `whet.detector.journal.Journal` keeps them.
         """
         whole = isinstance(weight, Integral) and not isinstance(weight, bool)
         if weight is not None and not (whole and 1 <= weight < MOST_SAMPLES):
@@ -141,10 +140,12 @@ class Detector:
         array, flags = checked(boxes, labels, grey.shape)
         if not len(array):
             return []
-        windows = PictureWindows.of(grey, self.window, factor, step, self._window_sizes(min_size, max_size), threads)
+        windows = ImageWindows.from_image(
+            grey, self.window, factor, step, self._window_sizes(min_size, max_size), threads
+        )
         times = None if weight is None else int(weight)
         above = taught.reporting.threshold(threshold)
-        correction = Correction(windows, picture_hash(grey), array, flags, times, merge, overlap, above, threads)
+        correction = Correction(windows, image_hash(grey), array, flags, times, merge, overlap, above, threads)
         entries = correction.teach(taught)
         self._taught = taught
         return entries
@@ -161,7 +162,7 @@ class Detector:
         return None if least is None else least * ratio, None if most is None else most * ratio
 
     def unlearn(self, entries: Iterable[Entry]) -> None:
-        """Take out what was learned, as if it had never been shown; the pictures are not needed.
+        """Take out what was learned, as if it had never been shown; the images are not needed.
 
         What the base was trained on cannot be taken out: it chose the weak learners. Raises `JournalError` for entries
         of another base, and `CannotUnlearnError` where counts show that an entry was not learned, or was taken out
@@ -173,7 +174,7 @@ class Detector:
         self._taught = taught
 
     def relearn(self, entries: Iterable[Entry]) -> None:
-        """Learn entries that this detector, or another one of the same base, has learned before; without pictures.
+        """Learn entries that this detector, or another one of the same base, has learned before; without images.
 
         In any order, the same entries make the same detector.
         """
@@ -201,20 +202,20 @@ class Detector:
         model_file.save(self._taught, path)
 
     def export_opencv(
-        self, path: str | PathLike[str], *, exits: OpenCVExits = "doubling", exact: bool = False
+        self, path: str | PathLike[str], *, early_exits: EarlyExits = "doubling", exact: bool = False
     ) -> Exported:
         """Write the detector as it is now for `cv2.CascadeClassifier`; statistics, frame and points stay behind.
 
         The answer says how the file's decisions can differ (see `whet.opencv.export.write_opencv`). Raises
         `CannotExportError` where OpenCV's format has no words for it.
         """
-        return write_opencv(self._taught.cascade(), Path(path), exits=exits, exact=exact)
+        return write_opencv(self._taught.cascade(), Path(path), early_exits=early_exits, exact=exact)
 
     def set_operating_point(self, name: str, threshold: float | None) -> None:
         """Give a score threshold a name, for `detect(threshold=name)`; None takes the name away.
 
         The threshold comes from an evaluation: `operating_point(result.curve, 0.1)` of `whet.evaluation.curves` is the
-        lowest with at most one false alarm in ten pictures. It is about the detector as it was then, with the
+        lowest with at most one false positive in ten images. It is about the detector as it was then, with the
         `factor`, `step` and `merge` that were used: set it anew when the detector has learned much.
         """
         taught = self._taught.copy()

@@ -33,14 +33,14 @@ Bits = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Entry:
-    """A window that was taught: of which picture, where, as what, how often, to which base, and its responses.
+    """A window that was taught: of which image, where, as what, how often, to which base, and its responses.
 
-    `picture` is the hash of the grey pixels and their size; `scale`, `y` and `x` are those of
+    `image` is the hash of the grey pixels and their size; `scale`, `y` and `x` are those of
     `whet.cascade.detections.FiredWindows`. `stages` counts the stages that it taught, from the first; `responses` are
     those of their weak learners, one bit each, in hexadecimal.
     """
 
-    picture: str
+    image: str
     scale: float
     y: int
     x: int
@@ -64,10 +64,10 @@ class Places:
         return Places(self.scale[rows], self.y[rows], self.x[rows])
 
 
-def picture_hash(grey: NDArray[np.uint8]) -> str:
-    """SHA-256 of a grey picture (height, width): its size and its pixels.
+def image_hash(grey: NDArray[np.uint8]) -> str:
+    """SHA-256 of a grey image (height, width): its size and its pixels.
 
-    >>> picture_hash(np.zeros((2, 3), np.uint8)) == picture_hash(np.zeros((3, 2), np.uint8))
+    >>> image_hash(np.zeros((2, 3), np.uint8)) == image_hash(np.zeros((3, 2), np.uint8))
     False
     """
     digest = hashlib.sha256(f"{grey.shape[0]} {grey.shape[1]} ".encode())
@@ -76,9 +76,9 @@ def picture_hash(grey: NDArray[np.uint8]) -> str:
 
 
 def entries_of(
-    base: DetectorBase, picture: str, places: Places, patches: Patches, is_object: Labels, weights: Counts
+    base: DetectorBase, image: str, places: Places, patches: Patches, is_object: Labels, weights: Counts
 ) -> list[Entry]:
-    """An entry for each patch (n, height, width), all from one picture, with labels (n,) and weights (n,)."""
+    """An entry for each patch (n, height, width), all from one image, with labels (n,) and weights (n,)."""
     bits: list[list[Bits]] = [[] for _ in patches]
     for rows, responses in routed(base, patches, is_object):
         for row, response in zip(rows.tolist(), responses, strict=True):
@@ -86,13 +86,13 @@ def entries_of(
     where = zip(places.scale.tolist(), places.y.tolist(), places.x.tolist(), strict=True)
     how = zip(is_object.tolist(), weights.tolist(), strict=True)
     return [
-        Entry(picture, *place, *kind, base.base_id, len(seen), _packed(seen))
+        Entry(image, *place, *kind, base.base_id, len(seen), _packed(seen))
         for place, kind, seen in zip(where, how, bits, strict=True)
     ]
 
 
 def lesson_of(base: DetectorBase, entries: Sequence[Entry]) -> Delta:
-    """What these entries have taught a base, as `whet.detector.counting.lesson` counts it; without any picture.
+    """What these entries have taught a base, as `whet.detector.counting.lesson` counts it; without any image.
 
     Raises `JournalError` for entries of another base, and for those that no window could have left.
     """
@@ -119,7 +119,7 @@ def lesson_of(base: DetectorBase, entries: Sequence[Entry]) -> Delta:
             taught.append((BinaryStatistics.empty(0), BinaryStatistics.empty(0)))
             continue
         sides = is_object[rows], ~is_object[rows]
-        positive, negative = (BinaryStatistics.of(seen[side], weights[rows][side]) for side in sides)
+        positive, negative = (BinaryStatistics.from_samples(seen[side], weights[rows][side]) for side in sides)
         taught.append((positive, negative))
     return Delta(tuple(taught))
 
@@ -198,10 +198,10 @@ class Journal:
         self._add(UNLEARNED, entries)
 
     def learned(
-        self, *, picture: str | None = None, is_object: bool | None = None, base_id: str | None = None
+        self, *, image: str | None = None, is_object: bool | None = None, base_id: str | None = None
     ) -> list[Entry]:
         """The entries that are still learned, all or those that match, in the order in which they were learned."""
-        wanted = {"picture": picture, "is_object": is_object, "base_id": base_id}
+        wanted = {"image": image, "is_object": is_object, "base_id": base_id}
         lines = list(self._read_lines())
         left = _balance(lines)
         kept = []
@@ -293,7 +293,7 @@ def _entry(table: Table) -> Entry:
     if not isinstance(table["is_object"], bool):
         raise ModelFileError("is_object is not true or false")
     return Entry(
-        _hexadecimal(table["picture"], 64, "picture"),
+        _hexadecimal(table["image"], 64, "image"),
         finite(table["scale"], "scale"),
         whole(table["y"], 0, MOST_PLACES, "y"),
         whole(table["x"], 0, MOST_PLACES, "x"),
@@ -348,10 +348,10 @@ def last_entries(entries: Sequence[Entry], n: int) -> list[Entry]:
     return list(entries[len(entries) - n :])
 
 
-def entries_of_pictures(entries: Sequence[Entry], pictures: Iterable[Path]) -> list[Entry]:
-    """All entries that the pictures in these files have left; raises `JournalError` where one has left none."""
-    hashes = {picture_hash(read_grey(path)): path for path in pictures}
+def entries_of_images(entries: Sequence[Entry], images: Iterable[Path]) -> list[Entry]:
+    """All entries that the images in these files have left; raises `JournalError` where one has left none."""
+    hashes = {image_hash(read_grey(path)): path for path in images}
     for digest, path in hashes.items():
-        if not any(entry.picture == digest for entry in entries):
+        if not any(entry.image == digest for entry in entries):
             raise JournalError(f"nothing was learned from {path}, or it has other pixels now: see --list")
-    return [entry for entry in entries if entry.picture in hashes]
+    return [entry for entry in entries if entry.image in hashes]

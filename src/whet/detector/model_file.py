@@ -22,7 +22,7 @@ from whet.errors import DetectorNotFoundError, ModelFileError, WhetError
 from whet.features.weak_learners import conditions_of
 from whet.io.files import Table, as_table, check_keys, finite, one_of, parse_table, whole, write_atomically
 from whet.lda.discriminant import Criterion
-from whet.lda.rejection import Exits
+from whet.lda.rejection import RejectionThresholds
 from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
 from whet.lda.thresholds import Asymmetric, Rate
 
@@ -77,7 +77,7 @@ class LearningHeader:
         return table | ({"learned": list(self.learned)} if any(self.learned) else {})
 
     @classmethod
-    def of_table(cls, table: Table, where: str) -> Self:
+    def from_table(cls, table: Table, where: str) -> Self:
         """From JSON, checked."""
         check_keys(table, _LEARNING, {"learned", "votes", _OF_LEAVES}, where=where)
         rate = Rate(finite(table["z"], f"z of {where}"))
@@ -110,7 +110,7 @@ class FixedHeader:
         return _shape_table(self) | {"threshold": self.threshold, "soft": self.soft}
 
     @classmethod
-    def of_table(cls, table: Table, where: str) -> Self:
+    def from_table(cls, table: Table, where: str) -> Self:
         """From JSON, checked."""
         check_keys(table, _FIXED, {_OF_LEAVES}, where=where)
         threshold = finite(table["threshold"], f"threshold of {where}")
@@ -132,7 +132,7 @@ class Header:
     stages: tuple[StageHeader, ...]
 
     @classmethod
-    def of(cls, detector: TaughtDetector) -> Self:
+    def from_detector(cls, detector: TaughtDetector) -> Self:
         """Describe a detector."""
         base = detector.base
         pairs = zip(base.stages, detector.learned.counts, strict=True)
@@ -185,11 +185,11 @@ def _check_sizes(stages: Sequence[StageHeader]) -> None:
 def _describe(stage: StageBase | Stage, learned: tuple[int, int]) -> StageHeader:
     shape = family_name(stage.features), len(stage), len(conditions_of(stage.features, stage.weak)[1])
     if isinstance(stage, Stage):
-        return FixedHeader(*shape, float(stage.threshold), stage.exits is not None)
+        return FixedHeader(*shape, float(stage.threshold), stage.rejection_thresholds is not None)
     counts = int(stage.positive.n), int(stage.negative.n)
     settings = stage.criterion, float(stage.ridge), stage.rule
     votes = None if stage.votes is None else (float(stage.votes.threshold), int(stage.votes.until))
-    return LearningHeader(*shape, *settings, counts, learned, stage.exits is not None, votes)
+    return LearningHeader(*shape, *settings, counts, learned, stage.rejection_thresholds is not None, votes)
 
 
 def _check_version(table: Table) -> None:
@@ -205,7 +205,7 @@ def _check_version(table: Table) -> None:
 def _read_stage(value: object, number: int) -> StageHeader:
     where = f"stage {number}"
     table = as_table(value, where)
-    return FixedHeader.of_table(table, where) if "threshold" in table else LearningHeader.of_table(table, where)
+    return FixedHeader.from_table(table, where) if "threshold" in table else LearningHeader.from_table(table, where)
 
 
 def _read_reporting(table: Table) -> Reporting:
@@ -302,7 +302,7 @@ def to_bytes(detector: TaughtDetector) -> bytes:
     """A detector as the bytes of its file."""
     from safetensors.numpy import save as serialise
 
-    return bytes(serialise(dict(_tensors_of(detector)), {KEY: Header.of(detector).to_json()}))
+    return bytes(serialise(dict(_tensors_of(detector)), {KEY: Header.from_detector(detector).to_json()}))
 
 
 def from_bytes(data: bytes) -> TaughtDetector:
@@ -326,11 +326,11 @@ def _tensors_of(detector: TaughtDetector) -> Iterator[tuple[str, NDArray[Any]]]:
             yield _name(number, name), column
         if isinstance(stage, Stage):
             yield _name(number, "coef"), np.ascontiguousarray(stage.coef, dtype=np.float64)
-            if stage.exits is not None:
-                yield _name(number, "exits"), np.ascontiguousarray(stage.exits, dtype=np.float64)
+            if stage.rejection_thresholds is not None:
+                yield _name(number, "exits"), np.ascontiguousarray(stage.rejection_thresholds, dtype=np.float64)
             continue
-        if stage.exits is not None:
-            yield _name(number, "exits"), np.ascontiguousarray(stage.exits.z, dtype=np.float64)
+        if stage.rejection_thresholds is not None:
+            yield _name(number, "exits"), np.ascontiguousarray(stage.rejection_thresholds.z, dtype=np.float64)
         if stage.votes is not None:
             yield _name(number, "votes"), np.ascontiguousarray(stage.votes.coef, dtype=np.float64)
         for side, base, learned in zip(CLASSES, (stage.positive, stage.negative), pair, strict=True):
@@ -437,9 +437,11 @@ def _stage(stage: StageHeader, window: tuple[int, int], own: Tensors) -> StageBa
         return Stage(features, weak, own["coef"], stage.threshold, own.get("exits"))
     sides = zip(CLASSES, stage.counts, strict=True)
     positive, negative = (_statistics(n, own[side], stage.n_weak) for side, n in sides)
-    exits = Exits(own["exits"]) if stage.soft else None
+    rejection_thresholds = RejectionThresholds(own["exits"]) if stage.soft else None
     votes = None if stage.votes is None else Votes(own["votes"].copy(), *stage.votes)
-    return StageBase(features, weak, positive, negative, stage.rule, stage.criterion, stage.ridge, exits, votes)
+    return StageBase(
+        features, weak, positive, negative, stage.rule, stage.criterion, stage.ridge, rejection_thresholds, votes
+    )
 
 
 def _learned(stage: StageHeader, own: Tensors) -> tuple[BinaryStatistics, BinaryStatistics]:

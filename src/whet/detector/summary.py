@@ -17,7 +17,7 @@ class StageSummary:
     """A stage: its features, and for one that learns the samples it has counted, in training and since.
 
     `rejects` is the share of the negatives it was trained on that its threshold rejects, as the two projected Gaussians
-    say it: an estimate without any picture, of windows that all stages before accept. Early exits reject some more.
+    say it: an estimate without any image, of windows that all stages before accept. Early exits reject some more.
     A stage that `keeps_votes` counts, but still runs OpenCV's weights.
     """
 
@@ -46,11 +46,11 @@ class Summary:
     provenance: dict[str, Any]
 
     @classmethod
-    def of(cls, detector: TaughtDetector) -> Summary:
+    def from_detector(cls, detector: TaughtDetector) -> Summary:
         """Summarise a detector.
 
         >>> from whet.detector.bundled import load
-        >>> face = Summary.of(load("face"))
+        >>> face = Summary.from_detector(load("face"))
         >>> face.window, len(face.stages), face.stages[1].family
         ((24, 24), 10, 'lbp')
         """
@@ -73,7 +73,7 @@ class Summary:
 
 
 def _summary(stage: StageBase | Stage, learned: tuple[int, int]) -> StageSummary:
-    family, is_soft = family_name(stage.features), stage.exits is not None
+    family, is_soft = family_name(stage.features), stage.rejection_thresholds is not None
     if isinstance(stage, Stage):
         return StageSummary(family, len(stage), is_soft, learns=False)
     counts = int(stage.positive.n), int(stage.negative.n), int(learned[0]), int(learned[1])

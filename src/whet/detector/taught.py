@@ -23,11 +23,11 @@ class TaughtDetector:
     >>> from whet.features.weak_learners import TrainedStumps
     >>> from whet.lda.thresholds import Rate
     >>> right = TrainedStumps(*(np.array([v]) for v in (0, np.float32(1.0), np.int8(1), 0.0)))
-    >>> seen = [BinaryStatistics.of(np.array(x, dtype=np.uint8)[:, None]) for x in ([1, 1, 1, 0], [0, 0, 0, 1])]
-    >>> features = HaarPool.of_window((4, 4), [HaarKind.X2]).take(np.array([0]))
+    >>> seen = [BinaryStatistics.from_samples(np.uint8([x]).T) for x in ([1, 1, 1, 0], [0, 0, 0, 1])]
+    >>> features = HaarPool.from_window((4, 4), [HaarKind.X2]).take(np.array([0]))
     >>> detector = TaughtDetector(DetectorBase((4, 4), (StageBase(features, right, *seen, Rate(-1.0)),)))
     >>> before = detector.cascade().stages[0].threshold
-    >>> new = BinaryStatistics.of(np.ones((2, 1), dtype=np.uint8))
+    >>> new = BinaryStatistics.from_samples(np.ones((2, 1), dtype=np.uint8))
     >>> detector.insert(0, True, new)
     >>> detector.learned.counts, detector.cascade().stages[0].threshold > before
     (((2, 0),), True)

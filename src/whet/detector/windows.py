@@ -22,15 +22,15 @@ Grey = NDArray[np.uint8]
 
 # A window that has less in common with a box does not show what the box shows.
 LEAST_OVERLAP = 0.5
-# Beyond any picture; products of such numbers are still far from the largest float.
+# Beyond any image; products of such numbers are still far from the largest float.
 FARTHEST_PIXEL = 1e9
 
 
 @dataclass(frozen=True, eq=False)
-class PictureWindows:
-    """The levels of a picture at which a cascade's windows are moved by `step` pixels.
+class ImageWindows:
+    """The levels of an image at which a cascade's windows are moved by `step` pixels.
 
-    >>> windows = PictureWindows.of(np.zeros((50, 60), np.uint8), (24, 24), factor=1.5)
+    >>> windows = ImageWindows.from_image(np.zeros((50, 60), np.uint8), (24, 24), factor=1.5)
     >>> near = windows.nearest(np.array([10.0, 8.0, 45.0, 44.0]), Frame())
     >>> near.scale, near.y, near.x
     (array([1.5]), array([5]), array([6]))
@@ -46,7 +46,7 @@ class PictureWindows:
     step: int
 
     @classmethod
-    def of(
+    def from_image(
         cls,
         grey: Grey,
         window: tuple[int, int],
@@ -54,14 +54,14 @@ class PictureWindows:
         step: int = 1,
         sizes: tuple[float | None, float | None] = (None, None),
         threads: int | None = None,
-    ) -> PictureWindows:
+    ) -> ImageWindows:
         """The levels that `detect` scans with this factor and step, and windows from the first size to the second."""
         if step < 1:
             raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
         scales = level_scales(grey.shape, window, factor, *sizes)
         if not scales:
             raise BoxError(
-                f"the picture has {grey.shape[1]} x {grey.shape[0]} pixels, too few for the window's {window[1]} x "
+                f"the image has {grey.shape[1]} x {grey.shape[0]} pixels, too few for the window's {window[1]} x "
                 f"{window[0]} between these sizes: there is nothing in it that could be learned"
             )
         return cls(grey.shape, window, tuple(scales), tuple(levels_at(grey, scales, threads)), factor, step)
@@ -86,7 +86,7 @@ class PictureWindows:
         """The windows (n, height, width) themselves."""
         height, width = self.window
         where = zip(places.scale.tolist(), places.y.tolist(), places.x.tolist(), strict=True)
-        cut = [self._level(scale).picture[y : y + height, x : x + width] for scale, y, x in where]
+        cut = [self._level(scale).image[y : y + height, x : x + width] for scale, y, x in where]
         return np.array(cut, np.uint8).reshape(-1, height, width)
 
     def _level(self, scale: float) -> Level:
@@ -98,7 +98,7 @@ class PictureWindows:
         number = int(np.argmin(abs(np.log(self.scales) - np.log(size) / 2)))
         level = self.levels[number]
         centre_x, centre_y = (window[0] + window[2]) / 2 / level.scale_x, (window[1] + window[3]) / 2 / level.scale_y
-        rows, columns = level.picture.shape
+        rows, columns = level.image.shape
         return number, self._place(centre_y, height, rows), self._place(centre_x, width, columns)
 
     def _place(self, centre: float, length: int, side: int) -> int:
@@ -109,14 +109,14 @@ class PictureWindows:
     def _fault(self, box: Boxes, ours: Boxes, frame: Frame) -> str:
         height, width = (float(length * size) for length, size in zip(self.window, frame.size, strict=True))
         return (
-            f"got the box {box.tolist()}, and the nearest that this detector could report in a picture of "
+            f"got the box {box.tolist()}, and the nearest that this detector could report in an image of "
             f"{self.shape[1]} x {self.shape[0]} is {ours.round(1).tolist()}: they have too little in common; "
-            f"expected a box of about {width:g} x {height:g} pixels or larger, of that shape, inside the picture"
+            f"expected a box of about {width:g} x {height:g} pixels or larger, of that shape, inside the image"
         )
 
 
 def checked(boxes: ArrayLike, labels: ArrayLike, shape: tuple[int, ...]) -> tuple[Boxes, NDArray[np.bool_]]:
-    """Boxes (n, 4) with some area in a picture (height, width), and labels (n,); or an error that says why not."""
+    """Boxes (n, 4) with some area in an image (height, width), and labels (n,); or an error that says why not."""
     try:
         array = checked_boxes(boxes)
     except (TypeError, ValueError) as error:
@@ -127,7 +127,7 @@ def checked(boxes: ArrayLike, labels: ArrayLike, shape: tuple[int, ...]) -> tupl
         if (array[i, 2:] <= array[i, :2]).any():
             raise BoxError(f"boxes[{i}] is {array[i].tolist()} and has no area; expected x1 < x2 and y1 < y2")
         if (inside[i] <= 0).any() or (abs(array[i]) > FARTHEST_PIXEL).any():
-            raise BoxError(f"boxes[{i}] is {array[i].tolist()}, outside the picture of {width} x {height} pixels")
+            raise BoxError(f"boxes[{i}] is {array[i].tolist()}, outside the image of {width} x {height} pixels")
     flags: NDArray[Any] = np.asarray(labels)
     if flags.shape != (len(array),):
         raise ValueError(f"got labels of shape {flags.shape} for {len(array)} boxes; expected one for each")

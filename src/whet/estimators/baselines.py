@@ -96,7 +96,7 @@ class AdaBoost(BoostedVote):
         return np.ones(len(is_positive))
 
     def _train(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
-        features = SortedFeatures.of(X)
+        features = SortedFeatures.from_values(X)
         tilt = self._tilt(is_positive)
         D = balanced(is_positive, weights)
         rows: list[tuple[int, float, int]] = []
@@ -132,7 +132,7 @@ class AdaBoost(BoostedVote):
 
 
 class AsymBoost(AdaBoost):
-    """Asymmetric AdaBoost of Viola and Jones (2002): a missed positive costs `asymmetry` times a false alarm.
+    """Asymmetric AdaBoost of Viola and Jones (2002): a missed positive costs `asymmetry` times a false positive.
 
     The cost is spread over the rounds: before each, positives are weighed up by asymmetry^(1/2T) and negatives
     down by as much. Put in at the start, the first stump would absorb all of it.
@@ -283,12 +283,12 @@ def rounds(
     """In each round the learner of least weighted error: its index, and its vote log((1 - e) / e).
 
     Unlike in `whet.AdaBoost`, the learners stay as they were trained under equal weights, so a round is one pass
-    over the bits. With `asymmetry` above 1 a missed positive costs that many false alarms, spread over `n_most`
+    over the bits. With `asymmetry` above 1 a missed positive costs that many false positives, spread over `n_most`
     rounds, as in `whet.AsymBoost`. With `balance` both classes start with one half of the weight, as Viola and Jones
     have it; without it all samples start alike, however many there are of a class. Stops early at a learner without
     error, or at none better than chance.
 
-    >>> bits = BitResponses.of(np.array([[1, 0, 0], [1, 1, 1]], dtype=bool), np.array([True, True, False]))
+    >>> bits = BitResponses.from_responses(np.array([[1, 0, 0], [1, 1, 1]], dtype=bool), np.array([True, True, False]))
     >>> [(j, round(vote, 3)) for j, vote in rounds(bits, 1)]
     [(0, 1.099)]
     """

@@ -114,7 +114,7 @@ class GSLDA(TwoClassClassifier):
             train_stumps(X, is_positive, weights) if self.weak == "stump" else Identity(np.arange(n_features))
         )
         responses = candidates.respond(X)
-        scatter = Scatter.of_responses(responses, is_positive, weights, self.criterion, self.ridge)
+        scatter = Scatter.from_responses(responses, is_positive, weights, self.criterion, self.ridge)
         chosen = self._select(scatter)
         # Statistics are kept of a reserve too: the selected ones first, then the next best.
         order = _with_reserve(scatter, chosen, self._reserve_size())
@@ -123,8 +123,8 @@ class GSLDA(TwoClassClassifier):
         kind = BinaryStatistics if isinstance(candidates, Stumps) else CentredStatistics
         kept = responses[:, order]
         self._discriminant = OnlineDiscriminant(
-            kind.of(kept[is_positive], weights[is_positive]),
-            kind.of(kept[~is_positive], weights[~is_positive]),
+            kind.from_samples(kept[is_positive], weights[is_positive]),
+            kind.from_samples(kept[~is_positive], weights[~is_positive]),
             len(chosen),
             rule=thresholds.rule(self.threshold, self.miss_rate),
             criterion=self.criterion,

@@ -193,7 +193,7 @@ class OnlineGSLDA(GSLDA):
         responses = self._pool.respond(samples)
         after: list[ClassStatistics] = []
         for total, base, rows in zip(self._totals, self._base, (is_positive, ~is_positive), strict=True):
-            part = total.of(responses[rows], weights[rows])
+            part = total.from_samples(responses[rows], weights[rows])
             if not (total - base - part).is_possible(total):
                 raise CannotUnlearnError(
                     f"cannot unlearn these {len(samples)} samples: they were not learned after the first batch, "
@@ -242,7 +242,7 @@ class OnlineGSLDA(GSLDA):
             )
         by_candidate = np.argsort(self._candidate)  # as in `fit`, so that ties fall alike
         positive, negative = (total.take(by_candidate) for total in self._totals)
-        chosen = self._select(Scatter.of_statistics(positive, negative, d.criterion, d.ridge))
+        chosen = self._select(Scatter.from_statistics(positive, negative, d.criterion, d.ridge))
         rest = np.setdiff1d(np.arange(len(by_candidate)), chosen)
         order = by_candidate[np.concatenate([chosen, rest])]
         self._candidate = self._candidate[order]

@@ -24,18 +24,18 @@ def rate_interval(n_accepted: float, n: float, confidence: float = 0.95) -> tupl
     return float(low), float(high)
 
 
-def picture_interval(
+def image_interval(
     accepted: NDArray[np.int64], looked_at: NDArray[np.int64], confidence: float = 0.95
 ) -> tuple[float, float]:
-    """Interval of the share of windows that are accepted, from counts of each picture (pictures,).
+    """Interval of the share of windows that are accepted, from counts of each image (images,).
 
-    Windows of one picture are accepted together, so that pictures are the samples, not windows. This is the
+    Windows of one image are accepted together, so that images are the samples, not windows. This is the
     interval of Korn and Graubard (1998) for clusters: Clopper and Pearson's for as many independent windows as
-    would have the variance that is seen between pictures. Where no window was accepted, or there is one
-    picture only, that variance cannot be seen, and windows count as independent.
+    would have the variance that is seen between images. Where no window was accepted, or there is one
+    image only, that variance cannot be seen, and windows count as independent.
 
-    >>> same = picture_interval(np.full(20, 5), np.full(20, 1000))
-    >>> uneven = picture_interval(np.array([100] + 19 * [0]), np.full(20, 1000))
+    >>> same = image_interval(np.full(20, 5), np.full(20, 1000))
+    >>> uneven = image_interval(np.array([100] + 19 * [0]), np.full(20, 1000))
     >>> same[1] < 0.0065 and uneven[1] > 0.02
     True
     """
@@ -54,7 +54,7 @@ def picture_interval(
 
 Floats = NDArray[np.float64]
 
-# Where Dollar et al. (2012) read the miss rate: nine numbers of false alarms a picture, evenly spaced in their log.
+# Where Dollar et al. (2012) read the miss rate: nine numbers of false positives per image, evenly spaced in their log.
 REFERENCE_RATES = np.logspace(-2, 0, 9)
 # A detector that misses nothing would have log 0; their toolbox puts this in its place.
 SMALLEST_MISS_RATE = 1e-10
@@ -64,15 +64,15 @@ SMALLEST_MISS_RATE = 1e-10
 class Curve:
     """Counts at each threshold, from the highest, where nothing stands, to the lowest, where all does.
 
-    `thresholds`, `found` and `false_alarms` are (K,): one row more than there are different scores. Scores above
-    `thresholds[k]` are those of step k and before. `found` and `false_alarms` never fall.
+    `thresholds`, `found` and `false_positives` are (K,): one row more than there are different scores. Scores above
+    `thresholds[k]` are those of step k and before. `found` and `false_positives` never fall.
     """
 
     thresholds: Floats
     found: NDArray[np.int64]
-    false_alarms: NDArray[np.int64]
+    false_positives: NDArray[np.int64]
     n_truths: int
-    n_pictures: int
+    n_images: int
 
     @property
     def recall(self) -> Floats:
@@ -87,46 +87,46 @@ class Curve:
     @property
     def precision(self) -> Floats:
         """Share (K,) of the detections that are right; 1 as long as there are none."""
-        n_detections = self.found + self.false_alarms
+        n_detections = self.found + self.false_positives
         share = np.ones(len(n_detections))
         np.divide(self.found, n_detections, out=share, where=n_detections > 0)
         return share
 
     @property
-    def false_alarms_per_picture(self) -> Floats:
-        """Mean number (K,) of false alarms in a picture."""
-        return self.false_alarms / self.n_pictures
+    def false_positives_per_image(self) -> Floats:
+        """Mean number (K,) of false positives in an image."""
+        return self.false_positives / self.n_images
 
 
-def sweep(scores: ArrayLike, labels: ArrayLike, n_truths: int, n_pictures: int) -> Curve:
-    """Sweep the threshold over the pooled `scores` (N,) and `labels` (N,) of the detections of many pictures.
+def sweep(scores: ArrayLike, labels: ArrayLike, n_truths: int, n_images: int) -> Curve:
+    """Sweep the threshold over the pooled `scores` (N,) and `labels` (N,) of the detections of many images.
 
-    Ignored detections have no part in it. `n_truths` counts the truths of all pictures that are not to be ignored.
+    Ignored detections have no part in it. `n_truths` counts the truths of all images that are not to be ignored.
 
-    >>> swept = sweep([3.0, 2.0, 2.0, 1.0], [1, 1, 0, -1], n_truths=4, n_pictures=2)
+    >>> swept = sweep([3.0, 2.0, 2.0, 1.0], [1, 1, 0, -1], n_truths=4, n_images=2)
     >>> swept.recall
     array([0.  , 0.25, 0.5 ])
-    >>> swept.false_alarms_per_picture
+    >>> swept.false_positives_per_image
     array([0. , 0. , 0.5])
     """
     label = np.asarray(labels)
-    _check_counts(label, n_truths, n_pictures)
+    _check_counts(label, n_truths, n_images)
     score = checked_scores(scores, len(label))
     counted = np.flatnonzero(label != Label.IGNORED)
     order = counted[by_falling_score(score[counted])]
     falling, right = score[order], label[order] == Label.TRUE
     last_of_step = np.flatnonzero(np.append(falling[1:] != falling[:-1], len(falling) > 0))
     found = np.append(0, np.cumsum(right)[last_of_step])
-    false_alarms = np.append(0, np.cumsum(~right)[last_of_step])
-    return Curve(_thresholds(falling[last_of_step]), found, false_alarms, n_truths, n_pictures)
+    false_positives = np.append(0, np.cumsum(~right)[last_of_step])
+    return Curve(_thresholds(falling[last_of_step]), found, false_positives, n_truths, n_images)
 
 
-def _check_counts(labels: NDArray[np.int8], n_truths: int, n_pictures: int) -> None:
-    if n_pictures < 1:
-        raise ValueError(f"n_pictures={n_pictures}; a curve needs at least one picture")
+def _check_counts(labels: NDArray[np.int8], n_truths: int, n_images: int) -> None:
+    if n_images < 1:
+        raise ValueError(f"n_images={n_images}; a curve needs at least one image")
     unknown = set(np.unique(labels).tolist()) - set(Label)
     if unknown:
-        raise ValueError(f"labels have {sorted(unknown)}; expected 1 (right), 0 (false alarm) or -1 (ignored)")
+        raise ValueError(f"labels have {sorted(unknown)}; expected 1 (right), 0 (false positive) or -1 (ignored)")
     n_right = int((labels == Label.TRUE).sum())
     if n_right > n_truths:
         raise ValueError(f"{n_right} detections are right, but n_truths={n_truths}: each truth is found once at most")
@@ -139,32 +139,33 @@ def _thresholds(steps: Floats) -> Floats:
     return np.append(steps[0], np.nextafter(steps, -np.inf))
 
 
-def recall_at(curve: Curve, false_alarms: ArrayLike) -> Floats:
-    """Best recall (J,) with at most so many `false_alarms` (J,) in all pictures together: a step function.
+def recall_at(curve: Curve, false_positives: ArrayLike) -> Floats:
+    """Best recall (J,) with at most so many `false_positives` (J,) in all images together: a step function.
 
-    >>> recall_at(sweep([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], n_truths=2, n_pictures=1), [0, 1, 5])
+    >>> recall_at(sweep([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], n_truths=2, n_images=1), [0, 1, 5])
     array([0.5, 1. , 1. ])
     """
-    return curve.recall[_last_with_at_most(curve.false_alarms, np.asarray(false_alarms, dtype=np.float64))]
+    return curve.recall[_last_with_at_most(curve.false_positives, np.asarray(false_positives, dtype=np.float64))]
 
 
-def operating_point(curve: Curve, false_alarms_per_picture: float) -> float:
-    """The lowest threshold of the curve with at most so many false alarms a picture; detections above it stand.
+def operating_point(curve: Curve, false_positives_per_image: float) -> float:
+    """The lowest threshold of the curve with at most so many false positives per image; detections above it stand.
 
     It lies just below the last score that still stands, not further: what scores lower was never seen. Where already
-    the highest score brings too many false alarms, it is that score, and nothing stands. Without detections: infinite.
+    the highest score brings too many false positives, it is that score, and nothing stands. Without detections:
+    infinite.
 
-    >>> swept = sweep([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], n_truths=2, n_pictures=10)
+    >>> swept = sweep([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], n_truths=2, n_images=10)
     >>> 1.99 < operating_point(swept, 0.1) < 2
     True
     """
-    rate = np.asarray(false_alarms_per_picture, dtype=np.float64)
-    return float(curve.thresholds[_last_with_at_most(curve.false_alarms_per_picture, rate)])
+    rate = np.asarray(false_positives_per_image, dtype=np.float64)
+    return float(curve.thresholds[_last_with_at_most(curve.false_positives_per_image, rate)])
 
 
 def _last_with_at_most(counts: NDArray[np.int64] | Floats, most: Floats) -> NDArray[np.intp]:
     if not (most >= 0).all():
-        raise ValueError(f"there cannot be {most.min()} false alarms or fewer; ask for 0 or more")
+        raise ValueError(f"there cannot be {most.min()} false positives or fewer; ask for 0 or more")
     return np.asarray(np.searchsorted(counts, most, side="right") - 1)
 
 
@@ -174,7 +175,7 @@ def average_precision(curve: Curve) -> float:
     The precision at a recall is the best at that recall or any higher one; recall that is never reached has precision
     0. From 0 to 1; NaN where there are no truths.
 
-    >>> average_precision(sweep([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], n_truths=2, n_pictures=1)).__round__(4)
+    >>> average_precision(sweep([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], n_truths=2, n_images=1)).__round__(4)
     0.8333
     """
     if not curve.n_truths:
@@ -184,15 +185,15 @@ def average_precision(curve: Curve) -> float:
 
 
 def log_average_miss_rate(curve: Curve) -> float:
-    """Geometric mean of the miss rate at nine rates from 0.01 to 1 false alarms a picture (Dollar et al., 2012).
+    """Geometric mean of the miss rate at nine rates from 0.01 to 1 false positives per image (Dollar et al., 2012).
 
     Their steps, not lines between points: the miss rate at a rate is that of the last point of the curve with at most
     that rate, and so 1 before the first detection and the lowest of all beyond the end of the curve. A miss rate of 0
     counts as 1e-10, as in their toolbox. Lower is better; NaN where there are no truths.
 
-    >>> swept = sweep([3.0, 2.0, 1.0], [1, 0, 1], n_truths=4, n_pictures=10)
+    >>> swept = sweep([3.0, 2.0, 1.0], [1, 0, 1], n_truths=4, n_images=10)
     >>> log_average_miss_rate(swept).__round__(4) == ((0.75**4 * 0.5**5) ** (1 / 9)).__round__(4)
     True
     """
-    at = _last_with_at_most(curve.false_alarms_per_picture, REFERENCE_RATES)
+    at = _last_with_at_most(curve.false_positives_per_image, REFERENCE_RATES)
     return float(np.exp(np.mean(np.log(np.maximum(curve.miss_rate[at], SMALLEST_MISS_RATE)))))

@@ -1,4 +1,4 @@
-"""A detector judged on many pictures: one curve over all, and each picture's faces found, missed and false alarms."""
+"""A detector judged on many images: one curve over all, and each image's faces found, missed and false positives."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Labelled = tuple[ArrayLike, ArrayLike | None]
 
 
 @dataclass(frozen=True, eq=False)
-class PictureResult:
-    """One picture: detections (N, 4) with scores (N,), truths (M, 4) with ignore flags (M,), and their matching.
+class ImageResult:
+    """One image: detections (N, 4) with scores (N,), truths (M, 4) with ignore flags (M,), and their matching.
 
     What is asked at a threshold is answered for the detections with scores above it.
     """
@@ -47,19 +47,19 @@ class PictureResult:
         """Indices of the truths that are not found, without those to be ignored."""
         return np.flatnonzero(~(self.truth_scores > threshold) & ~self.ignored)
 
-    def false_alarms(self, threshold: float = -np.inf) -> NDArray[np.intp]:
-        """Indices of the detections that are false alarms."""
+    def false_positives(self, threshold: float = -np.inf) -> NDArray[np.intp]:
+        """Indices of the detections that are false positives."""
         return np.flatnonzero((self.matching.labels == Label.FALSE) & (self.scores > threshold))
 
 
 @dataclass(frozen=True, eq=False)
 class Mistake:
-    """A false alarm or a miss: picture, index among its detections or truths, box (4,), and score.
+    """A false positive or a miss: image, index among its detections or truths, box (4,), and score.
 
     The score of a miss is that of the detection which would have found it at a lower threshold, or -inf.
     """
 
-    picture: int
+    image: int
     index: int
     box: Floats
     score: float
@@ -67,9 +67,9 @@ class Mistake:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """All pictures in the order in which they came, and the curve over their pooled detections."""
+    """All images in the order in which they came, and the curve over their pooled detections."""
 
-    pictures: tuple[PictureResult, ...]
+    images: tuple[ImageResult, ...]
     curve: Curve
 
     @property
@@ -82,20 +82,20 @@ class Evaluation:
         """See `whet.evaluation.curves.log_average_miss_rate`."""
         return curves.log_average_miss_rate(self.curve)
 
-    def worst_false_alarms(self, threshold: float = -np.inf) -> list[Mistake]:
-        """List the false alarms above a threshold, the most confident first."""
+    def worst_false_positives(self, threshold: float = -np.inf) -> list[Mistake]:
+        """List the false positives above a threshold, the most confident first."""
         mistakes = [
-            Mistake(picture, int(i), result.boxes[i], float(result.scores[i]))
-            for picture, result in enumerate(self.pictures)
-            for i in result.false_alarms(threshold)
+            Mistake(image, int(i), result.boxes[i], float(result.scores[i]))
+            for image, result in enumerate(self.images)
+            for i in result.false_positives(threshold)
         ]
         return sorted(mistakes, key=lambda mistake: -mistake.score)
 
     def worst_misses(self, threshold: float = -np.inf) -> list[Mistake]:
         """List the truths that are not found at a threshold: the lowest scores first, and of equals the largest."""
         mistakes = [
-            Mistake(picture, int(i), result.truths[i], float(result.truth_scores[i]))
-            for picture, result in enumerate(self.pictures)
+            Mistake(image, int(i), result.truths[i], float(result.truth_scores[i]))
+            for image, result in enumerate(self.images)
             for i in result.missed(threshold)
         ]
         return sorted(mistakes, key=lambda mistake: (mistake.score, -float(areas(mistake.box[None])[0])))
@@ -108,33 +108,33 @@ def evaluate(
     overlap: float = 0.5,
     ignore_overlap: float = 0.5,
 ) -> Evaluation:
-    """Judge the detections of many pictures.
+    """Judge the detections of many images.
 
-    `detections` has (boxes (N, 4), scores (N,)) for each picture, `truths` (boxes (M, 4), ignore flags (M,) or None),
+    `detections` has (boxes (N, 4), scores (N,)) for each image, `truths` (boxes (M, 4), ignore flags (M,) or None),
     in the same order. `overlap` and `ignore_overlap` are those of `whet.evaluation.matching.match`.
 
     >>> face = [[0, 0, 10, 10]]
     >>> result = evaluate([(face, [2.0]), ([[5, 5, 9, 9]], [1.0])], [(face, None), (face, None)])
     >>> result.curve.recall, result.average_precision
     (array([0. , 0.5, 0.5]), 0.5)
-    >>> [(miss.picture, miss.index) for miss in result.worst_misses()]
+    >>> [(miss.image, miss.index) for miss in result.worst_misses()]
     [(1, 0)]
     """
     pairs = _paired(list(detections), list(truths))
-    pictures = tuple(
+    images = tuple(
         _judge(*detected, *labelled, overlap=overlap, ignore_overlap=ignore_overlap) for detected, labelled in pairs
     )
-    scores = np.concatenate([picture.scores for picture in pictures])
-    labels = np.concatenate([picture.matching.labels for picture in pictures])
-    n_truths = sum(int((~picture.ignored).sum()) for picture in pictures)
-    return Evaluation(pictures, curves.sweep(scores, labels, n_truths, len(pictures)))
+    scores = np.concatenate([image.scores for image in images])
+    labels = np.concatenate([image.matching.labels for image in images])
+    n_truths = sum(int((~image.ignored).sum()) for image in images)
+    return Evaluation(images, curves.sweep(scores, labels, n_truths, len(images)))
 
 
 def _paired(detections: list[Detected], truths: list[Labelled]) -> list[tuple[Detected, Labelled]]:
     if len(detections) != len(truths):
-        raise ValueError(f"detections of {len(detections)} pictures, but truths of {len(truths)}; expected as many")
+        raise ValueError(f"detections of {len(detections)} images, but truths of {len(truths)}; expected as many")
     if not detections:
-        raise ValueError("there are no pictures to evaluate; a picture without detections counts, as ([], [])")
+        raise ValueError("there are no images to evaluate; an image without detections counts, as ([], [])")
     return list(zip(detections, truths, strict=True))
 
 
@@ -146,10 +146,10 @@ def _judge(
     *,
     overlap: float,
     ignore_overlap: float,
-) -> PictureResult:
+) -> ImageResult:
     matching = match(boxes, scores, truths, ignored, overlap=overlap, ignore_overlap=ignore_overlap)
     labelled = checked_boxes(truths)
-    return PictureResult(
+    return ImageResult(
         checked_boxes(boxes),
         np.asarray(scores, dtype=np.float64),
         labelled,

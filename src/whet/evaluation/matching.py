@@ -1,7 +1,7 @@
-"""Which detections of one picture are right, by the rule of the PASCAL challenge.
+"""Which detections of one image are right, by the rule of the PASCAL challenge.
 
 Detections are taken by falling score. Each finds the truth that it overlaps most among those not yet found, if their
-intersection over union is above one half. A second detection of the same face is a false alarm.
+intersection over union is above one half. A second detection of the same face is a false positive.
 
 Since the order is by score, a threshold that takes away the lowest detections changes nothing for the others: one
 matching serves all points of a curve.
@@ -21,7 +21,7 @@ NOT_FOUND = -1
 
 
 class Label(IntEnum):
-    """What a detection is: right, a false alarm, or neither."""
+    """What a detection is: right, a false positive, or neither."""
 
     IGNORED = -1
     FALSE = 0
@@ -30,7 +30,7 @@ class Label(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Matching:
-    """Detections and truths of one picture, matched.
+    """Detections and truths of one image, matched.
 
     `labels` (N,) has a `Label` for each detection; `found_by` (M,) has for each truth the index of the detection that
     found it, or `NOT_FOUND`. A truth to be ignored is never found.
@@ -49,7 +49,7 @@ def match(
     overlap: float = 0.5,
     ignore_overlap: float = 0.5,
 ) -> Matching:
-    """Match the detections of one picture to its truths.
+    """Match the detections of one image to its truths.
 
     `boxes` (N, 4) and `scores` (N,) are the detections, in any order; those of equal score are taken as they stand.
     `truths` (M, 4) are the true boxes and `ignored` (M,) bool marks those that neither count as found nor as missed:
@@ -91,7 +91,7 @@ def by_falling_score(scores: Floats) -> NDArray[np.intp]:
 def _find(overlaps: Floats, order: NDArray[np.intp], smallest: float) -> NDArray[np.intp]:
     found_by = np.full(overlaps.shape[1], NOT_FOUND, dtype=np.intp)
     left = overlaps.copy()
-    near_any = np.flatnonzero((overlaps > smallest).any(axis=1))  # few: most false alarms are near no truth
+    near_any = np.flatnonzero((overlaps > smallest).any(axis=1))  # few: most false positives are near no truth
     for i in order[np.isin(order, near_any)]:
         truth = int(np.argmax(left[i]))
         if left[i, truth] > smallest:

@@ -15,15 +15,15 @@ from whet._kernels.threads import available_threads, map_in_order
 from whet.cascade.detections import Detections
 from whet.detector.detector import Detector
 from whet.errors import DataNotFoundError, UnreadableImageError
-from whet.evaluation.curves import Curve, average_precision, log_average_miss_rate, picture_interval
+from whet.evaluation.curves import Curve, average_precision, image_interval, log_average_miss_rate
 from whet.evaluation.evaluation import Evaluation, evaluate
 from whet.evaluation.matching import Label
-from whet.io.annotations.annotation import AnnotatedPicture
+from whet.io.annotations.annotation import AnnotatedImage
 
 
 @dataclass(frozen=True, eq=False)
-class DetectedPicture:
-    """A picture's file, and what was found in it; or, where it could not be read, the error that says why."""
+class DetectedImage:
+    """An image's file, and what was found in it; or, where it could not be read, the error that says why."""
 
     path: Path
     found: Detections | None
@@ -36,34 +36,34 @@ def detect_many(
     *,
     threads: int | None = None,
     **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
-) -> Iterator[DetectedPicture]:
-    """Detect in pictures, with the options of `Detector.detect`; results come in the order of the pictures.
+) -> Iterator[DetectedImage]:
+    """Detect in images, with the options of `Detector.detect`; results come in the order of the images.
 
-    Each thread reads and scans a picture of its own; where there are fewer pictures than threads, several scan one.
-    A picture that cannot be read is reported in its place, and the others go on.
+    Each thread reads and scans an image of its own; where there are fewer images than threads, several scan one.
+    An image that cannot be read is reported in its place, and the others go on.
 
     >>> import tempfile
     >>> from whet.detector.detector import load
     >>> broken = Path(tempfile.mkdtemp()) / "broken.png"
-    >>> broken.write_bytes(b"no picture")
-    10
+    >>> broken.write_bytes(b"no image")
+    8
     >>> [one.found for one in detect_many(load("face"), [broken])]
     [None]
     """
     workers = threads or available_threads()
     inner = max(1, workers // max(len(paths), 1))
 
-    def look(path: Path) -> DetectedPicture:
+    def look(path: Path) -> DetectedImage:
         try:
-            return DetectedPicture(path, detector.detect(path, threads=inner, **options))
+            return DetectedImage(path, detector.detect(path, threads=inner, **options))
         except UnreadableImageError as error:
-            return DetectedPicture(path, None, error)
+            return DetectedImage(path, None, error)
 
     return map_in_order(look, paths, workers)
 
 
 RESAMPLES = 1000
-# Of n pictures without any false alarm, a Poisson count of so much in all would still be this lucky 1 time in 40.
+# Of n images without any false positive, a Poisson count of so much in all would still be this lucky 1 time in 40.
 NONE_SEEN = -float(np.log(0.025))
 
 Counts = NDArray[np.int64]
@@ -81,7 +81,7 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class EvaluationRun:
-    """What a detector did on pictures: those that could be read, the result at every threshold, and the one in use."""
+    """What a detector did on images: those that could be read, the result at every threshold, and the one in use."""
 
     paths: tuple[Path, ...]
     evaluation: Evaluation
@@ -90,18 +90,18 @@ class EvaluationRun:
 
     @cached_property
     def found(self) -> Counts:
-        """Truths of each picture (pictures,) that are found."""
-        return np.array([len(each.found(self.threshold)) for each in self.evaluation.pictures], np.int64)
+        """Truths of each image (images,) that are found."""
+        return np.array([len(each.found(self.threshold)) for each in self.evaluation.images], np.int64)
 
     @cached_property
     def truths(self) -> Counts:
-        """Truths of each picture (pictures,), without those to be ignored."""
-        return np.array([(~each.ignored).sum() for each in self.evaluation.pictures], np.int64)
+        """Truths of each image (images,), without those to be ignored."""
+        return np.array([(~each.ignored).sum() for each in self.evaluation.images], np.int64)
 
     @cached_property
-    def false_alarms(self) -> Counts:
-        """False alarms in each picture (pictures,)."""
-        return np.array([len(each.false_alarms(self.threshold)) for each in self.evaluation.pictures], np.int64)
+    def false_positives(self) -> Counts:
+        """False positives in each image (images,)."""
+        return np.array([len(each.false_positives(self.threshold)) for each in self.evaluation.images], np.int64)
 
     @property
     def n_missed(self) -> int:
@@ -109,9 +109,9 @@ class EvaluationRun:
         return int(self.truths.sum() - self.found.sum())
 
     @property
-    def n_false_alarms(self) -> int:
-        """False alarms in all pictures together."""
-        return int(self.false_alarms.sum())
+    def n_false_positives(self) -> int:
+        """False positives in all images together."""
+        return int(self.false_positives.sum())
 
     @property
     def recall(self) -> float:
@@ -121,49 +121,49 @@ class EvaluationRun:
     def measures(self, seed: int = 0) -> dict[str, Measured]:
         """Rates at the threshold in use and areas over all thresholds, with 95 % intervals.
 
-        Pictures are the samples, as what one picture shows is found or missed together: recall and precision have
-        the interval of Korn and Graubard (`whet.evaluation.curves.picture_interval`), the others that of a bootstrap
-        over pictures, drawn with `seed`, and none where there is one picture only.
+        Images are the samples, as what one image shows is found or missed together: recall and precision have
+        the interval of Korn and Graubard (`whet.evaluation.curves.image_interval`), the others that of a bootstrap
+        over images, drawn with `seed`, and none where there is one image only.
         """
-        detections = self.found + self.false_alarms
+        detections = self.found + self.false_positives
         area, miss_rate = self._resampled_areas(seed)
         return {
             "recall": _of_counts(self.found, self.truths),
             "precision": _of_counts(self.found, detections),
-            "false alarms a picture": self._alarms_a_picture(seed),
+            "false positives per image": self._false_positives_per_image(seed),
             "average precision": _with_quantiles(self.evaluation.average_precision, area),
             "log-average miss rate": _with_quantiles(self.evaluation.log_average_miss_rate, miss_rate),
         }
 
-    def _alarms_a_picture(self, seed: int) -> Measured:
+    def _false_positives_per_image(self, seed: int) -> Measured:
         n = len(self.paths)
-        if not self.n_false_alarms:
+        if not self.n_false_positives:
             return Measured(0.0, 0.0, NONE_SEEN / n)
-        return _with_quantiles(self.n_false_alarms / n, self._resample_pictures(seed) @ self.false_alarms / n)
+        return _with_quantiles(self.n_false_positives / n, self._resample_images(seed) @ self.false_positives / n)
 
-    def _resample_pictures(self, seed: int) -> Counts:
-        """How often each picture is drawn (resamples, pictures); one alone says nothing of others."""
+    def _resample_images(self, seed: int) -> Counts:
+        """How often each image is drawn (resamples, images); one alone says nothing of others."""
         n = len(self.paths)
         if n < 2:
             return np.empty((0, n), np.int64)
         return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), RESAMPLES)
 
     def _resampled_areas(self, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        pictures = self.evaluation.pictures
-        labels = np.concatenate([each.matching.labels for each in pictures])
+        images = self.evaluation.images
+        labels = np.concatenate([each.matching.labels for each in images])
         counted = np.flatnonzero(labels != Label.IGNORED)
-        scores = np.concatenate([each.scores for each in pictures])[counted]
+        scores = np.concatenate([each.scores for each in images])[counted]
         order = counted[np.argsort(-scores, kind="stable")]
-        of_picture = np.repeat(np.arange(len(pictures)), [len(each.scores) for each in pictures])[order]
+        of_image = np.repeat(np.arange(len(images)), [len(each.scores) for each in images])[order]
         right = labels[order] == Label.TRUE
         falling = np.sort(scores)[::-1]
         last_of_step = np.flatnonzero(np.append(falling[1:] != falling[:-1], len(falling) > 0))
         areas = []
-        for drawn in self._resample_pictures(seed):
-            times = drawn[of_picture]
+        for drawn in self._resample_images(seed):
+            times = drawn[of_image]
             found = np.append(0, np.cumsum(times * right)[last_of_step])
-            alarms = np.append(0, np.cumsum(times * ~right)[last_of_step])
-            curve = Curve(np.empty(len(found)), found, alarms, int(drawn @ self.truths), len(pictures))
+            false_positives = np.append(0, np.cumsum(times * ~right)[last_of_step])
+            curve = Curve(np.empty(len(found)), found, false_positives, int(drawn @ self.truths), len(images))
             areas.append((average_precision(curve), log_average_miss_rate(curve)))
         first, second = np.array(areas).reshape(-1, 2).T
         return first, second
@@ -171,16 +171,16 @@ class EvaluationRun:
 
 def evaluate_many(
     detector: Detector,
-    pictures: Sequence[AnnotatedPicture],
+    images: Sequence[AnnotatedImage],
     *,
     overlap: float = 0.5,
     threshold: float | str | None = None,
     tell: Callable[[float], None] = lambda _: None,
     **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
 ) -> EvaluationRun:
-    """Judge a detector on annotated pictures, at a threshold (see `Detector.detect`) and at all others.
+    """Judge a detector on annotated images, at a threshold (see `Detector.detect`) and at all others.
 
-    Pictures that cannot be read are left out and named in `unread`. What is detected in a picture that is not complete
+    Images that cannot be read are left out and named in `unread`. What is detected in an image that is not complete
     is ignored, unless it finds an object. `tell` gets the share that is done.
 
     >>> import tempfile
@@ -188,37 +188,37 @@ def evaluate_many(
     >>> from whet.detector.detector import load
     >>> path = Path(tempfile.mkdtemp()) / "empty.png"
     >>> Image.new("L", (80, 60)).save(path)
-    >>> run = evaluate_many(load("face"), [AnnotatedPicture(path, (60, 80))])
-    >>> run.n_false_alarms, run.measures()["false alarms a picture"].high.__round__(2)
+    >>> run = evaluate_many(load("face"), [AnnotatedImage(path, (60, 80))])
+    >>> run.n_false_positives, run.measures()["false positives per image"].high.__round__(2)
     (0, 3.69)
     """
     above = detector.taught.reporting.threshold(threshold)
-    if not pictures:
-        raise DataNotFoundError("there are no pictures to evaluate on")
-    run = detect_many(detector, [picture.path for picture in pictures], threshold=-np.inf, **options)
-    seen: list[AnnotatedPicture] = []
+    if not images:
+        raise DataNotFoundError("there are no images to evaluate on")
+    run = detect_many(detector, [image.path for image in images], threshold=-np.inf, **options)
+    seen: list[AnnotatedImage] = []
     detections: list[tuple[Floats, Floats]] = []  # and not the windows behind them, which are many
     unread = []
-    for number, (picture, one) in enumerate(zip(pictures, run, strict=True), start=1):
+    for number, (image, one) in enumerate(zip(images, run, strict=True), start=1):
         if one.found is not None:
-            seen.append(picture)
+            seen.append(image)
             detections.append((one.found.boxes, one.found.scores))
         elif one.error is not None:
             unread.append(one.error)
-        tell(number / len(pictures))
+        tell(number / len(images))
     if not seen:
-        raise UnreadableImageError(f"none of the {len(pictures)} pictures could be read, so: {unread[0]}")
-    result = evaluate(detections, [truths_of(picture) for picture in seen], overlap=overlap)
-    return EvaluationRun(tuple(picture.path for picture in seen), result, above, tuple(unread))
+        raise UnreadableImageError(f"none of the {len(images)} images could be read, so: {unread[0]}")
+    result = evaluate(detections, [truths_of(image) for image in seen], overlap=overlap)
+    return EvaluationRun(tuple(image.path for image in seen), result, above, tuple(unread))
 
 
-def truths_of(picture: AnnotatedPicture) -> tuple[Floats, NDArray[np.bool_]]:
-    """Boxes (n, 4) and which to ignore (n,): all of a picture that is not complete, beside its objects."""
-    if picture.is_complete:
-        return picture.boxes, picture.ignore
-    height, width = picture.shape
+def truths_of(image: AnnotatedImage) -> tuple[Floats, NDArray[np.bool_]]:
+    """Boxes (n, 4) and which to ignore (n,): all of an image that is not complete, beside its objects."""
+    if image.is_complete:
+        return image.boxes, image.ignore
+    height, width = image.shape
     whole = np.array([[0.0, 0.0, width, height]])
-    return np.concatenate([picture.boxes, whole]), np.append(picture.ignore, True)
+    return np.concatenate([image.boxes, whole]), np.append(image.ignore, True)
 
 
 def _share(part: int, whole: int) -> float:
@@ -228,7 +228,7 @@ def _share(part: int, whole: int) -> float:
 def _of_counts(part: Counts, whole: Counts) -> Measured:
     if not whole.any():
         return Measured(*3 * (float("nan"),))
-    return Measured(_share(int(part.sum()), int(whole.sum())), *picture_interval(part, whole))
+    return Measured(_share(int(part.sum()), int(whole.sum())), *image_interval(part, whole))
 
 
 def _with_quantiles(value: float, resampled: NDArray[np.float64]) -> Measured:

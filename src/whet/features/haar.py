@@ -105,7 +105,7 @@ class HaarPool:
     The full pool is ordered by kind, then height, y, width and x of the box, x fastest. The order is part of
     the format: an index means the same feature in every version.
 
-    >>> pool = HaarPool.of_window((24, 24))
+    >>> pool = HaarPool.from_window((24, 24))
     >>> len(pool), len(pool.of_kinds([HaarKind.X2_Y2]))
     (162336, 20736)
     >>> pool.describe(100_000)
@@ -120,7 +120,7 @@ class HaarPool:
     height: Int16s
 
     @classmethod
-    def of_window(cls, window: tuple[int, int], kinds: Iterable[HaarKind] = HaarKind) -> HaarPool:
+    def from_window(cls, window: tuple[int, int], kinds: Iterable[HaarKind] = HaarKind) -> HaarPool:
         """All features of these kinds that fit into a window (height, width), kinds in ascending order."""
         kinds = sorted(kinds)
         tables = [boxes(window, (len(PATTERNS[kind][0]), len(PATTERNS[kind][1]))) for kind in kinds]
@@ -142,7 +142,7 @@ class HaarPool:
     def sample(self, n: int, rng: np.random.Generator) -> HaarPool:
         """`n` different features drawn at random, in the order of the pool.
 
-        >>> len(HaarPool.of_window((12, 12)).sample(50, np.random.default_rng(0)))
+        >>> len(HaarPool.from_window((12, 12)).sample(50, np.random.default_rng(0)))
         50
         """
         return self.take(np.sort(rng.choice(len(self), n, replace=False)))
@@ -154,7 +154,7 @@ class HaarPool:
     def of_size(self, smallest: tuple[int, int], largest: tuple[int, int]) -> HaarPool:
         """Only the features whose box is (height, width) from `smallest` to `largest`, both included.
 
-        >>> len(HaarPool.of_window((24, 24)).of_size((1, 1), (1, 2)))  # one pixel against its neighbour
+        >>> len(HaarPool.from_window((24, 24)).of_size((1, 1), (1, 2)))  # one pixel against its neighbour
         552
         """
         tall = (self.height >= smallest[0]) & (self.height <= largest[0])
@@ -167,16 +167,16 @@ class HaarPool:
         return HaarFeature(HaarKind(self.kind[i]).name.lower(), *box)
 
     def draw(self, i: int) -> NDArray[np.uint8]:
-        """Feature i as a picture (height, width): white counts up, black counts down, grey not at all.
+        """Feature i as an image (height, width): white counts up, black counts down, grey not at all.
 
-        >>> HaarPool.of_window((2, 3)).draw(0)
+        >>> HaarPool.from_window((2, 3)).draw(0)
         array([[  0, 255, 128],
                [128, 128, 128]], dtype=uint8)
         """
-        picture = np.full(self.window, 128, dtype=np.uint8)
+        image = np.full(self.window, 128, dtype=np.uint8)
         for x, y, width, height, weight in self.parts(i):
-            picture[y : y + height, x : x + width] = 255 if weight > 0 else 0
-        return picture
+            image[y : y + height, x : x + width] = 255 if weight > 0 else 0
+        return image
 
     def parts(self, i: int) -> Iterator[tuple[int, int, int, int, int]]:
         """The rectangles of feature i, which do not overlap: x, y, width, height and weight."""
@@ -203,7 +203,7 @@ class HaarPool:
         """Normalised values (features, samples): weighted sums of pixels over (area sigma) of the window.
 
         >>> stripes = np.tile(np.array([0, 100, 0], dtype=np.uint8), (1, 3, 1))
-        >>> HaarPool.of_window((3, 3), [HaarKind.X3]).evaluate(IntegralStack.of(stripes))[:, 0]
+        >>> HaarPool.from_window((3, 3), [HaarKind.X3]).evaluate(IntegralStack.from_patches(stripes))[:, 0]
         array([200., 200., 200., 400., 400., 600.], dtype=float32)
         """
         check_window(self.window, stack)

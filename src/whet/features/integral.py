@@ -67,7 +67,7 @@ class IntegralStack:
     (samples,) their normalisation and `looked_at` (samples,) whether a detector would look at such a window. `patches`
     (samples, height, width) are kept for `tilted`, which few features ask for.
 
-    >>> stack = IntegralStack.of(np.eye(4, dtype=np.uint8)[None] * 200)
+    >>> stack = IntegralStack.from_patches(np.eye(4, dtype=np.uint8)[None] * 200)
     >>> stack.sums.shape, stack.factors, stack.looked_at
     ((25, 1), array([0.0025], dtype=float32), array([ True]))
     """
@@ -79,7 +79,7 @@ class IntegralStack:
     patches: NDArray[np.uint8]
 
     @classmethod
-    def of(cls, patches: NDArray[np.uint8], min_sigma: float = OPENCV_MIN_SIGMA) -> IntegralStack:
+    def from_patches(cls, patches: NDArray[np.uint8], min_sigma: float = OPENCV_MIN_SIGMA) -> IntegralStack:
         """Integrate and normalise patches (samples, height, width) of at least 3 x 3 pixels."""
         if patches.ndim != 3 or min(patches.shape[1:]) < 3:
             raise ValueError(

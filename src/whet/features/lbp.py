@@ -34,7 +34,7 @@ class BlockPatternPool:
     A code has a bit for each of the eight outer blocks, set where it is at least as bright as the centre.
     Ordered by height, y, width and x, x fastest.
 
-    >>> pool = BlockPatternPool.of_window((24, 24))
+    >>> pool = BlockPatternPool.from_window((24, 24))
     >>> len(pool), pool.describe(0)
     (8464, BlockPattern(x=0, y=0, block_width=1, block_height=1))
     """
@@ -46,7 +46,7 @@ class BlockPatternPool:
     block_height: Int16s
 
     @classmethod
-    def of_window(cls, window: tuple[int, int]) -> BlockPatternPool:
+    def from_window(cls, window: tuple[int, int]) -> BlockPatternPool:
         """All patterns that fit into a window (height, width)."""
         x, y, width, height = boxes(window, (3, 3))
         return cls(window, x, y, width // 3, height // 3)
@@ -79,7 +79,7 @@ class BlockPatternPool:
         """Codes (features, samples), the top left block in the highest bit, then clockwise.
 
         >>> patch = np.array([[[9, 0, 0], [0, 5, 0], [0, 0, 0]]], dtype=np.uint8)
-        >>> BlockPatternPool.of_window((3, 3)).evaluate(IntegralStack.of(patch))
+        >>> BlockPatternPool.from_window((3, 3)).evaluate(IntegralStack.from_patches(patch))
         array([[128]], dtype=uint8)
         """
         check_window(self.window, stack)

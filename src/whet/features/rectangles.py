@@ -30,7 +30,7 @@ class RectanglePool:
     >>> pool = RectanglePool((3, 4), np.array([[[0, 0, 4, 3], [2, 0, 2, 3], [0, 0, 0, 0]]], dtype=np.int32),
     ...                      np.array([[-1, 2, 0]], dtype=np.float32), np.array([False]))
     >>> patch = np.repeat(np.array([[[0, 0, 90, 90]]], dtype=np.uint8), 3, axis=1)
-    >>> pool.evaluate(IntegralStack.of(patch))
+    >>> pool.evaluate(IntegralStack.from_patches(patch))
     array([[6.]], dtype=float32)
     """
 

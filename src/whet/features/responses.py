@@ -24,7 +24,7 @@ class SampleLayout:
 
     `order` (samples,) lists the samples, positives first, each class in the order in which it came.
 
-    >>> layout = SampleLayout.of(np.array([False, True, True]))
+    >>> layout = SampleLayout.from_labels(np.array([False, True, True]))
     >>> layout.order, layout.split, layout.words
     (array([1, 2, 0]), 1, 2)
     """
@@ -33,7 +33,7 @@ class SampleLayout:
     n_positive: int
 
     @classmethod
-    def of(cls, is_positive: NDArray[np.bool_]) -> SampleLayout:
+    def from_labels(cls, is_positive: NDArray[np.bool_]) -> SampleLayout:
         """The layout of samples of which these are positive (samples,); both classes have to be there."""
         is_positive = np.asarray(is_positive, dtype=np.bool_)
         n_positive = int(is_positive.sum())
@@ -98,7 +98,7 @@ class BitResponses:
     408 MB; a byte each would take 3.2 GB.
 
     >>> responses = np.array([[1, 0, 1], [1, 1, 0]], dtype=bool)
-    >>> bits = BitResponses.of(responses, np.array([True, True, False]))
+    >>> bits = BitResponses.from_responses(responses, np.array([True, True, False]))
     >>> bits.counts()
     array([[1, 2],
            [1, 0]])
@@ -114,9 +114,9 @@ class BitResponses:
     threads: int | None = None
 
     @classmethod
-    def of(cls, responses: NDArray[np.bool_], is_positive: NDArray[np.bool_]) -> BitResponses:
+    def from_responses(cls, responses: NDArray[np.bool_], is_positive: NDArray[np.bool_]) -> BitResponses:
         """Pack a matrix of responses (M, samples)."""
-        layout = SampleLayout.of(is_positive)
+        layout = SampleLayout.from_labels(is_positive)
         bits = np.empty((len(responses), layout.words), dtype=np.uint64)
         flags, bit_of = np.zeros(BITS * layout.words, dtype=np.uint8), layout.bit_of
         for row, words in zip(responses, bits, strict=True):
@@ -185,7 +185,7 @@ class BitResponses:
         return errors
 
     def scatter(self, criterion: Criterion, ridge: float) -> Scatter:
-        """What greedy selection needs, by popcount; the numbers of `Scatter.of_statistics`, to the last bit."""
+        """What greedy selection needs, by popcount; the numbers of `Scatter.from_statistics`, to the last bit."""
         n = (self.layout.n_positive, self.layout.n_negative)
         s = self.counts().astype(np.float64)
         classes = (0, 1) if criterion == "fda" else (0,)
@@ -207,7 +207,7 @@ class BitResponses:
 def class_statistics(responses: BitResponses, indices: NDArray[np.intp]) -> tuple[BinaryStatistics, BinaryStatistics]:
     """Statistics of the learners at these indices, over the positives and over the negatives.
 
-    >>> bits = BitResponses.of(np.array([[1, 0, 1], [1, 1, 0]], dtype=bool), np.array([True, True, False]))
+    >>> bits = BitResponses.from_responses(np.array([[1, 0, 1], [1, 1, 0]], dtype=bool), np.array([True, True, False]))
     >>> positive, negative = class_statistics(bits, np.array([1, 0]))
     >>> positive.s, positive.C.tolist(), negative.n
     (array([2, 1]), [[2, 1], [1, 1]], 1)

@@ -47,16 +47,16 @@ def train_weak_learners(
     >>> patches = rng.integers(0, 200, (40, 6, 6), dtype=np.uint8)
     >>> patches[:20, :, 3:] += 50  # positives are brighter on the right
     >>> is_positive = np.arange(40) < 20
-    >>> pool = HaarPool.of_window((6, 6))
+    >>> pool = HaarPool.from_window((6, 6))
     >>> stumps, responses = train_weak_learners(pool, patches, is_positive)
     >>> best = int(np.argmin(stumps.error))
     >>> pool.describe(stumps.feature[best])
     HaarFeature(kind='x2', x=0, y=0, width=6, height=5)
     """
-    layout = SampleLayout.of(is_positive)
+    layout = SampleLayout.from_labels(is_positive)
     chosen = within_budget(len(family), layout.words, max_memory, np.random.default_rng(seed))
     pool = family.take(chosen)
-    stack = IntegralStack.of(patches[layout.order])
+    stack = IntegralStack.from_patches(patches[layout.order])
     shares = class_weights(layout, weights, balanced)
     trainer = (
         StumpTrainer(len(pool), layout, shares, method)

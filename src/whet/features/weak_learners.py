@@ -35,7 +35,7 @@ def class_weights(layout: SampleLayout, weights: Floats | None, balanced: bool) 
     A plain count of errors gives useless stumps, the same answer for nearly all, when negatives outnumber
     positives by ten to one. Equal weights are whole numbers, so that errors are exact and ties are seen.
 
-    >>> class_weights(SampleLayout.of(np.array([True, False, False])), None, balanced=True)
+    >>> class_weights(SampleLayout.from_labels(np.array([True, False, False])), None, balanced=True)
     ClassWeights(weights=array([2., 1.]), total=4.0)
     """
     if weights is None:
@@ -132,7 +132,7 @@ class SortedFeatures:
     order: NDArray[np.int32]
 
     @classmethod
-    def of(cls, X: NDArray[np.float64]) -> SortedFeatures:
+    def from_values(cls, X: NDArray[np.float64]) -> SortedFeatures:
         """Sort the columns of X (samples, features)."""
         values = np.ascontiguousarray(X.T)
         order = np.argsort(values, axis=1, kind="stable")
@@ -173,7 +173,7 @@ def train_stumps(
     n_pos, n_neg = int(counts[is_positive].sum()), int(counts[~is_positive].sum())
     # n_pos * n_neg times the balanced error: whole numbers, so a weight of 3 is three copies to the last bit.
     scaled = np.where(is_positive, float(n_neg), float(n_pos)) * counts.astype(np.float64)
-    return SortedFeatures.of(X).best_stumps(is_positive, scaled)[0]
+    return SortedFeatures.from_values(X).best_stumps(is_positive, scaled)[0]
 
 
 Method = Literal["histogram", "sorting"]
@@ -289,7 +289,7 @@ Conditions = TrainedStumps | TrainedSubsets
 class LeafPool:
     """Features that leaves ask for: leaf t those from `first[t]` to `first[t + 1]` (leaves + 1,) of `conditions`.
 
-    >>> pool = LeafPool(BlockPatternPool.of_window((3, 5)), np.array([0, 2, 3]))  # an AND of two, and one
+    >>> pool = LeafPool(BlockPatternPool.from_window((3, 5)), np.array([0, 2, 3]))  # an AND of two, and one
     >>> len(pool), pool.joins, pool.take(np.array([1])).conditions.describe(0)
     (2, array([1, 0, 0], dtype=uint8), BlockPattern(x=2, y=0, block_width=1, block_height=1))
     """

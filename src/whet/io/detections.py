@@ -20,7 +20,7 @@ from whet.errors import AnnotationError, VideoError
 
 
 def coco_ids(path: Path) -> dict[str, int]:
-    """Picture ids by `file_name`, of a COCO annotation file."""
+    """Image ids by `file_name`, of a COCO annotation file."""
     try:
         images = [(str(image["file_name"]), int(image["id"])) for image in json.loads(path.read_bytes())["images"]]
     except (ValueError, KeyError, TypeError) as error:
@@ -28,14 +28,14 @@ def coco_ids(path: Path) -> dict[str, int]:
     ids = dict(images)
     for name, number in images:
         if ids[name] != number:
-            raise AnnotationError(f"{path} has two ids, {number} and {ids[name]}, for the picture {name}")
+            raise AnnotationError(f"{path} has two ids, {number} and {ids[name]}, for the image {name}")
     return ids
 
 
 def ids_of(paths: Iterable[Path], ids: Mapping[str, int]) -> dict[Path, int]:
     """The id of each path: that of the file name whose last parts agree with it the longest.
 
-    Folders differ between machines, so that a base name is enough where only one picture has it. Raises
+    Folders differ between machines, so that a base name is enough where only one image has it. Raises
     `AnnotationError` for a path without an id, with several, or with that of another path.
 
     >>> ids_of([Path("set/b/1.png"), Path("2.png")], {"a/1.png": 7, "b/1.png": 8, "old/place/2.png": 9})
@@ -89,16 +89,16 @@ class Layout(StrEnum):
     coco = "coco"
 
 
-# Layouts of which a piece can be written as soon as a picture is done.
+# Layouts of which a piece can be written as soon as an image is done.
 PIECEMEAL = (Layout.text, Layout.csv)
 
 
-def written(pictures: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1) -> str:
+def written(images: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1) -> str:
     """All detections as one text.
 
-    `json` is a list with `path`, `boxes` (x1, y1, x2, y2, half-open) and `scores` of each picture; `csv` has a row
+    `json` is a list with `path`, `boxes` (x1, y1, x2, y2, half-open) and `scores` of each image; `csv` has a row
     for each detection. `coco` is a list of results (x, y, width, height) as COCO's evaluation reads them: `ids` are
-    the picture ids; without, pictures are numbered from 1. `category` is their category id.
+    the image ids; without, images are numbered from 1. `category` is their category id.
 
     >>> import numpy as np
     >>> found = Detections(np.array([[10.0, 20.0, 34.0, 44.0]]), np.array([2.5]))
@@ -106,22 +106,22 @@ def written(pictures: Iterable[Found], layout: Layout, ids: Mapping[Path, int] |
     path,x,y,width,height,score
     a.png,10.0,20.0,24.0,24.0,2.5
     """
-    return "".join(pieces(pictures, layout, ids, category))
+    return "".join(pieces(images, layout, ids, category))
 
 
 def pieces(
-    pictures: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1
+    images: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1
 ) -> Iterator[str]:
-    """The same text in pieces: those of `text` and `csv` come as the pictures do."""
+    """The same text in pieces: those of `text` and `csv` come as the images do."""
     match layout:
         case Layout.text:
-            yield from (f"{path}: {line(found)}\n" for path, found in pictures)
+            yield from (f"{path}: {line(found)}\n" for path, found in images)
         case Layout.json:
-            yield json.dumps([_plain(path, found) for path, found in pictures], indent=1) + "\n"
+            yield json.dumps([_plain(path, found) for path, found in images], indent=1) + "\n"
         case Layout.csv:
-            yield from _csv_pieces(pictures)
+            yield from _csv_pieces(images)
         case Layout.coco:
-            every = list(pictures)
+            every = list(images)
             numbers = {path: n for n, (path, _) in enumerate(every, start=1)} if ids is None else ids
             yield json.dumps([row for path, found in every for row in found.to_coco(numbers[path], category)]) + "\n"
 
@@ -145,9 +145,9 @@ def _plain(path: Path, found: Detections) -> dict[str, object]:
     return {"path": str(path), "boxes": found.boxes.tolist(), "scores": found.scores.tolist()}
 
 
-def _csv_pieces(pictures: Iterable[Found]) -> Iterator[str]:
-    head = [HEADER]  # only when the first picture is done, so that a wrong call writes nothing
-    for path, found in pictures:
+def _csv_pieces(images: Iterable[Found]) -> Iterator[str]:
+    head = [HEADER]  # only when the first image is done, so that a wrong call writes nothing
+    for path, found in images:
         yield _csv_text([*head, *([str(path), *row] for row in _rows(found))])
         head = []
     yield _csv_text(head)

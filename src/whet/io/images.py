@@ -25,7 +25,7 @@ MOST_PIXELS = 100_000_000
 
 
 def as_grey(image: ImageLike) -> NDArray[np.uint8]:
-    """A picture (height, width) in 256 greys, from a file's path, a Pillow image or an array.
+    """An image (height, width) in 256 greys, from a file's path, a Pillow image or an array.
 
     Arrays are (height, width), or (height, width, channels) with grey, grey and alpha, RGB or RGBA; of 8 or 16 bits,
     bool, or floats from 0 to 1. Alpha is left out. Files and Pillow images are turned upright as their EXIF
@@ -54,7 +54,7 @@ def as_grey(image: ImageLike) -> NDArray[np.uint8]:
 
 
 def read_grey(path: Path) -> NDArray[np.uint8]:
-    """A picture (height, width) in 256 greys, turned upright as its EXIF orientation says.
+    """An image (height, width) in 256 greys, turned upright as its EXIF orientation says.
 
     Raises `UnreadableImageError` for what is not an image, is cut short, or has over 100 megapixels.
     """
@@ -127,7 +127,7 @@ def _check_size(height: int, width: int, name: str) -> None:
 
 
 class GreyFiles(Sequence[NDArray[np.uint8]]):
-    """Grey pictures (height, width) of these files, in their order; they need not fit into memory together.
+    """Grey images (height, width) of these files, in their order; they need not fit into memory together.
 
     >>> len(GreyFiles([Path("a.png"), Path("b.png")]))
     2
@@ -174,27 +174,27 @@ SUFFIXES = frozenset(
 )
 
 
-def find_pictures(names: Iterable[str | Path], listed: Iterable[str] = ()) -> list[Path]:
-    """The pictures that names stand for, each once: files, folders with all below, and patterns such as `*/a*.png`.
+def find_images(names: Iterable[str | Path], listed: Iterable[str] = ()) -> list[Path]:
+    """The images that names stand for, each once: files, folders with all below, and patterns such as `*/a*.png`.
 
     The name `-` stands for the names in `listed`, a line each, which a program may write to standard input.
     Names keep their order; what lies in a folder comes in the order in which people count: 2 before 10. Raises
-    `DataNotFoundError` for a name that leads nowhere, and where there is no picture at all.
+    `DataNotFoundError` for a name that leads nowhere, and where there is no image at all.
 
-    >>> find_pictures(["nowhere.png"])
+    >>> find_images(["nowhere.png"])
     Traceback (most recent call last):
     whet.errors.DataNotFoundError: there is no file or folder nowhere.png, and no file of such a pattern
     """
     found = dict.fromkeys(path for name in _spelled_out(names, listed) for path in _meant(name))
     if not found:
-        raise DataNotFoundError(f"there is no picture in {_brief(names)}; looked for {', '.join(sorted(SUFFIXES))}")
+        raise DataNotFoundError(f"there is no image in {_brief(names)}; looked for {', '.join(sorted(SUFFIXES))}")
     return list(found)
 
 
-def is_picture_name(path: Path) -> bool:
-    """Whether a file's name is that of a picture, and not of a hidden file.
+def is_image_name(path: Path) -> bool:
+    """Whether a file's name is that of an image, and not of a hidden file.
 
-    >>> is_picture_name(Path("A.JPG")), is_picture_name(Path("a.txt")), is_picture_name(Path("._a.jpg"))
+    >>> is_image_name(Path("A.JPG")), is_image_name(Path("a.txt")), is_image_name(Path("._a.jpg"))
     (True, False, False)
     """
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
@@ -228,13 +228,13 @@ def _spelled_out(names: Iterable[str | Path], listed: Iterable[str]) -> Iterator
 def _meant(name: str) -> Sequence[Path]:
     path = Path(name)
     if path.is_dir():
-        return sorted((file for file in files_in(path) if is_picture_name(file) and file.is_file()), key=counting_order)
+        return sorted((file for file in files_in(path) if is_image_name(file) and file.is_file()), key=counting_order)
     if path.exists():
         return [path]
     if has_magic(name):
         matches = sorted(map(Path, glob(name, recursive=True)), key=counting_order)
         if matches:
-            return [picture for match in matches for picture in ([match] if match.is_file() else _meant(str(match)))]
+            return [image for match in matches for image in ([match] if match.is_file() else _meant(str(match)))]
     raise DataNotFoundError(f"there is no file or folder {name}, and no file of such a pattern")
 
 

@@ -24,7 +24,7 @@ from whet.io.images import MOST_PIXELS, read_grey
 if TYPE_CHECKING:
     Source = str | PathLike[str]
 
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 
 USUAL_RATE = 25.0  # frames a second, where a source does not say
 # Seconds that a camera or an address may take to answer, and be silent later: one that is gone may say nothing at all.
@@ -33,12 +33,12 @@ OPENING, SILENCE = 30.0, 10.0
 
 @dataclass(frozen=True, eq=False)
 class Coming:
-    """A frame that is not read yet: `read` gives its picture, or raises VideoError."""
+    """A frame that is not read yet: `read` gives its image, or raises VideoError."""
 
     number: int
     seconds: float
     rate: float
-    read: Callable[[], Picture]
+    read: Callable[[], GreyImage]
 
 
 def is_live(source: Source) -> bool:
@@ -59,7 +59,7 @@ def stream_frames(source: Source) -> Iterator[Coming]:
     number = 0
     with _opened(source) as container:
         if not container.streams.video:
-            raise VideoError(f"{name_of(source)} has no pictures: no video stream in it")
+            raise VideoError(f"{name_of(source)} has no images: no video stream in it")
         stream = container.streams.video[0]
         rate = float(stream.average_rate or USUAL_RATE)
         try:
@@ -73,7 +73,7 @@ def stream_frames(source: Source) -> Iterator[Coming]:
         raise VideoError(f"{name_of(source)} has no frame that could be read: it is damaged, or empty")
 
 
-def _of_packet(packet: Any, number: int) -> Iterator[tuple[float, Callable[[], Picture]]]:  # noqa: ANN401 - of PyAV
+def _of_packet(packet: Any, number: int) -> Iterator[tuple[float, Callable[[], GreyImage]]]:  # noqa: ANN401 - of PyAV
     """The frames that a packet completes, from this number on, each with its time; a damaged packet counts as one."""
     from av.error import InvalidDataError
 
@@ -82,7 +82,7 @@ def _of_packet(packet: Any, number: int) -> Iterator[tuple[float, Callable[[], P
     except InvalidDataError as error:
         reason = _reason(error)
 
-        def fail() -> Picture:
+        def fail() -> GreyImage:
             raise VideoError(f"frame {number} cannot be read: {reason}")
 
         yield float(packet.pts * packet.time_base) if packet.pts is not None else 0.0, fail
@@ -93,7 +93,7 @@ def _of_packet(packet: Any, number: int) -> Iterator[tuple[float, Callable[[], P
         yield float(frame.time or 0.0), partial(_of_frame, at, frame)
 
 
-def _of_frame(number: int, frame: Any) -> Picture:  # noqa: ANN401 - of PyAV
+def _of_frame(number: int, frame: Any) -> GreyImage:  # noqa: ANN401 - of PyAV
     if frame.is_corrupt:
         raise VideoError(f"frame {number} cannot be read: it is damaged")
     from av.error import FFmpegError
@@ -159,14 +159,14 @@ MOST_UNREAD = 100  # frames in a row that cannot be read before a source is give
 
 @dataclass(frozen=True, eq=False)
 class VideoFrame:
-    """A frame's number in its source, its time in seconds, and its picture: grey (h, w) or colour (h, w, 3), uint8.
+    """A frame's number in its source, its time in seconds, and its image: grey (h, w) or colour (h, w, 3), uint8.
 
     `rate` is how many frames a second the source has; 25 for folders, and where a stream does not say.
     """
 
     number: int
     seconds: float
-    picture: Picture
+    image: GreyImage
     rate: float = USUAL_RATE
 
 
@@ -181,7 +181,7 @@ def read_frames(
 ) -> Iterator[VideoFrame]:
     """Frames of a source, one after the other: every so many, from number `start` to before `stop`.
 
-    A source is a video file, a folder of pictures in the order of their names (2 before 10), an address
+    A source is a video file, a folder of images in the order of their names (2 before 10), an address
     such as rtsp://..., or a camera: "camera" or "camera:1". `resize` is (width, height). A frame that cannot be read
     ends it; where `skipped` is given, it is told, and only more than a hundred such frames in a row are an end.
 
@@ -190,7 +190,7 @@ def read_frames(
     >>> folder = Path(tempfile.mkdtemp())
     >>> for number in range(12):
     ...     Image.new("L", (8, 6), number).save(folder / f"{number}.png")
-    >>> [(frame.number, int(frame.picture[0, 0])) for frame in read_frames(folder, every=5, start=1)]
+    >>> [(frame.number, int(frame.image[0, 0])) for frame in read_frames(folder, every=5, start=1)]
     [(1, 1), (6, 6), (11, 11)]
     """
     if every < 1 or start < 0 or (stop is not None and stop <= start):
@@ -201,7 +201,7 @@ def read_frames(
     n = 0
     for coming in _chosen(_coming(source), every, start, stop):
         try:
-            picture = coming.read()
+            image = coming.read()
         except VideoError as error:
             if skipped is None:
                 raise
@@ -211,8 +211,8 @@ def read_frames(
             continue
         unread.clear()
         n += 1
-        picture = picture if resize is None else _resized(picture, resize)
-        yield VideoFrame(coming.number, coming.seconds, picture, coming.rate)
+        image = image if resize is None else _resized(image, resize)
+        yield VideoFrame(coming.number, coming.seconds, image, coming.rate)
     if not n:
         why = f": {unread[0]}" if unread else ""
         raise VideoError(f"{name_of(source)} has no frame from number {start} on{' that can be read' * bool(why)}{why}")
@@ -241,12 +241,12 @@ def _coming(source: Source) -> Iterator[Coming]:
 def _of_folder(folder: Path) -> Iterator[Coming]:
     paths = [path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES]
     if not paths:
-        raise VideoNotFoundError(f"the folder {folder} has no pictures ({', '.join(sorted(SUFFIXES))})")
+        raise VideoNotFoundError(f"the folder {folder} has no images ({', '.join(sorted(SUFFIXES))})")
     for number, path in enumerate(sorted(paths, key=_in_order)):
         yield Coming(number, number / USUAL_RATE, USUAL_RATE, partial(_of_file, number, path))
 
 
-def _of_file(number: int, path: Path) -> Picture:
+def _of_file(number: int, path: Path) -> GreyImage:
     try:
         return read_grey(path)
     except UnreadableImageError as error:
@@ -258,10 +258,10 @@ def _in_order(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]
 
 
-def _resized(picture: Picture, size: tuple[int, int]) -> Picture:
+def _resized(image: GreyImage, size: tuple[int, int]) -> GreyImage:
     from PIL import Image
 
-    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BILINEAR))
+    return np.asarray(Image.fromarray(image).resize(size, Image.Resampling.BILINEAR))
 
 
 CODECS = ("libx264", "mpeg4")
@@ -287,12 +287,12 @@ class VideoWriter:
         self._container: Any = None
         self._stream: Any = None
 
-    def write(self, picture: NDArray[np.uint8]) -> None:
+    def write(self, image: NDArray[np.uint8]) -> None:
         """Add a frame (height, width, 3)."""
         with self._given_up_on_failure():
             if self._stream is None:
-                self._begin(*picture.shape[:2])
-            frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
+                self._begin(*image.shape[:2])
+            frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
             frame = frame.reformat(self._stream.width, self._stream.height)
             self._container.mux(self._stream.encode(frame))
 

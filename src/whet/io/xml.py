@@ -112,7 +112,7 @@ def only_word(element: Element, name: str, where: str) -> str:
     return words[0]
 
 
-# Beyond any picture; products of such numbers are still far from the largest float.
+# Beyond any image; products of such numbers are still far from the largest float.
 FARTHEST = 1e9
 
 
@@ -137,7 +137,7 @@ def text_of(value: float) -> str:
 
 
 def number_in(text: str) -> float | None:
-    """A number from its text; None for what is none, is not finite or lies beyond any picture.
+    """A number from its text; None for what is none, is not finite or lies beyond any image.
 
     >>> number_in(" 1.5 "), number_in("nan"), number_in("1_0"), number_in("1e99")
     (1.5, None, None, None)

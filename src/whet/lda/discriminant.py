@@ -59,8 +59,8 @@ def direction(
     """Direction w = (n_1 + n_2 - 2) A^-1 (m_1 - m_2), equation [FDA], or its LAC form [LAC] with n_1 - 1.
 
     >>> from whet.lda.statistics import CentredStatistics
-    >>> ones = CentredStatistics.of(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 1.0], [2.0, -1.0]]))
-    >>> zeros = CentredStatistics.of(np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
+    >>> ones = CentredStatistics.from_samples(np.array([[1.0, 0.0], [3.0, 0.0], [2.0, 1.0], [2.0, -1.0]]))
+    >>> zeros = CentredStatistics.from_samples(np.array([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
     >>> direction(ones, zeros)
     array([3., 0.])
     """

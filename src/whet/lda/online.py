@@ -33,8 +33,8 @@ class OnlineDiscriminant:
     With statistics of P > T responses, the discriminant is over the first T: the rest is a reserve.
 
     >>> from whet.lda.thresholds import bayes_crossing
-    >>> ones = BinaryStatistics.of(np.array([[1, 0], [1, 1], [1, 1]], dtype=np.uint8))
-    >>> zeros = BinaryStatistics.of(np.array([[0, 0], [0, 1], [1, 0]], dtype=np.uint8))
+    >>> ones = BinaryStatistics.from_samples(np.array([[1, 0], [1, 1], [1, 1]], dtype=np.uint8))
+    >>> zeros = BinaryStatistics.from_samples(np.array([[0, 0], [0, 1], [1, 0]], dtype=np.uint8))
     >>> online = OnlineDiscriminant(ones, zeros, 2, rule=bayes_crossing, ridge=1.0)
     >>> online.insert(np.array([1, 0], dtype=np.uint8), is_positive=True)
     >>> online.coef.round(3), round(online.threshold, 3)

@@ -22,7 +22,7 @@ def prefix_moments(statistics: ClassStatistics, coef: Floats) -> tuple[Floats, F
 
     >>> from whet.lda.statistics import CentredStatistics
     >>> X = np.array([[1.0, 0.0], [3.0, 2.0], [2.0, 4.0]])
-    >>> mean, deviation = prefix_moments(CentredStatistics.of(X), np.array([2.0, 1.0]))
+    >>> mean, deviation = prefix_moments(CentredStatistics.from_samples(X), np.array([2.0, 1.0]))
     >>> mean, np.allclose(deviation, np.cumsum(X * [2.0, 1.0], axis=1).std(axis=0))
     (array([4., 6.]), True)
     """
@@ -41,7 +41,7 @@ LEAST_SLACK = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Exits:
+class RejectionThresholds:
     """Exit t lies z_t standard deviations from the mean of the positives' partial sums; z (T,) is frozen.
 
     After the last weak learner the stage's own threshold decides, so z_T is -inf.
@@ -50,7 +50,9 @@ class Exits:
     z: Floats
 
     @classmethod
-    def calibrated(cls, sums: Floats, others: Floats, vote: OnlineDiscriminant, loss: float = LOSS) -> Exits:
+    def calibrated(
+        cls, sums: Floats, others: Floats, vote: OnlineDiscriminant, loss: float = LOSS
+    ) -> RejectionThresholds:
         """Exits that nearly every positive passes which the stage accepts in the end.
 
         `sums` (T, samples) are partial sums of validation positives, `others` of negatives. What the stage loses

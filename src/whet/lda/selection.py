@@ -39,7 +39,7 @@ class Scatter:
     row: Callable[[int], Floats]
 
     @classmethod
-    def of_statistics(
+    def from_statistics(
         cls, positive: ClassStatistics, negative: ClassStatistics, criterion: Criterion, ridge: float
     ) -> Scatter:
         """From the statistics of two classes, without any sample."""
@@ -47,7 +47,7 @@ class Scatter:
         return cls(positive.mean - negative.mean, np.diagonal(A), A.__getitem__)
 
     @classmethod
-    def of_responses(
+    def from_responses(
         cls,
         responses: NDArray[Any],
         is_positive: NDArray[np.bool_],
@@ -57,7 +57,7 @@ class Scatter:
     ) -> Scatter:
         """From a response matrix (N, M), in O(N M) memory: rows of A are computed when asked for.
 
-        For binary responses the numbers are those of `of_statistics`, to the last bit.
+        For binary responses the numbers are those of `from_statistics`, to the last bit.
         """
         of_class = _binary_rows if responses.dtype == np.uint8 else _centred_rows
         ones = of_class(responses[is_positive], weights[is_positive])

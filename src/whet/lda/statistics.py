@@ -58,7 +58,7 @@ class ClassStatistics(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, X: NDArray[Any], weights: NDArray[Any] | None = None) -> Self:
+    def from_samples(cls, X: NDArray[Any], weights: NDArray[Any] | None = None) -> Self:
         """Statistics of the rows of X (N, P), each counted `weights` times."""
 
     @abstractmethod
@@ -98,7 +98,7 @@ class ClassStatistics(ABC):
 
     def insert_many(self, X: NDArray[Any], weights: NDArray[Any] | None = None) -> None:
         """Insert the rows of X (N, P), each `weights` times."""
-        self._become(self + self.of(X, weights))
+        self._become(self + self.from_samples(X, weights))
 
     def remove(self, x: NDArray[Any], k: int = 1) -> None:
         """Count the sample x (P,) k times less."""
@@ -106,7 +106,7 @@ class ClassStatistics(ABC):
 
     def remove_many(self, X: NDArray[Any], weights: NDArray[Any] | None = None) -> None:
         """Take the rows of X (N, P) out again, each `weights` times; refuses what cannot have gone in."""
-        rest = self - self.of(X, weights)
+        rest = self - self.from_samples(X, weights)
         if not rest.is_possible(self):
             raise CannotUnlearnError("cannot remove samples that were never inserted, or not so often")
         self._become(rest if rest.n else self.empty(X.shape[1]))
@@ -125,7 +125,7 @@ class BinaryStatistics(ClassStatistics):
 
     Integer sums do not depend on the order of the samples, nor on how they were split and merged.
 
-    >>> a = BinaryStatistics.of(np.array([[1, 0], [1, 1]], dtype=np.uint8))
+    >>> a = BinaryStatistics.from_samples(np.array([[1, 0], [1, 1]], dtype=np.uint8))
     >>> a.insert(np.array([0, 1], dtype=np.uint8), 2)
     >>> a.n, a.s, a.C.tolist()
     (4, array([2, 3]), [[2, 1], [1, 3]])
@@ -143,7 +143,7 @@ class BinaryStatistics(ClassStatistics):
         return cls(0, np.zeros(size, np.int64), np.zeros((size, size), np.int64))
 
     @classmethod
-    def of(cls, X: NDArray[Any], weights: NDArray[np.int64] | None = None) -> Self:
+    def from_samples(cls, X: NDArray[Any], weights: NDArray[np.int64] | None = None) -> Self:
         """Statistics of the rows of X (N, P), each counted `weights` times."""
         k = np.ones(len(X), np.int64) if weights is None else weights
         C = co_occurrence(X, k)
@@ -187,7 +187,7 @@ class BinaryStatistics(ClassStatistics):
 class CentredStatistics(ClassStatistics):
     """Statistics of real responses: count n, mean m (P,) and scatter S (P, P) about it, in float64.
 
-    >>> a = CentredStatistics.of(np.array([[1.0], [3.0]]))
+    >>> a = CentredStatistics.from_samples(np.array([[1.0], [3.0]]))
     >>> a.insert(np.array([5.0]))
     >>> a.n, a.m, a.S
     (3, array([3.]), array([[8.]]))
@@ -203,7 +203,7 @@ class CentredStatistics(ClassStatistics):
         return cls(0, np.zeros(size), np.zeros((size, size)))
 
     @classmethod
-    def of(cls, X: NDArray[Any], weights: NDArray[Any] | None = None) -> Self:
+    def from_samples(cls, X: NDArray[Any], weights: NDArray[Any] | None = None) -> Self:
         """Statistics of the rows of X (N, P), each counted `weights` times."""
         k = np.ones(len(X), np.int64) if weights is None else weights
         n = k.sum().item()
@@ -264,7 +264,7 @@ class DecayingStatistics(CentredStatistics):
     A class fades only when one of its own samples comes: a stream of positives alone does not wear the
     negatives away. The memory is about the last 1 / (1 - decay) samples of each class.
 
-    >>> a = DecayingStatistics.starting_from(CentredStatistics.of(np.array([[0.0], [2.0]])), decay=0.5)
+    >>> a = DecayingStatistics.starting_from(CentredStatistics.from_samples(np.array([[0.0], [2.0]])), decay=0.5)
     >>> a.insert(np.array([4.0]))
     >>> a.n, a.m
     (2.0, array([2.5]))
@@ -286,7 +286,7 @@ class DecayingStatistics(CentredStatistics):
         """Insert the rows of X (N, P) in their order, each `weights` times."""
         k = np.ones(len(X)) if weights is None else weights
         age = np.arange(len(X) - 1, -1, -1)
-        block = CentredStatistics.of(X, k * self.decay**age)
+        block = CentredStatistics.from_samples(X, k * self.decay**age)
         self._fade(self.decay ** len(X))
         vars(self).update(vars(CentredStatistics(self.n, self.m, self.S) + block))
 

@@ -86,7 +86,7 @@ class CascadeClassifier:
         minSize: Size = None,
         maxSize: Size = None,
     ) -> Boxes:
-        """Boxes (n, 4), x, y, width and height, of the objects in a grey or BGR picture; `()` if there are none.
+        """Boxes (n, 4), x, y, width and height, of the objects in a grey or BGR image; `()` if there are none.
 
         Windows grow by `scaleFactor`; groups of more than `minNeighbors` similar windows become one box, and 0 keeps
         every window. Sizes are (width, height). OpenCV 4 ignores the `flags`.
@@ -140,15 +140,15 @@ class CascadeClassifier:
         most: Size,
     ) -> Grouped:
         cascade = self._loaded()
-        picture = _checked(image)
+        pixels = _checked(image)
         if not factor > 1:
             raise ValueError(f"got scaleFactor={factor}; expected a number above 1, such as 1.1")
-        height, width = picture.shape[:2]
+        height, width = pixels.shape[:2]
         smallest, largest = _size(least, "minSize"), _size(most, "maxSize")
         if 0 in largest:
             largest = (width, height)
         scales = scales_between((height, width), cascade.window, factor, smallest, largest)
-        found = scan_levels(cascade, grey_of(picture), scales, self.threads)
+        found = scan_levels(cascade, grey_of(pixels), scales, self.threads)
         return _clipped(group_rectangles(found.boxes, found.scores, neighbours), (height, width))
 
     def _loaded(self) -> OpenCVCascade:
@@ -158,13 +158,13 @@ class CascadeClassifier:
 
 
 def _checked(image: Any) -> NDArray[np.uint8]:  # noqa: ANN401 - whatever a script passes
-    """A picture of one, three or four channels; OpenCV takes None, as `imread` gives it, for an empty one."""
-    picture = np.zeros((0, 0), dtype=np.uint8) if image is None else np.asarray(image)
-    if picture.dtype != np.uint8:
-        raise ValueError(f"got a picture of {picture.dtype}; expected uint8")
-    if picture.ndim not in (2, 3) or picture.shape[2:] not in ((), (1,), (3,), (4,)):
-        raise ValueError(f"got a picture of shape {picture.shape}; expected (height, width), or 1, 3 or 4 channels")
-    return picture
+    """An image of one, three or four channels; OpenCV takes None, as `imread` gives it, for an empty one."""
+    pixels = np.zeros((0, 0), dtype=np.uint8) if image is None else np.asarray(image)
+    if pixels.dtype != np.uint8:
+        raise ValueError(f"got an image of {image.dtype}; expected uint8")
+    if pixels.ndim not in (2, 3) or pixels.shape[2:] not in ((), (1,), (3,), (4,)):
+        raise ValueError(f"got an image of shape {image.shape}; expected (height, width), or 1, 3 or 4 channels")
+    return pixels
 
 
 def _size(size: Size, name: str) -> tuple[int, int]:
@@ -176,7 +176,7 @@ def _size(size: Size, name: str) -> tuple[int, int]:
 
 
 def _clipped(found: Grouped, shape: tuple[int, int]) -> Grouped:
-    """Boxes cut at the edges of the picture; rounding can put a window beyond them."""
+    """Boxes cut at the edges of the image; rounding can put a window beyond them."""
     x, y, width, height = found.boxes.T
     left, top = np.maximum(x, 0), np.maximum(y, 0)
     right, bottom = np.minimum(x + width, shape[1]), np.minimum(y + height, shape[0])

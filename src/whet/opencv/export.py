@@ -71,7 +71,7 @@ class Questions:
     conditions: Conditions
 
     @classmethod
-    def of(cls, features: FeatureFamily, conditions: Conditions) -> Questions:
+    def from_conditions(cls, features: FeatureFamily, conditions: Conditions) -> Questions:
         """Name conditions by feature and threshold, or by feature and a subset or all but that subset."""
         columns: list[NDArray[np.generic]]
         match features:
@@ -102,12 +102,12 @@ def trees_of(stage: Stage, n: int) -> list[Tree]:
     >>> from whet.features.haar import HaarPool
     >>> from whet.features.weak_learners import TrainedStumps
     >>> above = TrainedStumps(np.arange(2), np.zeros(2, np.float32), np.int8([1, -1]), np.zeros(2))
-    >>> stage = Stage(HaarPool.of_window((3, 3)).take(np.arange(2)), above, np.array([2.0, 3.0]), 1.0)
+    >>> stage = Stage(HaarPool.from_window((3, 3)).take(np.arange(2)), above, np.array([2.0, 3.0]), 1.0)
     >>> [(tree.links, tree.leaves) for tree in trees_of(stage, 2)]
     [([[0, -1]], [0.0, 2.0]), ([[0, -1]], [3.0, 0.0])]
     """
     features, conditions, first = conditions_of(stage.features, stage.weak)
-    questions, trees = Questions.of(features, conditions), list[Tree]()
+    questions, trees = Questions.from_conditions(features, conditions), list[Tree]()
     for t, value in enumerate(stage.coef[:n].tolist()):
         way = range(first[t], first[t + 1])
         may_share = bool(trees) and isinstance(stage.weak, TrainedLeaves)
@@ -141,7 +141,7 @@ def _hang(tree: Tree, way: Sequence[int], value: float, questions: Questions) ->
 
 
 Floats = NDArray[np.float64]
-Exits = Literal["doubling", "all", "none"]
+EarlyExits = Literal["doubling", "all", "none"]
 
 # OpenCV takes this off every threshold, in float32.
 MARGIN = np.float32(1e-5)
@@ -171,7 +171,9 @@ class Exported:
     differences: tuple[str, ...] = ()
 
 
-def write_opencv(cascade: Cascade, path: Path | str, *, exits: Exits = "doubling", exact: bool = False) -> Exported:
+def write_opencv(
+    cascade: Cascade, path: Path | str, *, early_exits: EarlyExits = "doubling", exact: bool = False
+) -> Exported:
     """Write a cascade for `cv2.CascadeClassifier` (OpenCV 3 and later) and for `whet.opencv`.
 
     A stage with early exits becomes several: OpenCV adds up every stage from zero, so the file repeats the first
@@ -182,14 +184,14 @@ def write_opencv(cascade: Cascade, path: Path | str, *, exits: Exits = "doubling
 
     >>> from tempfile import TemporaryDirectory
     >>> edge = TrainedStumps(*(np.array([v]) for v in (0, np.float32(0.5), np.int8(1), 0.0)))
-    >>> pool = HaarPool.of_window((8, 8), [HaarKind.X2])
+    >>> pool = HaarPool.from_window((8, 8), [HaarKind.X2])
     >>> with TemporaryDirectory() as folder:
     ...     write_opencv(Cascade((8, 8), (Stage(pool.take([0]), edge, np.array([2.0]), 1.0),)), f"{folder}/edge.xml")
     Exported(stages=1, stumps=1, closest=..., differences=())
     """
     family = _family(cascade)
-    pieces = [piece for stage in cascade.stages for piece in _pieces(stage, exits)]
-    differences = tuple(_differences(cascade, family, exits))
+    pieces = [piece for stage in cascade.stages for piece in _pieces(stage, early_exits)]
+    differences = tuple(_differences(cascade, family, early_exits))
     write_atomically(Path(path), "\n".join(_lines(cascade, family, pieces, exact)).encode("ascii"))
     closest = max(_written(piece, exact)[2] for piece in pieces)
     stumps = sum(len(piece.trees) for piece in pieces) * (2 if exact else 1)
@@ -216,23 +218,23 @@ def _family(cascade: Cascade) -> str:
     return "HAAR"
 
 
-def _differences(cascade: Cascade, family: str, exits: Exits) -> Iterator[str]:
+def _differences(cascade: Cascade, family: str, early_exits: EarlyExits) -> Iterator[str]:
     if family == "LBP":
         yield f"OpenCV looks at LBP windows of any contrast; whet at those above {cascade.min_sigma} grey levels"
-    soft = sum(stage.exits is not None for stage in cascade.stages)
-    if soft and exits != "all":
-        kept = "none of them" if exits == "none" else "those after 1, 2, 4, ... learners"
+    soft = sum(stage.rejection_thresholds is not None for stage in cascade.stages)
+    if soft and early_exits != "all":
+        kept = "none of them" if early_exits == "none" else "those after 1, 2, 4, ... learners"
         yield f"{soft} stages have early exits; the file keeps {kept}, so that it accepts more windows"
 
 
-def _pieces(stage: Stage, exits: Exits) -> list[Piece]:
+def _pieces(stage: Stage, early_exits: EarlyExits) -> list[Piece]:
     """A stage as stages without exits: prefixes up to each exit that is kept, then all of it."""
     size, thresholds = len(stage), np.full(len(stage), -np.inf)
-    if stage.exits is not None:
-        thresholds[:] = stage.exits
+    if stage.rejection_thresholds is not None:
+        thresholds[:] = stage.rejection_thresholds
         final = max(float(thresholds[-1]), stage.threshold)
         counts = np.arange(1, size + 1)
-        kept = {"none": counts < 0, "all": counts > 0, "doubling": (counts & (counts - 1)) == 0}[exits]
+        kept = {"none": counts < 0, "all": counts > 0, "doubling": (counts & (counts - 1)) == 0}[early_exits]
         thresholds[~kept] = -np.inf
         thresholds[-1] = final
     else:
@@ -369,7 +371,7 @@ def opencv_rectangles(pool: HaarPool, i: int) -> list[tuple[int, int, int, int, 
 
     Three parts in a row are their box and its middle, 2 x 2 parts their box and the two that count up.
 
-    >>> opencv_rectangles(HaarPool.of_window((3, 3), [HaarKind.X3]), 0)
+    >>> opencv_rectangles(HaarPool.from_window((3, 3), [HaarKind.X3]), 0)
     [(0, 0, 3, 1, -1), (1, 0, 1, 1, 3)]
     """
     whole, parts = (*pool.describe(i)[1:], -1), list(pool.parts(i))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whet._kernels.boxes import connect_similar
 from whet._kernels.integral import RUN
-from whet._kernels.opencv_scan import Steps, resize_picture, scan_bands
+from whet._kernels.opencv_scan import Steps, resize_image, scan_bands
 from whet._kernels.threads import available_threads, blocks, in_threads
 from whet._kernels.trees import (
     CORNERS,
@@ -50,7 +50,7 @@ def channels_of(cascade: OpenCVCascade) -> int:
     return 3 if cascade.has_tilted else 2
 
 
-@lru_cache(maxsize=8)  # a picture has two layouts, and frames of a video have one size
+@lru_cache(maxsize=8)  # an image has two layouts, and frames of a video have one size
 def lane_trees(cascade: OpenCVCascade, layout: Layout) -> LaneTrees:
     """Flatten a cascade, with leaves in whole numbers."""
     walked, trees, sizes = walked_trees(cascade, layout), cascade.trees, cascade.trees.sizes
@@ -155,18 +155,18 @@ def _block_offsets(cascade: OpenCVCascade, layout: Layout, pool: BlockPatternPoo
     return _offsets(cascade, layout, y, x, np.zeros(len(pixels), dtype=np.bool_))
 
 
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 Size = tuple[int, int]
 
 # Grey of blue, green and red, as multiples of 2^-15.
 GREY = np.array([3735, 19235, 9798], dtype=np.int32)
-# A factor of 1.001 between windows of 3 pixels and of a picture of 30,000 has 9,200 scales.
+# A factor of 1.001 between windows of 3 pixels and of an image of 30,000 has 9,200 scales.
 MOST_SCALES = 10_000
 
 
 @dataclass(frozen=True)
 class Level:
-    """A level: its scale (a float32), its picture's (height, width), and the step and numbers of its windows."""
+    """A level: its scale (a float32), its image's (height, width), and the step and numbers of its windows."""
 
     scale: np.float32
     shape: tuple[int, int]
@@ -183,7 +183,7 @@ def rounded(value: float | np.floating) -> int:
 def scales_between(
     shape: tuple[int, int], window: tuple[int, int], factor: float, least: Size, most: Size
 ) -> list[np.float32]:
-    """Scales of windows (height, width) in a picture of a shape; `least` and `most` are sizes (width, height).
+    """Scales of windows (height, width) in an image of a shape; `least` and `most` are sizes (width, height).
 
     Where no scale lies between the sizes, the one nearest to `least` is taken.
 
@@ -231,8 +231,8 @@ def levels_of(shape: tuple[int, int], window: tuple[int, int], scales: list[np.f
     return levels
 
 
-def grey_of(image: NDArray[np.uint8]) -> Picture:
-    """A picture of one, three (BGR) or four (BGRA) channels in grey, rounded as OpenCV's `cvtColor` does.
+def grey_of(image: NDArray[np.uint8]) -> GreyImage:
+    """An image of one, three (BGR) or four (BGRA) channels in grey, rounded as OpenCV's `cvtColor` does.
 
     >>> grey_of(np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255]]], dtype=np.uint8))
     array([[ 29, 150,  76]], dtype=uint8)
@@ -245,17 +245,17 @@ def grey_of(image: NDArray[np.uint8]) -> Picture:
     return ((total + (1 << 14)) >> 15).astype(np.uint8)
 
 
-def resized_exactly(picture: Picture, shape: tuple[int, int]) -> Picture:
-    """A picture in another size (height, width): OpenCV's `INTER_LINEAR_EXACT`.
+def resized_exactly(image: GreyImage, shape: tuple[int, int]) -> GreyImage:
+    """An image in another size (height, width): OpenCV's `INTER_LINEAR_EXACT`.
 
     >>> resized_exactly(np.array([[0, 100, 200]], dtype=np.uint8), (1, 2))
     array([[ 25, 175]], dtype=uint8)
     """
-    if shape == picture.shape:
-        return picture
+    if shape == image.shape:
+        return image
     out = np.empty(shape, dtype=np.uint8)
     if out.size:
-        resize_picture(picture, out)
+        resize_image(image, out)
     return out
 
 
@@ -274,13 +274,13 @@ class FoundWindows:
 
 
 def scan_levels(
-    cascade: OpenCVCascade, picture: Picture, scales: list[np.float32], threads: int | None = None
+    cascade: OpenCVCascade, image: GreyImage, scales: list[np.float32], threads: int | None = None
 ) -> FoundWindows:
-    """The windows of a grey picture (height, width) that the cascade accepts, whatever the number of threads."""
-    height, width = picture.shape
+    """The windows of a grey image (height, width) that the cascade accepts, whatever the number of threads."""
+    height, width = image.shape
     levels = levels_of((height, width), cascade.window, scales)
     workers = threads or available_threads()
-    line = Layout.of_width(width + RUN, 2).line
+    line = Layout.from_width(width + RUN, 2).line
     count = channels_of(cascade)
     bands = bands_of(levels, cascade.window, MOST_INTEGRALS // (line * count), workers)
     steps = steps_of(cascade, line)
@@ -290,7 +290,7 @@ def scan_levels(
 
     def work() -> None:
         channels = np.empty((most_rows + 1, count, line), dtype=np.uint32)
-        parts.append(scan_bands(picture, bands[:, 1:], steps, cascade.window, OPENCV_MIN_SIGMA, channels, counter))
+        parts.append(scan_bands(image, bands[:, 1:], steps, cascade.window, OPENCV_MIN_SIGMA, channels, counter))
 
     in_threads(work, min(workers, len(bands)))
     if not any(len(scores) for _, scores in parts):
@@ -332,7 +332,7 @@ def steps_of(cascade: OpenCVCascade, line: int) -> Steps:
 def _boxes(
     y: NDArray[np.int64], x: NDArray[np.int64], scale: NDArray[np.float32], window: tuple[int, int]
 ) -> NDArray[np.int32]:
-    """Windows in pixels of the picture, each number rounded by itself."""
+    """Windows in pixels of the image, each number rounded by itself."""
     boxes = np.empty((len(y), 4), dtype=np.int32)
     boxes[:, 0], boxes[:, 1] = np.rint(x.astype(np.float32) * scale), np.rint(y.astype(np.float32) * scale)
     boxes[:, 2], boxes[:, 3] = np.rint(np.float32(window[1]) * scale), np.rint(np.float32(window[0]) * scale)

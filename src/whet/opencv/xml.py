@@ -74,7 +74,7 @@ def read_opencv(path: Path | str) -> OpenCVCascade:
     >>> from whet.cascade.cascade import Cascade
     >>> from whet.cascade.stage import Stage
     >>> edge = TrainedStumps(*(np.array([v]) for v in (0, np.float32(0.5), np.int8(1), 0.0)))
-    >>> pool = HaarPool.of_window((8, 8), [HaarKind.X2])
+    >>> pool = HaarPool.from_window((8, 8), [HaarKind.X2])
     >>> stage = Stage(pool.take([0]), edge, np.array([2.0]), 1.0)
     >>> with TemporaryDirectory() as folder:
     ...     _ = write_opencv(Cascade((8, 8), (stage,)), f"{folder}/edge.xml")

@@ -1,1 +1,1 @@
-"""Pictures of an evaluation: curves (extra `plots`), contact sheets of mistakes, boxes drawn into pictures."""
+"""Images of an evaluation: curves (extra `plots`), contact sheets of mistakes, boxes drawn into images."""

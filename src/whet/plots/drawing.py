@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from whet.cascade.boxes import Floats
 from whet.errors import WhetError
-from whet.evaluation.evaluation import Mistake, PictureResult
+from whet.evaluation.evaluation import ImageResult, Mistake
 from whet.evaluation.matching import Label
 from whet.io.files import unique_stems, write_atomically
 from whet.plots.figure import prepared_folder
@@ -56,13 +56,13 @@ def _drawable(text: str) -> str:
     return text.encode("latin-1", "replace").decode("latin-1")
 
 
-FOUND, MISSED, FALSE_ALARM = (40, 190, 80), (220, 40, 40), (250, 150, 0)
+FOUND, MISSED, FALSE_POSITIVE = (40, 190, 80), (220, 40, 40), (250, 150, 0)
 
 
 def boxes_drawn(
-    picture: NDArray[np.uint8], boxes: Floats, color: tuple[int, int, int] = FOUND, width: int = 2
+    image: NDArray[np.uint8], boxes: Floats, color: tuple[int, int, int] = FOUND, width: int = 2
 ) -> NDArray[np.uint8]:
-    """A grey or colour picture with boxes (n, 4), x1, y1, x2, y2, half-open: (height, width, 3).
+    """A grey or colour image with boxes (n, 4), x1, y1, x2, y2, half-open: (height, width, 3).
 
     >>> drawn = boxes_drawn(np.zeros((20, 20), dtype=np.uint8), np.array([[2.0, 2.0, 10.0, 10.0]]), width=1)
     >>> drawn.shape, drawn[2, 9].tolist(), drawn[2, 10].tolist()
@@ -70,16 +70,16 @@ def boxes_drawn(
     """
     from PIL import Image, ImageDraw
 
-    image = Image.fromarray(picture).convert("RGB")
-    pen = ImageDraw.Draw(image)
+    canvas = Image.fromarray(image).convert("RGB")
+    pen = ImageDraw.Draw(canvas)
     for x1, y1, x2, y2 in np.round(boxes).tolist():
         if x2 > x1 and y2 > y1:
             pen.rectangle((x1, y1, x2 - 1, y2 - 1), outline=color, width=width)
-    return np.asarray(image)
+    return np.asarray(canvas)
 
 
 def file_drawn(path: Path, boxes: Floats, color: tuple[int, int, int] = FOUND) -> NDArray[np.uint8]:
-    """A picture's file in its own colours, upright, with boxes (n, 4) drawn in lines that suit its size."""
+    """An image's file in its own colours, upright, with boxes (n, 4) drawn in lines that suit its size."""
     from PIL import Image, ImageOps
 
     with Image.open(path) as opened:
@@ -87,34 +87,34 @@ def file_drawn(path: Path, boxes: Floats, color: tuple[int, int, int] = FOUND) -
     return boxes_drawn(upright, boxes, color, width=max(2, min(upright.shape[:2]) // 200))
 
 
-def result_drawn(picture: NDArray[np.uint8], result: PictureResult, threshold: float = -np.inf) -> NDArray[np.uint8]:
+def result_drawn(image: NDArray[np.uint8], result: ImageResult, threshold: float = -np.inf) -> NDArray[np.uint8]:
     """Detections above a threshold in green where they are right and orange where not, and missed truths in red."""
     stands = result.scores > threshold
     right = stands & (result.matching.labels == Label.TRUE)
-    drawn = boxes_drawn(picture, result.boxes[right], FOUND)
-    drawn = boxes_drawn(drawn, result.boxes[result.false_alarms(threshold)], FALSE_ALARM)
+    drawn = boxes_drawn(image, result.boxes[right], FOUND)
+    drawn = boxes_drawn(drawn, result.boxes[result.false_positives(threshold)], FALSE_POSITIVE)
     return boxes_drawn(drawn, result.truths[result.missed(threshold)], MISSED)
 
 
-def look_drawn(picture: NDArray[np.uint8], look: Look, scale: float = 1.0) -> NDArray[np.uint8]:
+def look_drawn(image: NDArray[np.uint8], look: Look, scale: float = 1.0) -> NDArray[np.uint8]:
     """What a watcher follows in green, thin where the detector does not accept it, and other detections in orange.
 
-    `scale` is that of the picture, where it was made smaller since.
+    `scale` is that of the image, where it was made smaller since.
     """
-    drawn = boxes_drawn(picture, look.elsewhere * scale, FALSE_ALARM, width=1)
+    drawn = boxes_drawn(image, look.elsewhere * scale, FALSE_POSITIVE, width=1)
     if look.box is None or look.sighting is None:
         return drawn
     return boxes_drawn(drawn, look.box[None] * scale, FOUND, width=2 if look.sighting.accepts else 1)
 
 
-def save_picture(picture: NDArray[np.uint8], path: Path) -> Path:
-    """Write a picture as PNG, whole or not at all."""
+def save_image(image: NDArray[np.uint8], path: Path) -> Path:
+    """Write an image as PNG, whole or not at all."""
     from PIL import Image
 
-    return save_image(Image.fromarray(picture), path)
+    return save_pillow(Image.fromarray(image), path)
 
 
-def save_image(image: Image, path: Path) -> Path:
+def save_pillow(image: Image, path: Path) -> Path:
     """Write a Pillow image as PNG, whole or not at all."""
     content = BytesIO()
     image.save(content, format="PNG")
@@ -124,7 +124,7 @@ def save_image(image: Image, path: Path) -> Path:
 
 @dataclass(eq=False)
 class DrawnFolder:
-    """Draws pictures into a folder, which is made if need be; files of one name in several places get numbers."""
+    """Draws images into a folder, which is made if need be; files of one name in several places get numbers."""
 
     folder: Path
     paths: InitVar[Sequence[Path]]
@@ -134,29 +134,27 @@ class DrawnFolder:
         self._places = dict(zip(paths, drawing_places(self.folder, paths), strict=True))
 
     def add(self, path: Path, boxes: Floats) -> Path:
-        """Draw boxes (n, 4) into the picture of a file; returns the file that was written, a PNG."""
+        """Draw boxes (n, 4) into the image of a file; returns the file that was written, a PNG."""
         prepared_folder(self.folder)
-        return save_picture(file_drawn(path, boxes), self._places[path])
+        return save_image(file_drawn(path, boxes), self._places[path])
 
 
 def drawing_places(folder: Path, paths: Sequence[Path]) -> list[Path]:
-    """The file in a folder that each picture is drawn to; a `WhetError` where that is one of the pictures."""
+    """The file in a folder that each image is drawn to; a `WhetError` where that is one of the images."""
     places = [folder / f"{stem}.png" for stem in unique_stems(paths)]
     check_none_replaced(places, paths)
     return places
 
 
-def check_none_replaced(places: Iterable[Path], pictures: Iterable[Path]) -> None:
-    """Raise a `WhetError` if a file that is to be written is one of the pictures, by whatever name.
+def check_none_replaced(places: Iterable[Path], images: Iterable[Path]) -> None:
+    """Raise a `WhetError` if a file that is to be written is one of the images, by whatever name.
 
     >>> check_none_replaced([Path("drawn/a.png")], [Path("a.png")])
     """
-    originals = {_identity(picture) for picture in pictures} - {None}
+    originals = {_identity(image) for image in images} - {None}
     for place in places:
         if _identity(place) in originals:
-            raise WhetError(
-                f"{place} would replace a picture that was given: choose another folder than {place.parent}"
-            )
+            raise WhetError(f"{place} would replace an image that was given: choose another folder than {place.parent}")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -173,16 +171,16 @@ GAP = 4
 
 
 def contact_sheet(
-    pictures: Sequence[NDArray[np.uint8]],
+    images: Sequence[NDArray[np.uint8]],
     mistakes: Sequence[Mistake],
     most: int = 60,
     columns: int = 12,
-    color: tuple[int, int, int] = FALSE_ALARM,
+    color: tuple[int, int, int] = FALSE_POSITIVE,
     captions: Sequence[str] = (),
 ) -> NDArray[np.uint8]:
     """The first of these mistakes, in their order, left to right and top to bottom: (height, width, 3).
 
-    `pictures` are those that were evaluated, in the same order. A mistake at the edge of its picture has grey beyond.
+    `images` are those that were evaluated, in the same order. A mistake at the edge of its image has grey beyond.
     `captions`, one for each mistake or none at all, stand below.
 
     >>> miss = Mistake(0, 0, np.array([2.0, 2.0, 8.0, 8.0]), -np.inf)
@@ -197,13 +195,13 @@ def contact_sheet(
     for number, mistake in enumerate(shown):
         row, column = divmod(number, columns)
         top, left = GAP + row * down, GAP + column * along
-        sheet[top : top + TILE, left : left + TILE] = tile(pictures[mistake.picture], mistake.box, color)
+        sheet[top : top + TILE, left : left + TILE] = tile(images[mistake.image], mistake.box, color)
         if captions:
             sheet[top + TILE : top + down - GAP, left : left + TILE] = caption(captions[number], TILE, lines)
     return sheet
 
 
-def tile(picture: NDArray[np.uint8], box: Floats, color: tuple[int, int, int]) -> NDArray[np.uint8]:
+def tile(image: NDArray[np.uint8], box: Floats, color: tuple[int, int, int]) -> NDArray[np.uint8]:
     """A box and its surroundings, (TILE, TILE, 3), the box drawn in."""
     from PIL import Image
 
@@ -212,6 +210,6 @@ def tile(picture: NDArray[np.uint8], box: Floats, color: tuple[int, int, int]) -
     size = max(1, round(side))
     x, y = np.round(corner).astype(int).tolist()
     canvas = Image.new("RGB", (size, size), (128, 128, 128))
-    canvas.paste(Image.fromarray(picture).convert("RGB"), (-x, -y))
+    canvas.paste(Image.fromarray(image).convert("RGB"), (-x, -y))
     cut = np.asarray(canvas.resize((TILE, TILE), Image.Resampling.BILINEAR))
     return boxes_drawn(cut, (box - np.tile(corner, 2))[None] * (TILE / side), color, width=1)

@@ -16,7 +16,7 @@ from whet.features.rectangles import RectanglePool
 from whet.features.weak_learners import LeafPool
 from whet.plots.drawing import caption
 
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 
 ZOOM = 96  # pixels of a tile's longer side
 GAP = 4
@@ -24,7 +24,7 @@ NARROWEST = 72  # pixels that a line below a tile takes
 STRENGTH = 0.55
 
 
-def feature_sheet(detector: TaughtDetector, stages: int = 6, features: int = 8) -> Picture:
+def feature_sheet(detector: TaughtDetector, stages: int = 6, features: int = 8) -> GreyImage:
     """A row of tiles for each of the first stages: its first features, white where they count up, black where down.
 
     A local binary pattern has its 3 x 3 blocks outlined; a leaf of a tree has all its conditions in one tile. Behind
@@ -45,7 +45,7 @@ def feature_sheet(detector: TaughtDetector, stages: int = 6, features: int = 8) 
     return np.pad(sheet, ((GAP, 0), (GAP, 0), (0, 0)), constant_values=255)
 
 
-def _row(stage: Stage, name: str, mean: Picture, most: int) -> Picture:
+def _row(stage: Stage, name: str, mean: GreyImage, most: int) -> GreyImage:
     weights = stage.coef[:most].tolist()
     tiles = [
         _captioned(feature_drawn(stage.features, i, mean), f"{name}, no. {i}\nweight {weight:.3g}")
@@ -54,15 +54,15 @@ def _row(stage: Stage, name: str, mean: Picture, most: int) -> Picture:
     return np.concatenate([np.pad(tile, ((0, GAP), (0, GAP), (0, 0)), constant_values=255) for tile in tiles], axis=1)
 
 
-def _captioned(tile: Picture, text: str) -> Picture:
+def _captioned(tile: GreyImage, text: str) -> GreyImage:
     """A tile, and text below it; a tile that is narrower than the text gets white beside it."""
     below = caption(text, max(tile.shape[1], NARROWEST))
     beside = ((0, 0), (0, below.shape[1] - tile.shape[1]), (0, 0))
     return np.concatenate([np.pad(tile, beside, constant_values=255), below])
 
 
-def feature_drawn(pool: FeatureFamily, i: int, below: Picture) -> Picture:
-    """Feature i of a pool over a picture of its window, enlarged: (height, width, 3)."""
+def feature_drawn(pool: FeatureFamily, i: int, below: GreyImage) -> GreyImage:
+    """Feature i of a pool over an image of its window, enlarged: (height, width, 3)."""
     zoom = max(1, ZOOM // max(pool.window))
     tile = np.kron(below, np.ones((zoom, zoom))).astype(np.float64)
     _draw(tile, pool, i, zoom)

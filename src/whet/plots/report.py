@@ -17,13 +17,13 @@ from whet.evaluation.runs import EvaluationRun
 from whet.io.files import write_atomically
 from whet.io.images import GreyFiles
 from whet.plots.drawing import (
-    FALSE_ALARM,
+    FALSE_POSITIVE,
     MISSED,
     check_none_replaced,
     contact_sheet,
     drawing_places,
     result_drawn,
-    save_picture,
+    save_image,
 )
 from whet.plots.figure import COLORS, check_installed, new_figure, prepared_folder, save
 
@@ -32,25 +32,25 @@ Unit = Literal["recall", "found"]
 
 
 def draw_roc(curves: Mapping[str, Curve], path: Path, axis: Axis = "linear", unit: Unit = "recall") -> Path:
-    """Faces found against false alarms in all pictures together, as a PNG; one line for each named curve.
+    """Faces found against false positives in all images together, as a PNG; one line for each named curve.
 
-    `unit` is the share of the truths or their number. On a log axis what was found without any false alarm stands at
-    the left edge, at half a false alarm.
+    `unit` is the share of the truths or their number. On a log axis what was found without any false positive stands at
+    the left edge, at half a false positive.
 
     >>> import tempfile
     >>> from whet.evaluation.curves import sweep
-    >>> swept = sweep([3.0, 2.0, 1.0], [1, 0, 1], n_truths=2, n_pictures=1)
+    >>> swept = sweep([3.0, 2.0, 1.0], [1, 0, 1], n_truths=2, n_images=1)
     >>> draw_roc({"ours": swept}, Path(tempfile.mkdtemp()) / "roc.png", axis="log").name
     'roc.png'
     """
     figure, axes = new_figure(1, 1, 5.6, 4.2)
     panel = axes[0, 0]
     for number, (name, curve) in enumerate(curves.items()):
-        x = np.maximum(curve.false_alarms, 0.5) if axis == "log" else curve.false_alarms
+        x = np.maximum(curve.false_positives, 0.5) if axis == "log" else curve.false_positives
         y = curve.recall if unit == "recall" else curve.found
         panel.step(x, y, where="post", label=name, color=COLORS[number % len(COLORS)], linewidth=1.6)
     panel.set_xscale(axis)
-    panel.set_xlabel("false alarms in all pictures")
+    panel.set_xlabel("false positives in all images")
     panel.set_ylabel("recall" if unit == "recall" else "found")
     _finish(panel)
     return save(figure, path)
@@ -77,19 +77,19 @@ def _finish(panel: Any) -> None:  # noqa: ANN401 - matplotlib has no types
     panel.grid(alpha=0.3)
 
 
-FILES = ("evaluation.json", "roc.png", "precision-recall.png", "misses.png", "false-alarms.png")
+FILES = ("evaluation.json", "roc.png", "precision-recall.png", "misses.png", "false-positives.png")
 
 
-def check_places(pictures: Sequence[Path], report: Path | None, drawn: Path | None) -> None:
-    """Raise a `WhetError` where a report, or drawn pictures, in these folders would replace one of the pictures."""
+def check_places(images: Sequence[Path], report: Path | None, drawn: Path | None) -> None:
+    """Raise a `WhetError` where a report, or drawn images, in these folders would replace one of the images."""
     if report is not None:
-        check_none_replaced([report / name for name in FILES], pictures)
+        check_none_replaced([report / name for name in FILES], images)
     if drawn is not None:
-        drawing_places(drawn, pictures)
+        drawing_places(drawn, images)
 
 
 def write_report(run: EvaluationRun, folder: Path, name: str, numbers: Mapping[str, Any]) -> tuple[list[Path], str]:
-    """Write evaluation.json, roc.png, precision-recall.png, misses.png and false-alarms.png; returns the files.
+    """Write evaluation.json, roc.png, precision-recall.png, misses.png and false-positives.png; returns the files.
 
     Without matplotlib there are no curves; why is then returned, too. A sheet of no mistakes is not written, and an
     old one is taken away.
@@ -105,31 +105,31 @@ def write_report(run: EvaluationRun, folder: Path, name: str, numbers: Mapping[s
         written.append(draw_precision_recall(curves, folder / "precision-recall.png"))
     except MissingExtraError as error:
         fault = str(error)
-    pictures = GreyFiles(run.paths)
+    images = GreyFiles(run.paths)
     sheets = {
         "misses.png": (run.evaluation.worst_misses(run.threshold), MISSED, "missed"),
-        "false-alarms.png": (run.evaluation.worst_false_alarms(run.threshold), FALSE_ALARM, "false alarm"),
+        "false-positives.png": (run.evaluation.worst_false_positives(run.threshold), FALSE_POSITIVE, "false positive"),
     }
     for file, (mistakes, color, what) in sheets.items():
         if mistakes:
             captions = [_caption(mistake, run.paths, what) for mistake in mistakes]
-            sheet = contact_sheet(pictures, mistakes, color=color, captions=captions)
-            written.append(save_picture(sheet, folder / file))
+            sheet = contact_sheet(images, mistakes, color=color, captions=captions)
+            written.append(save_image(sheet, folder / file))
         else:
             (folder / file).unlink(missing_ok=True)
     return written, fault
 
 
 def _caption(mistake: Mistake, paths: Sequence[Path], what: str) -> str:
-    """The picture, what is wrong there, and the score; of a miss, that of the box which is below the threshold."""
+    """The image, what is wrong there, and the score; of a miss, that of the box which is below the threshold."""
     score = f" {mistake.score:.4g}" if isfinite(mistake.score) else ", no box"
-    return f"{paths[mistake.picture].name}\n{what}{score}"
+    return f"{paths[mistake.image].name}\n{what}{score}"
 
 
 def draw_results(run: EvaluationRun, folder: Path, tell: Callable[[float], None] = lambda _: None) -> None:
-    """Draw what was found, missed and falsely found into each picture, as PNG files in a folder."""
-    pictures, places = GreyFiles(run.paths), drawing_places(folder, run.paths)
+    """Draw what was found, missed and falsely found into each image, as PNG files in a folder."""
+    images, places = GreyFiles(run.paths), drawing_places(folder, run.paths)
     prepared_folder(folder)
-    for number, (place, result) in enumerate(zip(places, run.evaluation.pictures, strict=True)):
-        save_picture(result_drawn(pictures[number], result, run.threshold), place)
+    for number, (place, result) in enumerate(zip(places, run.evaluation.images, strict=True)):
+        save_image(result_drawn(images[number], result, run.threshold), place)
         tell((number + 1) / len(places))

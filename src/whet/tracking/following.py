@@ -14,7 +14,7 @@ from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import FACTOR, level_scales, levels_at
 from whet.cascade.scan import near_windows, unrejecting
 
-Picture = NDArray[np.uint8]
+GreyImage = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
 # Windows that share so much with the best one are the same answer: the box is their mean.
@@ -27,7 +27,7 @@ class Prior:
 
     A window's margin is lowered by `cost` times the squared distance from the last box, in standard deviations:
     `places` sides of the box, and `sizes` in the logarithm of its size. No distance counts more than `most`: an
-    object may leave the picture and come back elsewhere. Around the last box, up to `reach` sides away and
+    object may leave the image and come back elsewhere. Around the last box, up to `reach` sides away and
     `steps` levels larger or smaller, windows are looked at even if the detector rejects them. Chosen on made-up
     footage (`experiments.drifting_faces`).
     """
@@ -66,7 +66,7 @@ class Sighting:
     place: tuple[float, int, int]
     accepts: bool
     fired: FiredWindows
-    patch: Picture
+    patch: GreyImage
 
 
 @dataclass(eq=False)
@@ -84,10 +84,10 @@ class Follower:
     threads: int | None = None
     _unrejecting: tuple[Cascade, Cascade] | None = field(default=None, repr=False)
 
-    def look(self, cascade: Cascade, picture: Picture) -> Sighting | None:
-        """The object in the next frame, a grey picture (height, width); None as long as nothing has ever fired."""
-        scales = level_scales(picture.shape, cascade.window, self.factor)
-        levels = levels_at(picture, scales, self.threads)
+    def look(self, cascade: Cascade, image: GreyImage) -> Sighting | None:
+        """The object in the next frame, a grey image (height, width); None as long as nothing has ever fired."""
+        scales = level_scales(image.shape, cascade.window, self.factor)
+        levels = levels_at(image, scales, self.threads)
         fired = windows_of_levels(cascade, levels, scales, threads=self.threads)
         windows, last = fired, self.last
         if last is not None:
@@ -112,7 +112,7 @@ class Follower:
         place = (float(windows.scale[best]), int(windows.y[best]), int(windows.x[best]))
         accepts = bool(((fired.scale == place[0]) & (fired.y == place[1]) & (fired.x == place[2])).any())
         (height, width), (scale, y, x) = cascade.window, place
-        patch = levels[scales.index(scale)].picture[y : y + height, x : x + width].copy()
+        patch = levels[scales.index(scale)].image[y : y + height, x : x + width].copy()
         return Sighting(self.last, float(windows.scores[best]), place, accepts, fired, patch)
 
     def _open(self, cascade: Cascade) -> Cascade:

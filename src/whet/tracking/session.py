@@ -174,7 +174,7 @@ class Session:
         summary, begin, unseen = Summary(gate=self.watcher.gate), time.perf_counter(), 0
         try:
             for frame in frames:
-                look = self.watcher.look(frame.picture)
+                look = self.watcher.look(frame.image)
                 unseen = 0 if len(look.detections) else unseen + 1
                 self._count(summary, look, unseen)
                 summary.seconds = time.perf_counter() - begin

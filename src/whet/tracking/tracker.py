@@ -22,7 +22,7 @@ from whet.cascade.detections import Detections, FiredWindows
 from whet.cascade.pyramid import FACTOR, level_at
 from whet.detector.base import StageBase
 from whet.detector.detector import Detector
-from whet.detector.journal import Entry, Places, entries_of, lesson_of, picture_hash
+from whet.detector.journal import Entry, Places, entries_of, image_hash, lesson_of
 from whet.detector.taught import TaughtDetector
 from whet.io.images import as_grey
 from whet.tracking.following import Follower, Prior, Sighting
@@ -36,8 +36,8 @@ Grey = NDArray[np.uint8]
 
 # A window that shares less than this with the object shows something else.
 ELSEWHERE = 0.3
-# Of the way from what false alarms score to what objects do: the round share that brings the detector of faces closest,
-# with 39.6, to the 40 that was chosen for it on made-up footage.
+# Of the way from what false positives score to what objects do: the round share that brings the detector of faces
+# closest, with 39.6, to the 40 that was chosen for it on made-up footage.
 GATE_SHARE = 0.4
 
 
@@ -46,8 +46,8 @@ class Lessons:
     """When a frame teaches, how much, and how long that is remembered. Chosen on made-up footage.
 
     A sighting teaches if its margin is above `gate`, and with it up to `others` windows elsewhere in the frame that
-    the detector takes for the object. A gate that is not given comes from the detector, between what false alarms and
-    objects score in its training. Each lesson counts `share` of the positives that the base was trained on, and the
+    the detector takes for the object. A gate that is not given comes from the detector, between what false positives
+    and objects score in its training. Each lesson counts `share` of the positives that the base was trained on, and the
     last `remembered` of these shares are kept: what is older is unlearned. Lessons are counted together: the first at
     once, then two, four and so on, up to `every`. They are taken back if the detector would then lose more than
     `most_lost` of the positives of its training, or let through more than `most_accepted` times as many negatives.
@@ -102,9 +102,9 @@ class Look:
 
 @dataclass(frozen=True, eq=False)
 class _Lesson:
-    """Windows of one picture, by its hash: the object first, then others."""
+    """Windows of one image, by its hash: the object first, then others."""
 
-    picture: str
+    image: str
     places: tuple[tuple[float, int, int], ...]
     patches: Grey
 
@@ -195,8 +195,8 @@ class Watcher:
             best = np.argsort(np.where(elsewhere, -fired.scores, np.inf), kind="stable")[: self.lessons.others]
             places += [(float(fired.scale[i]), int(fired.y[i]), int(fired.x[i])) for i in best if elsewhere[i]]
         height, width = self.detector.window
-        patches += [level_at(grey, s).picture[y : y + height, x : x + width] for s, y, x in places[1:]]
-        return _Lesson(picture_hash(grey), tuple(places), np.array(patches))
+        patches += [level_at(grey, s).image[y : y + height, x : x + width] for s, y, x in places[1:]]
+        return _Lesson(image_hash(grey), tuple(places), np.array(patches))
 
     def _entries(self, lessons: Sequence[_Lesson]) -> list[list[Entry]]:
         """What the journal would hold of each lesson; all together, as weak learners answer to many at little more."""
@@ -207,7 +207,7 @@ class Watcher:
         weights = np.full(len(is_object), self.lessons.weight(taught), dtype=np.int64)
         patches = np.concatenate([lesson.patches for lesson in lessons])
         entries = iter(entries_of(taught.base, "", where, patches, is_object, weights))
-        return [[replace(entry, picture=one.picture) for entry in islice(entries, len(one.places))] for one in lessons]
+        return [[replace(entry, image=one.image) for entry in islice(entries, len(one.places))] for one in lessons]
 
     def _count(self) -> tuple[int, int]:
         """Learn what is pending, let go of what is too old; take both back where they did damage."""

@@ -1,1 +1,1 @@
-"""Trainers: from patches and pictures to classifiers."""
+"""Trainers: from patches and images to classifiers."""

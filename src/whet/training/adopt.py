@@ -23,7 +23,7 @@ from whet.evaluation.runs import evaluate_many
 from whet.features.integral import FeatureFamily, IntegralStack
 from whet.features.responses import BitResponses
 from whet.features.weak_learners import Weak
-from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedPicture, Annotations, Boxes, Problem, ProblemKind
+from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations, Boxes, Problem, ProblemKind
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.lda.thresholds import Rate, calibrate_rate
 from whet.opencv.cascade import OpenCVCascade, stages_of
@@ -31,7 +31,7 @@ from whet.opencv.xml import read_opencv
 from whet.training.data import split_objects
 from whet.training.learning import Judgement, Shown
 from whet.training.mining import Miner
-from whet.training.negatives import Forbidden, backgrounds_of, picture_faults
+from whet.training.negatives import Forbidden, backgrounds_of, image_faults
 from whet.training.positives import Jitter, Positives, Variations, cut_positives, window_of
 from whet.training.stage import GreedyLDA
 
@@ -57,7 +57,7 @@ def yielding(stages: Sequence[Stage], positives: Patches, rate: float) -> list[S
     """
     if not 0 <= rate <= 1:
         raise ValueError(f"got stage_rate={rate}; expected a share from 0 to 1")
-    blocks = (IntegralStack.of(block) for block in _blocks(positives))
+    blocks = (IntegralStack.from_patches(block) for block in _blocks(positives))
     margins = np.concatenate([[stage.judge(stack)[0] for stage in stages] for stack in blocks], axis=1)
     missed = min(int((1 - rate) * len(positives)), len(positives) - 1)
     lowest = np.partition(margins, missed, axis=1)[:, missed] - SLACK
@@ -85,20 +85,20 @@ def extension_of(
     n_weak = min(n_weak, len(negatives) // NEGATIVES_A_LEARNER)
     if n_weak < FEWEST_LEARNERS:
         raise TrainingDataError(
-            f"the pictures gave {len(negatives)} windows that the cascade takes for the object; a stage that learns "
-            f"needs at least {NEGATIVES_A_LEARNER * FEWEST_LEARNERS}: add pictures"
+            f"the images gave {len(negatives)} windows that the cascade takes for the object; a stage that learns "
+            f"needs at least {NEGATIVES_A_LEARNER * FEWEST_LEARNERS}: add images"
         )
     features, weak = joined(stages, window)
     patches = np.concatenate([train, negatives])
     responses = responses_of(features, weak, patches)
-    bits = BitResponses.of(responses, np.arange(len(patches)) < len(train))
+    bits = BitResponses.from_responses(responses, np.arange(len(patches)) < len(train))
     learner = GreedyLDA(ridge=ridge)
     chosen = np.array(list(learner.rounds(bits, n_weak)))
     vote = learner.vote(bits, chosen)
     seen = responses_of(features.take(chosen), weak.take(chosen), validation)
     scores = np.cumsum(seen * vote.coef[:, None], axis=0)[-1]  # in the order of the learners, as a scan adds them
     vote.rule = Rate(calibrate_rate(scores, vote.projection, detection_rate))
-    return StageBase.of_vote(features.take(chosen), weak.take(chosen), vote)
+    return StageBase.from_discriminant(features.take(chosen), weak.take(chosen), vote)
 
 
 def joined(stages: Sequence[Stage], window: tuple[int, int]) -> tuple[FeatureFamily, Weak]:
@@ -121,7 +121,7 @@ def _hard_windows(stages: Sequence[Stage], window: tuple[int, int], miner: Miner
 
 def responses_of(features: FeatureFamily, weak: Weak, patches: Patches) -> NDArray[np.bool_]:
     """Responses (learners, samples), some samples at a time: their integral images take more than they do."""
-    parts = [weak.respond(features.evaluate(IntegralStack.of(block))) for block in _blocks(patches)]
+    parts = [weak.respond(features.evaluate(IntegralStack.from_patches(block))) for block in _blocks(patches)]
     return np.concatenate([np.empty((len(weak), 0), np.bool_), *parts], axis=1)
 
 
@@ -139,7 +139,7 @@ NEGATIVES = 20_000
 def adopt(
     cascade: OpenCVCascade | str | PathLike[str],
     positives: Patches,
-    pictures: Sequence[Path],
+    images: Sequence[Path],
     *,
     groups: NDArray[np.intp] | None = None,
     forbidden: Forbidden | None = None,
@@ -149,7 +149,7 @@ def adopt(
     detection_rate: float | None = None,
     held_out: float = 0.25,
     n_negatives: int = NEGATIVES,
-    most_of_a_picture: int = 200,
+    max_per_image: int = 200,
     ridge: float = DEFAULT_RIDGE,
     frame: Frame | None = None,
     provenance: Provenance | None = None,
@@ -161,8 +161,8 @@ def adopt(
 
     `positives` are (samples, height, width) of the cascade's window, and there should be many more than a stage has
     weak learners: `whet.training.positives.Variations` makes many of one photograph. Positives with one number in
-    `groups` (samples,) are of one photograph, and on one side of what is held out. `pictures` have no object in them,
-    but in boxes (n, 4) that are `forbidden`, by picture.
+    `groups` (samples,) are of one photograph, and on one side of what is held out. `images` have no object in them,
+    but in boxes (n, 4) that are `forbidden`, by image.
 
     With `keep_votes`, OpenCV's votes stay as they are, and the thresholds of stages that reject too many positives are
     lowered until each stage keeps `stage_rate` of them (0 leaves them where they are). One more stage follows, of up to
@@ -176,7 +176,7 @@ def adopt(
     from then on its threshold is as many deviations from the mean of the positives as OpenCV's is. A stage that gives
     all positives one score keeps OpenCV's votes, fixed.
 
-    Of each picture at most `most_of_a_picture` windows are taken at a time. `tell` hears the number of each stage that
+    Of each image at most `max_per_image` windows are taken at a time. `tell` hears the number of each stage that
     was made, what became of it, and how many negatives it was made with. The same seed gives the same detector.
 
     The weak learners of a tree are its leaves. Raises `CannotConvertError` for rectangles whose weights are not whole.
@@ -190,7 +190,7 @@ def adopt(
     >>> rng = np.random.default_rng(0)
     >>> patches = rng.integers(0, 170, (400, 8, 8), dtype=np.uint8)
     >>> patches[:200, :, 4:] += 60  # the object is brighter on the right
-    >>> node = train_node(HaarPool.of_window((8, 8)), patches, np.arange(400) < 200, 3)
+    >>> node = train_node(HaarPool.from_window((8, 8)), patches, np.arange(400) < 200, 3)
     >>> with TemporaryDirectory() as folder:
     ...     _ = write_opencv(Cascade((8, 8), (node.stage(),)), f"{folder}/object.xml")
     ...     Image.fromarray(rng.integers(0, 230, (50, 50), dtype=np.uint8)).save(f"{folder}/other.png")
@@ -203,10 +203,10 @@ def adopt(
     stages = stages_of(source)
     _check(positives, source.window)
     miner = Miner(
-        list(pictures),
+        list(images),
         source.window,
         seed=seed,
-        most_of_a_picture=most_of_a_picture,
+        max_per_image=max_per_image,
         threads=threads,
         forbidden=forbidden or {},
     )
@@ -231,7 +231,7 @@ def adopt(
         from whet.training.relearned import relearned
 
         bases = relearned(stages, source.window, miner, (train, validation), detection_rate, n_negatives, ridge, tell)
-    return Detector.of_base(DetectorBase(source.window, tuple(bases), provenance=provenance or Provenance()), frame)
+    return Detector.from_base(DetectorBase(source.window, tuple(bases), provenance=provenance or Provenance()), frame)
 
 
 def _check(positives: Patches, window: tuple[int, int]) -> None:
@@ -272,7 +272,7 @@ class AdoptionRun:
 
     detector: Detector
     positives: Positives
-    pictures: tuple[Path, ...]
+    images: tuple[Path, ...]
     problems: tuple[Problem, ...]
     held_out: Judgement | None
 
@@ -306,13 +306,13 @@ def adopt_from(
     cascade: Path,
     shown: Shown,
     *,
-    held_out: Sequence[AnnotatedPicture] = (),
+    held_out: Sequence[AnnotatedImage] = (),
     provenance: Provenance | None = None,
     seed: int = 0,
     threads: int | None = None,
     tell: Callable[[float], None] = lambda _: None,
 ) -> AdoptionRun:
-    """Adopt a cascade (see `whet.training.adopt.adopt`) by the objects and by all else in the pictures shown.
+    """Adopt a cascade (see `whet.training.adopt.adopt`) by the objects and by all else in the images shown.
 
     `tell` gets the share that is done.
 
@@ -320,11 +320,11 @@ def adopt_from(
     Traceback (most recent call last):
     whet.errors.TrainingDataError: no box of the object was shown: a cascade is adopted by objects (annotations or ...
     """
-    annotations = Annotations(shown.pictures, (ONLY_CLASS,))
+    annotations = Annotations(shown.images, (ONLY_CLASS,))
     if not annotations.n_boxes:
         raise TrainingDataError(
             "no box of the object was shown: a cascade is adopted by objects (annotations or crops), best of some "
-            "hundred photographs, and by pictures without it"
+            "hundred photographs, and by images without it"
         )
     source = read_opencv(cascade)
     choice = replace(window_of(annotations.boxes), height=source.window[0], width=source.window[1])
@@ -339,16 +339,16 @@ def adopt_from(
         progress=lambda share: tell(0.1 * share),
     )
     forbidden = backgrounds_of(annotations)
-    faults = picture_faults(list(forbidden), source.window)
-    pictures = tuple(path for path in forbidden if path not in faults)
-    if not pictures:
+    faults = image_faults(list(forbidden), source.window)
+    images = tuple(path for path in forbidden if path not in faults)
+    if not images:
         raise TrainingDataError(
-            "there is no picture to take other windows from: give some without the object (negatives), best hundreds"
+            "there is no image to take other windows from: give some without the object (negatives), best hundreds"
         )
     detector = adopt(
         source,
         _grained(positives.patches, seed),
-        pictures,
+        images,
         groups=positives.groups,
         forbidden=forbidden,
         provenance=provenance,
@@ -356,13 +356,13 @@ def adopt_from(
         threads=threads,
     )
     tell(0.7)
-    told = (Problem(ProblemKind.UNREADABLE_PICTURE, "", None, fault) for fault in faults.values())
+    told = (Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
     judgement = None
     if held_out:
         before = evaluate_many(load(cascade), held_out, tell=lambda share: tell(0.7 + 0.15 * share), threads=threads)
         after = evaluate_many(detector, held_out, tell=lambda share: tell(0.85 + 0.15 * share), threads=threads)
         judgement = before, after
-    return AdoptionRun(detector, positives, pictures, (*positives.problems, *told), judgement)
+    return AdoptionRun(detector, positives, images, (*positives.problems, *told), judgement)
 
 
 def _grained(patches: Patches, seed: int) -> Patches:

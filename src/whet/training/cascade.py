@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from whet.cascade.cascade import Cascade
 from whet.errors import CannotSeparateError, CheckpointError
-from whet.evaluation.curves import picture_interval, rate_interval
+from whet.evaluation.curves import image_interval, rate_interval
 from whet.features.integral import FeatureFamily
 from whet.training.checkpoint import Checkpoint, StageRecord, State
 from whet.training.config import Plan
 from whet.training.data import TrainingData, fingerprint
 from whet.training.mining import Mined, Miner
-from whet.training.negatives import Forbidden, windows_of_pictures
+from whet.training.negatives import Forbidden, windows_of_images
 from whet.training.progress import (
     STALLED,
     Ending,
@@ -46,7 +46,7 @@ HARD = 0.6
 def train_cascade(
     family: FeatureFamily | Sequence[FeatureFamily],
     positives: Patches,
-    pictures: Sequence[Path],
+    images: Sequence[Path],
     plan: Plan | None = None,
     tell: Tell = lambda _: None,
     *,
@@ -56,15 +56,15 @@ def train_cascade(
 ) -> tuple[Cascade, tuple[Node, ...], Ending]:
     """Train stages until the plan's false-positive rate is reached or there is a reason to stop.
 
-    `positives` are patches (n, height, width) of the object, `pictures` files without it. A part of both is for
-    validation only: no positive of one run of neighbours, and no picture, is on both sides. Every stage trains on
+    `positives` are patches (n, height, width) of the object, `images` files without it. A part of both is for
+    validation only: no positive of one run of neighbours, and no image, is on both sides. Every stage trains on
     all other positives. `tell` hears of all that happens, as events.
 
     Of several families each stage takes the next, in turns: what looks like the object to one kind of features often
     does not to the other. Where it rejects little, the others are tried as well, and the best is kept.
 
     Positives with the same number in `groups` (n,) show one object: all are on one side, and they count as one.
-    Pictures may show the object where they have boxes (m, 4) in `forbidden`: negatives are taken outside of these.
+    Images may show the object where they have boxes (m, 4) in `forbidden`: negatives are taken outside of these.
 
     With a `checkpoint` file, a training that was stopped goes on after its last step when it is called again, and
     ends with the same cascade, to the last bit. Of the plan, `n_stages`, `false_positive_rate` and `threads` may
@@ -73,7 +73,7 @@ def train_cascade(
     plan = Plan() if plan is None else plan
     families = tuple(family) if isinstance(family, Sequence) else (family,)
     window = _common_window(families)
-    data = TrainingData.of(positives, pictures, window, plan, groups, forbidden)
+    data = TrainingData.from_patches(positives, images, window, plan, groups, forbidden)
     file = Checkpoint(checkpoint, fingerprint(families, data, plan))
     return _Training(families, window, data, plan, tell, file).run()
 
@@ -96,7 +96,7 @@ class _Training:
     state: State = field(default_factory=State)
 
     def __post_init__(self) -> None:
-        sides = self.data.pictures, self.data.check_pictures
+        sides = self.data.images, self.data.check_images
         self.miners = [
             Miner(side, self.window, self.plan.seed + k, threads=self.plan.threads, forbidden=self.data.forbidden)
             for k, side in enumerate(sides)
@@ -138,11 +138,11 @@ class _Training:
     def _random(self, miner: Miner, n: int, rng: np.random.Generator) -> Mined:
         """Random windows for the first stage: there is no cascade yet that could accept any."""
         none = np.empty(0, dtype=np.int64)
-        windows = windows_of_pictures(miner.pictures, n, self.window, rng, forbidden=miner.forbidden)
+        windows = windows_of_images(miner.images, n, self.window, rng, forbidden=miner.forbidden)
         return Mined(windows, none, none, is_exhausted=False)
 
     def _look_for_negatives(self) -> Ending | None:
-        """Mine for the next stage, unless training has come to its end: the held-out pictures are asked first."""
+        """Mine for the next stage, unless training has come to its end: the held-out images are asked first."""
         state = self.state
         if state.judged is None:
             state.judged = self._mine(held_out=True)
@@ -163,9 +163,9 @@ class _Training:
             why,
             reason,
             judged.acceptance_rate,
-            picture_interval(judged.accepted, judged.looked_at),
+            image_interval(judged.accepted, judged.looked_at),
             judged.n_looked_at,
-            judged.n_pictures,
+            judged.n_images,
             float(accepted.mean()),
             _detection_interval(accepted, self.data.check_groups),
             tuple(number for number, record in enumerate(self.state.records) if not record.meets_goal),
@@ -176,8 +176,8 @@ class _Training:
     def _mine(self, *, held_out: bool) -> Mined:
         miner, n = self.miners[held_out], self.plan.n_held_out if held_out else self.plan.n_negatives
 
-        def progress(n_found: int, n_looked_at: int, n_pictures: int) -> None:
-            self._say(Mining, n_found, n, n_looked_at, n_pictures, len(miner.pictures), held_out)
+        def progress(n_found: int, n_looked_at: int, n_images: int) -> None:
+            self._say(Mining, n_found, n, n_looked_at, n_images, len(miner.images), held_out)
 
         return miner.mine(self._cascade(), n, len(self.state.nodes), progress)
 
@@ -187,10 +187,10 @@ class _Training:
         assert state.mined is not None
         assert state.judged is not None
         if state.records:
-            last, n_pictures = state.records[-1], state.mined.n_pictures + state.judged.n_pictures
+            last, n_images = state.records[-1], state.mined.n_images + state.judged.n_images
             mining = self._seconds() - last.ended
-            windows = (state.mined.n_looked_at + state.judged.n_looked_at) / max(n_pictures, 1)
-            state.paces.append(Pace(last.seconds, mining, n_pictures, windows, state.judged.acceptance_rate))
+            windows = (state.mined.n_looked_at + state.judged.n_looked_at) / max(n_images, 1)
+            state.paces.append(Pace(last.seconds, mining, n_images, windows, state.judged.acceptance_rate))
         self._expect()
         positives, check = self._positives()
         negatives, unseen = state.mined.patches, state.judged.patches
@@ -259,8 +259,8 @@ class _Training:
     def _stall(self, rate: float) -> None:
         if not self.state.nodes:
             raise CannotSeparateError(
-                f"the first stage accepts {rate:.1%} of random windows of the held-out pictures at a detection rate of "
-                f"{self.plan.goal.detection_rate:.1%}: see whether the pictures show the object and the positives do "
+                f"the first stage accepts {rate:.1%} of random windows of the held-out images at a detection rate of "
+                f"{self.plan.goal.detection_rate:.1%}: see whether the images show the object and the positives do "
                 "not show anything; else allow more weak learners or features"
             )
         self.state.stalled = rate
@@ -285,7 +285,7 @@ class _Training:
         return time.monotonic() - self.begun
 
     def _expect(self) -> None:
-        left = seconds_left(self.state.paces, self.plan, sum(len(miner.pictures) for miner in self.miners))
+        left = seconds_left(self.state.paces, self.plan, sum(len(miner.images) for miner in self.miners))
         self.expected_end = None if left is None else self._seconds() + left
 
     def _say(self, kind: type[Event], *details: object, stage: int | None = None) -> None:
@@ -302,7 +302,7 @@ def _detection_interval(accepted: NDArray[np.bool_], groups: NDArray[np.intp] | 
     n = np.bincount(number)
     if accepted.all() or not accepted.any():  # no variance between objects can be seen: each counts as one
         return rate_interval(len(n) * int(accepted.any()), len(n))
-    return picture_interval(np.bincount(number, weights=accepted).astype(np.int64), n)
+    return image_interval(np.bincount(number, weights=accepted).astype(np.int64), n)
 
 
 def _labelled(positives: Patches, negatives: Patches) -> tuple[Patches, NDArray[np.bool_]]:

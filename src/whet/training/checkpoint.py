@@ -186,7 +186,7 @@ def _nodes(tensors: Tensors) -> list[Node]:
     if "detector" not in tensors:
         return []
     try:
-        bases = [Node.of_base(stage) for stage in from_bytes(tensors["detector"].tobytes()).base.stages]
+        bases = [Node.from_base(stage) for stage in from_bytes(tensors["detector"].tobytes()).base.stages]
     except (ModelFileError, ValueError) as fault:
         raise CheckpointError(f"the checkpoint's stages cannot be read by this version: {fault}") from fault
     nodes = []

@@ -20,7 +20,7 @@ class Plan:
     `goal` is that of each stage. `n_weak` bounds a stage, by its number from 0 if it is a sequence (the last one
     holds for all further stages). A stage trains on all positives but the share for `validation`, and on
     `n_negatives` windows; with `drop_rejected`, on those positives only that the stages before it accept.
-    `false_positive_rate` is that of the whole cascade, in windows of pictures without the object that were kept
+    `false_positive_rate` is that of the whole cascade, in windows of images without the object that were kept
     apart. Windows whose standard deviation is not above `min_sigma` are never looked at; the default is OpenCV's.
     """
 
@@ -66,7 +66,7 @@ class Plan:
 
     @property
     def n_held_out(self) -> int:
-        """How many windows of the pictures kept apart judge a stage.
+        """How many windows of the images kept apart judge a stage.
 
         >>> Plan(n_negatives=5000, validation=0.2).n_held_out
         1000

@@ -16,7 +16,7 @@ from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.errors import TrainingDataError
 from whet.features.integral import FeatureFamily, IntegralStack
 from whet.training.config import Plan
-from whet.training.negatives import Forbidden, usable_pictures
+from whet.training.negatives import Forbidden, usable_images
 from whet.training.stage import GreedyLDA
 
 # Faces that follow each other in a file may be near-duplicates: they are split in runs of this length, or shorter
@@ -54,15 +54,15 @@ def split_objects(groups: NDArray[np.intp], share: float, seed: int) -> tuple[ND
     return np.flatnonzero(~is_check), np.flatnonzero(is_check)
 
 
-def split_pictures(pictures: Sequence[Path], share: float, seed: int) -> tuple[list[Path], list[Path]]:
-    """Pictures to mine for training and for checking; at least one on each side."""
-    if len(pictures) < 2:
+def split_images(images: Sequence[Path], share: float, seed: int) -> tuple[list[Path], list[Path]]:
+    """Images to mine for training and for checking; at least one on each side."""
+    if len(images) < 2:
         raise TrainingDataError(
-            f"got {len(pictures)} usable pictures without the object; at least two are needed, better hundreds"
+            f"got {len(images)} usable images without the object; at least two are needed, better hundreds"
         )
-    order = np.random.default_rng([seed, 1]).permutation(len(pictures))
-    n_check = min(max(1, round(share * len(pictures))), len(pictures) - 1)
-    return [pictures[i] for i in order[n_check:]], [pictures[i] for i in order[:n_check]]
+    order = np.random.default_rng([seed, 1]).permutation(len(images))
+    n_check = min(max(1, round(share * len(images))), len(images) - 1)
+    return [images[i] for i in order[n_check:]], [images[i] for i in order[:n_check]]
 
 
 Patches = NDArray[np.uint8]
@@ -80,23 +80,23 @@ class FewPositivesWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Positives and pictures to train on, and those kept apart to check by; and boxes that no negative may show.
+    """Positives and images to train on, and those kept apart to check by; and boxes that no negative may show.
 
     `check_groups` (n,) numbers the object that each positive to check by shows, where some show the same.
     """
 
     positives: Patches
     check: Patches
-    pictures: list[Path]
-    check_pictures: list[Path]
+    images: list[Path]
+    check_images: list[Path]
     forbidden: Forbidden = field(default_factory=dict)
     check_groups: NDArray[np.intp] | None = None
 
     @classmethod
-    def of(
+    def from_patches(
         cls,
         positives: Patches,
-        pictures: Sequence[Path],
+        images: Sequence[Path],
         window: tuple[int, int],
         plan: Plan,
         groups: NDArray[np.intp] | None = None,
@@ -111,7 +111,7 @@ class TrainingData:
             train, check = split_in_runs(len(usable), plan.validation, plan.seed)
         else:
             train, check = split_objects(groups[usable], plan.validation, plan.seed)
-        sides = split_pictures(usable_pictures(pictures, window), plan.validation, plan.seed)
+        sides = split_images(usable_images(images, window), plan.validation, plan.seed)
         seen = positives[usable]
         check_groups = None if groups is None else groups[usable][check]
         return cls(seen[train], seen[check], *sides, {} if forbidden is None else forbidden, check_groups)
@@ -158,7 +158,7 @@ def usable_rows(
 
 def _with_contrast(positives: Patches, min_sigma: float) -> NDArray[np.bool_]:
     blocks = [positives[start : start + AT_ONCE] for start in range(0, len(positives), AT_ONCE)]
-    verdicts = [IntegralStack.of(block, min_sigma).looked_at for block in blocks]
+    verdicts = [IntegralStack.from_patches(block, min_sigma).looked_at for block in blocks]
     return np.concatenate([np.empty(0, dtype=np.bool_), *verdicts])
 
 
@@ -177,7 +177,7 @@ def fingerprint(families: Sequence[FeatureFamily], data: TrainingData, plan: Pla
         **{f"plan.{name}": text for name, text in _plan_fields(plan).items()},
         "features": "; ".join(f"{len(one)} of {type(one).__name__}, {_digest(_parts(one))}" for one in families),
         "positives": _patches(data.positives, data.check),
-        "pictures": _pictures([*data.pictures, *data.check_pictures], data.forbidden),
+        "images": _images([*data.images, *data.check_images], data.forbidden),
     }
 
 
@@ -214,7 +214,7 @@ def _patches(*sides: NDArray[np.uint8]) -> str:
     return f"{sum(map(len, sides))} patches, {_digest(list(sides))}"
 
 
-def _pictures(paths: Sequence[Path], forbidden: Forbidden) -> str:
+def _images(paths: Sequence[Path], forbidden: Forbidden) -> str:
     """By name and size of the files, in their order: a folder may move, and contents would take minutes to read."""
     files = [(path.name, path.stat().st_size) for path in paths]
     boxes = [part for i, path in enumerate(paths) if len(forbidden.get(path, ())) for part in (i, forbidden[path])]

@@ -21,7 +21,7 @@ from whet.detector.journal import Entry
 from whet.detector.reporting import Frame
 from whet.errors import AnnotationError, BoxError, DataNotFoundError, UnreadableImageError
 from whet.evaluation.runs import EvaluationRun, evaluate_many
-from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedPicture, Boxes
+from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Boxes
 from whet.io.annotations.assembly import upright_shape
 from whet.io.images import read_grey
 
@@ -33,74 +33,76 @@ TOGETHER = 0.25
 
 @dataclass(eq=False)
 class Lessons:
-    """What was taught: entries, boxes of objects and false alarms; what fitted no window, and what was not read."""
+    """What was taught: entries, boxes of objects and false positives; what fitted no window, and what was not read."""
 
     entries: list[Entry] = field(default_factory=list)
     n_objects: int = 0
-    n_false_alarms: int = 0
+    n_false_positives: int = 0
     unfit: list[str] = field(default_factory=list)
     unread: list[UnreadableImageError] = field(default_factory=list)
 
 
-def crops(paths: Iterable[Path]) -> tuple[list[AnnotatedPicture], list[UnreadableImageError]]:
-    """Pictures that one object fills, and those that cannot be read.
+def crops(paths: Iterable[Path]) -> tuple[list[AnnotatedImage], list[UnreadableImageError]]:
+    """Images that one object fills, and those that cannot be read.
 
-    All around the object is a region to be ignored: what else is detected in a crop is no false alarm.
+    All around the object is a region to be ignored: what else is detected in a crop is no false positive.
     """
     return _shown(paths, is_filled=True)
 
 
-def empty_pictures(paths: Iterable[Path]) -> tuple[list[AnnotatedPicture], list[UnreadableImageError]]:
-    """Pictures without the object, and those that cannot be read: whatever is detected in them is a false alarm."""
+def empty_images(paths: Iterable[Path]) -> tuple[list[AnnotatedImage], list[UnreadableImageError]]:
+    """Images without the object, and those that cannot be read: whatever is detected in them is a false positive."""
     return _shown(paths, is_filled=False)
 
 
-def check_no_contradiction(pictures: Sequence[AnnotatedPicture], without: Sequence[AnnotatedPicture]) -> None:
-    """Raise `AnnotationError` where a picture is said to have no object, and is shown with objects, too."""
-    named = {picture.path.resolve(): picture for picture in pictures if len(picture.objects)}
-    for picture in without:
-        if picture.path.resolve() in named:
+def check_no_contradiction(images: Sequence[AnnotatedImage], without: Sequence[AnnotatedImage]) -> None:
+    """Raise `AnnotationError` where an image is said to have no object, and is shown with objects, too."""
+    named = {image.path.resolve(): image for image in images if len(image.objects)}
+    for image in without:
+        if image.path.resolve() in named:
             raise AnnotationError(
-                f"{picture.path} is among the pictures without the object, and among those with it: take it out of one"
+                f"{image.path} is among the images without the object, and among those with it: take it out of one"
             )
 
 
 def teach(
     detector: Detector,
-    pictures: Sequence[AnnotatedPicture],
+    images: Sequence[AnnotatedImage],
     weight: int | None = None,
     *,
     expected: int | None = None,
     tell: Callable[[float], None] = lambda _: None,
     **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
 ) -> Lessons:
-    """Teach a detector picture after picture: boxes are the object, detections beside all of them are not.
+    """Teach a detector image after image: boxes are the object, detections beside all of them are not.
 
     `weight` and `options` are those of `Detector.learn`; without a weight, many objects share one (`shared_weight`),
-    and several false alarms another (`weight_of_false_alarms`). A false alarm has less than half in common with any
-    box, and does not lie in a region to be ignored. How many are `expected` in all pictures is counted, by one more
-    look at each, where it is not known. A picture that cannot be read and a box that no window fits are left out and
-    named. `tell` gets the share that is done.
+    and several false positives another (`weight_of_false_positives`). A false positive has less than half in common
+    with any box, and does not lie in a region to be ignored. How many are `expected` in all images is counted, by one
+    more look at each, where it is not known. An image that cannot be read and a box that no window fits are left out
+    and named. `tell` gets the share that is done.
 
     >>> from whet.detector.detector import load
     >>> teach(load("face"), crops([Path("nowhere.png")])[0]).entries
     []
     """
     lessons = Lessons()
-    of_object, of_false_alarm, begun, wrong = weight, weight, 0.0, expected or 0
+    of_object, of_false_positive, begun, wrong = weight, weight, 0.0, expected or 0
     if weight is None:
         if expected is None:
             begun = 0.25
-            wrong = _count_false_alarms(detector, pictures, options, lambda share: tell(begun * share))
-        of_object = shared_weight(detector, sum(len(picture.objects) for picture in pictures))
-    for number, picture in enumerate(pictures, start=1):
-        if weight is None:  # lessons may cause false alarms that were not there when they were counted
-            of_false_alarm = weight_of_false_alarms(detector, max(wrong, lessons.n_false_alarms + 1), of_object)
+            wrong = _count_false_positives(detector, images, options, lambda share: tell(begun * share))
+        of_object = shared_weight(detector, sum(len(image.objects) for image in images))
+    for number, image in enumerate(images, start=1):
+        if weight is None:  # lessons may cause false positives that were not there when they were counted
+            of_false_positive = weight_of_false_positives(
+                detector, max(wrong, lessons.n_false_positives + 1), of_object
+            )
         try:
-            _teach_picture(detector, picture, read_grey(picture.path), (of_object, of_false_alarm), options, lessons)
+            _teach_image(detector, image, read_grey(image.path), (of_object, of_false_positive), options, lessons)
         except UnreadableImageError as error:
             lessons.unread.append(error)
-        tell(begun + (1 - begun) * number / len(pictures))
+        tell(begun + (1 - begun) * number / len(images))
     return lessons
 
 
@@ -120,18 +122,18 @@ def shared_weight(detector: Detector, n_objects: int) -> int | None:
     return None if share >= default_weight(detector.taught.base, True) else max(share, 1)
 
 
-def weight_of_false_alarms(detector: Detector, n: int, of_object: int | None = None) -> int | None:
-    """How often each of several false alarms counts: together as often as a single correction. None for a single one.
+def weight_of_false_positives(detector: Detector, n: int, of_object: int | None = None) -> int | None:
+    """How often each of several false positives counts: together as often as a single correction; None for one.
 
-    Each at 4 % of the base, twenty false alarms of the face detector in 161 pictures turned its weights so far that
-    there were 2,200. Sharing those 4 %, thirteen were left, and none of two in other pictures. With many objects, which
-    share a weight, a false alarm counts as often as one of those, and all of them a quarter of the base at most.
+    Each at 4 % of the base, twenty false positives of the face detector in 161 images turned its weights so far that
+    there were 2,200. Sharing those 4 %, thirteen were left, and none of two in other images. With many objects, which
+    share a weight, a false positive counts as often as one of those, and all of them a quarter of the base at most.
 
     >>> from whet.detector.detector import load
-    >>> weight_of_false_alarms(load("face"), 1), weight_of_false_alarms(load("face"), 20)
+    >>> weight_of_false_positives(load("face"), 1), weight_of_false_positives(load("face"), 20)
     (None, 24)
-    >>> weight_of_false_alarms(load("face"), 20, of_object=31), weight_of_false_alarms(load("face"), 900, of_object=31)
-    (31, 3)
+    >>> [weight_of_false_positives(load("face"), n, of_object=31) for n in (20, 900)]
+    [31, 3]
     """
     single = default_weight(detector.taught.base, False)
     if of_object is not None:
@@ -139,20 +141,20 @@ def weight_of_false_alarms(detector: Detector, n: int, of_object: int | None = N
     return None if n <= 1 else max(single // n, 1)
 
 
-def false_alarms(detected: Boxes, picture: AnnotatedPicture) -> Boxes:
-    """Those of the detected boxes (n, 4) that show neither an object of the picture nor what is to be ignored.
+def false_positives(detected: Boxes, image: AnnotatedImage) -> Boxes:
+    """Those of the detected boxes (n, 4) that show neither an object of the image nor what is to be ignored.
 
-    In a picture that is not complete any of them may show an object.
+    In an image that is not complete any of them may show an object.
 
-    >>> car = AnnotatedPicture(Path("a.png"), (50, 90), np.array([[0.0, 0, 40, 20]]), ("car",), np.array([False]))
-    >>> false_alarms(np.array([[1.0, 0, 40, 20], [50, 0, 90, 20]]), car)
+    >>> car = AnnotatedImage(Path("a.png"), (50, 90), np.array([[0.0, 0, 40, 20]]), ("car",), np.array([False]))
+    >>> false_positives(np.array([[1.0, 0, 40, 20], [50, 0, 90, 20]]), car)
     array([[50.,  0., 90., 20.]])
     """
-    if not picture.is_complete:
+    if not image.is_complete:
         return detected[:0]
-    is_object = (intersection_over_union(detected, picture.objects) >= SAME).any(axis=1)
-    inside = (intersection_over_first(detected, picture.ignored) >= SAME).any(axis=1)
-    alike = (intersection_over_union(detected, picture.ignored) >= SAME).any(axis=1)
+    is_object = (intersection_over_union(detected, image.objects) >= SAME).any(axis=1)
+    inside = (intersection_over_first(detected, image.ignored) >= SAME).any(axis=1)
+    alike = (intersection_over_union(detected, image.ignored) >= SAME).any(axis=1)
     return detected[~(is_object | inside | alike)]
 
 
@@ -167,7 +169,7 @@ def turns(before: Cascade, after: Cascade) -> list[float]:
     return degrees
 
 
-def _shown(paths: Iterable[Path], *, is_filled: bool) -> tuple[list[AnnotatedPicture], list[UnreadableImageError]]:
+def _shown(paths: Iterable[Path], *, is_filled: bool) -> tuple[list[AnnotatedImage], list[UnreadableImageError]]:
     shown, unread = [], []
     for path in paths:
         try:
@@ -178,46 +180,46 @@ def _shown(paths: Iterable[Path], *, is_filled: bool) -> tuple[list[AnnotatedPic
         whole = np.array([[0.0, 0.0, width, height]])
         if is_filled:
             boxes, ignore = np.concatenate([whole, whole]), np.array([False, True])
-            shown.append(AnnotatedPicture(path, (height, width), boxes, (ONLY_CLASS, ONLY_CLASS), ignore))
+            shown.append(AnnotatedImage(path, (height, width), boxes, (ONLY_CLASS, ONLY_CLASS), ignore))
         else:
-            shown.append(AnnotatedPicture(path, (height, width)))
+            shown.append(AnnotatedImage(path, (height, width)))
     return shown, unread
 
 
-def _count_false_alarms(
-    detector: Detector, pictures: Sequence[AnnotatedPicture], options: dict[str, Any], tell: Callable[[float], None]
+def _count_false_positives(
+    detector: Detector, images: Sequence[AnnotatedImage], options: dict[str, Any], tell: Callable[[float], None]
 ) -> int:
     n = 0
-    for number, picture in enumerate(pictures, start=1):
+    for number, image in enumerate(images, start=1):
         with suppress(UnreadableImageError):  # told when it is its turn to teach
-            n += len(false_alarms(detector.detect(read_grey(picture.path), **options).boxes, picture))
-        tell(number / len(pictures))
+            n += len(false_positives(detector.detect(read_grey(image.path), **options).boxes, image))
+        tell(number / len(images))
     return n
 
 
-def _teach_picture(
+def _teach_image(
     detector: Detector,
-    picture: AnnotatedPicture,
+    image: AnnotatedImage,
     grey: Grey,
     weights: tuple[int | None, int | None],
     options: dict[str, Any],
     lessons: Lessons,
 ) -> None:
-    """Teach a picture's false alarms and its objects: at once, or if they count differently, objects last."""
-    wrong = false_alarms(detector.detect(grey, **options).boxes, picture)
-    boxes = np.concatenate([picture.objects, wrong])
-    is_object = np.arange(len(boxes)) < len(picture.objects)
-    of_object, of_false_alarm = weights
-    if of_object == of_false_alarm:
-        _teach_boxes(detector, picture, grey, boxes, is_object, of_object, options, lessons)
+    """Teach an image's false positives and its objects: at once, or if they count differently, objects last."""
+    wrong = false_positives(detector.detect(grey, **options).boxes, image)
+    boxes = np.concatenate([image.objects, wrong])
+    is_object = np.arange(len(boxes)) < len(image.objects)
+    of_object, of_false_positive = weights
+    if of_object == of_false_positive:
+        _teach_boxes(detector, image, grey, boxes, is_object, of_object, options, lessons)
         return
-    for kind, weight in ((~is_object, of_false_alarm), (is_object, of_object)):
-        _teach_boxes(detector, picture, grey, boxes[kind], is_object[kind], weight, options, lessons)
+    for kind, weight in ((~is_object, of_false_positive), (is_object, of_object)):
+        _teach_boxes(detector, image, grey, boxes[kind], is_object[kind], weight, options, lessons)
 
 
 def _teach_boxes(
     detector: Detector,
-    picture: AnnotatedPicture,
+    image: AnnotatedImage,
     grey: Grey,
     boxes: Boxes,
     is_object: NDArray[np.bool_],
@@ -229,12 +231,12 @@ def _teach_boxes(
         lessons.entries += detector.learn(grey, boxes, is_object, weight, **options)
     except BoxError:
         faults = [_fault(detector, grey, box, options) for box in boxes]
-        lessons.unfit += [f"{picture.path}: {fault}" for fault in faults if fault is not None]
+        lessons.unfit += [f"{image.path}: {fault}" for fault in faults if fault is not None]
         fits = np.array([fault is None for fault in faults])
         boxes, is_object = boxes[fits], is_object[fits]
         lessons.entries += detector.learn(grey, boxes, is_object, weight, **options)
     lessons.n_objects += int(is_object.sum())
-    lessons.n_false_alarms += int((~is_object).sum())
+    lessons.n_false_positives += int((~is_object).sum())
 
 
 def _fault(detector: Detector, grey: Grey, box: Boxes, options: dict[str, Any]) -> BoxError | None:
@@ -254,57 +256,57 @@ Judgement = tuple[EvaluationRun, EvaluationRun]
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """Pictures to learn from, and those that were meant but cannot be read."""
+    """Images to learn from, and those that were meant but cannot be read."""
 
-    pictures: tuple[AnnotatedPicture, ...]
+    images: tuple[AnnotatedImage, ...]
     unread: tuple[UnreadableImageError, ...] = ()
 
     @classmethod
-    def of(
+    def from_annotations(
         cls,
-        annotated: Iterable[AnnotatedPicture] = (),
+        annotated: Iterable[AnnotatedImage] = (),
         positives: Iterable[Path] = (),
         negatives: Iterable[Path] = (),
     ) -> Shown:
-        """Annotated pictures, pictures that one object fills, and pictures without the object.
+        """Annotated images, images that one object fills, and images without the object.
 
-        Raises `AnnotationError` for a picture that is said to have the object and not to have it.
+        Raises `AnnotationError` for an image that is said to have the object and not to have it.
         """
         filled, bad = crops(positives)
-        empty, worse = empty_pictures(negatives)
+        empty, worse = empty_images(negatives)
         with_boxes = [*annotated, *filled]
         check_no_contradiction(with_boxes, empty)
         return cls((*with_boxes, *empty), (*bad, *worse))
 
     @property
     def boxes(self) -> Boxes:
-        """The boxes (n, 4) of the object in all pictures."""
-        return np.concatenate([np.empty((0, 4)), *(picture.objects for picture in self.pictures)])
+        """The boxes (n, 4) of the object in all images."""
+        return np.concatenate([np.empty((0, 4)), *(image.objects for image in self.images)])
 
     @property
     def n_objects(self) -> int:
         """Boxes of the object."""
-        return sum(len(picture.objects) for picture in self.pictures)
+        return sum(len(image.objects) for image in self.images)
 
 
 def too_tight(shown: Shown, frame: Frame) -> str | None:
-    """What to tell where objects fill their pictures, and a detector's windows show more than the box it reports.
+    """What to tell where objects fill their images, and a detector's windows show more than the box it reports.
 
     Around such an object there is nothing that a window could show: one that is too small is taught, or none fits.
 
-    >>> tight = AnnotatedPicture(Path("a.png"), (20, 40), np.array([[0.0, 0, 40, 20]]), ("van",), np.array([False]))
+    >>> tight = AnnotatedImage(Path("a.png"), (20, 40), np.array([[0.0, 0, 40, 20]]), ("van",), np.array([False]))
     >>> print(too_tight(Shown((tight,)), Frame(0.1, 0.1, 0.9, 0.9)))
-    1 picture ends where its object ends, and this detector looks at 1.25 times as much: it is taught ...
+    1 image ends where its object ends, and this detector looks at 1.25 times as much: it is taught ...
     >>> too_tight(Shown((tight,)), Frame())
     """
-    n = sum(picture.is_filled for picture in shown.pictures)
+    n = sum(image.is_filled for image in shown.images)
     more = 1 / max(frame.size)
     if not n or more < LITTLE_MORE:
         return None
-    told = "1 picture ends where its object ends" if n == 1 else f"{n:,} pictures end where their object ends"
+    told = "1 image ends where its object ends" if n == 1 else f"{n:,} images end where their object ends"
     return (
         f"{told}, and this detector looks at {more:.3g} times as much: it is taught windows that are too small. Better "
-        "show the whole pictures, with boxes (--annotations), or cut the object out with so much around it"
+        "show the whole images, with boxes (--annotations), or cut the object out with so much around it"
     )
 
 
@@ -324,7 +326,7 @@ def learn_from(
     shown: Shown,
     weight: int | None = None,
     *,
-    held_out: Sequence[AnnotatedPicture] = (),
+    held_out: Sequence[AnnotatedImage] = (),
     threshold: float | str | None = None,
     tell: Callable[[float], None] = lambda _: None,
     **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
@@ -334,40 +336,40 @@ def learn_from(
     `tell` gets the share that is done.
 
     >>> from whet.detector.detector import load
-    >>> learn_from(load("face"), Shown.of(negatives=[Path("nowhere.png")]))
+    >>> learn_from(load("face"), Shown.from_annotations(negatives=[Path("nowhere.png")]))
     Traceback (most recent call last):
-    whet.errors.DataNotFoundError: there is no picture to learn from; 1 could not be read: nowhere.png cannot be ...
+    whet.errors.DataNotFoundError: there is no image to learn from; 1 could not be read: nowhere.png cannot be ...
     """
     detector.taught.check_can_learn()
-    if not shown.pictures:
+    if not shown.images:
         first = f"; {len(shown.unread)} could not be read: {shown.unread[0]}" if shown.unread else ""
-        raise DataNotFoundError(f"there is no picture to learn from{first}")
-    n, m = len(shown.pictures), len(held_out)
-    sizes = (n, m, 2 * n, n, m) if m else (n, 2 * n, n)  # teaching a picture takes some two looks at it
+        raise DataNotFoundError(f"there is no image to learn from{first}")
+    n, m = len(shown.images), len(held_out)
+    sizes = (n, m, 2 * n, n, m) if m else (n, 2 * n, n)  # teaching an image takes some two looks at it
     part = _Parts(tell, sizes)
     taught = detector.copy()
     options = {**options, "threshold": threshold}
 
-    def judge(one: Detector, pictures: Sequence[AnnotatedPicture]) -> EvaluationRun:
-        return evaluate_many(one, pictures, tell=part.next(), **options)
+    def judge(one: Detector, images: Sequence[AnnotatedImage]) -> EvaluationRun:
+        return evaluate_many(one, images, tell=part.next(), **options)
 
-    before = judge(detector, shown.pictures)
+    before = judge(detector, shown.images)
     held_before = judge(detector, held_out) if held_out else None
-    expected = _count_in_run(before, shown.pictures)
-    lessons = teach(taught, shown.pictures, weight, expected=expected, tell=part.next(), **options)
-    after = judge(taught, shown.pictures)
+    expected = _count_in_run(before, shown.images)
+    lessons = teach(taught, shown.images, weight, expected=expected, tell=part.next(), **options)
+    after = judge(taught, shown.images)
     held = None if held_before is None else (held_before, judge(taught, held_out))
     moved = turns(detector.taught.cascade(), taught.taught.cascade())
     return LearningRun(taught, lessons, (before, after), held, tuple(moved))
 
 
-def _count_in_run(run: EvaluationRun, pictures: Sequence[AnnotatedPicture]) -> int:
+def _count_in_run(run: EvaluationRun, images: Sequence[AnnotatedImage]) -> int:
     """How many detections would be taught as wrong: not those of evaluations, where a second look at one is, too."""
     are_read = set(run.paths)
-    seen = [picture for picture in pictures if picture.path in are_read]
+    seen = [image for image in images if image.path in are_read]
     return sum(
-        len(false_alarms(result.boxes[result.scores > run.threshold], picture))
-        for picture, result in zip(seen, run.evaluation.pictures, strict=True)
+        len(false_positives(result.boxes[result.scores > run.threshold], image))
+        for image, result in zip(seen, run.evaluation.images, strict=True)
     )
 
 

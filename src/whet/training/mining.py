@@ -1,4 +1,4 @@
-"""Mining of negatives: the windows of pictures without the object that a cascade still takes for it."""
+"""Mining of negatives: the windows of images without the object that a cascade still takes for it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from numpy.typing import NDArray
 from whet._kernels.threads import available_threads, map_in_order
 from whet.cascade.cascade import Cascade
 from whet.cascade.pyramid import FACTOR, Level, pyramid
-from whet.cascade.scan import Scan, scan_pictures
+from whet.cascade.scan import Scan, scan_images
 from whet.errors import UnreadableImageError
 from whet.io.images import read_grey
-from whet.training.negatives import Forbidden, SkippedPicturesWarning, without_forbidden
+from whet.training.negatives import Forbidden, SkippedImagesWarning, without_forbidden
 
 Patches = NDArray[np.uint8]
 Counts = NDArray[np.int64]
-Places = NDArray[np.int32]  # rows of level, y and x of windows in a picture
+Places = NDArray[np.int32]  # rows of level, y and x of windows in an image
 
 # So that one brick wall does not become the training set.
-MOST_OF_A_PICTURE = 30
+MAX_PER_IMAGE = 30
 
 
 @dataclass(frozen=True, eq=False)
 class Mined:
-    """Windows (n, height, width) that were accepted; of each picture, how many were accepted and looked at."""
+    """Windows (n, height, width) that were accepted; of each image, how many were accepted and looked at."""
 
     patches: Patches
     accepted: Counts
@@ -37,17 +37,17 @@ class Mined:
 
     @property
     def n_accepted(self) -> int:
-        """Accepted windows of all pictures, those that were not taken included."""
+        """Accepted windows of all images, those that were not taken included."""
         return int(self.accepted.sum())
 
     @property
     def n_looked_at(self) -> int:
-        """Windows with enough contrast to be looked at, of all pictures."""
+        """Windows with enough contrast to be looked at, of all images."""
         return int(self.looked_at.sum())
 
     @property
-    def n_pictures(self) -> int:
-        """Pictures that were scanned."""
+    def n_images(self) -> int:
+        """Images that were scanned."""
         return len(self.accepted)
 
     @property
@@ -58,9 +58,9 @@ class Mined:
 
 @dataclass(frozen=True, eq=False)
 class _Haul:
-    """What one picture gave: windows not given before, in a random order, and counts."""
+    """What one image gave: windows not given before, in a random order, and counts."""
 
-    picture: int
+    image: int
     places: Places
     patches: Patches
     n_accepted: int
@@ -69,22 +69,22 @@ class _Haul:
 
 @dataclass(eq=False)
 class Miner:
-    """Scans pictures in a random order, all scales, all windows `step` apart; gives each at most once.
+    """Scans images in a random order, all scales, all windows `step` apart; gives each at most once.
 
-    `most_of_a_picture` bounds what one picture gives at a time. Pictures that cannot be read are skipped, once and
-    for all, and a `SkippedPicturesWarning` says so. Each thread reads and scans a picture of its own; what is found
+    `max_per_image` bounds what one image gives at a time. Images that cannot be read are skipped, once and
+    for all, and a `SkippedImagesWarning` says so. Each thread reads and scans an image of its own; what is found
     does not depend on how many there are.
 
-    Boxes (n, 4) of a picture that are `forbidden` are of the object, or to be ignored: windows that show more than a
+    Boxes (n, 4) of an image that are `forbidden` are of the object, or to be ignored: windows that show more than a
     little of them are never given, nor counted.
     """
 
-    pictures: Sequence[Path]
+    images: Sequence[Path]
     window: tuple[int, int]
     seed: int = 0
     factor: float = FACTOR
     step: int = 1
-    most_of_a_picture: int = MOST_OF_A_PICTURE
+    max_per_image: int = MAX_PER_IMAGE
     threads: int | None = None
     forbidden: Forbidden = field(default_factory=dict, repr=False)
     _used: dict[int, Places] = field(default_factory=dict, init=False, repr=False)
@@ -93,14 +93,14 @@ class Miner:
     def mine(
         self, cascade: Cascade, n: int, turn: int, progress: Callable[[int, int, int], None] = lambda *_: None
     ) -> Mined:
-        """Up to `n` windows that the cascade accepts; fewer when all pictures have been scanned.
+        """Up to `n` windows that the cascade accepts; fewer when all images have been scanned.
 
-        `turn` numbers the calls: each goes through the pictures in an order of its own, which the seed fixes.
-        `progress` hears how many windows were found, how many looked at, and in how many pictures.
+        `turn` numbers the calls: each goes through the images in an order of its own, which the seed fixes.
+        `progress` hears how many windows were found, how many looked at, and in how many images.
         """
-        order = np.random.default_rng([self.seed, turn]).permutation(len(self.pictures)).tolist()
+        order = np.random.default_rng([self.seed, turn]).permutation(len(self.images)).tolist()
         readable = [i for i in order if i not in self._unreadable]
-        # With fewer pictures than threads, several scan one picture.
+        # With fewer images than threads, several scan one image.
         inner = max(1, (self.threads or available_threads()) // max(len(readable), 1))
         hauls = map_in_order(lambda i: self._scan(cascade, i, turn, inner), readable, self.threads)
         found = [np.empty((0, *self.window), dtype=np.uint8)]
@@ -112,7 +112,7 @@ class Miner:
                 continue
             taken = slice(n - n_found)
             found.append(haul.patches[taken])
-            self._mark(haul.picture, haul.places[taken])
+            self._mark(haul.image, haul.places[taken])
             counts.append((haul.n_accepted, haul.n_looked_at))
             n_found, n_looked_at = n_found + len(found[-1]), n_looked_at + haul.n_looked_at
             progress(n_found, n_looked_at, len(counts))
@@ -122,25 +122,25 @@ class Miner:
         return Mined(np.concatenate(found), accepted, looked_at, n_found < n)
 
     def state(self) -> dict[str, NDArray[np.int32]]:
-        """The windows given so far, as rows of picture, level, y and x, and the pictures that cannot be read."""
+        """The windows given so far, as rows of image, level, y and x, and the images that cannot be read."""
         rows = [np.insert(places, 0, i, axis=1) for i, places in sorted(self._used.items())]
         used = np.concatenate([np.empty((0, 4), dtype=np.int32), *rows])
         return {"used": used, "unreadable": np.array(sorted(self._unreadable), dtype=np.int32)}
 
     def restore(self, state: Mapping[str, NDArray[np.int32]]) -> None:
-        """Go on from the state of another miner on the same pictures."""
+        """Go on from the state of another miner on the same images."""
         used = state["used"]
         self._used = {int(i): used[used[:, 0] == i, 1:] for i in np.unique(used[:, 0])}
         self._unreadable = set(state["unreadable"].tolist())
 
     def _scan(self, cascade: Cascade, i: int, turn: int, threads: int) -> _Haul | _Unreadable:
         try:
-            picture = read_grey(self.pictures[i])
+            image = read_grey(self.images[i])
         except UnreadableImageError as error:
             return _Unreadable(i, error)
-        levels = pyramid(picture, self.window, factor=self.factor, threads=threads)
-        scans = scan_pictures(cascade, [level.picture for level in levels], step=self.step, threads=threads)
-        boxes = self.forbidden.get(self.pictures[i])
+        levels = pyramid(image, self.window, factor=self.factor, threads=threads)
+        scans = scan_images(cascade, [level.image for level in levels], step=self.step, threads=threads)
+        boxes = self.forbidden.get(self.images[i])
         if boxes is not None:
             scans = without_forbidden(scans, levels, self.window, boxes, self.step)
         places = self._fresh(i, scans, np.random.default_rng([self.seed, turn, i]))
@@ -148,24 +148,24 @@ class Miner:
         return _Haul(i, places, self._cut(levels, places), n_accepted, n_looked_at)
 
     def _fresh(self, i: int, scans: Sequence[Scan], rng: np.random.Generator) -> Places:
-        """At most so many random places of picture i as it may give, none of which was given before."""
+        """At most so many random places of image i as it may give, none of which was given before."""
         used = {tuple(place) for place in self._used.get(i, np.empty((0, 3))).tolist()}
         ends = np.cumsum([len(scan) for scan in scans], dtype=np.int64)
         n = int(ends[-1]) if len(ends) else 0
-        # So many that enough are left when all used ones are among them: a first stage accepts 100,000 of a picture.
-        drawn = rng.choice(n, min(n, self.most_of_a_picture + len(used)), replace=False)
+        # So many that enough are left when all used ones are among them: a first stage accepts 100,000 of an image.
+        drawn = rng.choice(n, min(n, self.max_per_image + len(used)), replace=False)
         level = np.searchsorted(ends, drawn, side="right")
         places = [
             (int(k), int(scans[k].y[j]), int(scans[k].x[j]))
             for k, j in zip(level, drawn - (ends - np.diff(ends, prepend=0))[level], strict=True)
         ]
-        fresh = [place for place in places if place not in used][: self.most_of_a_picture]
+        fresh = [place for place in places if place not in used][: self.max_per_image]
         return np.array(fresh, dtype=np.int32).reshape(-1, 3)
 
     def _cut(self, levels: Sequence[Level], places: Places) -> Patches:
         """The windows (n, height, width) at these places."""
         height, width = self.window
-        cut = [levels[k].picture[y : y + height, x : x + width] for k, y, x in places.tolist()]
+        cut = [levels[k].image[y : y + height, x : x + width] for k, y, x in places.tolist()]
         return np.array(cut, dtype=np.uint8).reshape(-1, height, width)
 
     def _mark(self, i: int, places: Places) -> None:
@@ -173,13 +173,13 @@ class Miner:
             self._used[i] = np.concatenate([self._used.get(i, places[:0]), places])
 
     def _skip(self, unreadable: _Unreadable) -> None:
-        self._unreadable.add(unreadable.picture)
-        warnings.warn(f"skipped a picture: {unreadable.error}", SkippedPicturesWarning, stacklevel=3)
+        self._unreadable.add(unreadable.image)
+        warnings.warn(f"skipped an image: {unreadable.error}", SkippedImagesWarning, stacklevel=3)
 
 
 @dataclass(frozen=True, eq=False)
 class _Unreadable:
-    """A picture that could not be read, and why."""
+    """An image that could not be read, and why."""
 
-    picture: int
+    image: int
     error: UnreadableImageError

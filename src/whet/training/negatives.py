@@ -20,25 +20,25 @@ from whet.features.integral import IntegralStack
 from whet.io.annotations.annotation import Annotations
 from whet.io.images import read_grey
 
-Pictures = NDArray[np.uint8]
+GreyImages = NDArray[np.uint8]
 
 
-class SkippedPicturesWarning(UserWarning):
-    """Some pictures could not be used; the message says which and why."""
+class SkippedImagesWarning(UserWarning):
+    """Some images could not be used; the message says which and why."""
 
 
-def usable_pictures(paths: Sequence[Path], window: tuple[int, int]) -> list[Path]:
-    """The pictures that can be opened and hold a window; a `SkippedPicturesWarning` tells of the others.
+def usable_images(paths: Sequence[Path], window: tuple[int, int]) -> list[Path]:
+    """The images that can be opened and hold a window; a `SkippedImagesWarning` tells of the others.
 
     Only headers are read: a file that turns out to be cut short is skipped later.
     """
-    faults = picture_faults(paths, window)
+    faults = image_faults(paths, window)
     _tell_skipped(list(faults.values()))
     return [path for path in paths if path not in faults]
 
 
-def picture_faults(paths: Sequence[Path], window: tuple[int, int]) -> dict[Path, str]:
-    """What is wrong with those pictures that cannot be opened or hold no window, by their headers."""
+def image_faults(paths: Sequence[Path], window: tuple[int, int]) -> dict[Path, str]:
+    """What is wrong with those images that cannot be opened or hold no window, by their headers."""
     faults = {path: _fault(path, window) for path in paths}
     return {path: fault for path, fault in faults.items() if fault is not None}
 
@@ -58,22 +58,20 @@ def _fault(path: Path, window: tuple[int, int]) -> str | None:
 
 def _tell_skipped(skipped: list[str]) -> None:
     if skipped:
-        warnings.warn(
-            f"skipped {len(skipped)} pictures: " + "; ".join(skipped[:3]), SkippedPicturesWarning, stacklevel=3
-        )
+        warnings.warn(f"skipped {len(skipped)} images: " + "; ".join(skipped[:3]), SkippedImagesWarning, stacklevel=3)
 
 
 def random_windows(
-    picture: Pictures,
+    image: GreyImages,
     n: int,
     window: tuple[int, int],
     rng: np.random.Generator,
     factor: float = FACTOR,
     forbidden: NDArray[np.float64] | None = None,
-) -> Pictures:
-    """`n` windows (n, height, width) of a picture, at random places and at random steps of scale.
+) -> GreyImages:
+    """`n` windows (n, height, width) of an image, at random places and at random steps of scale.
 
-    All scales are as likely, where most windows of a scan are small ones. A picture smaller than the window
+    All scales are as likely, where most windows of a scan are small ones. An image smaller than the window
     has none; nor has one of which the boxes (m, 4) that are `forbidden` leave no window free.
 
     >>> windows = random_windows(np.zeros((48, 60), dtype=np.uint8), 5, (24, 24), np.random.default_rng(0))
@@ -81,16 +79,16 @@ def random_windows(
     (5, 24, 24)
     """
     height, width = window
-    largest = min(picture.shape[0] / height, picture.shape[1] / width)
+    largest = min(image.shape[0] / height, image.shape[1] / width)
     if largest < 1:
         return np.empty((0, height, width), dtype=np.uint8)
     n_scales = int(np.log(largest) / np.log(factor) + 1e-9) + 1
     if forbidden is not None and len(forbidden):
-        return _outside(picture, n, window, rng, [factor**step for step in range(n_scales)], forbidden)
+        return _outside(image, n, window, rng, [factor**step for step in range(n_scales)], forbidden)
     steps = rng.integers(0, n_scales, n)
     windows = np.empty((n, height, width), dtype=np.uint8)
     for step in np.unique(steps):
-        level = level_at(picture, factor ** float(step)).picture
+        level = level_at(image, factor ** float(step)).image
         rows = np.flatnonzero(steps == step)
         views = np.lib.stride_tricks.sliding_window_view(level, window)
         y, x = (rng.integers(0, side, len(rows)) for side in views.shape[:2])
@@ -99,16 +97,16 @@ def random_windows(
 
 
 def _outside(
-    picture: Pictures,
+    image: GreyImages,
     n: int,
     window: tuple[int, int],
     rng: np.random.Generator,
     scales: Sequence[float],
     forbidden: NDArray[np.float64],
-) -> Pictures:
+) -> GreyImages:
     """Windows that no box forbids, at those scales that have any."""
     height, width = window
-    levels = [level_at(picture, scale) for scale in scales]
+    levels = [level_at(image, scale) for scale in scales]
     free = [np.argwhere(~forbidden_places(level, window, forbidden)) for level in levels]
     usable = [step for step, places in enumerate(free) if len(places)]
     if not usable:
@@ -116,27 +114,27 @@ def _outside(
     windows = np.empty((n, height, width), dtype=np.uint8)
     for row, step in enumerate(rng.choice(usable, n).tolist()):
         y, x = free[step][rng.integers(len(free[step]))]
-        windows[row] = levels[step].picture[y : y + height, x : x + width]
+        windows[row] = levels[step].image[y : y + height, x : x + width]
     return windows
 
 
-def windows_of_pictures(
+def windows_of_images(
     paths: Sequence[Path],
     n: int,
     window: tuple[int, int],
     rng: np.random.Generator,
     progress: Callable[[float], None] = lambda _: None,
     forbidden: Forbidden | None = None,
-) -> Pictures:
-    """`n` random windows (n, height, width), as evenly from the pictures as can be, in a random order.
+) -> GreyImages:
+    """`n` random windows (n, height, width), as evenly from the images as can be, in a random order.
 
-    Windows that show more than a little of a picture's `forbidden` boxes are not among them. Pictures that cannot be
-    read or are too small are skipped, and a `SkippedPicturesWarning` says so.
+    Windows that show more than a little of an image's `forbidden` boxes are not among them. Images that cannot be
+    read or are too small are skipped, and a `SkippedImagesWarning` says so.
     """
-    found: list[Pictures] = []
+    found: list[GreyImages] = []
     missing, skipped = n, []
     usable = rng.permutation(len(paths)).tolist()
-    while missing and usable:  # a second time only to make up for pictures that were skipped at the end
+    while missing and usable:  # a second time only to make up for images that were skipped at the end
         turn, usable = usable, []
         for number, i in enumerate(turn):
             share = -(-missing // (len(turn) - number))
@@ -156,7 +154,7 @@ def windows_of_pictures(
     _tell_skipped(skipped)
     if missing or not found:
         reasons = "; ".join(skipped[:3]) or "there are none"
-        raise UnreadableImageError(f"none of the {len(paths)} pictures could be used: {reasons}")
+        raise UnreadableImageError(f"none of the {len(paths)} images could be used: {reasons}")
     windows = np.concatenate(found)
     return np.asarray(windows[rng.permutation(len(windows))])
 
@@ -167,20 +165,19 @@ Forbidden = Mapping[Path, Boxes]
 
 # A window may lie in a box by this share of its own area. Intersection over union is never more than that share.
 MOST_OVERLAP = 0.2
-# Of a picture that is a crop of the object there is nothing left to look at.
+# Of an image that is a crop of the object there is nothing left to look at.
 MOST_COVERED = 0.8
 
 
 def backgrounds_of(annotations: Annotations) -> dict[Path, Boxes]:
-    """The pictures of a data set to mine, each with the boxes (n, 4) that no negative may show, ignored ones included.
+    """The images of a data set to mine, each with the boxes (n, 4) that no negative may show, ignored ones included.
 
-    Pictures of which one box covers nearly all are left out, and so are those that are not complete.
+    Images of which one box covers nearly all are left out, and so are those that are not complete.
     """
     return {
-        picture.path: picture.boxes
-        for picture in annotations.pictures
-        if picture.is_complete
-        and areas(picture.boxes).max(initial=0) <= MOST_COVERED * picture.shape[0] * picture.shape[1]
+        image.path: image.boxes
+        for image in annotations.images
+        if image.is_complete and areas(image.boxes).max(initial=0) <= MOST_COVERED * image.shape[0] * image.shape[1]
     }
 
 
@@ -192,7 +189,7 @@ def forbidden_places(level: Level, window: tuple[int, int], boxes: Boxes, most: 
     array([[1, 1, 1, 1, 0, 0, 0]])
     """
     height, width = window
-    rows, columns = (max(side - length + 1, 0) for side, length in zip(level.picture.shape, window, strict=True))
+    rows, columns = (max(side - length + 1, 0) for side, length in zip(level.image.shape, window, strict=True))
     found = np.zeros((rows, columns), dtype=np.bool_)
     for x1, y1, x2, y2 in boxes.tolist():
         across = _shares(columns, width, level.scale_x, x1, x2)
@@ -206,7 +203,7 @@ def forbidden_places(level: Level, window: tuple[int, int], boxes: Boxes, most: 
 
 
 def _shares(n: int, length: int, scale: float, low: float, high: float) -> NDArray[np.float64]:
-    """Share of each of n windows of a length, side by side, that lies between two places of the picture."""
+    """Share of each of n windows of a length, side by side, that lies between two places of the image."""
     start = np.arange(n) * scale
     common = np.minimum(start + length * scale, high) - np.maximum(start, low)
     return np.asarray(np.clip(common, 0, None) / (length * scale))
@@ -215,7 +212,7 @@ def _shares(n: int, length: int, scale: float, low: float, high: float) -> NDArr
 def without_forbidden(
     scans: Sequence[Scan], levels: Sequence[Level], window: tuple[int, int], boxes: Boxes, step: int = 1
 ) -> list[Scan]:
-    """Scans of the levels of a picture without what its boxes forbid.
+    """Scans of the levels of an image without what its boxes forbid.
 
     A scan does not tell which windows it looked at. Those forbidden are taken to have contrast as often as the others.
     """
@@ -245,19 +242,19 @@ AT_ONCE = 2000
 
 
 def rejected_by_stage(
-    cascade: Cascade, pictures: Sequence[Path], n: int = 20_000, seed: int = 0, threads: int | None = None
+    cascade: Cascade, images: Sequence[Path], n: int = 20_000, seed: int = 0, threads: int | None = None
 ) -> list[int]:
-    """Of `n` random windows of pictures, how many are too flat to be looked at, and how many each stage rejects.
+    """Of `n` random windows of images, how many are too flat to be looked at, and how many each stage rejects.
 
     The first number is that of flat windows; then one for each stage, of what the stages before let through. What is
     left of `n` passes the whole cascade.
     """
-    windows = windows_of_pictures(pictures, n, cascade.window, np.random.default_rng(seed))
+    windows = windows_of_images(images, n, cascade.window, np.random.default_rng(seed))
 
     def count(start: int) -> NDArray[np.int64]:
         counts = np.zeros(1 + len(cascade.stages), np.int64)
         left = windows[start : start + AT_ONCE]
-        looked_at = IntegralStack.of(left, cascade.min_sigma).looked_at
+        looked_at = IntegralStack.from_patches(left, cascade.min_sigma).looked_at
         counts[0] += len(left) - int(looked_at.sum())
         left = left[looked_at]
         for number, stage in enumerate(cascade.stages, start=1):

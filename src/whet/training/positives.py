@@ -15,19 +15,19 @@ from whet.cascade.boxes import checked_boxes
 from whet.cascade.pyramid import SMALLEST, resized
 from whet.detector.reporting import Frame
 from whet.errors import TrainingDataError, UnreadableImageError
-from whet.io.annotations.annotation import AnnotatedPicture, Annotations, Problem, ProblemKind, Problems
+from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems
 from whet.io.images import read_grey
 
 Grey = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
-# Turned pictures are sampled this much finer than the window, and made smaller after.
+# Turned images are sampled this much finer than the window, and made smaller after.
 FINER = 3
 ROUNDING = 1e-6
 
 
 def moved_inside(window: Floats, shape: tuple[int, ...]) -> Floats:
-    """A window (4,) moved into a picture (height, width), as a scan would see it; centred where it is larger.
+    """A window (4,) moved into an image (height, width), as a scan would see it; centred where it is larger.
 
     >>> moved_inside(np.array([-5.0, 10.0, 15.0, 110.0]), (80, 60))
     array([  0., -10.,  20.,  90.])
@@ -38,10 +38,10 @@ def moved_inside(window: Floats, shape: tuple[int, ...]) -> Floats:
 
 
 def cut_window(grey: Grey, box: Floats, window: tuple[int, int], angle: float = 0.0) -> Grey:
-    """The part of a picture in a box (4,), in the size (height, width) of the window, turned by an angle in degrees.
+    """The part of an image in a box (4,), in the size (height, width) of the window, turned by an angle in degrees.
 
-    Sampled as `whet.cascade.pyramid.resized` samples a whole picture: what is cut where a scan has a window is that
-    window. Beyond the picture its edge is repeated.
+    Sampled as `whet.cascade.pyramid.resized` samples a whole image: what is cut where a scan has a window is that
+    window. Beyond the image its edge is repeated.
     """
     if angle:
         return _turned(grey, box, window, angle)
@@ -49,7 +49,7 @@ def cut_window(grey: Grey, box: Floats, window: tuple[int, int], angle: float = 
 
     height, width = window
     scale = (box[2:] - box[:2]) / [width, height]
-    # The filter reaches one pixel of the window further than the box; where the picture ends, so does the filter.
+    # The filter reaches one pixel of the window further than the box; where the image ends, so does the filter.
     reach = np.maximum(np.ceil(scale), 1) + 1
     limit = np.array(grey.shape[::-1])
     box = _without_rounding(box, limit)
@@ -65,13 +65,13 @@ def cut_window(grey: Grey, box: Floats, window: tuple[int, int], angle: float = 
 
 
 def _without_rounding(box: Floats, limit: NDArray[np.intp]) -> Floats:
-    """The box, but inside the picture where it is outside by no more than rounding."""
+    """The box, but inside the image where it is outside by no more than rounding."""
     inside = np.clip(box, 0, np.tile(limit, 2))
     return np.where(abs(inside - box) < ROUNDING, inside, box)
 
 
 def _part(grey: Grey, low: NDArray[np.intp], high: NDArray[np.intp]) -> Grey:
-    """Pixels of a picture from x, y to x, y; beyond its edge, those of the edge."""
+    """Pixels of an image from x, y to x, y; beyond its edge, those of the edge."""
     rows = np.clip(np.arange(low[1], high[1]), 0, grey.shape[0] - 1)
     columns = np.clip(np.arange(low[0], high[0]), 0, grey.shape[1] - 1)
     inside = grey[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
@@ -231,10 +231,10 @@ class Variations:
 
     `shift` and `scale` are standard deviations, in sides of the box and in its logarithm; `angle` is one in degrees;
     `noise`, in deviations of the window's own grey, and `blur`, in pixels of the window, are the most of a uniform
-    draw. The defaults were chosen on faces pasted into other pictures (docs/opencv.md).
+    draw. The defaults were chosen on faces pasted into other images (docs/opencv.md).
 
-    >>> picture = np.tile(np.arange(60, dtype=np.uint8) * 4, (60, 1))
-    >>> windows = Variations().cut(picture, (15, 15, 45, 45), (24, 24), 4, np.random.default_rng(0))
+    >>> image = np.tile(np.arange(60, dtype=np.uint8) * 4, (60, 1))
+    >>> windows = Variations().cut(image, (15, 15, 45, 45), (24, 24), 4, np.random.default_rng(0))
     >>> windows.shape, windows.dtype
     ((4, 24, 24), dtype('uint8'))
     """
@@ -252,25 +252,25 @@ class Variations:
             raise ValueError(f"got {self}; expected finite numbers from 0 on")
 
     def cut(
-        self, picture: Grey, box: Sequence[float], window: tuple[int, int], n: int, rng: np.random.Generator
+        self, image: Grey, box: Sequence[float], window: tuple[int, int], n: int, rng: np.random.Generator
     ) -> Patches:
-        """Windows (n, height, width) of a grey picture around a box x1, y1, x2, y2."""
-        height, width = picture.shape
+        """Windows (n, height, width) of a grey image around a box x1, y1, x2, y2."""
+        height, width = image.shape
         x1, y1, x2, y2 = map(float, box)
         if not (0 <= x1 < x2 <= width and 0 <= y1 < y2 <= height):
-            raise ValueError(f"got the box {list(box)} in a picture of {width} x {height}; expected one inside it")
-        return np.array([self._one(picture, (x1, y1, x2, y2), window, rng) for _ in range(n)], dtype=np.uint8)
+            raise ValueError(f"got the box {list(box)} in an image of {width} x {height}; expected one inside it")
+        return np.array([self._one(image, (x1, y1, x2, y2), window, rng) for _ in range(n)], dtype=np.uint8)
 
     def _one(
-        self, picture: Grey, box: tuple[float, float, float, float], window: tuple[int, int], rng: np.random.Generator
+        self, image: Grey, box: tuple[float, float, float, float], window: tuple[int, int], rng: np.random.Generator
     ) -> Grey:
         x1, y1, x2, y2 = box
         if self.mirror and rng.random() < 0.5:
-            picture, x1, x2 = picture[:, ::-1], picture.shape[1] - x2, picture.shape[1] - x1
+            image, x1, x2 = image[:, ::-1], image.shape[1] - x2, image.shape[1] - x1
         sides = np.array([x2 - x1, y2 - y1])
         centre = np.array([x1 + x2, y1 + y2]) / 2 + rng.normal(0, self.shift, 2) * sides
         sides = sides * np.exp(rng.normal(0, self.scale))
-        turned = Image.fromarray(picture).rotate(
+        turned = Image.fromarray(image).rotate(
             rng.normal(0, self.angle), Image.Resampling.BILINEAR, center=(float(centre[0]), float(centre[1]))
         )
         room = np.array(turned.size)
@@ -359,31 +359,31 @@ def cut_positives(
 
     Each object gives `copies` patches: the first as it is, the others with `jitter`; without a number, as many as
     make about 1,000, ten at most. With `mirror`, each is there as its mirror image too; "safe" does so where
-    `whet.training.positives` finds that left and right look alike. Windows are moved inside their picture; one that is
-    larger than the picture repeats its edge. Objects under half the window's size are left out and told. What an
+    `whet.training.positives` finds that left and right look alike. Windows are moved inside their image; one that is
+    larger than the image repeats its edge. Objects under half the window's size are left out and told. What an
     object becomes depends on `seed` and on its number alone.
     """
-    pictures = [picture for picture in annotations.pictures if len(picture.objects)]
-    n_objects = sum(len(picture.objects) for picture in pictures)
+    images = [image for image in annotations.images if len(image.objects)]
+    n_objects = sum(len(image.objects) for image in images)
     if not n_objects:
         raise TrainingDataError("the annotations have no box of an object: there is nothing to train on")
     if mirror not in (True, False, "safe"):
         raise ValueError(f"got mirror={mirror!r}; expected True, False or 'safe'")
     each = copies_for(n_objects) if copies is None else copies
     cutter = _Cutter(choice, each, Jitter() if jitter is None else jitter, seed)
-    firsts = np.cumsum([0, *(len(picture.objects) for picture in pictures)])
+    firsts = np.cumsum([0, *(len(image.objects) for image in images)])
     problems = Problems()
     patches, groups = [np.empty((0, *choice.window), dtype=np.uint8)], [np.empty(0, dtype=np.intp)]
-    cuts = map_in_order(lambda i: cutter.cut(pictures[i], int(firsts[i])), range(len(pictures)), threads)
-    for number, (picture, cut) in enumerate(zip(pictures, cuts, strict=True), start=1):
+    cuts = map_in_order(lambda i: cutter.cut(images[i], int(firsts[i])), range(len(images)), threads)
+    for number, (image, cut) in enumerate(zip(images, cuts, strict=True), start=1):
         if isinstance(cut, UnreadableImageError):
-            problems.add(ProblemKind.UNREADABLE_PICTURE, picture.path, None, str(cut))
+            problems.add(ProblemKind.UNREADABLE_IMAGE, image.path, None, str(cut))
         else:
             patches.append(cut.patches)
             groups.append(cut.groups)
             for what in cut.too_small:
-                problems.add(ProblemKind.DROPPED_BOX, picture.path, None, what)
-        progress(number / len(pictures))
+                problems.add(ProblemKind.DROPPED_BOX, image.path, None, what)
+        progress(number / len(images))
     return _mirrored(np.concatenate(patches), np.concatenate(groups), each, mirror, problems)
 
 
@@ -401,7 +401,7 @@ def _mirrored(
 ) -> Positives:
     if not len(patches):
         first = "; ".join(str(problem) for problem in problems.found[:3])
-        raise TrainingDataError(f"no object could be cut out of the pictures: {first}")
+        raise TrainingDataError(f"no object could be cut out of the images: {first}")
     is_mirrored = is_safe_to_mirror(patches[::copies]) if mirror == "safe" else bool(mirror)
     if is_mirrored:
         patches, groups = np.concatenate([patches, patches[:, :, ::-1]]), np.concatenate([groups, groups])
@@ -424,19 +424,19 @@ class _Cutter:
     jitter: Jitter
     seed: int
 
-    def cut(self, picture: AnnotatedPicture, first: int) -> _Cut | UnreadableImageError:
-        """The patches of the objects of a picture, the first of which has this number."""
+    def cut(self, image: AnnotatedImage, first: int) -> _Cut | UnreadableImageError:
+        """The patches of the objects of an image, the first of which has this number."""
         try:
-            grey = read_grey(picture.path)
+            grey = read_grey(image.path)
         except UnreadableImageError as error:
             return error
         patches: list[Grey] = []
         groups: list[int] = []
         too_small: list[str] = []
-        for number, window in enumerate(self.choice.windows(picture.objects), start=first):
+        for number, window in enumerate(self.choice.windows(image.objects), start=first):
             size = (window[2] - window[0]) / self.choice.width
             if size < 2 * SMALLEST:
-                x1, y1, x2, y2 = picture.objects[number - first].tolist()
+                x1, y1, x2, y2 = image.objects[number - first].tolist()
                 too_small.append(
                     f"an object of {x2 - x1:.0f} x {y2 - y1:.0f} pixels, under half of the {self.choice.width} x "
                     f"{self.choice.height} window, left out"

@@ -16,15 +16,15 @@ from whet.features.integral import FeatureFamily
 from whet.features.lbp import BlockPatternPool
 from whet.io.annotations.annotation import Annotations, Problem, ProblemKind
 from whet.io.annotations.formats import read_annotations
-from whet.io.images import find_pictures
+from whet.io.images import find_images
 from whet.training.data import usable_rows
-from whet.training.negatives import Forbidden, backgrounds_of, picture_faults
+from whet.training.negatives import Forbidden, backgrounds_of, image_faults
 from whet.training.positives import Positives, WindowChoice, cut_positives, window_of
 from whet.training.progress import duration
 from whet.training.recipe import Recipe
 from whet.training.ridge import RidgeChoice, choose_ridge
 
-# Core seconds, measured on a server of 2024: for a feature on a sample, and for a stage on a megapixel of pictures.
+# Core seconds, measured on a server of 2024: for a feature on a sample, and for a stage on a megapixel of images.
 A_RESPONSE = 6e-9
 A_MEGAPIXEL = 0.15
 TYPICAL_MEGAPIXELS = 0.3
@@ -38,13 +38,13 @@ FEW_OBJECTS = 500
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """Annotations of one class, the window, positives, pictures to mine with their forbidden boxes, and features."""
+    """Annotations of one class, the window, positives, images to mine with their forbidden boxes, and features."""
 
     recipe: Recipe
     annotations: Annotations
     choice: WindowChoice
     positives: Positives
-    pictures: tuple[Path, ...]
+    images: tuple[Path, ...]
     forbidden: Forbidden
     families: tuple[FeatureFamily, ...]
     ridge: RidgeChoice | None = None
@@ -52,7 +52,7 @@ class Preparation:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """What could not be used: of annotations, of boxes, and of pictures to mine."""
+        """What could not be used: of annotations, of boxes, and of images to mine."""
         return (*self.annotations.problems, *self.positives.problems, *self.faults)
 
     @property
@@ -71,7 +71,7 @@ class Preparation:
         """A rough estimate of the time that training takes: within a factor of two or three."""
         samples = len(self.positives) + self.recipe.n_negatives
         stage = A_RESPONSE * self.n_features / len(self.families) * samples
-        mining = A_MEGAPIXEL * TYPICAL_MEGAPIXELS * len(self.pictures)
+        mining = A_MEGAPIXEL * TYPICAL_MEGAPIXELS * len(self.images)
         return self.recipe.stages * (stage + mining) / (threads or available_threads())
 
     def describe(self, threads: int | None = None) -> str:
@@ -83,7 +83,7 @@ class Preparation:
                 f"object     {name}: {self.annotations.summary()}",
                 f"window     {self.choice}",
                 f"positives  {objects}",
-                f"negatives  {len(self.pictures):,} pictures, up to {recipe.n_negatives:,} windows a stage"
+                f"negatives  {len(self.images):,} images, up to {recipe.n_negatives:,} windows a stage"
                 + (f"; {len(self.forbidden):,} show the object and are mined around it" if self.forbidden else ""),
                 f"features   {self.n_features:,} ({recipe.features}); up to {recipe.stages} stages of "
                 f"{recipe.learners} weak learners",
@@ -101,11 +101,9 @@ def prepare(
     found = read_annotations(
         recipe.annotations, recipe.format, recipe.images, lambda share: progress("reading annotations", share)
     )
-    known = {
-        picture.path.resolve() for picture in found.pictures
-    }  # of all parts of the set: what is to be judged by too
+    known = {image.path.resolve() for image in found.images}  # of all parts of the set: what is to be judged by too
     split = recipe.split or (TRAIN if TRAIN in found.splits else None)
-    found = found if split is None else found.of_split(split)
+    found = found if split is None else found.select_split(split)
     annotations = found.select(recipe.class_name)
     choice = _chosen(annotations, recipe)
     positives = cut_positives(
@@ -120,14 +118,14 @@ def prepare(
     )
     _check_enough(positives, choice, recipe)
     forbidden = backgrounds_of(annotations) if recipe.backgrounds else {}
-    apart = find_pictures(recipe.negatives) if recipe.negatives else []
+    apart = find_images(recipe.negatives) if recipe.negatives else []
     mined = list(dict.fromkeys([*forbidden, *(path for path in apart if path.resolve() not in known)]))
-    faults = picture_faults(mined, choice.window)
-    pictures = [path for path in mined if path not in faults]
-    if not pictures:
+    faults = image_faults(mined, choice.window)
+    images = [path for path in mined if path not in faults]
+    if not images:
         raise TrainingDataError(
-            "there are no pictures to take negatives from: give some without the object (negatives), better hundreds; "
-            "the annotated pictures show it all over"
+            "there are no images to take negatives from: give some without the object (negatives), better hundreds; "
+            "the annotated images show it all over"
         )
     families = families_for(choice.window, recipe)
     ridge = None
@@ -136,15 +134,15 @@ def prepare(
             families[0],
             positives.patches,
             positives.groups,
-            pictures,
+            images,
             forbidden=forbidden,
             min_sigma=recipe.min_sigma,
             seed=recipe.seed,
             threads=threads,
             progress=lambda share: progress("choosing the ridge", share),
         )
-    told = tuple(Problem(ProblemKind.UNREADABLE_PICTURE, "", None, fault) for fault in faults.values())
-    return Preparation(recipe, annotations, choice, positives, tuple(pictures), forbidden, families, ridge, told)
+    told = tuple(Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
+    return Preparation(recipe, annotations, choice, positives, tuple(images), forbidden, families, ridge, told)
 
 
 def _check_enough(positives: Positives, choice: WindowChoice, recipe: Recipe) -> None:
@@ -179,7 +177,7 @@ def families_for(window: tuple[int, int], recipe: Recipe) -> tuple[FeatureFamily
     rng = np.random.default_rng([recipe.seed, 3])
     pools: list[FeatureFamily] = []
     for kind in kinds:
-        pool = kind.of_window(window)
+        pool = kind.from_window(window)
         if len(pool) > recipe.most_features:
             pool = pool.take(np.sort(rng.choice(len(pool), recipe.most_features, replace=False)))
         pools.append(pool)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from whet.cascade.cascade import Cascade
-from whet.evaluation.curves import picture_interval
+from whet.evaluation.curves import image_interval
 from whet.training.config import Plan
-from whet.training.mining import MOST_OF_A_PICTURE, Mined
+from whet.training.mining import MAX_PER_IMAGE, Mined
 from whet.training.stage import Node
 
 # No training goes on for so many stages: an estimate beyond is no estimate.
@@ -19,28 +19,28 @@ MOST_STAGES = 100
 
 @dataclass(frozen=True)
 class Pace:
-    """A finished stage: seconds to train it and to mine after it, pictures scanned, windows of each, and the rate."""
+    """A finished stage: seconds to train it and to mine after it, images scanned, windows of each, and the rate."""
 
     training: float
     mining: float
-    n_pictures: int
-    windows_a_picture: float
+    n_images: int
+    windows_per_image: float
     rate: float
 
-    def found_a_picture(self, rate: float) -> float:
-        """How many windows a picture gives when this share is accepted."""
-        return min(self.windows_a_picture * rate, MOST_OF_A_PICTURE)
+    def found_per_image(self, rate: float) -> float:
+        """How many windows an image gives when this share is accepted."""
+        return min(self.windows_per_image * rate, MAX_PER_IMAGE)
 
 
-def seconds_left(paces: Sequence[Pace], plan: Plan, n_pictures: int) -> float | None:
+def seconds_left(paces: Sequence[Pace], plan: Plan, n_images: int) -> float | None:
     """An estimate of the seconds that the stages to come will take; None where there is nothing to go by.
 
     Each stage is taken to divide the false-positive rate as those so far did on average, to train as long as the
-    last, and to scan more pictures as soon as each gives fewer windows, until there are no more. Training may end
-    earlier, when the pictures run out.
+    last, and to scan more images as soon as each gives fewer windows, until there are no more. Training may end
+    earlier, when the images run out.
 
     >>> paces = [Pace(10.0, 4.0, 100, 50.0, 0.4), Pace(10.0, 8.0, 200, 50.0, 0.2)]
-    >>> seconds_left(paces, Plan(n_stages=4), n_pictures=1000)  # (10 + 16) + (10 + 32)
+    >>> seconds_left(paces, Plan(n_stages=4), n_images=1000)  # (10 + 16) + (10 + 32)
     68.0
     """
     if len(paces) < 2 or not 0 < paces[-1].rate < paces[0].rate:
@@ -48,11 +48,11 @@ def seconds_left(paces: Sequence[Pace], plan: Plan, n_pictures: int) -> float | 
     last = paces[-1]
     factor = float((last.rate / paces[0].rate) ** (1 / (len(paces) - 1)))
     n_more = min(_stages_to(plan.false_positive_rate, last.rate, factor), plan.n_stages - len(paces), MOST_STAGES)
-    a_picture = last.mining / max(last.n_pictures, 1)
+    a_image = last.mining / max(last.n_images, 1)
     rates = [last.rate * factor**more for more in range(1, n_more + 1)]
-    given = last.found_a_picture(last.rate)
-    scanned = [min(float(n_pictures), last.n_pictures * given / last.found_a_picture(rate)) for rate in rates]
-    return n_more * last.training + a_picture * sum(scanned)
+    given = last.found_per_image(last.rate)
+    scanned = [min(float(n_images), last.n_images * given / last.found_per_image(rate)) for rate in rates]
+    return n_more * last.training + a_image * sum(scanned)
 
 
 def _stages_to(goal: float, rate: float, factor: float) -> int:
@@ -135,20 +135,20 @@ class StageFinished(Event):
 
 @dataclass(frozen=True, eq=False)
 class Mining(Event):
-    """Negatives are searched for `stage`: in the pictures that are trained on, or in those `held_out`."""
+    """Negatives are searched for `stage`: in the images that are trained on, or in those `held_out`."""
 
     n_found: int
     n_wanted: int
     n_looked_at: int
-    n_pictures: int
-    most_pictures: int
+    n_images: int
+    most_images: int
     held_out: bool
 
     def _says(self) -> str:
         side = "held-out" if self.held_out else "training"
         return (
-            f"mined {self.n_found} of {self.n_wanted} negatives in {self.n_pictures} of {self.most_pictures} "
-            f"{side} pictures, {self.n_looked_at:,} windows"
+            f"mined {self.n_found} of {self.n_wanted} negatives in {self.n_images} of {self.most_images} "
+            f"{side} images, {self.n_looked_at:,} windows"
         )
 
 
@@ -181,7 +181,7 @@ class Why(StrEnum):
 
     GOAL_REACHED = "goal reached"
     ALL_STAGES = "all stages"
-    PICTURES_EXHAUSTED = "pictures exhausted"
+    IMAGES_EXHAUSTED = "images exhausted"
     GOAL_CANNOT_BE_MET = "goal cannot be met"
 
 
@@ -189,7 +189,7 @@ class Why(StrEnum):
 class Ending:
     """Why training ended, and the rates of the whole cascade on data it was not trained on, with 95 % intervals.
 
-    `false_positive_rate` is the share of windows, of all places and scales in the held-out pictures, that the
+    `false_positive_rate` is the share of windows, of all places and scales in the held-out images, that the
     cascade accepts. `detection_rate` is that of the validation positives, on which the thresholds were set: a test
     set will show less. `short_stages` are those that did not reach the goal of a stage. `seconds` count all runs.
     """
@@ -199,7 +199,7 @@ class Ending:
     false_positive_rate: float
     interval: tuple[float, float]
     n_windows: int
-    n_pictures: int
+    n_images: int
     detection_rate: float
     detection_interval: tuple[float, float]
     short_stages: tuple[int, ...]
@@ -211,14 +211,14 @@ class Ending:
         short = f"; stages short of their goal: {', '.join(map(str, self.short_stages))}" if self.short_stages else ""
         return (
             f"{self.reason}. False-positive rate {self.false_positive_rate:.2g} ({low:.2g} to {high:.2g}) in "
-            f"{self.n_windows:,} windows of {self.n_pictures} held-out pictures, detection rate "
+            f"{self.n_windows:,} windows of {self.n_images} held-out images, detection rate "
             f"{self.detection_rate:.2%} on validation{short}"
         )
 
 
 def judged_verdict(judged: Mined, n_stages: int, plan: Plan, stalled: float | None) -> tuple[Why, str] | None:
-    """Whether training ends by what the held-out pictures say."""
-    _, high = picture_interval(judged.accepted, judged.looked_at)
+    """Whether training ends by what the held-out images say."""
+    _, high = image_interval(judged.accepted, judged.looked_at)
     # A rate of 0 in few windows proves little: then the interval has to be below the goal.
     rate = judged.acceptance_rate if judged.n_accepted else high
     if rate <= plan.false_positive_rate:
@@ -229,19 +229,19 @@ def judged_verdict(judged: Mined, n_stages: int, plan: Plan, stalled: float | No
         return Why.GOAL_CANNOT_BE_MET, (
             f"stage {n_stages} was left out: it accepts {stalled:.1%} of the held-out windows that the stages before "
             "accept, at the detection rate of its goal. These windows look like the object: see whether the "
-            "pictures show it; else allow more weak learners or features, or a lower detection rate"
+            "images show it; else allow more weak learners or features, or a lower detection rate"
         )
     n = len(judged.patches)
     if n < FEWEST_HELD_OUT:
-        return Why.PICTURES_EXHAUSTED, (
-            f"the held-out pictures ran out of negatives ({n} of {plan.n_held_out}): add pictures"
+        return Why.IMAGES_EXHAUSTED, (
+            f"the held-out images ran out of negatives ({n} of {plan.n_held_out}): add images"
         )
     return None
 
 
 def mined_verdict(mined: Mined, plan: Plan) -> tuple[Why, str] | None:
-    """Whether training ends because the pictures to train on give no more negatives."""
+    """Whether training ends because the images to train on give no more negatives."""
     n = len(mined.patches)
     if n >= FEWEST * plan.n_negatives:
         return None
-    return Why.PICTURES_EXHAUSTED, f"the pictures ran out of negatives ({n} of {plan.n_negatives}): add pictures"
+    return Why.IMAGES_EXHAUSTED, f"the images ran out of negatives ({n} of {plan.n_negatives}): add images"

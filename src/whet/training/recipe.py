@@ -28,10 +28,10 @@ FEATURES: tuple[Features, ...] = ("both", "haar", "lbp")
 
 @dataclass(frozen=True)
 class Recipe:
-    """Annotations, pictures without the object, and how a detector is trained on them.
+    """Annotations, images without the object, and how a detector is trained on them.
 
-    Paths are as the user gave them. `negatives` are pictures without the object; with `backgrounds`, the parts of the
-    annotated pictures outside of every box serve as well. `window` is (width, height); without one it is chosen from
+    Paths are as the user gave them. `negatives` are images without the object; with `backgrounds`, the parts of the
+    annotated images outside of every box serve as well. `window` is (width, height); without one it is chosen from
     the boxes, with a `margin` of their size around (0.1; 0 for crops, which have nothing around). `mirror`, `copies`
     and the jitter (`shift`, `scale`, `rotation`) stretch few positives, see
     `whet.training.positives.cut_positives`. `most_features` bounds each family's pool, from which so many are drawn.

@@ -1,6 +1,6 @@
 """The stages of an OpenCV cascade, each with its own weak learners and with weights and a threshold from examples.
 
-Stage after stage is counted on the positives and on what the stages before let through of pictures without the object.
+Stage after stage is counted on the positives and on what the stages before let through of images without the object.
 Where that is too little, a stage keeps OpenCV's votes until it has counted more.
 """
 
@@ -46,7 +46,7 @@ def relearned(
         if len(negatives) < max(n_negatives // 2, needed) and not is_exhausted:
             wanted = max(n_negatives, needed) - len(negatives)
             mined = miner.mine(Cascade(window, _run(bases) or _all_pass(stage)), wanted, number)
-            # Where a cap a picture, and not the pictures, was the end, later turns find more.
+            # Where a cap an image, and not the images, was the end, later turns find more.
             is_exhausted = mined.is_exhausted and len(mined.patches) == 0
             negatives = np.concatenate([negatives, mined.patches])
         count = _counted if len(negatives) >= needed else _waiting
@@ -84,7 +84,7 @@ def _counted(stage: Stage, examples: _Examples, detection_rate: float | None, ri
     None if all positives get one score: then there is no deviation that a threshold could follow.
     """
     of_positives, of_negatives = (_responses(stage, seen) for seen in (examples.positives, examples.negatives))
-    positive, negative = BinaryStatistics.of(of_positives), BinaryStatistics.of(of_negatives)
+    positive, negative = BinaryStatistics.from_samples(of_positives), BinaryStatistics.from_samples(of_negatives)
     vote = OnlineDiscriminant(positive, negative, len(stage), rule=Rate(0.0), ridge=ridge)
     if not deviation_of_positives(vote.projection) > 0:
         return None
@@ -94,7 +94,7 @@ def _counted(stage: Stage, examples: _Examples, detection_rate: float | None, ri
     else:
         z = calibrate_rate(_sums(_responses(stage, examples.validation), vote.coef), vote.projection, detection_rate)
     vote.rule = Rate(z)
-    return StageBase.of_vote(stage.features, stage.weak, vote)
+    return StageBase.from_discriminant(stage.features, stage.weak, vote)
 
 
 def _waiting(stage: Stage, examples: _Examples, detection_rate: float | None, ridge: float) -> StageBase | None:
@@ -110,7 +110,7 @@ def _waiting(stage: Stage, examples: _Examples, detection_rate: float | None, ri
     if detection_rate is not None:
         cut = quantile_threshold(_sums(_responses(stage, examples.validation), stage.coef), detection_rate)
     rule = Rate(float((cut - sums.mean()) / sums.std()))
-    positive, negative = BinaryStatistics.of(of_positives), BinaryStatistics.of(of_negatives)
+    positive, negative = BinaryStatistics.from_samples(of_positives), BinaryStatistics.from_samples(of_negatives)
     votes = Votes(stage.coef.copy(), stage.threshold, NEGATIVES_A_LEARNER * len(stage))
     return StageBase(stage.features, stage.weak, positive, negative, rule, ridge=ridge, votes=votes)
 

@@ -52,7 +52,7 @@ def choose_ridge(
     family: FeatureFamily,
     positives: Patches,
     groups: NDArray[np.intp],
-    pictures: Sequence[Path],
+    images: Sequence[Path],
     *,
     forbidden: Forbidden | None = None,
     min_sigma: float = OPENCV_MIN_SIGMA,
@@ -63,18 +63,18 @@ def choose_ridge(
     """Choose among some ridges; the default stays unless another is better by more than a standard error.
 
     Objects, numbered by `groups` (n,), are on one side of a fold with all their copies, and so are nearly all windows
-    of one picture. All positives and pictures take part, those too that a training will keep apart: it is one number
+    of one image. All positives and images take part, those too that a training will keep apart: it is one number
     of three that they choose.
     """
     rng = np.random.default_rng([seed, 4])
     few = family.take(np.sort(rng.choice(len(family), min(N_FEATURES, len(family)), replace=False)))
     plan = replace(PILOT, seed=seed, threads=threads, min_sigma=min_sigma)
-    negatives = _hard_windows(few, positives, groups, pictures, forbidden, plan)
+    negatives = _hard_windows(few, positives, groups, images, forbidden, plan)
     progress(0.5)
     if len(negatives) < FEWEST_NEGATIVES:
         return RidgeChoice(DEFAULT_RIDGE, {})
     _, number = np.unique(groups, return_inverse=True)
-    # Windows come picture by picture: in blocks, those of one picture stay together.
+    # Windows come image by image: in blocks, those of one image stay together.
     blocks = np.arange(len(negatives)) * FOLDS // len(negatives)
     fold = rng.permutation(number.max() + 1)[number] % FOLDS, blocks
     errors = np.empty((FOLDS, len(RIDGES)))
@@ -90,7 +90,7 @@ def _hard_windows(
     family: FeatureFamily,
     positives: Patches,
     groups: NDArray[np.intp],
-    pictures: Sequence[Path],
+    images: Sequence[Path],
     forbidden: Forbidden | None,
     plan: Plan,
 ) -> Patches:
@@ -98,10 +98,10 @@ def _hard_windows(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the training itself will say the same
         try:
-            cascade, _, _ = train_cascade(family, positives, pictures, plan, groups=groups, forbidden=forbidden)
+            cascade, _, _ = train_cascade(family, positives, images, plan, groups=groups, forbidden=forbidden)
         except WhetError:
             return positives[:0]
-        miner = Miner(pictures, family.window, plan.seed, threads=plan.threads, forbidden=forbidden or {})
+        miner = Miner(images, family.window, plan.seed, threads=plan.threads, forbidden=forbidden or {})
         return miner.mine(cascade, N_NEGATIVES, turn=0).patches
 
 
@@ -112,7 +112,7 @@ def _errors(
     patches, is_positive = np.concatenate(inside), np.arange(sum(map(len, inside))) < len(inside[0])
     weak, responses = train_weak_learners(family, patches, is_positive, threads=threads)
     candidates = family.take(weak.feature)
-    stack = IntegralStack.of(np.concatenate(outside))
+    stack = IntegralStack.from_patches(np.concatenate(outside))
     found = []
     for ridge in RIDGES:
         learner = GreedyLDA(ridge=ridge)

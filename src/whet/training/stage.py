@@ -23,7 +23,7 @@ from whet.features.weak_learners import Method, TrainedLeaves
 from whet.lda import selection, thresholds
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
 from whet.lda.online import OnlineDiscriminant
-from whet.lda.rejection import Exits
+from whet.lda.rejection import RejectionThresholds
 from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import Rate, calibrate_rate, quantile_threshold
 
@@ -61,7 +61,7 @@ class Judge:
         self.goal = goal
         self.detection_rate = self.false_positive_rate = 1.0
         self._features, self._weak, self._is_positive = features, weak, is_positive
-        self._stack = IntegralStack.of(patches)
+        self._stack = IntegralStack.from_patches(patches)
         self._responses: list[NDArray[np.uint8]] = []
 
     def add(self, j: int) -> None:
@@ -74,10 +74,10 @@ class Judge:
         """Weighted sums (T, samples) after each weak learner, added in their order, as a scan adds them."""
         return np.cumsum(np.array(self._responses) * vote.coef[:, None], axis=0)
 
-    def exits(self, vote: OnlineDiscriminant) -> Exits:
+    def rejection_thresholds(self, vote: OnlineDiscriminant) -> RejectionThresholds:
         """Early exits that all validation positives pass which the vote accepts."""
         sums = self.partial_sums(vote)
-        return Exits.calibrated(sums[:, self._is_positive], sums[:, ~self._is_positive], vote)
+        return RejectionThresholds.calibrated(sums[:, self._is_positive], sums[:, ~self._is_positive], vote)
 
     def set_threshold(self, vote: Vote) -> bool:
         """Lower or raise the vote's threshold to the goal's detection rate; tell whether the goal holds with it."""
@@ -171,14 +171,14 @@ class Node:
     features: FeatureFamily
     weak: TrainedWeak
     vote: Vote
-    exits: Exits | None = None
+    rejection_thresholds: RejectionThresholds | None = None
 
     def __len__(self) -> int:
         return len(self.features)
 
     def respond(self, patches: Patches) -> NDArray[np.uint8]:
         """Weak responses (samples, T) to patches (samples, height, width)."""
-        values = self.features.evaluate(IntegralStack.of(patches))
+        values = self.features.evaluate(IntegralStack.from_patches(patches))
         return self.weak.respond(values).view(np.uint8).T
 
     def score(self, patches: Patches, threads: int | None = None) -> NDArray[np.float64]:
@@ -194,19 +194,19 @@ class Node:
 
     def stage(self) -> Stage:
         """The node as it is now, as a stage of a cascade: the same scores, and nothing more to learn."""
-        vote, exits = self.vote, None
-        if self.exits is not None and isinstance(vote, OnlineDiscriminant):
-            exits = self.exits.thresholds(vote)
-        return Stage(self.features, self.weak, vote.coef.copy(), float(vote.threshold), exits)
+        vote, rejection_thresholds = self.vote, None
+        if self.rejection_thresholds is not None and isinstance(vote, OnlineDiscriminant):
+            rejection_thresholds = self.rejection_thresholds.thresholds(vote)
+        return Stage(self.features, self.weak, vote.coef.copy(), float(vote.threshold), rejection_thresholds)
 
     def base(self) -> StageBase | Stage:
         """The node as the base of a stage that goes on learning; a boosted node is a stage that does not."""
         if isinstance(self.vote, OnlineDiscriminant):
-            return StageBase.of_vote(self.features, self.weak, self.vote, self.exits)
+            return StageBase.from_discriminant(self.features, self.weak, self.vote, self.rejection_thresholds)
         return self.stage()
 
     @classmethod
-    def of_base(cls, stage: StageBase | Stage) -> Node:
+    def from_base(cls, stage: StageBase | Stage) -> Node:
         """The node whose base this is; raises ValueError for leaves of trees, which no training makes."""
         if isinstance(stage.weak, TrainedLeaves):
             raise ValueError("a stage is of leaves of trees, as OpenCV's are: no node of ours")
@@ -220,7 +220,7 @@ class Node:
             criterion=stage.criterion,
             ridge=stage.ridge,
         )
-        return cls(stage.features, stage.weak, vote, stage.exits)
+        return cls(stage.features, stage.weak, vote, stage.rejection_thresholds)
 
     def predict(self, patches: Patches, threads: int | None = None) -> Labels:
         """Which patches (samples,) the node takes for positive by its threshold; exits do not count here."""
@@ -235,7 +235,7 @@ class Node:
 
         def work(rows: slice) -> None:
             X, positive = self.respond(patches[rows]), is_positive[rows]
-            new = [BinaryStatistics.of(X if side.all() else X[side]) for side in (positive, ~positive)]
+            new = [BinaryStatistics.from_samples(X if side.all() else X[side]) for side in (positive, ~positive)]
             with lock:
                 vote.positive, vote.negative = vote.positive + new[0], vote.negative + new[1]
 
@@ -272,7 +272,7 @@ def train_node(
     >>> rng = np.random.default_rng(0)
     >>> patches = rng.integers(0, 200, (60, 6, 6), dtype=np.uint8)
     >>> patches[:30, :, 3:] += 50  # positives are brighter on the right
-    >>> node = train_node(HaarPool.of_window((6, 6)), patches, np.arange(60) < 30, n_weak=3)
+    >>> node = train_node(HaarPool.from_window((6, 6)), patches, np.arange(60) < 30, n_weak=3)
     >>> len(node), bool(node.predict(patches)[:30].mean() > 0.8)
     (3, True)
     """
@@ -298,8 +298,10 @@ def train_node(
     if not chosen:
         raise CannotSeparateError("no feature tells the two classes apart: look at the patches and their labels")
     vote = learner.vote(responses, np.array(chosen))
-    exits = None
+    rejection_thresholds = None
     if judge is not None:
         judge.set_threshold(vote)
-        exits = judge.exits(vote) if soft and isinstance(vote, OnlineDiscriminant) else None
-    return Node(candidates.take(np.array(chosen)), weak.take(np.array(chosen)), vote, exits)
+        rejection_thresholds = (
+            judge.rejection_thresholds(vote) if soft and isinstance(vote, OnlineDiscriminant) else None
+        )
+    return Node(candidates.take(np.array(chosen)), weak.take(np.array(chosen)), vote, rejection_thresholds)

@@ -23,7 +23,7 @@ from whet.evaluation.runs import detect_many
 from whet.features.integral import FeatureFamily
 from whet.training.cascade import Patches, train_cascade
 from whet.training.config import Plan
-from whet.training.data import split_pictures
+from whet.training.data import split_images
 from whet.training.negatives import Forbidden
 from whet.training.preparation import Preparation, prepare
 from whet.training.progress import Ending, Event
@@ -34,7 +34,7 @@ from whet.training.stage import GreedyLDA
 def train_detector(
     family: FeatureFamily | Sequence[FeatureFamily],
     positives: Patches,
-    pictures: Sequence[Path],
+    images: Sequence[Path],
     plan: Plan | None = None,
     tell: Callable[[Event], None] = lambda _: None,
     *,
@@ -50,11 +50,11 @@ def train_detector(
     """
     plan = Plan() if plan is None else plan
     cascade, nodes, ending = train_cascade(
-        family, positives, pictures, plan, tell, checkpoint=checkpoint, groups=groups, forbidden=forbidden
+        family, positives, images, plan, tell, checkpoint=checkpoint, groups=groups, forbidden=forbidden
     )
     n_features = sum(map(len, family)) if isinstance(family, Sequence) else len(family)
     provenance = training_provenance(
-        plan, ending, n_positives=len(positives), n_pictures=len(pictures), n_features=n_features, origin=origin
+        plan, ending, n_positives=len(positives), n_images=len(images), n_features=n_features, origin=origin
     )
     mean = np.rint(positives.mean(axis=0)).astype(np.uint8)
     base = DetectorBase(cascade.window, tuple(node.base() for node in nodes), cascade.min_sigma, provenance, mean)
@@ -66,13 +66,13 @@ def training_provenance(
     ending: Ending,
     *,
     n_positives: int,
-    n_pictures: int,
+    n_images: int,
     n_features: int,
     origin: Provenance | None = None,
 ) -> Provenance:
     """What a detector's header says of its training; what `origin` says already stays.
 
-    Rates are those of the ending: false positives in held-out pictures, detections on validation positives.
+    Rates are those of the ending: false positives in held-out images, detections on validation positives.
     """
     origin = Provenance() if origin is None else origin
     learner = plan.learner or GreedyLDA()
@@ -85,7 +85,7 @@ def training_provenance(
         "seed": plan.seed,
         "learner": type(learner).__name__,
         "positives": n_positives,
-        "pictures": n_pictures,
+        "images": n_images,
         "features": n_features,
         "negatives a stage": plan.n_negatives,
         "stages": ending.n_stages,
@@ -102,20 +102,20 @@ def training_provenance(
     return replace(origin, goals=goals | dict(origin.goals), facts=facts | dict(origin.facts))
 
 
-# False alarms a picture by the name of the operating point; the last that held-out pictures can tell is the default.
-POINTS = {"one false alarm a picture": 1.0, "one in ten pictures": 0.1}
-# With fewer pictures, a rate of one in ten pictures is a single false alarm, or none.
-ENOUGH_PICTURES = 10
+# False positives an image by the name of the operating point; the last that held-out images can tell is the default.
+POINTS = {"one false positive per image": 1.0, "one per ten images": 0.1}
+# With fewer images, a rate of one per ten images is a single false positive, or none.
+ENOUGH_IMAGES = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A detector, why its training ended, and how many false alarms it makes in the pictures that were kept apart."""
+    """A detector, why its training ended, and how many false positives it makes in the images that were kept apart."""
 
     detector: Detector
     ending: Ending
-    n_pictures: int
-    false_alarms: int
+    n_images: int
+    false_positives: int
 
 
 def train(
@@ -128,9 +128,9 @@ def train(
     threads: int | None = None,
     **settings: Any,  # noqa: ANN401 - the other fields of Recipe, which checks them
 ) -> Detector:
-    """Train a detector from annotated pictures: COCO, YOLO, Pascal VOC, OpenCV's info.dat, CSV or a folder of crops.
+    """Train a detector from annotated images: COCO, YOLO, Pascal VOC, OpenCV's info.dat, CSV or a folder of crops.
 
-    `negatives` are pictures without the object, or folders of them; the annotated pictures serve outside of their
+    `negatives` are images without the object, or folders of them; the annotated images serve outside of their
     boxes as well. `class_name` chooses one of several classes. All further settings are those of
     `whet.training.recipe.Recipe`: window, mirror, stages, seed and so on. With a `checkpoint` file, a training that was
     stopped goes on. `tell` hears what happens (`whet.training.progress`).
@@ -163,14 +163,14 @@ def train_prepared(
     origin: Provenance | None = None,
     threads: int | None = None,
 ) -> Trained:
-    """Train on what was prepared; then set operating points on the pictures that were kept apart."""
+    """Train on what was prepared; then set operating points on the images that were kept apart."""
     recipe, positives = preparation.recipe, preparation.positives
     chosen = recipe if preparation.ridge is None else replace(recipe, ridge=preparation.ridge.ridge)
     plan = replace(chosen.plan, threads=threads)
     taught, ending = train_detector(
         preparation.families,
         positives.patches,
-        preparation.pictures,
+        preparation.images,
         plan,
         tell,
         checkpoint=checkpoint,
@@ -180,14 +180,14 @@ def train_prepared(
     )
     frame = preparation.choice.frame
     detector = Detector(TaughtDetector(taught.base, reporting=Reporting(frame)))
-    _, apart = split_pictures(preparation.pictures, plan.validation, plan.seed)
+    _, apart = split_images(preparation.images, plan.validation, plan.seed)
     return _with_points(detector, ending, preparation, apart, threads)
 
 
 def _with_points(
     detector: Detector, ending: Ending, preparation: Preparation, apart: list[Path], threads: int | None
 ) -> Trained:
-    """Count false alarms in pictures kept apart; objects there, which may have been trained on, are ignored."""
+    """Count false positives in images kept apart; objects there, which may have been trained on, are ignored."""
     done = [one for one in detect_many(detector, apart, threads=threads) if one.found is not None]
     none = np.empty((0, 4))
     boxes = [preparation.forbidden.get(one.path, none) for one in done]
@@ -197,9 +197,9 @@ def _with_points(
         threshold = operating_point(curve, rate)
         if np.isfinite(threshold):
             detector.set_operating_point(name, threshold)
-            if rate >= 1 or len(done) >= ENOUGH_PICTURES:
+            if rate >= 1 or len(done) >= ENOUGH_IMAGES:
                 detector.set_operating_point(DEFAULT_POINT, threshold)
-    return Trained(detector, ending, len(done), int(curve.false_alarms[-1]))
+    return Trained(detector, ending, len(done), int(curve.false_positives[-1]))
 
 
 def _origin(preparation: Preparation, origin: Provenance | None) -> Provenance:

@@ -1,4 +1,4 @@
-"""The picture of a session that runs, for anybody who looks: the newest frame, with what was found drawn into it.
+"""The image of a session that runs, for anybody who looks: the newest frame, with what was found drawn into it.
 
 Who watches only leaves the frame here. It is drawn and encoded by the threads of those who look, for all of them
 together, so that a session without a viewer does nothing more, and one that has them waits for none.
@@ -21,11 +21,11 @@ from whet.plots.drawing import look_drawn
 from whet.tracking.session import Numbers, Summary, Tally
 from whet.tracking.tracker import Look
 
-DRAWN_EVERY = 1 / 15  # seconds between two pictures, at least
+DRAWN_EVERY = 1 / 15  # seconds between two images, at least
 SHARE = 0.1  # of a processor's time may go into drawing them
 TOLD_EVERY = 1 / 5  # and between two lines of numbers
 IDLE = 0.5  # seconds without a frame after which the last is sent again
-LONGEST = 1280  # pixels of a picture's longer side; what is larger is halved, or more
+LONGEST = 1280  # pixels of an image's longer side; what is larger is halved, or more
 QUALITY = 80
 
 
@@ -37,12 +37,12 @@ class _Shot:
     jpeg: bytes = b""
 
 
-class LivePicture:
+class LiveImage:
     """The newest frame of a session, and its numbers; `show` is a sink of `Session`, all else is for other threads.
 
     >>> import whet
     >>> from whet.tracking.tracker import Watcher
-    >>> live, black = LivePicture({"model": "face"}), np.zeros((60, 80), np.uint8)
+    >>> live, black = LiveImage({"model": "face"}), np.zeros((60, 80), np.uint8)
     >>> live.show(VideoFrame(7, 0.0, black), Watcher(whet.load("face")).look(black))
     >>> live.jpeg()[:2], live.told()["frame"], live.told()["state"]
     (b'\\xff\\xd8', 7, 'live')
@@ -82,11 +82,11 @@ class LivePicture:
             self._changed.notify_all()
 
     def jpeg(self) -> bytes:
-        """The newest picture, or one of a moment ago; nothing before the first frame."""
+        """The newest image, or one of a moment ago; nothing before the first frame."""
         return self._newest().jpeg
 
     def jpegs(self, is_gone: Callable[[], bool]) -> Iterator[bytes]:
-        """Pictures as they come, until the end; each viewer goes at its own pace, and misses what came meanwhile.
+        """Images as they come, until the end; each viewer goes at its own pace, and misses what came meanwhile.
 
         Browsers may show a part when the next one begins, so one that is not followed soon comes again.
         """
@@ -146,11 +146,11 @@ class LivePicture:
 def _jpeg(frame: VideoFrame, look: Look) -> bytes:
     from PIL import Image
 
-    picture, content = frame.picture, BytesIO()
-    factor = ceil(max(picture.shape[:2]) / LONGEST)
+    image, content = frame.image, BytesIO()
+    factor = ceil(max(image.shape[:2]) / LONGEST)
     if factor > 1:
-        picture = np.asarray(Image.fromarray(picture).reduce(factor))
-    Image.fromarray(look_drawn(picture, look, 1 / factor)).save(content, "JPEG", quality=QUALITY)
+        image = np.asarray(Image.fromarray(image).reduce(factor))
+    Image.fromarray(look_drawn(image, look, 1 / factor)).save(content, "JPEG", quality=QUALITY)
     return content.getvalue()
 
 

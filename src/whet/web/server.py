@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from whet.errors import CannotServeError
-from whet.web.page import LivePicture
+from whet.web.page import LiveImage
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # what servers listen on that are to be reached by all addresses
@@ -61,9 +61,9 @@ def _is_number(name: str) -> bool:
 
 MOST_VIEWERS = 16  # streams at once; a page has two
 MOST_CONNECTIONS = 64
-PATIENCE = 10.0  # seconds that a viewer may take for its request, or for a picture
+PATIENCE = 10.0  # seconds that a viewer may take for its request, or for an image
 FAREWELL = 1.0  # seconds that viewers have in the end for what is on its way
-# What the system keeps for a viewer that reads slowly: more would only be older pictures.
+# What the system keeps for a viewer that reads slowly: more would only be older images.
 BUFFER = 2**17
 BOUNDARY = b"\r\n--frame\r\n"
 HEADERS = {
@@ -77,10 +77,10 @@ HEADERS = {
 
 
 class LiveServer(ThreadingTCPServer):
-    """Serves a live picture while it is entered, on threads of its own; port 0 is a free one.
+    """Serves a live image while it is entered, on threads of its own; port 0 is a free one.
 
     >>> from urllib.request import urlopen
-    >>> with LiveServer(LivePicture()) as server, urlopen(server.address) as answer:
+    >>> with LiveServer(LiveImage()) as server, urlopen(server.address) as answer:
     ...     answer.status, answer.headers["Content-Type"]
     (200, 'text/html; charset=utf-8')
     """
@@ -90,7 +90,7 @@ class LiveServer(ThreadingTCPServer):
     block_on_close = False
     allow_reuse_address = os.name == "posix"  # elsewhere that would share a port which is taken
 
-    def __init__(self, live: LivePicture, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, live: LiveImage, host: str = "127.0.0.1", port: int = 0) -> None:
         self.live = live
         self._host = host.lower()
         self._viewers = 0
@@ -116,7 +116,7 @@ class LiveServer(ThreadingTCPServer):
         return ip_address(str(self.server_address[0]).partition("%")[0]).is_loopback
 
     def __enter__(self) -> Self:
-        Thread(target=self.serve_forever, args=(0.1,), name="live picture", daemon=True).start()
+        Thread(target=self.serve_forever, args=(0.1,), name="live image", daemon=True).start()
         return self
 
     def __exit__(
@@ -223,13 +223,13 @@ class _Request(BaseHTTPRequestHandler):
             self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain="no frame has come yet")
 
     def stream(self) -> None:
-        self._parts("multipart/x-mixed-replace; boundary=frame", self._pictures())
+        self._parts("multipart/x-mixed-replace; boundary=frame", self._images())
 
     def events(self) -> None:
         self._parts("text/event-stream", self._news())
 
-    def _pictures(self) -> Iterator[bytes]:
-        # A boundary ends each picture at once: browsers would wait for it.
+    def _images(self) -> Iterator[bytes]:
+        # A boundary ends each image at once: browsers would wait for it.
         yield BOUNDARY[2:]
         for jpeg in self.server.live.jpegs(self._is_gone):
             yield b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(jpeg) + jpeg + BOUNDARY

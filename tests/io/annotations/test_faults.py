@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tests.io.annotations.sets import save_picture
+from tests.io.annotations.sets import save_image
 
 from whet.errors import AnnotationError, DataNotFoundError
 from whet.io.annotations.annotation import MOST_PROBLEMS, Annotations, ProblemKind
@@ -15,7 +15,7 @@ HEAD = "path,x,y,w,h,label,ignore\n"
 
 @pytest.fixture
 def folder(tmp_path):
-    save_picture(tmp_path / "a.png")  # 200 x 100
+    save_image(tmp_path / "a.png")  # 200 x 100
     return tmp_path
 
 
@@ -46,50 +46,50 @@ def test_rows_that_cannot_be_read_are_told_with_their_lines(folder):
     ]
 
 
-def test_boxes_beyond_the_picture_are_clipped_ignored_or_dropped_by_what_is_left(folder):
+def test_boxes_beyond_the_image_are_clipped_ignored_or_dropped_by_what_is_left(folder):
     read = read_text(
         folder,
         "b.csv",
         HEAD + "a.png,-5,0,50,50,car\na.png,180,0,60,50,car\na.png,300,0,9,9,car\na.png,0,0,200.5,50,car",
     )
     assert told(read, folder) == [
-        "b.csv:2: box (-5, 0, 45, 50) in a.png: reaches beyond the 200 x 100 picture; clipped",
-        "b.csv:3: box (180, 0, 240, 50) in a.png: mostly outside the 200 x 100 picture; what is left is ignored",
-        "b.csv:4: box (300, 0, 309, 9) in a.png: outside the 200 x 100 picture; dropped",
+        "b.csv:2: box (-5, 0, 45, 50) in a.png: reaches beyond the 200 x 100 image; clipped",
+        "b.csv:3: box (180, 0, 240, 50) in a.png: mostly outside the 200 x 100 image; what is left is ignored",
+        "b.csv:4: box (300, 0, 309, 9) in a.png: outside the 200 x 100 image; dropped",
     ]
-    (one,) = read.pictures
+    (one,) = read.images
     assert one.objects.tolist() == [[0, 0, 45, 50], [0, 0, 200, 50]]
     assert one.ignored.tolist() == [[180, 0, 200, 50]]
 
 
-def test_missing_and_unreadable_pictures_are_named_and_left_out(folder):
-    (folder / "broken.png").write_bytes(b"not a picture")
+def test_missing_and_unreadable_images_are_named_and_left_out(folder):
+    (folder / "broken.png").write_bytes(b"not an image")
     read = read_text(folder, "b.csv", "a.png,1,2,3,4\ngone.png,1,2,3,4\nbroken.png,1,2,3,4\n")
     assert len(read) == 1
-    assert read.summary() == "1 picture, 1 box: object 1; 1 picture missing, 1 picture unreadable"
-    assert told(read, folder)[0] == "b.csv:2: there is no picture 'gone.png'"
+    assert read.summary() == "1 image, 1 box: object 1; 1 image missing, 1 image unreadable"
+    assert told(read, folder)[0] == "b.csv:2: there is no image 'gone.png'"
 
 
-def test_all_pictures_missing_is_an_error_that_says_where_it_looked(folder):
-    with pytest.raises(DataNotFoundError, match=r"none of the 2 annotated pictures .*'x\.png'.*--images FOLDER"):
+def test_all_images_missing_is_an_error_that_says_where_it_looked(folder):
+    with pytest.raises(DataNotFoundError, match=r"none of the 2 annotated images .*'x\.png'.*--images FOLDER"):
         read_text(folder, "b.csv", "x.png,1,2,3,4\ny.png,1,2,3,4\n")
 
 
-def test_pictures_are_found_by_windows_paths_base_names_and_looks_of_letters(folder):
-    save_picture(folder / "elsewhere" / "Größe.PNG")
+def test_images_are_found_by_windows_paths_base_names_and_looks_of_letters(folder):
+    save_image(folder / "elsewhere" / "Größe.PNG")
     read = read_text(folder, "b.csv", "C:\\data\\a.png,1,2,3,4\nsub\\Gro\u0308\u00dfe.png,1,2,3,4\n")
-    assert [each.path.name for each in read.pictures] == ["a.png", "Größe.PNG"]
-    save_picture(folder / "images" / "deep" / "c.png")
+    assert [each.path.name for each in read.images] == ["a.png", "Größe.PNG"]
+    save_image(folder / "images" / "deep" / "c.png")
     read = read_text(folder, "c.csv", "deep\\c.png,1,2,3,4\n")
-    assert read.pictures[0].path == folder / "images" / "deep" / "c.png"
+    assert read.images[0].path == folder / "images" / "deep" / "c.png"
 
 
-def test_of_two_pictures_of_one_name_none_is_guessed(folder):
-    save_picture(folder / "one" / "c.png")
-    save_picture(folder / "two" / "c.png")
+def test_of_two_images_of_one_name_none_is_guessed(folder):
+    save_image(folder / "one" / "c.png")
+    save_image(folder / "two" / "c.png")
     read = read_text(folder, "b.csv", "a.png,1,2,3,4\nthree/c.png,1,2,3,4\ntwo/c.png,1,2,3,4\n")
-    assert [each.path.parent.name for each in read.pictures] == [folder.name, "two"]
-    assert read.problems[0].kind is ProblemKind.MISSING_PICTURE
+    assert [each.path.parent.name for each in read.images] == [folder.name, "two"]
+    assert read.problems[0].kind is ProblemKind.MISSING_IMAGE
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_of_two_pictures_of_one_name_none_is_guessed(folder):
 def test_tables_of_many_kinds_hold_the_same_box(folder, text):
     read = read_text(folder, "b.csv", text)
     assert not read.problems
-    assert read.pictures[0].boxes.tolist() == [[10, 20, 40, 60]]
+    assert read.images[0].boxes.tolist() == [[10, 20, 40, 60]]
     assert read.classes == ("car",)
 
 
@@ -119,18 +119,18 @@ def test_a_table_without_the_columns_it_needs_is_an_error(folder):
 
 
 def test_info_dat_with_spaces_comments_and_bad_rows(folder):
-    save_picture(folder / "my 2 cars.png")
+    save_image(folder / "my 2 cars.png")
     (folder / "bg.txt").write_bytes("\ufeff# none\r\nempty.png\r\n".encode())
-    save_picture(folder / "empty.png")
+    save_image(folder / "empty.png")
     read = read_text(
         folder,
         "info.dat",
         "# comment\r\nmy 2 cars.png 2 10 20 30 40 50 20 30 40\r\na.png  1  1 2 30 40\r\na.png 2 1 2 3 4\r\na.png\r\n",
     )
-    assert {each.path.name: len(each) for each in read.pictures} == {"my 2 cars.png": 2, "a.png": 1, "empty.png": 0}
+    assert {each.path.name: len(each) for each in read.images} == {"my 2 cars.png": 2, "a.png": 1, "empty.png": 0}
     assert told(read, folder) == [
-        "info.dat:4: got 'a.png 2 1 2 3 4'; expected: picture count, and x y width height for each",
-        "info.dat:5: got 'a.png'; expected: picture count, and x y width height for each",
+        "info.dat:4: got 'a.png 2 1 2 3 4'; expected: image count, and x y width height for each",
+        "info.dat:5: got 'a.png'; expected: image count, and x y width height for each",
     ]
 
 
@@ -148,8 +148,8 @@ def voc(*objects, name="a.png", size=(200, 100)):
 
 def test_voc_counts_pixels_from_one_and_includes_the_last(folder):
     read = read_text(folder, "a.xml", voc(("car", 0, (1, 1, 200, 100)), ("car", 1, (11, 21, 40, 60))))
-    assert read.pictures[0].objects.tolist() == [[0, 0, 200, 100]]
-    assert read.pictures[0].ignored.tolist() == [[10, 20, 40, 60]]
+    assert read.images[0].objects.tolist() == [[0, 0, 200, 100]]
+    assert read.images[0].ignored.tolist() == [[10, 20, 40, 60]]
 
 
 def test_voc_faults_are_told(folder):
@@ -157,7 +157,7 @@ def test_voc_faults_are_told(folder):
     (folder / "b.xml").write_text("<annotation><object>")
     (folder / "c.xml").write_text('<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>')
     (folder / "d.xml").write_text("<html/>")
-    save_picture(folder / "e.jpg", 100, 200)
+    save_image(folder / "e.jpg", 100, 200)
     (folder / "e.xml").write_text(voc(("car", 0, (1, 1, 9, 9)), name="missing.png"))
     read = read_annotations(folder)
     assert read.n_boxes == 2
@@ -171,7 +171,7 @@ def test_voc_faults_are_told(folder):
 
 
 def yolo_folder(folder, labels, data="names: [car, person]\n"):
-    save_picture(folder / "images" / "a.png")
+    save_image(folder / "images" / "a.png")
     (folder / "labels").mkdir()
     (folder / "labels" / "a.txt").write_text(labels)
     if data:
@@ -186,22 +186,22 @@ def test_yolo_lines_of_all_kinds(tmp_path):
         "0 0.5 0.5 0.1\ncar 0.5 0.5 0.1 0.2\n0 nan 0.5 0.1 0.2\n0 0.5 0.5 0 0.2\n1.0 2.5 0.5 0.1 0.2\n",
     )
     assert read.counts == {"car": 2, "person": 1, "7": 1}
-    assert np.allclose(read.pictures[0].boxes[:3], [[90, 40, 110, 60], [90, 40, 110, 60], [20, 10, 60, 40]])
+    assert np.allclose(read.images[0].boxes[:3], [[90, 40, 110, 60], [90, 40, 110, 60], [20, 10, 60, 40]])
     assert told(read, tmp_path) == [
         "labels/a.txt:4: class 7 has no name; it is called '7'",
         "labels/a.txt:5: got '0 0.5 0.5 0.1'; expected: class x y width height, as numbers",
         "labels/a.txt:6: got 'car 0.5 0.5 0.1 0.2'; expected: class x y width height, as numbers",
         "labels/a.txt:7: got '0 nan 0.5 0.1 0.2'; expected: class x y width height, as numbers",
         "labels/a.txt:8: box (100, 40, 100, 60) in a.png: it has no width or no height; dropped",
-        "labels/a.txt:9: box (490, 40, 510, 60) in a.png: outside the 200 x 100 picture; dropped",
+        "labels/a.txt:9: box (490, 40, 510, 60) in a.png: outside the 200 x 100 image; dropped",
     ]
 
 
-def test_shares_of_a_picture_are_pixels_without_noise(tmp_path):
+def test_shares_of_an_image_are_pixels_without_noise(tmp_path):
     boxes = [[13.0, 7, 57, 41], [1, 2, 100, 33], [10.5, 20.25, 30, 40]]
     rows = [((x1 + x2) / 400, (y1 + y2) / 200, (x2 - x1) / 200, (y2 - y1) / 100) for x1, y1, x2, y2 in boxes]
     read = yolo_folder(tmp_path, "".join(f"0 {' '.join(map(repr, row))}\n" for row in rows))
-    assert read.pictures[0].boxes.tolist() == boxes
+    assert read.images[0].boxes.tolist() == boxes
     write_annotations(read, tmp_path / "voc", "voc")
     assert "<ymax>41</ymax>" in (tmp_path / "voc" / "a.xml").read_text()
 
@@ -213,7 +213,7 @@ def test_a_yolo_entry_too_long_for_a_file_name_is_a_part_that_is_missing(tmp_pat
 
 def test_yolo_without_yaml_numbers_its_classes_and_takes_classes_txt(tmp_path):
     assert yolo_folder(tmp_path / "one", "3 0.5 0.5 0.1 0.2\n", data="").classes == ("3",)
-    save_picture(tmp_path / "two" / "a.png")
+    save_image(tmp_path / "two" / "a.png")
     (tmp_path / "two" / "a.txt").write_text("1 0.5 0.5 0.1 0.2\n")
     (tmp_path / "two" / "classes.txt").write_text("car\nperson\n")
     assert read_annotations(tmp_path / "two").counts == {"car": 0, "person": 1}
@@ -227,26 +227,26 @@ def test_yolo_without_yaml_numbers_its_classes_and_takes_classes_txt(tmp_path):
         "train: set/train.txt\nval: [set/images/val]\nnames: [car]\nnc: 1\n",
     ],
 )
-def test_data_yaml_names_its_pictures_in_several_ways(tmp_path, data):
+def test_data_yaml_names_its_images_in_several_ways(tmp_path, data):
     for part in ("train", "val"):
-        save_picture(tmp_path / "set" / "images" / part / f"{part}.png")
+        save_image(tmp_path / "set" / "images" / part / f"{part}.png")
         (tmp_path / "set" / "labels" / part).mkdir(parents=True)
         (tmp_path / "set" / "labels" / part / f"{part}.txt").write_text("0 0.5 0.5 0.1 0.2\n")
     (tmp_path / "set" / "train.txt").write_text("./images/train/train.png\n./images/train/gone.png\n")
     (tmp_path / "data.yaml").write_text(data)
     read = read_annotations(tmp_path / "data.yaml")
-    assert {each.split: each.path.stem for each in read.pictures} == {"train": "train", "val": "val"}
+    assert {each.split: each.path.stem for each in read.images} == {"train": "train", "val": "val"}
     assert read.counts == {"car": 2}
 
 
-def test_labels_without_a_picture_are_told(tmp_path):
+def test_labels_without_an_image_are_told(tmp_path):
     (tmp_path / "labels").mkdir(parents=True)
     (tmp_path / "labels" / "gone.txt").write_text("0 0.5 0.5 0.1 0.2\n")
-    assert told(yolo_folder_again(tmp_path), tmp_path) == ["labels/gone.txt: there is no picture 'gone.*'"]
+    assert told(yolo_folder_again(tmp_path), tmp_path) == ["labels/gone.txt: there is no image 'gone.*'"]
 
 
 def yolo_folder_again(folder):
-    save_picture(folder / "images" / "a.png")
+    save_image(folder / "images" / "a.png")
     (folder / "labels" / "a.txt").write_text("0 0.5 0.5 0.1 0.2\n")
     (folder / "data.yaml").write_text("names: [car]\n")
     return read_annotations(folder)
@@ -275,7 +275,7 @@ def test_coco_faults_are_told(folder):
     }
     read = read_text(folder, "set.json", json.dumps(table))
     assert read.counts == {"car": 2, "8": 1}
-    assert read.pictures[0].boxes[2].tolist() == [10, 10, 50, 40]
+    assert read.images[0].boxes[2].tolist() == [10, 10, 50, 40]
     assert [line.removeprefix("set.json: ")[:40] for line in told(read, folder)] == [
         "an entry of images is not an object",
         "images[1] has the id 1 of an image befor",
@@ -297,7 +297,7 @@ def test_coco_faults_are_told(folder):
         ("[" * 100_000, "is not JSON"),
         ("[]", "is not COCO: expected lists named images and annotations, got list"),
         ('{"a": 1}', "got a"),
-        ('{"images": [], "annotations": []}', "no annotated picture in the format coco"),
+        ('{"images": [], "annotations": []}', "no annotated image in the format coco"),
     ],
 )
 def test_what_is_not_coco_is_an_error(folder, text, message):
@@ -307,13 +307,13 @@ def test_what_is_not_coco_is_an_error(folder, text, message):
 
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
 @pytest.mark.parametrize("suffix", ["jpg", "png", "tif", "webp"])
-def test_shares_are_of_the_upright_picture(tmp_path, orientation, suffix):
-    """A picture of 200 x 100 as stored; orientations 6 and 8 show it as 100 x 200."""
+def test_shares_are_of_the_upright_image(tmp_path, orientation, suffix):
+    """An image of 200 x 100 as stored; orientations 6 and 8 show it as 100 x 200."""
     from whet.io.images import read_grey
 
-    path = save_picture(tmp_path / f"a.{suffix}", orientation=orientation)
+    path = save_image(tmp_path / f"a.{suffix}", orientation=orientation)
     (tmp_path / "a.txt").write_text("0 0.5 0.5 0.5 0.5\n")
-    (one,) = read_annotations(tmp_path).pictures
+    (one,) = read_annotations(tmp_path).images
     assert one.shape == read_grey(path).shape
     if suffix != "tif":  # Pillow does not show a lying TIFF upright, and ours has to be what is shown
         assert one.boxes.tolist() == ([[25, 50, 75, 150]] if orientation > 4 else [[50, 25, 150, 75]])
@@ -321,10 +321,10 @@ def test_shares_are_of_the_upright_picture(tmp_path, orientation, suffix):
 
 def test_formats_are_told_apart_and_doubt_is_an_error(tmp_path):
     for name in ("cars", "people"):
-        save_picture(tmp_path / "crops" / name / "1.png")
+        save_image(tmp_path / "crops" / name / "1.png")
     assert detect_format(tmp_path / "crops") == "crops"
     assert read_annotations(tmp_path / "crops").counts == {"cars": 1, "people": 1}
-    save_picture(tmp_path / "both" / "a.png")
+    save_image(tmp_path / "both" / "a.png")
     (tmp_path / "both" / "a.txt").write_text("0 0.5 0.5 0.1 0.2\n")
     (tmp_path / "both" / "a.xml").write_text(voc(("car", 0, (1, 1, 9, 9))))
     with pytest.raises(AnnotationError, match=r"could be yolo or voc: say which \(format=, --from\)"):
@@ -377,7 +377,7 @@ def test_a_class_is_chosen_by_name_and_the_others_are_told(folder):
     )
     cars = read.select("car")
     assert cars.counts == {"car": 1}
-    assert cars.pictures[0].ignored.tolist() == [[50, 5, 59, 14]]  # a region to be ignored by every class
+    assert cars.images[0].ignored.tolist() == [[50, 5, 59, 14]]  # a region to be ignored by every class
     assert str(cars.problems[-1]) == "background for car now: 1 box of dog"
     with pytest.raises(AnnotationError, match=r"no class 'cat'; there are: car \(1 box\), dog \(1 box\)"):
         read.select("cat")
@@ -392,6 +392,6 @@ def test_a_million_bad_rows_are_counted_and_not_kept(folder):
     assert str(read.problems[-1]) == "and 20,000 more problems"
 
 
-def test_no_pictures_are_not_written(tmp_path):
-    with pytest.raises(AnnotationError, match="no pictures to write"):
+def test_no_images_are_not_written(tmp_path):
+    with pytest.raises(AnnotationError, match="no images to write"):
         write_annotations(Annotations((), ()), tmp_path / "a.json")

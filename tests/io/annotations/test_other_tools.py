@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tests.io.annotations.sets import picture, save_picture
+from tests.io.annotations.sets import image, save_image
 
 from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.formats import read_annotations, write_annotations
@@ -19,27 +19,27 @@ LABELS = {"one.jpg": ["car", "person"], "zwei drei.jpg": ["car"], "leer.jpg": []
 
 @pytest.fixture
 def ours(tmp_path):
-    pictures = [picture(save_picture(tmp_path / "images" / name), BOXES[name], LABELS[name]) for name in BOXES]
-    return Annotations(tuple(pictures), ("car", "person"))
+    images = [image(save_image(tmp_path / "images" / name), BOXES[name], LABELS[name]) for name in BOXES]
+    return Annotations(tuple(images), ("car", "person"))
 
 
 def by_name(annotations):
-    return {each.path.name: each for each in annotations.pictures}
+    return {each.path.name: each for each in annotations.images}
 
 
 def test_pycocotools_reads_our_coco(ours, tmp_path):
     coco = pytest.importorskip("pycocotools.coco")
-    crowd = picture(save_picture(tmp_path / "images" / "crowd.jpg"), [[5, 5, 50, 50]], ["car"], [True])
-    write_annotations(Annotations((*ours.pictures, crowd), ours.classes), tmp_path / "set.json")
+    crowd = image(save_image(tmp_path / "images" / "crowd.jpg"), [[5, 5, 50, 50]], ["car"], [True])
+    write_annotations(Annotations((*ours.images, crowd), ours.classes), tmp_path / "set.json")
     read = coco.COCO(tmp_path / "set.json")
     assert [category["name"] for category in read.loadCats(read.getCatIds())] == ["car", "person"]
     assert len(read.getAnnIds(iscrowd=True)) == 1
     assert len(read.getAnnIds(iscrowd=False)) == ours.n_boxes
-    for image in read.loadImgs(read.getImgIds()):
-        assert (tmp_path / image["file_name"]).is_file()
-        assert (image["height"], image["width"]) == (100, 200)
-        boxes = [each["bbox"] for each in read.loadAnns(read.getAnnIds(imgIds=image["id"], iscrowd=False))]
-        expected = [[x1, y1, x2 - x1, y2 - y1] for x1, y1, x2, y2 in BOXES.get(image["file_name"][7:], [])]
+    for row in read.loadImgs(read.getImgIds()):
+        assert (tmp_path / row["file_name"]).is_file()
+        assert (row["height"], row["width"]) == (100, 200)
+        boxes = [each["bbox"] for each in read.loadAnns(read.getAnnIds(imgIds=row["id"], iscrowd=False))]
+        expected = [[x1, y1, x2 - x1, y2 - y1] for x1, y1, x2, y2 in BOXES.get(row["file_name"][7:], [])]
         assert boxes == expected
 
 
@@ -49,7 +49,7 @@ def test_our_coco_is_truth_that_pycocotools_can_evaluate_against(ours, tmp_path)
 
     write_annotations(ours, tmp_path / "set.json")
     truth = coco.COCO(tmp_path / "set.json")
-    ids = {image["file_name"].removeprefix("images/"): image["id"] for image in truth.loadImgs(truth.getImgIds())}
+    ids = {row["file_name"].removeprefix("images/"): row["id"] for row in truth.loadImgs(truth.getImgIds())}
     results = []
     for name, boxes in BOXES.items():
         for box, label in zip(boxes, LABELS[name], strict=True):
@@ -64,7 +64,7 @@ def test_our_coco_is_truth_that_pycocotools_can_evaluate_against(ours, tmp_path)
 
 def test_we_read_what_pycocotools_took_from_an_instances_file(tmp_path):
     coco = pytest.importorskip("pycocotools.coco")
-    save_picture(tmp_path / "val" / "000000000139.jpg")
+    save_image(tmp_path / "val" / "000000000139.jpg")
     table = {
         "info": {},
         "licenses": [],
@@ -99,8 +99,8 @@ def test_we_read_what_pycocotools_took_from_an_instances_file(tmp_path):
     read = read_annotations(tmp_path / "instances.json", images=tmp_path / "val")
     assert read.counts == {"person": 0, "chair": 1}
     x, y, width, height = theirs.loadAnns(11)[0]["bbox"]
-    assert np.allclose(read.pictures[0].objects, [[x, y, x + width, y + height]], rtol=0, atol=1e-12)
-    assert read.pictures[0].ignored.tolist() == [[100, 10, 190, 90]]
+    assert np.allclose(read.images[0].objects, [[x, y, x + width, y + height]], rtol=0, atol=1e-12)
+    assert read.images[0].ignored.tolist() == [[100, 10, 190, 90]]
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def their_set(supervision, ours):
             xyxy=each.boxes.astype(np.float32).reshape(-1, 4),
             class_id=np.array([ours.classes.index(label) for label in each.labels], dtype=int),
         )
-        for each in ours.pictures
+        for each in ours.images
     }
     return supervision.DetectionDataset(classes=list(ours.classes), images=list(detections), annotations=detections)
 

@@ -1,1 +1,1 @@
-"""Pictures with boxes, read from and written to the formats that other tools use."""
+"""Images with boxes, read from and written to the formats that other tools use."""

@@ -22,8 +22,8 @@ MOST_PROBLEMS = 10_000
 class ProblemKind(StrEnum):
     """What became of a thing with a problem; the value is its name in a summary."""
 
-    MISSING_PICTURE = "pictures missing"
-    UNREADABLE_PICTURE = "pictures unreadable"
+    MISSING_IMAGE = "images missing"
+    UNREADABLE_IMAGE = "images unreadable"
     BAD_ROW = "rows skipped"
     DROPPED_BOX = "boxes dropped"
     CLIPPED_BOX = "boxes clipped"
@@ -74,9 +74,9 @@ class Problems:
 def summary(problems: Iterable[Problem]) -> str:
     """Counts by kind; notes are not counted.
 
-    >>> one = Problem(ProblemKind.MISSING_PICTURE, "a.csv", 1, "")
+    >>> one = Problem(ProblemKind.MISSING_IMAGE, "a.csv", 1, "")
     >>> summary([Problem(ProblemKind.CLIPPED_BOX, "a.xml", None, "")] * 2 + [one])
-    '1 picture missing, 2 boxes clipped'
+    '1 image missing, 2 boxes clipped'
     """
     counts = Counter(str(problem.kind) for problem in problems if problem.kind is not ProblemKind.NOTE)
     told = [(counts[kind], kind.split(" ", 1)) for kind in ProblemKind if counts[kind]]
@@ -96,8 +96,8 @@ def shortened(name: str) -> str:
 def counted(n: int, things: str) -> str:
     """A number of things, by the plural of their name.
 
-    >>> counted(1, "boxes"), counted(2000, "pictures")
-    ('1 box', '2,000 pictures')
+    >>> counted(1, "boxes"), counted(2000, "images")
+    ('1 box', '2,000 images')
     """
     return f"{n:,} {things if n != 1 else things.removesuffix('es' if things.endswith('xes') else 's')}"
 
@@ -110,13 +110,13 @@ ONLY_CLASS = "object"
 
 
 @dataclass(frozen=True, eq=False)
-class AnnotatedPicture:
-    """A picture's file, its shape (height, width), and boxes (n, 4) with a class each.
+class AnnotatedImage:
+    """An image's file, its shape (height, width), and boxes (n, 4) with a class each.
 
-    Boxes are x1, y1, x2, y2, half-open, in pixels of the picture as it is shown: turned upright as its EXIF
+    Boxes are x1, y1, x2, y2, half-open, in pixels of the image as it is shown: turned upright as its EXIF
     orientation says. Those with `ignore` (VOC's difficult, COCO's iscrowd) are neither the object nor background.
-    `split` is the name of the part of the set that the picture belongs to, such as "train", where the format says it.
-    A picture is not `is_complete` where a box of it could not be: an object may be anywhere in it, so nothing else in
+    `split` is the name of the part of the set that the image belongs to, such as "train", where the format says it.
+    An image is not `is_complete` where a box of it could not be: an object may be anywhere in it, so nothing else in
     it is known to be background.
     """
 
@@ -151,11 +151,11 @@ class AnnotatedPicture:
 
     @property
     def is_filled(self) -> bool:
-        """Whether an object fills the whole picture, as in a crop."""
+        """Whether an object fills the whole image, as in a crop."""
         height, width = self.shape
         return bool((self.objects == [0, 0, width, height]).all(axis=1).any())
 
-    def only(self, keep: Callable[[str, bool], bool]) -> AnnotatedPicture:
+    def only(self, keep: Callable[[str, bool], bool]) -> AnnotatedImage:
         """The same with those boxes whose label and ignore flag pass."""
         rows = [i for i, row in enumerate(zip(self.labels, self.ignore.tolist(), strict=True)) if keep(*row)]
         return replace(
@@ -165,21 +165,21 @@ class AnnotatedPicture:
 
 @dataclass(frozen=True, eq=False)
 class Annotations:
-    """A data set: pictures with their boxes, the names of the classes, and what was wrong with the files.
+    """A data set: images with their boxes, the names of the classes, and what was wrong with the files.
 
     >>> box = np.array([[10.0, 20.0, 110.0, 60.0]])
-    >>> picture = AnnotatedPicture(Path("a.jpg"), (100, 200), box, ("car",), np.array([False]))
-    >>> Annotations((picture,), ("car", "person"))
-    Annotations(1 picture, 1 box: car 1, person 0)
+    >>> image = AnnotatedImage(Path("a.jpg"), (100, 200), box, ("car",), np.array([False]))
+    >>> Annotations((image,), ("car", "person"))
+    Annotations(1 image, 1 box: car 1, person 0)
     """
 
-    pictures: tuple[AnnotatedPicture, ...]
+    images: tuple[AnnotatedImage, ...]
     classes: tuple[str, ...]
     problems: tuple[Problem, ...] = ()
     format: str = ""
 
     def __len__(self) -> int:
-        return len(self.pictures)
+        return len(self.images)
 
     def __repr__(self) -> str:
         return f"Annotations({self.summary()})"
@@ -189,8 +189,8 @@ class Annotations:
         """How many objects there are of each class, without those to be ignored."""
         counts = Counter(
             label
-            for picture in self.pictures
-            for label, ignored in zip(picture.labels, picture.ignore.tolist(), strict=True)
+            for image in self.images
+            for label, ignored in zip(image.labels, image.ignore.tolist(), strict=True)
             if not ignored
         )
         return {name: counts[name] for name in self.classes}
@@ -198,29 +198,29 @@ class Annotations:
     @property
     def n_boxes(self) -> int:
         """Boxes of objects, without those to be ignored."""
-        return sum(len(picture.objects) for picture in self.pictures)
+        return sum(len(image.objects) for image in self.images)
 
     @property
     def n_ignored(self) -> int:
         """Regions to be ignored."""
-        return sum(len(picture.ignored) for picture in self.pictures)
+        return sum(len(image.ignored) for image in self.images)
 
     @property
     def boxes(self) -> Boxes:
-        """All boxes (n, 4) of objects, picture after picture."""
-        return np.concatenate([np.empty((0, 4)), *(picture.objects for picture in self.pictures)])
+        """All boxes (n, 4) of objects, image after image."""
+        return np.concatenate([np.empty((0, 4)), *(image.objects for image in self.images)])
 
     @property
     def splits(self) -> tuple[str, ...]:
         """The names of the parts of the set, in their order; one of them may be empty."""
-        return tuple(dict.fromkeys(picture.split for picture in self.pictures))
+        return tuple(dict.fromkeys(image.split for image in self.images))
 
-    def of_split(self, name: str) -> Annotations:
-        """The pictures of one part of the set, such as "val"."""
+    def select_split(self, name: str) -> Annotations:
+        """The images of one part of the set, such as "val"."""
         if name not in self.splits:
             there = ", ".join(filter(None, self.splits)) or "none"
             raise AnnotationError(f"there is no part {name!r} of these annotations; there is: {there}")
-        return replace(self, pictures=tuple(picture for picture in self.pictures if picture.split == name))
+        return replace(self, images=tuple(image for image in self.images if image.split == name))
 
     def select(self, name: str | None = None) -> Annotations:
         """The set for one class: boxes of the others are gone, and so they are background; a problem tells of them.
@@ -240,20 +240,20 @@ class Annotations:
             name = with_boxes[0]
         if name not in counts:
             raise AnnotationError(f"there is no class {name!r}; there are: {listed}")
-        chosen = tuple(picture.only(lambda label, _: label in (name, "")) for picture in self.pictures)
+        chosen = tuple(image.only(lambda label, _: label in (name, "")) for image in self.images)
         others = {each: n for each, n in counts.items() if each != name and n}
         told = ", ".join(f"{counted(n, 'boxes')} of {each}" for each, n in others.items())
         told = f"background for {name} now: {told}"
         note = [Problem(ProblemKind.NOTE, "", None, told)] if others else []
-        return replace(self, pictures=chosen, classes=(name,), problems=(*self.problems, *note))
+        return replace(self, images=chosen, classes=(name,), problems=(*self.problems, *note))
 
     def summary(self) -> str:
-        """One line: counts of pictures, of boxes by class, and of problems."""
+        """One line: counts of images, of boxes by class, and of problems."""
         by_class = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
         boxes = counted(self.n_boxes, "boxes") + (f": {by_class}" if by_class else "")
         ignored = f", {self.n_ignored:,} to ignore" if self.n_ignored else ""
         faults = summary(self.problems)
-        return f"{counted(len(self), 'pictures')}, {boxes}{ignored}{f'; {faults}' if faults else ''}"
+        return f"{counted(len(self), 'images')}, {boxes}{ignored}{f'; {faults}' if faults else ''}"
 
     def listed_classes(self) -> str:
         """The classes with their counts, for messages."""

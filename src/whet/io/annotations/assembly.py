@@ -14,22 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import AnnotationError, DataNotFoundError, UnreadableImageError
-from whet.io.annotations.annotation import AnnotatedPicture, Annotations, Problem, ProblemKind, Problems, shortened
-from whet.io.images import MOST_PIXELS, files_in, is_picture_name
+from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems, shortened
+from whet.io.images import MOST_PIXELS, files_in, is_image_name
 
-# Where formats keep pictures beside their annotations.
+# Where formats keep images beside their annotations.
 USUAL_FOLDERS = ("", "images", "JPEGImages", "../images", "../JPEGImages")
 EXIF_ORIENTATION = 0x0112
 LYING = (5, 6, 7, 8)  # orientations that exchange height and width
 
 
-def pictures_in(folder: Path) -> list[Path]:
-    """All files under a folder that are named like pictures, sorted."""
-    return sorted(path for path in files_in(folder) if is_picture_name(path))
+def images_in(folder: Path) -> list[Path]:
+    """All files under a folder that are named like images, sorted."""
+    return sorted(path for path in files_in(folder) if is_image_name(path))
 
 
 def upright_shape(path: Path) -> tuple[int, int]:
-    """Height and width of a picture, turned upright as its EXIF orientation says.
+    """Height and width of an image, turned upright as its EXIF orientation says.
 
     Only the header is read, but of a TIFF that lies on its side.
     """
@@ -49,10 +49,10 @@ def upright_shape(path: Path) -> tuple[int, int]:
     return (width, height) if lies else (height, width)
 
 
-class PictureFinder:
-    """Finds the file of a picture by the name that annotations give it.
+class ImageFinder:
+    """Finds the file of an image by the name that annotations give it.
 
-    A name is looked for as it stands, beside the annotations, in the folder of pictures, in the usual folders, and
+    A name is looked for as it stands, beside the annotations, in the folder of images, in the usual folders, and
     at last by its base name alone anywhere under these. Windows names are understood everywhere; letters that look the
     same are the same, however they are encoded.
     """
@@ -64,7 +64,7 @@ class PictureFinder:
         self._found: dict[str, Path | None] = {}
 
     def find(self, name: str) -> Path | None:
-        """The picture's file, or None."""
+        """The image's file, or None."""
         if name not in self._found:
             self._found[name] = self._in_folders(name) or self._by_base_name(name)
         return self._found[name]
@@ -90,7 +90,7 @@ class PictureFinder:
     @cached_property
     def _index(self) -> dict[str, list[Path]]:
         index: dict[str, list[Path]] = defaultdict(list)
-        for path in pictures_in(self.images or self.base):
+        for path in images_in(self.images or self.base):
             index[_key(path.name)].append(path)
         return index
 
@@ -107,7 +107,7 @@ def _is_file(path: Path) -> bool:
 
 
 def name_from(path: Path, folder: Path) -> str:
-    """A picture's name in a file that is written to a folder: relative with slashes, or whole where nothing is shared.
+    """An image's name in a file that is written to a folder: relative with slashes, or whole where nothing is shared.
 
     >>> name_from(Path("set/images/a.jpg"), Path("set/labels"))
     '../images/a.jpg'
@@ -127,13 +127,13 @@ Progress = Callable[[float], None]
 LEAST_INSIDE = 0.5
 # Conventions of where a pixel begins, and rounding, are not worth telling.
 SLACK = 1.0
-# Of pixels, to which a share of a picture's side is kept.
+# Of pixels, to which a share of an image's side is kept.
 DECIMALS = 9
 
 
 @dataclass(frozen=True)
 class RawBox:
-    """A box as a file has it: corners in pixels, or in shares of the picture's width and height."""
+    """A box as a file has it: corners in pixels, or in shares of the image's width and height."""
 
     corners: tuple[float, float, float, float]
     label: str
@@ -143,8 +143,8 @@ class RawBox:
 
 
 @dataclass
-class RawPicture:
-    """A picture as a file names it (a `Path` is one that was found), with its boxes."""
+class RawImage:
+    """An image as a file names it (a `Path` is one that was found), with its boxes."""
 
     name: str | Path
     file: Path
@@ -154,51 +154,51 @@ class RawPicture:
     said_shape: tuple[int, int] | None = None
 
 
-def each_of(pictures: Sequence[AnnotatedPicture], progress: Progress) -> Iterator[AnnotatedPicture]:
-    """Each picture in turn, with the share done told."""
-    for number, picture in enumerate(pictures, start=1):
-        yield picture
-        progress(number / len(pictures))
+def each_of(images: Sequence[AnnotatedImage], progress: Progress) -> Iterator[AnnotatedImage]:
+    """Each image in turn, with the share done told."""
+    for number, image in enumerate(images, start=1):
+        yield image
+        progress(number / len(images))
 
 
 def assembled(
-    raws: Sequence[RawPicture],
+    raws: Sequence[RawImage],
     classes: Iterable[str],
-    finder: PictureFinder,
+    finder: ImageFinder,
     problems: Problems,
     form: str,
     progress: Progress = lambda _: None,
 ) -> Annotations:
-    """The data set; pictures that are missing or unreadable are left out and told, unless all of them are.
+    """The data set; images that are missing or unreadable are left out and told, unless all of them are.
 
     `classes` come first, in their order, and then those that only boxes name.
     """
-    pictures: dict[Path, AnnotatedPicture] = {}
+    images: dict[Path, AnnotatedImage] = {}
     lost: list[Problem] = []
     for number, raw in enumerate(raws):
-        found = _picture(raw, finder, problems)
-        if isinstance(found, AnnotatedPicture):
-            earlier = pictures.get(found.path)
-            pictures[found.path] = found if earlier is None else _joined(earlier, found)
+        found = _image(raw, finder, problems)
+        if isinstance(found, AnnotatedImage):
+            earlier = images.get(found.path)
+            images[found.path] = found if earlier is None else _joined(earlier, found)
         else:
             lost.append(found)
             problems.add(found.kind, found.file, found.line, found.what)
         progress((number + 1) / len(raws))
-    if not pictures:
-        raise _no_pictures(lost, finder, form)
-    names = dict.fromkeys([*classes, *(label for picture in pictures.values() for label in picture.labels if label)])
-    return Annotations(tuple(pictures.values()), tuple(names), problems.all(), form)
+    if not images:
+        raise _no_images(lost, finder, form)
+    names = dict.fromkeys([*classes, *(label for image in images.values() for label in image.labels if label)])
+    return Annotations(tuple(images.values()), tuple(names), problems.all(), form)
 
 
-def _picture(raw: RawPicture, finder: PictureFinder, problems: Problems) -> AnnotatedPicture | Problem:
+def _image(raw: RawImage, finder: ImageFinder, problems: Problems) -> AnnotatedImage | Problem:
     path = raw.name if isinstance(raw.name, Path) else finder.find(raw.name)
     if path is None:
-        what = f"there is no picture {shortened(str(raw.name))!r}"
-        return Problem(ProblemKind.MISSING_PICTURE, str(raw.file), raw.line, what)
+        what = f"there is no image {shortened(str(raw.name))!r}"
+        return Problem(ProblemKind.MISSING_IMAGE, str(raw.file), raw.line, what)
     try:
         shape = upright_shape(path)
     except UnreadableImageError as error:
-        return Problem(ProblemKind.UNREADABLE_PICTURE, str(raw.file), raw.line, str(error))
+        return Problem(ProblemKind.UNREADABLE_IMAGE, str(raw.file), raw.line, str(error))
     if raw.said_shape is not None and raw.said_shape != shape and 0 not in raw.said_shape:
         said, is_ = (f"{width} x {height}" for height, width in (raw.said_shape, shape))
         problems.add(
@@ -210,7 +210,7 @@ def _picture(raw: RawPicture, finder: PictureFinder, problems: Problems) -> Anno
         )
     kept = [box for box in (_checked(raw, box, shape, problems) for box in raw.boxes) if box is not None]
     is_complete = all(_has_place(box) for box in raw.boxes)
-    return AnnotatedPicture(
+    return AnnotatedImage(
         path,
         shape,
         np.array([box.corners for box in kept], dtype=np.float64).reshape(-1, 4),
@@ -221,8 +221,8 @@ def _picture(raw: RawPicture, finder: PictureFinder, problems: Problems) -> Anno
     )
 
 
-def _checked(raw: RawPicture, box: RawBox, shape: tuple[int, int], problems: Problems) -> RawBox | None:
-    """The box inside the picture, or None if there is nothing of it."""
+def _checked(raw: RawImage, box: RawBox, shape: tuple[int, int], problems: Problems) -> RawBox | None:
+    """The box inside the image, or None if there is nothing of it."""
     corners = np.array(box.corners, dtype=np.float64)
     limits = np.array([shape[1], shape[0]] * 2, dtype=np.float64)
     if box.is_relative:  # without what the products' rounding adds: 13, not 12.999999999999998
@@ -241,21 +241,21 @@ def _checked(raw: RawPicture, box: RawBox, shape: tuple[int, int], problems: Pro
     inside = np.clip(corners, 0.0, limits)
     left = inside[2:] - inside[:2]
     if not (left > 0).all():
-        tell(ProblemKind.DROPPED_BOX, f"outside the {shape[1]} x {shape[0]} picture; dropped")
+        tell(ProblemKind.DROPPED_BOX, f"outside the {shape[1]} x {shape[0]} image; dropped")
         return None
     ignore = box.ignore
     if left.prod() < LEAST_INSIDE * size.prod() and not ignore:
-        tell(ProblemKind.IGNORED_BOX, f"mostly outside the {shape[1]} x {shape[0]} picture; what is left is ignored")
+        tell(ProblemKind.IGNORED_BOX, f"mostly outside the {shape[1]} x {shape[0]} image; what is left is ignored")
         ignore = True
     elif abs(inside - corners).max() > SLACK:
-        tell(ProblemKind.CLIPPED_BOX, f"reaches beyond the {shape[1]} x {shape[0]} picture; clipped")
+        tell(ProblemKind.CLIPPED_BOX, f"reaches beyond the {shape[1]} x {shape[0]} image; clipped")
     x1, y1, x2, y2 = inside.tolist()
     label = "".join(letter if letter.isprintable() else " " for letter in box.label).strip()
     return RawBox((x1, y1, x2, y2), label, ignore)
 
 
 def _has_place(box: RawBox) -> bool:
-    """Whether a box says where its object is, be it outside of the picture."""
+    """Whether a box says where its object is, be it outside of the image."""
     x1, y1, x2, y2 = box.corners
     return bool(np.isfinite(box.corners).all()) and x1 < x2 and y1 < y2
 
@@ -264,9 +264,9 @@ def _said(corners: NDArray[np.float64]) -> str:
     return "box (" + ", ".join(f"{value:g}" for value in corners.tolist()) + ")"
 
 
-def _joined(first: AnnotatedPicture, second: AnnotatedPicture) -> AnnotatedPicture:
-    """The boxes of a picture that is named twice."""
-    return AnnotatedPicture(
+def _joined(first: AnnotatedImage, second: AnnotatedImage) -> AnnotatedImage:
+    """The boxes of an image that is named twice."""
+    return AnnotatedImage(
         first.path,
         first.shape,
         np.concatenate([first.boxes, second.boxes]),
@@ -277,12 +277,12 @@ def _joined(first: AnnotatedPicture, second: AnnotatedPicture) -> AnnotatedPictu
     )
 
 
-def _no_pictures(lost: list[Problem], finder: PictureFinder, form: str) -> Exception:
+def _no_images(lost: list[Problem], finder: ImageFinder, form: str) -> Exception:
     if not lost:
-        return AnnotationError(f"{finder.base} has no annotated picture in the format {form}")
+        return AnnotationError(f"{finder.base} has no annotated image in the format {form}")
     where = finder.images or finder.base
     first = "; ".join(problem.what for problem in lost[:3])
     return DataNotFoundError(
-        f"none of the {len(lost):,} annotated pictures could be used, under {where} or as named: {first}; say in which "
+        f"none of the {len(lost):,} annotated images could be used, under {where} or as named: {first}; say in which "
         "folder they are (images=FOLDER, --images FOLDER)"
     )

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import AnnotationError
-from whet.io.annotations.annotation import AnnotatedPicture, Annotations, Problem, ProblemKind, Problems
-from whet.io.annotations.assembly import PictureFinder, Progress, RawBox, RawPicture, assembled, each_of, name_from
+from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems
+from whet.io.annotations.assembly import ImageFinder, Progress, RawBox, RawImage, assembled, each_of, name_from
 from whet.io.files import read_bytes, write_atomically
 from whet.io.xml import FARTHEST, added
 
 Table = dict[str, Any]
-Image = tuple[int, RawPicture]
+Image = tuple[int, RawImage]
 
 PARTS = ("images", "annotations")
 
@@ -23,14 +23,14 @@ def read_coco(path: Path, images: Path | None = None, progress: Progress = lambd
     """Read a COCO file. `iscrowd` regions are to be ignored; an annotation without `bbox` has that of its polygons."""
     table = parse(path)
     problems = Problems()
-    pictures: dict[object, RawPicture] = {}
+    raw_images: dict[object, RawImage] = {}
     for number, image in enumerate(_rows(table, "images", path, problems)):
-        _add_image(pictures, image, number, path, problems)
+        _add_image(raw_images, image, number, path, problems)
     names = _categories(table, path, problems)
     for number, row in enumerate(_rows(table, "annotations", path, problems)):
-        _add_box(pictures, names, row, number, path, problems)
-    finder = PictureFinder(path.parent, images)
-    return assembled(list(pictures.values()), filter(None, names.values()), finder, problems, "coco", progress)
+        _add_box(raw_images, names, row, number, path, problems)
+    finder = ImageFinder(path.parent, images)
+    return assembled(list(raw_images.values()), filter(None, names.values()), finder, problems, "coco", progress)
 
 
 def parse(path: Path) -> Table:
@@ -53,17 +53,17 @@ def _rows(table: Table, part: str, path: Path, problems: Problems) -> list[Table
     return good
 
 
-def _add_image(pictures: dict[object, RawPicture], image: Table, number: int, path: Path, problems: Problems) -> None:
+def _add_image(raw_images: dict[object, RawImage], image: Table, number: int, path: Path, problems: Problems) -> None:
     name, key = image.get("file_name"), image.get("id")
     if not isinstance(name, str) or not name or not isinstance(key, int | str):
         problems.add(ProblemKind.BAD_ROW, path, None, f"images[{number}] has no file_name or no id")
         return
-    if key in pictures:
+    if key in raw_images:
         problems.add(ProblemKind.BAD_ROW, path, None, f"images[{number}] has the id {key!r} of an image before it")
         return
     height, width = image.get("height"), image.get("width")
     said = (height, width) if isinstance(height, int) and isinstance(width, int) else None
-    pictures[key] = RawPicture(name, path, said_shape=said)
+    raw_images[key] = RawImage(name, path, said_shape=said)
 
 
 def _categories(table: Table, path: Path, problems: Problems) -> dict[object, str]:
@@ -78,7 +78,7 @@ def _categories(table: Table, path: Path, problems: Problems) -> dict[object, st
 
 
 def _add_box(
-    pictures: dict[object, RawPicture],
+    raw_images: dict[object, RawImage],
     names: dict[object, str],
     row: Table,
     number: int,
@@ -87,7 +87,7 @@ def _add_box(
 ) -> None:
     where = f"annotations[{number}]"
     image, category = row.get("image_id"), row.get("category_id")
-    if not isinstance(image, int | str) or image not in pictures:
+    if not isinstance(image, int | str) or image not in raw_images:
         problems.add(ProblemKind.BAD_ROW, path, None, f"{where} is of image {image!r}, which is not among the images")
         return
     if not isinstance(category, int | str):
@@ -106,7 +106,7 @@ def _add_box(
         problems.add(ProblemKind.NOTE, path, None, f"category {category!r} has no name; it is called {str(category)!r}")
         names[category] = str(category)
     ignore = bool(row.get("iscrowd"))
-    pictures[image].boxes.append(RawBox(corners, names[category] or ("" if ignore else str(category)), ignore))
+    raw_images[image].boxes.append(RawBox(corners, names[category] or ("" if ignore else str(category)), ignore))
 
 
 def _corners(row: Table) -> tuple[float, float, float, float] | None:
@@ -133,22 +133,22 @@ def _numbers(values: object) -> list[float] | None:
 
 
 def write_coco(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
-    """Write a COCO file; pictures are named relative to its folder. Says all that there is to say."""
+    """Write a COCO file; images are named relative to its folder. Says all that there is to say."""
     ids = {name: number for number, name in enumerate(_class_names(annotations), start=1)}
     rows: list[Table] = []
-    for number, picture in enumerate(each_of(annotations.pictures, progress), start=1):
-        _write_boxes(rows, picture, number, ids)
+    for number, image in enumerate(each_of(annotations.images, progress), start=1):
+        _write_boxes(rows, image, number, ids)
     table = {
         "info": {"description": "written by whet"},
         "licenses": [],
         "images": [
             {
                 "id": number,
-                "file_name": name_from(picture.path, path.parent),
-                "height": picture.shape[0],
-                "width": picture.shape[1],
+                "file_name": name_from(image.path, path.parent),
+                "height": image.shape[0],
+                "width": image.shape[1],
             }
-            for number, picture in enumerate(annotations.pictures, start=1)
+            for number, image in enumerate(annotations.images, start=1)
         ],
         "annotations": rows,
         "categories": [{"id": number, "name": name, "supercategory": ""} for name, number in ids.items()],
@@ -159,12 +159,12 @@ def write_coco(annotations: Annotations, path: Path, progress: Progress = lambda
 
 
 def _class_names(annotations: Annotations) -> Sequence[str]:
-    nameless = any("" in picture.labels for picture in annotations.pictures)
+    nameless = any("" in image.labels for image in annotations.images)
     return [*annotations.classes, *([""] if nameless else [])]
 
 
-def _write_boxes(rows: list[Table], picture: AnnotatedPicture, number: int, ids: dict[str, int]) -> None:
-    boxes = zip(picture.boxes.tolist(), picture.labels, picture.ignore.tolist(), strict=True)
+def _write_boxes(rows: list[Table], image: AnnotatedImage, number: int, ids: dict[str, int]) -> None:
+    boxes = zip(image.boxes.tolist(), image.labels, image.ignore.tolist(), strict=True)
     for (x1, y1, x2, y2), label, ignore in boxes:
         width, height = added(x2, -x1), added(y2, -y1)
         rows.append(

@@ -29,7 +29,7 @@ from whet.io.annotations.tables import (
 from whet.io.annotations.voc import read_voc, write_voc, xml_files
 from whet.io.annotations.yolo import has_labels, parse_yaml, read_yolo, write_yolo, yaml_file
 from whet.io.files import lines_of, write_atomically
-from whet.io.images import files_in, is_picture_name
+from whet.io.images import files_in, is_image_name
 from whet.io.xml import number_in
 
 LIST = ".whet-files"
@@ -132,10 +132,10 @@ def read_annotations(
 ) -> Annotations:
     """Read annotations from a file or a folder, in a format that is found out or named.
 
-    `format` is one of coco, yolo, voc, opencv, csv and crops. Pictures are looked for beside the annotations, in the
+    `format` is one of coco, yolo, voc, opencv, csv and crops. Images are looked for beside the annotations, in the
     folder `images` and by their base names. What cannot be used is left out and told in `problems`, with file and
     line. Raises `AnnotationError` where nothing can be made of the file, or where it could be several formats, and
-    `DataNotFoundError` where there is nothing at the path, or none of the pictures.
+    `DataNotFoundError` where there is nothing at the path, or none of the images.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -144,8 +144,8 @@ def read_annotations(
     >>> _ = (folder / "boxes.csv").write_text("street.png,10,20,100,40,car\\nstreet.png,0,0,0,7,car\\n")
     >>> cars = read_annotations(folder / "boxes.csv")
     >>> cars
-    Annotations(1 picture, 1 box: car 1; 1 box dropped)
-    >>> cars.problems[0].line, cars.pictures[0].boxes
+    Annotations(1 image, 1 box: car 1; 1 box dropped)
+    >>> cars.problems[0].line, cars.images[0].boxes
     (2, array([[ 10.,  20., 110.,  60.]]))
     """
     source = Path(path)
@@ -154,10 +154,10 @@ def read_annotations(
     if not source.exists():
         raise DataNotFoundError(f"there is no file or folder {source}")
     if source.is_dir() and not any(source.iterdir()):
-        raise DataNotFoundError(f"the folder {source} is empty; expected annotations or pictures in it")
+        raise DataNotFoundError(f"the folder {source} is empty; expected annotations or images in it")
     folder = None if images is None else Path(images)
     if folder is not None and not folder.is_dir():
-        raise DataNotFoundError(f"there is no folder of pictures {folder}")
+        raise DataNotFoundError(f"there is no folder of images {folder}")
     name = format or detect_format(source)
     return READERS[name](_entry(source, name), folder, progress)
 
@@ -166,7 +166,7 @@ def _entry(source: Path, name: str) -> Path:
     """The file to begin with, for formats of one file; the folder itself for others."""
     if not source.is_dir():
         if name == "crops":
-            raise AnnotationError(f"{source} is a file; crops are a folder of pictures")
+            raise AnnotationError(f"{source} is a file; crops are a folder of images")
         return source
     if name not in FILE_FORMATS:
         return source
@@ -190,7 +190,7 @@ def detect_format(path: str | PathLike[str]) -> str:
         return found[0]
     if not found:
         raise AnnotationError(
-            f"{source} is in none of the formats that whet knows ({', '.join(FORMATS)}), or has no picture"
+            f"{source} is in none of the formats that whet knows ({', '.join(FORMATS)}), or has no image"
         )
     raise AnnotationError(f"{source} could be {' or '.join(found)}: say which (format=, --from)")
 
@@ -209,7 +209,7 @@ def _of_folder(folder: Path) -> Iterable[str]:
         yield "csv"
     others = suffixes & set(BY_SUFFIX)
     if not any(files_of(folder)) and not others and not has_labels(folder) and not xml_files(folder):
-        yield from (["crops"] if any(map(is_picture_name, files_in(folder))) else [])
+        yield from (["crops"] if any(map(is_image_name, files_in(folder))) else [])
 
 
 def _of_file(file: Path) -> Iterable[str]:
@@ -232,7 +232,7 @@ def _fits(file: Path, name: str) -> bool:
             return b"<annotation" in file.read_bytes()[:4096]
         if name == "opencv":
             first = next(lines_of(file, Problems()), (0, ""))[1]
-            return looks_like_info(first) or is_picture_name(Path(first))
+            return looks_like_info(first) or is_image_name(Path(first))
         first_row = next(rows_of(file, Problems()), (0, [""]))[1]
         numbers = [number_in(cell) for cell in first_row[1:5]]
         return columns_of(first_row, file) is not None or (len(first_row) > 4 and None not in numbers)
@@ -258,16 +258,16 @@ def write_annotations(
     whet.errors.AnnotationError: boxes.doc does not tell its format; name one (format=, --to): coco, yolo, voc, ...
     """
     name, target = place_to_write(path, format, replace=replace)
-    if not annotations.pictures:
-        raise AnnotationError("there are no pictures to write annotations of")
+    if not annotations.images:
+        raise AnnotationError("there are no images to write annotations of")
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = _folder_of(name, target)
     if folder is None:
         return WRITERS[name](annotations, target, progress)
     place = folder.resolve()
-    inside = next((each.path for each in annotations.pictures if each.path.resolve().is_relative_to(place)), None)
+    inside = next((each.path for each in annotations.images if each.path.resolve().is_relative_to(place)), None)
     if inside is not None:
-        raise AnnotationError(f"the picture {inside} is in {folder}, which is to be filled: choose another place")
+        raise AnnotationError(f"the image {inside} is in {folder}, which is to be filled: choose another place")
     with filled(folder, replace=replace):
         return WRITERS[name](annotations, target, progress)
 

@@ -13,19 +13,19 @@ from pathlib import Path
 import numpy as np
 
 from whet.errors import AnnotationError, UnreadableImageError
-from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedPicture, Annotations, Problem, ProblemKind, Problems
+from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations, Problem, ProblemKind, Problems
 from whet.io.annotations.assembly import (
-    PictureFinder,
+    ImageFinder,
     Progress,
     RawBox,
-    RawPicture,
+    RawImage,
     assembled,
     each_of,
+    images_in,
     name_from,
-    pictures_in,
 )
 from whet.io.files import as_file_name, lines_of, unique_stems, write_atomically
-from whet.io.images import is_picture_name
+from whet.io.images import is_image_name
 from whet.io.xml import added, number_in, text_of
 
 HEADER = ("path", "x", "y", "w", "h", "label", "ignore")
@@ -60,13 +60,13 @@ class Columns:
 
 
 def read_csv(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
-    """Read a table; a row with a path alone is a picture without objects.
+    """Read a table; a row with a path alone is an image without objects.
 
     A first row of names may put the columns in any order, and say x1, y1, x2, y2 for corners. Without one they are
     path, x, y, w, h, label, ignore, the last two where they are there.
     """
     problems = Problems()
-    pictures: dict[str, RawPicture] = {}
+    raw_images: dict[str, RawImage] = {}
     columns: Columns | None = None
     for line, cells in rows_of(path, problems):
         if columns is None:
@@ -74,8 +74,8 @@ def read_csv(path: Path, images: Path | None = None, progress: Progress = lambda
             if columns is not None:
                 continue
             columns = _in_order(len(cells))
-        _add_row(pictures, columns, cells, line, path, problems)
-    return assembled(list(pictures.values()), (), PictureFinder(path.parent, images), problems, "csv", progress)
+        _add_row(raw_images, columns, cells, line, path, problems)
+    return assembled(list(raw_images.values()), (), ImageFinder(path.parent, images), problems, "csv", progress)
 
 
 def rows_of(path: Path, problems: Problems) -> Iterator[tuple[int, list[str]]]:
@@ -115,7 +115,7 @@ def _in_order(n: int) -> Columns:
 
 
 def _add_row(
-    pictures: dict[str, RawPicture], columns: Columns, cells: list[str], line: int, path: Path, problems: Problems
+    raw_images: dict[str, RawImage], columns: Columns, cells: list[str], line: int, path: Path, problems: Problems
 ) -> None:
     needed = max(columns.path, *columns.box) + 1
     if cells and len(cells) < needed and not any(cells[1:]) and columns.path == 0:
@@ -125,7 +125,7 @@ def _add_row(
         problems.add(ProblemKind.BAD_ROW, path, line, said)
         return
     name, texts = cells[columns.path], [cells[i] for i in columns.box]
-    raw = pictures.setdefault(name, RawPicture(name, path, line=line))
+    raw = raw_images.setdefault(name, RawImage(name, path, line=line))
     if not any(texts):
         return
     # Where another sign is the delimiter, a comma in a number is its decimal point.
@@ -150,15 +150,15 @@ def _cell(cells: list[str], column: int | None) -> str:
 
 
 def write_csv(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
-    """Write a table with a row of names; pictures are named relative to its folder. Says all that there is to say."""
+    """Write a table with a row of names; images are named relative to its folder. Says all that there is to say."""
     text = io.StringIO(newline="")
     table = csv.writer(text, lineterminator="\n")
     table.writerow(HEADER)
-    for picture in each_of(annotations.pictures, progress):
-        name = name_from(picture.path, path.parent)
-        if not len(picture):
+    for image in each_of(annotations.images, progress):
+        name = name_from(image.path, path.parent)
+        if not len(image):
             table.writerow([name, *[""] * (len(HEADER) - 1)])
-        boxes = zip(picture.boxes.tolist(), picture.labels, picture.ignore.tolist(), strict=True)
+        boxes = zip(image.boxes.tolist(), image.labels, image.ignore.tolist(), strict=True)
         for (x1, y1, x2, y2), label, ignore in boxes:
             numbers = map(text_of, (x1, y1, added(x2, -x1), added(y2, -y1)))
             table.writerow([name, *numbers, label, int(ignore)])
@@ -177,17 +177,17 @@ def read_opencv(path: Path, images: Path | None = None, progress: Progress = lam
     """
     info, backgrounds = files_of(path)
     problems = Problems()
-    pictures: dict[str, RawPicture] = {}
+    raw_images: dict[str, RawImage] = {}
     for line, text in lines_of(info, problems) if info else ():
         if text.startswith("#"):
             continue
-        _add_info_row(pictures, text, line, info or path, problems)
+        _add_info_row(raw_images, text, line, info or path, problems)
     for line, text in lines_of(backgrounds, problems) if backgrounds else ():
         if not text.startswith("#"):
-            pictures.setdefault(text, RawPicture(text, backgrounds or path, line=line))
+            raw_images.setdefault(text, RawImage(text, backgrounds or path, line=line))
     folder = path if path.is_dir() else path.parent
     return assembled(
-        list(pictures.values()), (ONLY_CLASS,), PictureFinder(folder, images), problems, "opencv", progress
+        list(raw_images.values()), (ONLY_CLASS,), ImageFinder(folder, images), problems, "opencv", progress
     )
 
 
@@ -206,7 +206,7 @@ def _first(folder: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def parse_row(text: str) -> tuple[str, list[tuple[float, ...]]] | None:
-    """The picture's name and x, y, width, height of each object; None for what is no such row.
+    """The image's name and x, y, width, height of each object; None for what is no such row.
 
     >>> parse_row("my car.png 1 10 20 100 40")
     ('my car.png', [(10.0, 20.0, 100.0, 40.0)])
@@ -227,27 +227,27 @@ def _last_of_others(values: list[float | None]) -> int:
     return max((at for at, value in enumerate(values) if value is None), default=0)
 
 
-def _add_info_row(pictures: dict[str, RawPicture], text: str, line: int, file: Path, problems: Problems) -> None:
+def _add_info_row(raw_images: dict[str, RawImage], text: str, line: int, file: Path, problems: Problems) -> None:
     row = parse_row(text)
     if row is None:
         problems.add(
             ProblemKind.BAD_ROW,
             file,
             line,
-            f"got {text[:80]!r}; expected: picture count, and x y width height for each",
+            f"got {text[:80]!r}; expected: image count, and x y width height for each",
         )
         return
     name, objects = row
-    raw = pictures.setdefault(name, RawPicture(name, file, line=line))
+    raw = raw_images.setdefault(name, RawImage(name, file, line=line))
     raw.boxes += [
         RawBox((x, y, added(x, width), added(y, height)), ONLY_CLASS, line=line) for x, y, width, height in objects
     ]
 
 
 def looks_like_info(text: str) -> bool:
-    """Whether a line is a row of info.dat: it names a picture, so that a YOLO label is none."""
+    """Whether a line is a row of info.dat: it names an image, so that a YOLO label is none."""
     row = parse_row(text)
-    return row is not None and is_picture_name(Path(row[0]))
+    return row is not None and is_image_name(Path(row[0]))
 
 
 def write_opencv(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
@@ -256,20 +256,20 @@ def write_opencv(annotations: Annotations, path: Path, progress: Progress = lamb
     The format has whole pixels, no classes and no regions to be ignored: corners move by up to half a pixel, such
     regions are left out and told, and several classes are an error.
     """
-    if len({label for picture in annotations.pictures for label in picture.labels if label}) > 1:
+    if len({label for image in annotations.images for label in image.labels if label}) > 1:
         listed = annotations.listed_classes()
         raise AnnotationError(f"info.dat has no names for classes: choose one (--class NAME) of {listed}")
     info = path if path.suffix else path / "info.dat"
     info.parent.mkdir(parents=True, exist_ok=True)
     problems = Problems()
     rows, backgrounds = [], []
-    for picture in each_of(annotations.pictures, progress):
-        name = name_from(picture.path, info.parent)
-        if len(picture.objects):
-            rows.append(" ".join([name, str(len(picture.objects)), *map(_rounded, picture.objects.tolist())]))
-        elif not len(picture):
+    for image in each_of(annotations.images, progress):
+        name = name_from(image.path, info.parent)
+        if len(image.objects):
+            rows.append(" ".join([name, str(len(image.objects)), *map(_rounded, image.objects.tolist())]))
+        elif not len(image):
             backgrounds.append(name)
-        _tell(picture, name, info, problems)
+        _tell(image, name, info, problems)
     for file, lines in ((info, rows), (info.parent / "bg.txt", backgrounds)):
         write_atomically(file, "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
     return list(problems.all())
@@ -280,65 +280,65 @@ def _rounded(box: list[float]) -> str:
     return f"{x1} {y1} {max(x2 - x1, 1)} {max(y2 - y1, 1)}"
 
 
-def _tell(picture: AnnotatedPicture, name: str, info: Path, problems: Problems) -> None:
-    if len(picture.ignored):
-        gone = "and the picture with it" if not len(picture.objects) else "and what it shows counts as background"
+def _tell(image: AnnotatedImage, name: str, info: Path, problems: Problems) -> None:
+    if len(image.ignored):
+        gone = "and the image with it" if not len(image.objects) else "and what it shows counts as background"
         problems.add(
             ProblemKind.DROPPED_BOX,
             info,
             None,
-            f"{name}: {len(picture.ignored)} regions to be ignored left out, {gone}: the format has no word for them",
+            f"{name}: {len(image.ignored)} regions to be ignored left out, {gone}: the format has no word for them",
         )
     if any(character.isspace() for character in name):
         problems.add(ProblemKind.NOTE, info, None, f"{name!r} has a space: whet reads it, OpenCV's tools do not")
-    if (picture.objects != picture.objects.round()).any():
+    if (image.objects != image.objects.round()).any():
         problems.add(ProblemKind.NOTE, info, None, f"{name}: boxes rounded to whole pixels")
 
 
 def read_crops(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
-    """Read a folder: the box is the whole picture, the class the first folder below, or "object" without one."""
+    """Read a folder: the box is the whole image, the class the first folder below, or "object" without one."""
     folder = images or path
     whole = (0.0, 0.0, 1.0, 1.0)
     raws = []
-    for picture in pictures_in(folder):
-        parts = picture.relative_to(folder).parts
+    for image in images_in(folder):
+        parts = image.relative_to(folder).parts
         label = parts[0] if len(parts) > 1 else ONLY_CLASS
-        raws.append(RawPicture(picture, picture, [RawBox(whole, label, is_relative=True)]))
-    return assembled(raws, (), PictureFinder(folder), Problems(), "crops", progress)
+        raws.append(RawImage(image, image, [RawBox(whole, label, is_relative=True)]))
+    return assembled(raws, (), ImageFinder(folder), Problems(), "crops", progress)
 
 
 def write_crops(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
-    """Cut each object out of its picture, upright, to whole pixels, as PNG files in a folder for each class.
+    """Cut each object out of its image, upright, to whole pixels, as PNG files in a folder for each class.
 
-    Where in which picture an object was is lost; regions to be ignored and pictures without objects are left out.
+    Where in which image an object was is lost; regions to be ignored and images without objects are left out.
     """
     problems = Problems()
-    stems = unique_stems([picture.path for picture in annotations.pictures])
-    for picture, stem in zip(each_of(annotations.pictures, progress), stems, strict=True):
-        if len(picture.ignored):
-            problems.add(ProblemKind.DROPPED_BOX, picture.path, None, f"{len(picture.ignored)} regions to be ignored")
-        if not len(picture.objects):
-            problems.add(ProblemKind.NOTE, picture.path, None, "has no object to cut out")
+    stems = unique_stems([image.path for image in annotations.images])
+    for image, stem in zip(each_of(annotations.images, progress), stems, strict=True):
+        if len(image.ignored):
+            problems.add(ProblemKind.DROPPED_BOX, image.path, None, f"{len(image.ignored)} regions to be ignored")
+        if not len(image.objects):
+            problems.add(ProblemKind.NOTE, image.path, None, "has no object to cut out")
             continue
         try:
-            _cut(picture, path, stem)
+            _cut(image, path, stem)
         except UnreadableImageError as error:
-            problems.add(ProblemKind.UNREADABLE_PICTURE, picture.path, None, str(error))
+            problems.add(ProblemKind.UNREADABLE_IMAGE, image.path, None, str(error))
     return list(problems.all())
 
 
-def _cut(picture: AnnotatedPicture, folder: Path, stem: str) -> None:
+def _cut(image: AnnotatedImage, folder: Path, stem: str) -> None:
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(picture.path) as opened:
+        with Image.open(image.path) as opened:
             upright = ImageOps.exif_transpose(opened)
             upright.load()
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, NotImplementedError) as error:
-        raise UnreadableImageError(f"{picture.path} cannot be read as an image: {error}") from error
+        raise UnreadableImageError(f"{image.path} cannot be read as an image: {error}") from error
     if upright.mode not in ("L", "LA", "RGB", "RGBA", "I;16"):
         upright = upright.convert("RGB")
-    boxes = zip(picture.boxes, picture.labels, picture.ignore.tolist(), strict=True)
+    boxes = zip(image.boxes, image.labels, image.ignore.tolist(), strict=True)
     for number, (box, label, ignore) in enumerate(boxes, start=1):
         if ignore:
             continue

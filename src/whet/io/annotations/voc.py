@@ -1,6 +1,6 @@
-"""Pascal VOC: one XML file a picture.
+"""Pascal VOC: one XML file an image.
 
-Its coordinates are numbers of pixels, from 1, the last one included: a picture of 100 pixels is covered from 1 to 100.
+Its coordinates are numbers of pixels, from 1, the last one included: an image of 100 pixels is covered from 1 to 100.
 So says the development kit of the challenge (Everingham and Winn, The PASCAL VOC2012 Development Kit, section on
 annotation), and so read Detectron2 and supervision. Half-open from 0, that is (xmin - 1, xmax).
 """
@@ -12,8 +12,8 @@ from pathlib import Path, PureWindowsPath
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from whet.errors import AnnotationError
-from whet.io.annotations.annotation import AnnotatedPicture, Annotations, Problem, ProblemKind, Problems
-from whet.io.annotations.assembly import PictureFinder, Progress, RawBox, RawPicture, assembled, each_of, name_from
+from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems
+from whet.io.annotations.assembly import ImageFinder, Progress, RawBox, RawImage, assembled, each_of, name_from
 from whet.io.files import unique_stems, write_atomically
 from whet.io.xml import added, number_in, parse_bounded, read_bounded, text_of
 
@@ -25,7 +25,7 @@ def read_voc(path: Path, images: Path | None = None, progress: Progress = lambda
     problems = Problems()
     files = [path] if path.is_file() else xml_files(path)
     folder = files[0].parent if files else path
-    finder = PictureFinder(folder, images or (path if path.is_dir() and path != folder else None))
+    finder = ImageFinder(folder, images or (path if path.is_dir() and path != folder else None))
     raws = []
     for number, file in enumerate(files):
         raw = _read_file(file, finder, problems)
@@ -39,7 +39,7 @@ def xml_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.xml")) or sorted(folder.glob("Annotations/*.xml"))
 
 
-def _read_file(file: Path, finder: PictureFinder, problems: Problems) -> RawPicture | None:
+def _read_file(file: Path, finder: ImageFinder, problems: Problems) -> RawImage | None:
     try:
         root = parse_bounded(read_bounded(file, AnnotationError), str(file), AnnotationError)
     except (AnnotationError, OSError) as error:
@@ -48,7 +48,7 @@ def _read_file(file: Path, finder: PictureFinder, problems: Problems) -> RawPict
     if root.tag != "annotation":
         problems.add(ProblemKind.BAD_ROW, file, None, f"expected <annotation>, got <{root.tag}>")
         return None
-    raw = RawPicture(_picture_name(root, file, finder), file, said_shape=_said_shape(root))
+    raw = RawImage(_image_name(root, file, finder), file, said_shape=_said_shape(root))
     for number, thing in enumerate(root.iterfind("object"), start=1):
         box = _box(thing)
         if isinstance(box, str):
@@ -58,11 +58,11 @@ def _read_file(file: Path, finder: PictureFinder, problems: Problems) -> RawPict
     return raw
 
 
-def _picture_name(root: Element, file: Path, finder: PictureFinder) -> str | Path:
-    """The picture by its path or its name, or the one that is named like the file."""
+def _image_name(root: Element, file: Path, finder: ImageFinder) -> str | Path:
+    """The image by its path or its name, or the one that is named like the file."""
     path, name = (root.findtext(tag, "").strip() for tag in ("path", "filename"))
     names = [path, name, *(f"{file.stem}{suffix}" for suffix in (".jpg", ".png", ".jpeg")), f"{name}.jpg"]
-    found = next((picture for each in names if each and (picture := finder.find(each)) is not None), None)
+    found = next((image for each in names if each and (image := finder.find(each)) is not None), None)
     return found or name or PureWindowsPath(path).name or f"{file.stem}.jpg"
 
 
@@ -86,16 +86,16 @@ def _box(thing: Element) -> RawBox | str:
 
 
 def write_voc(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
-    """Write a file for each picture into a folder; numbers that are not whole stay so."""
+    """Write a file for each image into a folder; numbers that are not whole stay so."""
     path.mkdir(parents=True, exist_ok=True)
-    stems = unique_stems([picture.path for picture in annotations.pictures])
+    stems = unique_stems([image.path for image in annotations.images])
     problems = Problems()
-    for picture, stem in zip(each_of(annotations.pictures, progress), stems, strict=True):
-        root = _element(picture, path)
+    for image, stem in zip(each_of(annotations.images, progress), stems, strict=True):
+        root = _element(image, path)
         indent(root, "\t")
         text = tostring(root, encoding="unicode") + "\n"
         if not _is_text(text):
-            problems.add(ProblemKind.NOTE, picture.path, None, "its name is not UTF-8, and XML has no word for it")
+            problems.add(ProblemKind.NOTE, image.path, None, "its name is not UTF-8, and XML has no word for it")
         write_atomically(path / f"{stem}.xml", text.encode(errors="backslashreplace"), durable=False)
     return list(problems.all())
 
@@ -104,14 +104,14 @@ def _is_text(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _element(picture: AnnotatedPicture, folder: Path) -> Element:
+def _element(image: AnnotatedImage, folder: Path) -> Element:
     root = Element("annotation")
-    _texts(root, {"folder": picture.path.parent.name, "filename": picture.path.name})
-    _texts(root, {"path": name_from(picture.path, folder)})
+    _texts(root, {"folder": image.path.parent.name, "filename": image.path.name})
+    _texts(root, {"path": name_from(image.path, folder)})
     _texts(SubElement(root, "source"), {"database": "whet"})
-    _texts(SubElement(root, "size"), {"width": picture.shape[1], "height": picture.shape[0], "depth": 3})
+    _texts(SubElement(root, "size"), {"width": image.shape[1], "height": image.shape[0], "depth": 3})
     _texts(root, {"segmented": 0})
-    boxes = zip(picture.boxes.tolist(), picture.labels, picture.ignore.tolist(), strict=True)
+    boxes = zip(image.boxes.tolist(), image.labels, image.ignore.tolist(), strict=True)
     for (x1, y1, x2, y2), label, ignore in boxes:
         thing = SubElement(root, "object")
         _texts(thing, {"name": label, "pose": "Unspecified", "truncated": 0, "difficult": int(ignore)})

@@ -1,7 +1,7 @@
-"""YOLO: a text file of labels for each picture (class, centre and size, in shares of the picture), and data.yaml.
+"""YOLO: a text file of labels for each image (class, centre and size, in shares of the image), and data.yaml.
 
 The labels of `.../images/a.jpg` are in `.../labels/a.txt`, or beside it; without a file there is no object. data.yaml
-names the classes and the folders or lists of pictures of each part (docs.ultralytics.com/datasets/detect).
+names the classes and the folders or lists of images of each part (docs.ultralytics.com/datasets/detect).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from whet.errors import AnnotationError
-from whet.io.annotations.annotation import AnnotatedPicture, Annotations, Problem, ProblemKind, Problems
-from whet.io.annotations.assembly import PictureFinder, Progress, RawBox, RawPicture, assembled, each_of, pictures_in
+from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems
+from whet.io.annotations.assembly import ImageFinder, Progress, RawBox, RawImage, assembled, each_of, images_in
 from whet.io.files import as_file_name, lines_of, read_bytes, unique_stems, write_atomically
-from whet.io.images import files_in, is_picture_name
+from whet.io.images import files_in, is_image_name
 from whet.io.xml import number_in
 
 PARTS = ("train", "val", "valid", "test")
@@ -28,7 +28,7 @@ NAME_FILES = ("classes.txt", "obj.names", "_darknet.labels", "labels.txt")
 
 @dataclass
 class Description:
-    """What data.yaml says: names of classes by number, pictures by part, and how many values key points take."""
+    """What data.yaml says: names of classes by number, images by part, and how many values key points take."""
 
     folder: Path
     names: dict[int, str] = field(default_factory=dict)
@@ -39,21 +39,21 @@ class Description:
 def read_yolo(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
     """Read a data set by its data.yaml or its folder. Polygons become the boxes around them.
 
-    Classes without a name are called by their number. Each picture knows the part of the set that it is in.
+    Classes without a name are called by their number. Each image knows the part of the set that it is in.
     """
     problems = Problems()
     said = description_of(path, problems)
-    finder = PictureFinder(said.folder, images)
-    raws: dict[Path, RawPicture] = {}
+    finder = ImageFinder(said.folder, images)
+    raws: dict[Path, RawImage] = {}
     used: set[Path] = set()
-    for part, picture in _pictures(said, images, finder, problems):
-        label = _label_file(picture, said.folder)
-        if picture not in raws:
-            raws[picture] = RawPicture(picture, label or picture, split=part)
+    for part, image in _images(said, images, finder, problems):
+        label = _label_file(image, said.folder)
+        if image not in raws:
+            raws[image] = RawImage(image, label or image, split=part)
             if label is not None:
                 used.add(label)
-                raws[picture].boxes += _boxes(label, said, problems)
-    lost = [RawPicture(f"{file.stem}.*", file) for file in _label_files(said.folder) if file not in used]
+                raws[image].boxes += _boxes(label, said, problems)
+    lost = [RawImage(f"{file.stem}.*", file) for file in _label_files(said.folder) if file not in used]
     return assembled([*raws.values(), *lost], said.names.values(), finder, problems, "yolo", progress)
 
 
@@ -134,24 +134,24 @@ def _listed_names(folder: Path, problems: Problems) -> dict[int, str]:
     return {} if file is None else dict(enumerate(text for _, text in lines_of(file, problems)))
 
 
-def _pictures(
-    said: Description, images: Path | None, finder: PictureFinder, problems: Problems
+def _images(
+    said: Description, images: Path | None, finder: ImageFinder, problems: Problems
 ) -> Iterator[tuple[str, Path]]:
-    """Each picture with its part of the set."""
+    """Each image with its part of the set."""
     if images is not None or not said.parts:
-        for picture in pictures_in(images or said.folder):
-            part = next((name for name in picture.relative_to(images or said.folder).parts if name in PARTS), "")
-            yield ("val" if part == "valid" else part), picture
+        for image in images_in(images or said.folder):
+            part = next((name for name in image.relative_to(images or said.folder).parts if name in PARTS), "")
+            yield ("val" if part == "valid" else part), image
         return
     for part, entries in said.parts.items():
         for entry in entries:
             place = _place(said.folder, entry)
             if place is None:
-                problems.add(ProblemKind.MISSING_PICTURE, said.folder, None, f"{part}: there is no {entry!r}")
+                problems.add(ProblemKind.MISSING_IMAGE, said.folder, None, f"{part}: there is no {entry!r}")
             elif place.is_dir():
-                yield from (("val" if part == "valid" else part, picture) for picture in pictures_in(place))
+                yield from (("val" if part == "valid" else part, image) for image in images_in(place))
             else:
-                yield from ((part, picture) for picture in _listed(place, finder, problems))
+                yield from ((part, image) for image in _listed(place, finder, problems))
 
 
 def _place(folder: Path, entry: str) -> Path | None:
@@ -167,25 +167,25 @@ def _is_there(path: Path) -> bool:
         return False
 
 
-def _listed(file: Path, finder: PictureFinder, problems: Problems) -> Iterator[Path]:
-    beside = PictureFinder(file.parent)
+def _listed(file: Path, finder: ImageFinder, problems: Problems) -> Iterator[Path]:
+    beside = ImageFinder(file.parent)
     for line, text in lines_of(file, problems):
-        picture = beside.find(text) or finder.find(text)
-        if picture is None:
-            problems.add(ProblemKind.MISSING_PICTURE, file, line, f"there is no picture {text!r}")
+        image = beside.find(text) or finder.find(text)
+        if image is None:
+            problems.add(ProblemKind.MISSING_IMAGE, file, line, f"there is no image {text!r}")
         else:
-            yield picture
+            yield image
 
 
-def _label_file(picture: Path, folder: Path) -> Path | None:
-    """The labels of a picture: in the folder labels that answers to images, beside it, or under the set's labels."""
-    places = [picture.with_suffix(".txt")]
-    parts = list(picture.parts)
+def _label_file(image: Path, folder: Path) -> Path | None:
+    """The labels of an image: in the folder labels that answers to images, beside it, or under the set's labels."""
+    places = [image.with_suffix(".txt")]
+    parts = list(image.parts)
     for at in range(len(parts) - 2, -1, -1):
         if parts[at] == "images":
             places.insert(0, Path(*parts[:at], "labels", *parts[at + 1 :]).with_suffix(".txt"))
             break
-    places += [folder / "labels" / f"{picture.stem}.txt"]
+    places += [folder / "labels" / f"{image.stem}.txt"]
     return next((place for place in places if place.is_file()), None)
 
 
@@ -197,10 +197,10 @@ def _label_files(folder: Path) -> list[Path]:
 
 
 def has_labels(folder: Path) -> bool:
-    """Whether some pictures of a folder have files of labels: in `labels`, or beside them."""
+    """Whether some images of a folder have files of labels: in `labels`, or beside them."""
     if _label_files(folder):
         return True
-    return any(is_picture_name(file) and file.with_suffix(".txt").is_file() for file in files_in(folder))
+    return any(is_image_name(file) and file.with_suffix(".txt").is_file() for file in files_in(folder))
 
 
 def _boxes(file: Path, said: Description, problems: Problems) -> Iterator[RawBox]:
@@ -230,7 +230,7 @@ def _corners(values: list[float], said: Description) -> tuple[float, float, floa
 
 
 def write_yolo(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
-    """Write data.yaml, labels and copies of the pictures into a folder: its readers find one by the place of the other.
+    """Write data.yaml, labels and copies of the images into a folder: its readers find one by the place of the other.
 
     The format has no regions to be ignored: they are left out and told. Numbers are written in full.
     """
@@ -240,22 +240,22 @@ def write_yolo(annotations: Annotations, path: Path, progress: Progress = lambda
     file = path if folder != path else folder / "data.yaml"
     problems = Problems()
     numbers = {name: number for number, name in enumerate(annotations.classes)}
-    pictures = annotations.pictures
-    stems = unique_stems([picture.path for picture in pictures])
-    for picture, stem in zip(each_of(pictures, progress), stems, strict=True):
-        part = part_of(picture)
-        _copy(picture.path, folder / "images" / part / f"{stem}{picture.path.suffix}")
+    images = annotations.images
+    stems = unique_stems([image.path for image in images])
+    for image, stem in zip(each_of(images, progress), stems, strict=True):
+        part = part_of(image)
+        _copy(image.path, folder / "images" / part / f"{stem}{image.path.suffix}")
         labels = folder / "labels" / part / f"{stem}.txt"
         labels.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(labels, "".join(_lines(picture, numbers)).encode(), durable=False)
-        if len(picture.ignored):
+        write_atomically(labels, "".join(_lines(image, numbers)).encode(), durable=False)
+        if len(image.ignored):
             problems.add(
                 ProblemKind.DROPPED_BOX,
                 labels,
                 None,
-                f"{len(picture.ignored)} regions to be ignored left out: the format has no word for them",
+                f"{len(image.ignored)} regions to be ignored left out: the format has no word for them",
             )
-    parts = list(dict.fromkeys(map(part_of, pictures)))
+    parts = list(dict.fromkeys(map(part_of, images)))
     # Trainers want both, and say nothing of use where one is missing.
     train = "train" if "train" in parts else parts[0]
     val = next((part for part in ("val", "test") if part in parts), train)
@@ -268,14 +268,14 @@ def write_yolo(annotations: Annotations, path: Path, progress: Progress = lambda
     return list(problems.all())
 
 
-def part_of(picture: AnnotatedPicture) -> str:
-    """The folder of a picture's part of the set."""
-    return as_file_name(picture.split) if picture.split else "train"
+def part_of(image: AnnotatedImage) -> str:
+    """The folder of an image's part of the set."""
+    return as_file_name(image.split) if image.split else "train"
 
 
-def _lines(picture: AnnotatedPicture, numbers: dict[str, int]) -> list[str]:
-    height, width = picture.shape
-    boxes = zip(picture.boxes.tolist(), picture.labels, picture.ignore.tolist(), strict=True)
+def _lines(image: AnnotatedImage, numbers: dict[str, int]) -> list[str]:
+    height, width = image.shape
+    boxes = zip(image.boxes.tolist(), image.labels, image.ignore.tolist(), strict=True)
     return [
         f"{numbers[label]} {(x1 + x2) / 2 / width!r} {(y1 + y2) / 2 / height!r} {(x2 - x1) / width!r} "
         f"{(y2 - y1) / height!r}\n"

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: small pictures, where boxes overlap, scores tie and truths are ignored often."""
+"""Hypothesis strategies: small images, where boxes overlap, scores tie and truths are ignored often."""
 
 from hypothesis import strategies as st
 
@@ -15,8 +15,8 @@ def boxes(most=5):
 
 
 @st.composite
-def pictures(draw):
-    """(boxes, scores, truths, ignored) of one picture; few different scores, so that they tie."""
+def images(draw):
+    """(boxes, scores, truths, ignored) of one image; few different scores, so that they tie."""
     detected, truths = draw(boxes(8)), draw(boxes(4))
     scores = draw(st.lists(st.integers(-3, 3).map(float), min_size=len(detected), max_size=len(detected)))
     ignored = draw(st.lists(st.booleans(), min_size=len(truths), max_size=len(truths)))
@@ -24,12 +24,12 @@ def pictures(draw):
 
 
 def sets(smallest=1, most=5):
-    """Pictures as `evaluate` takes them: (detections, truths)."""
-    return st.lists(pictures(), min_size=smallest, max_size=most).map(split)
+    """Images as `evaluate` takes them: (detections, truths)."""
+    return st.lists(images(), min_size=smallest, max_size=most).map(split)
 
 
-def split(all_pictures):
+def split(all_images):
     return (
-        [(detected, scores) for detected, scores, _, _ in all_pictures],
-        [(truths, ignored) for _, _, truths, ignored in all_pictures],
+        [(detected, scores) for detected, scores, _, _ in all_images],
+        [(truths, ignored) for _, _, truths, ignored in all_images],
     )

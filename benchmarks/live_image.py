@@ -1,6 +1,6 @@
-"""What the live picture of `whet watch --show` costs: frames a second without it, with it, and with a viewer.
+"""What the live image of `whet watch --show` costs: frames a second without it, with it, and with a viewer.
 
-    python -m benchmarks.live_picture
+    python -m benchmarks.live_image
 
 The three take turns on the same frames (those of `david`, 320 x 240, or made-up ones), one thread each. The viewer is
 a process of its own that reads the stream and the numbers. Ratios are of each turn to that without a page just before
@@ -21,12 +21,12 @@ from contextlib import ExitStack, contextmanager
 import numpy as np
 
 import whet
-from benchmarks.watching import Pictures, pictures
+from benchmarks.watching import GreyImages, images
 from whet.io.video import VideoFrame
 from whet.tracking.session import Session, Sink
 from whet.tracking.tracker import Watcher
-from whet.web import page as live_picture
-from whet.web.page import LivePicture
+from whet.web import page as live_image
+from whet.web.page import LiveImage
 from whet.web.server import LiveServer
 
 MODES = ("without", "shown", "viewed")
@@ -44,16 +44,16 @@ print(n)
 
 @contextmanager
 def viewed(address: str) -> Iterator[subprocess.Popen[str]]:
-    """A viewer that has seen its first picture."""
+    """A viewer that has seen its first image."""
     with subprocess.Popen([sys.executable, "-c", VIEWER, address], stdout=subprocess.PIPE, text=True) as viewer:
         assert viewer.stdout is not None
         viewer.stdout.readline()
         yield viewer
 
 
-def one_turn(frames: Pictures, mode: str) -> dict[str, float]:
-    watcher, live, sinks = Watcher(whet.load("face"), threads=1), LivePicture(), list[Sink]()
-    coming = [VideoFrame(number, number / 25, picture) for number, picture in enumerate(frames)]
+def one_turn(frames: GreyImages, mode: str) -> dict[str, float]:
+    watcher, live, sinks = Watcher(whet.load("face"), threads=1), LiveImage(), list[Sink]()
+    coming = [VideoFrame(number, number / 25, image) for number, image in enumerate(frames)]
     viewer = None
     with ExitStack() as stack:
         first = watcher.look(frames[0])
@@ -68,18 +68,18 @@ def one_turn(frames: Pictures, mode: str) -> dict[str, float]:
         seconds, passed = time.process_time() - begin, time.perf_counter() - on_the_clock
         live.end()
         seen = 0 if viewer is None else int(viewer.communicate()[0])
-    return {"clock": passed / len(frames), "processor": seconds / len(frames), "pictures_a_second": seen / passed}
+    return {"clock": passed / len(frames), "processor": seconds / len(frames), "images_a_second": seen / passed}
 
 
 def drawing(shape: tuple[int, int, int]) -> float:
-    """Milliseconds to draw and encode one picture, half of it noise."""
-    picture = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    picture[:, : shape[1] // 2] = 128
-    look, frame = Watcher(whet.load("face")).look(np.zeros((60, 80), np.uint8)), VideoFrame(0, 0.0, picture)
+    """Milliseconds to draw and encode one image, half of it noise."""
+    image = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    image[:, : shape[1] // 2] = 128
+    look, frame = Watcher(whet.load("face")).look(np.zeros((60, 80), np.uint8)), VideoFrame(0, 0.0, image)
     times = []
     for _ in range(20):
         begin = time.thread_time()
-        live_picture._jpeg(frame, look)
+        live_image._jpeg(frame, look)
         times.append(time.thread_time() - begin)
     return 1e3 * statistics.median(times)
 
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=100)
     parser.add_argument("--turns", type=int, default=6)
     options = parser.parse_args()
-    frames = pictures(options.frames)
+    frames = images(options.frames)
     one_turn(frames[:5], "viewed")
     turns = []
     for turn in range(options.turns):
@@ -101,7 +101,7 @@ def main() -> None:
         told[mode] = {
             "frames_a_second": 1 / statistics.median(turn[mode]["clock"] for turn in turns),
             "processor_ms_a_frame": 1e3 * statistics.median(turn[mode]["processor"] for turn in turns),
-            "pictures_a_second": statistics.median(turn[mode]["pictures_a_second"] for turn in turns),
+            "images_a_second": statistics.median(turn[mode]["images_a_second"] for turn in turns),
             **{
                 f"{clock}_ratio": statistics.median(turn[mode][clock] / turn["without"][clock] for turn in turns)
                 for clock in ("clock", "processor")

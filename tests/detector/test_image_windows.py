@@ -4,11 +4,11 @@ from tests.cascades import textured
 
 from whet.cascade.pyramid import pyramid
 from whet.detector.reporting import Frame
-from whet.detector.windows import PictureWindows
+from whet.detector.windows import ImageWindows
 from whet.errors import BoxError
 
 WINDOW = (12, 9)
-PICTURE = textured((90, 110), np.random.default_rng(3))
+IMAGE = textured((90, 110), np.random.default_rng(3))
 
 
 @pytest.mark.parametrize("step", [1, 3])
@@ -16,8 +16,8 @@ PICTURE = textured((90, 110), np.random.default_rng(3))
 def test_no_window_of_the_scan_is_nearer(step, frame):
     """By brute force over all windows: the best scale first, and then the nearest centre."""
     rng = np.random.default_rng(1)
-    windows = PictureWindows.of(PICTURE, WINDOW, 1.25, step)
-    levels = pyramid(PICTURE, WINDOW, factor=1.25)
+    windows = ImageWindows.from_image(IMAGE, WINDOW, 1.25, step)
+    levels = pyramid(IMAGE, WINDOW, factor=1.25)
     for _ in range(60):
         size = rng.uniform(1, 6)
         x, y = rng.uniform(0, 110 - 9 * size), rng.uniform(0, 90 - 12 * size)
@@ -25,23 +25,23 @@ def test_no_window_of_the_scan_is_nearer(step, frame):
         near = windows.nearest(frame.boxes(wanted)[0], frame)
         assert abs(np.log(near.scale[0] / size)) <= min(abs(np.log(1.25**k / size)) for k in range(len(levels))) + 1e-9
         level = levels[round(np.log(near.scale[0]) / np.log(1.25))]
-        height, width = level.picture.shape
+        height, width = level.image.shape
         places = np.mgrid[0 : height - 11 : step, 0 : width - 8 : step].reshape(2, -1)
         boxes = level.boxes(*places, WINDOW)
         distance = np.hypot(*((boxes[:, :2] + boxes[:, 2:]) - (wanted[:, :2] + wanted[:, 2:])).T)
         mine = np.flatnonzero((places[0] == near.y[0]) & (places[1] == near.x[0]))
         assert distance[mine] <= distance.min() + 1e-9
         np.testing.assert_array_equal(
-            windows.cut(near)[0], level.picture[near.y[0] : near.y[0] + 12, near.x[0] : near.x[0] + 9]
+            windows.cut(near)[0], level.image[near.y[0] : near.y[0] + 12, near.x[0] : near.x[0] + 9]
         )
 
 
 def test_a_box_at_the_edge_has_the_last_window_of_the_scan():
-    windows = PictureWindows.of(PICTURE, WINDOW, 1.25, 4)
+    windows = ImageWindows.from_image(IMAGE, WINDOW, 1.25, 4)
     near = windows.nearest(np.array([101.0, 78.0, 110.0, 90.0]), Frame())
     assert (near.y[0], near.x[0]) == (76, 100)
 
 
-def test_a_picture_without_windows_is_named():
+def test_an_image_without_windows_is_named():
     with pytest.raises(BoxError, match="8 x 20 pixels, too few for the window's 9 x 12"):
-        PictureWindows.of(np.zeros((20, 8), np.uint8), WINDOW, 1.2)
+        ImageWindows.from_image(np.zeros((20, 8), np.uint8), WINDOW, 1.2)
