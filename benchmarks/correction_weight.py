@@ -26,7 +26,7 @@ from experiments.report import versions
 from numpy.typing import NDArray
 from scripts.train_face import split_faces, split_images
 
-from whet.cascade.boxes import intersection_over_union
+from whet.cascade.boxes import box_iou
 from whet.cascade.cascade import Cascade
 from whet.detector import corrections as correction
 from whet.detector import counting as online
@@ -188,7 +188,7 @@ def missed_faces(
 
 def is_found(detector: Detector, mistake: Mistake) -> bool:
     boxes = detector.detect(mistake.image).boxes
-    return bool((intersection_over_union(mistake.box, boxes) >= correction.SAME).any())
+    return bool((box_iou(mistake.box, boxes) >= correction.SAME).any())
 
 
 def after_misses(detector: Detector, misses: list[Mistake]) -> float | None:

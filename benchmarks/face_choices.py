@@ -21,14 +21,14 @@ from experiments.report import versions
 import whet
 from benchmarks.pasted_faces import Scene, scenes
 from whet.cascade.cascade import Cascade
-from whet.cascade.detect import Merge, fired_windows, merged
+from whet.cascade.detect import Grouping, fired_windows, grouped
 from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import levels_at, pyramid
 from whet.cascade.scan import scan_images
 from whet.evaluation.evaluation import Evaluation, evaluate
 
 FALSE_POSITIVES = (1, 5, 10, 20, 40, 80)
-MERGES: tuple[Merge, ...] = ("peaks", "mean", "weighted", "nms")
+GROUPINGS: tuple[Grouping, ...] = ("peaks", "nms")
 Margins = np.ndarray[Any, np.dtype[np.float64]]
 # From the margins (stages, windows) of all stages to scores.
 SCORES: dict[str, Callable[[Margins], Margins]] = {
@@ -55,7 +55,7 @@ def main() -> None:
             "by score, grouped around peaks": {
                 name: found(_with_scores(fired, margins, score), some) for name, score in SCORES.items()
             },
-            "by grouping": {merge: found(fired, some, merge) for merge in MERGES},
+            "by grouping": {grouping: found(fired, some, grouping) for grouping in GROUPINGS},
             "soft stages": found(fired, some) | {"weak learners a window": learners_a_window(soft, some)},
             "hard stages": found([fired_windows(hard, image) for image, _ in some], some)
             | {"weak learners a window": learners_a_window(hard, some)},
@@ -80,9 +80,9 @@ def _with_scores(
     return [replace(one, scores=score(its)) for one, its in zip(fired, margins, strict=True)]
 
 
-def found(fired: list[FiredWindows], some: list[Scene], merge: Merge = "peaks") -> dict[str, float]:
+def found(fired: list[FiredWindows], some: list[Scene], grouping: Grouping = "peaks") -> dict[str, float]:
     """Per cent of the faces at each number of false positives, and at the lowest threshold."""
-    result = judged([merged(one, merge) for one in fired], some)
+    result = judged([grouped(one, grouping) for one in fired], some)
     percent = partial(round, ndigits=1)
     at = faces_at(result.curve, FALSE_POSITIVES)
     table = {str(n): percent(100 * faces / result.curve.n_truths) for n, faces in zip(FALSE_POSITIVES, at, strict=True)}

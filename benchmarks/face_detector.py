@@ -23,7 +23,7 @@ from benchmarks.interleaved import take_turns
 from benchmarks.scan import images, opencv_windows
 from whet._kernels.threads import available_threads
 from whet.cascade.cascade import Cascade
-from whet.cascade.detect import MERGE, Merge, detect
+from whet.cascade.detect import GROUPING, Grouping, detect
 from whet.cascade.pyramid import pyramid
 from whet.cascade.scan import scan_images
 from whet.detector.model_file import load
@@ -36,7 +36,7 @@ FACTORS = (1.1, 1.2)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", help="model file of a face detector")
-    parser.add_argument("--merge", choices=get_args(Merge), default=MERGE)
+    parser.add_argument("--grouping", choices=get_args(Grouping), default=GROUPING)
     parser.add_argument("--images", type=int, default=6, help="for the timing")
     parser.add_argument("--turns", type=int, default=10, help="for the timing")
     parser.add_argument("--no-peers", action="store_true", help="recall of ours alone: a minute instead of several")
@@ -46,23 +46,27 @@ def main() -> None:
     remarks: list[str] = []
     report: dict[str, Any] = {"stages": [len(stage) for stage in cascade.stages], "versions": versions()}
     try:
-        report["faces"] = recall(cascade, Trial.from_mit_cmu(), options.merge, not options.no_peers, remarks)
+        report["faces"] = recall(cascade, Trial.from_mit_cmu(), options.grouping, not options.no_peers, remarks)
     except DataNotFoundError as error:
         remarks.append(f"no recall: {error}")
     if not options.no_timing:
-        report["speed"] = speed(cascade, images(options.images), options.turns, options.merge, remarks)
+        report["speed"] = speed(cascade, images(options.images), options.turns, options.grouping, remarks)
     print(json.dumps(report | {"remarks": remarks}, indent=1))
 
 
 def recall(
-    cascade: Cascade, trial: Trial, merge: Merge = MERGE, with_peers: bool = True, remarks: list[str] | None = None
+    cascade: Cascade,
+    trial: Trial,
+    grouping: Grouping = GROUPING,
+    with_peers: bool = True,
+    remarks: list[str] | None = None,
 ) -> dict[str, dict[str, int]]:
     """Faces found at each of `FALSE_POSITIVES`, by ours and by the peers."""
     faces = {
-        f"whet, factor {factor}": _table(
-            faces_at(trial.run(cascade, factor=factor, merge=merge).curve, FALSE_POSITIVES)
+        f"whet, factor {scale_factor}": _table(
+            faces_at(trial.run(cascade, scale_factor=scale_factor, grouping=grouping).curve, FALSE_POSITIVES)
         )
-        for factor in FACTORS
+        for scale_factor in FACTORS
     }
     if not with_peers:
         return faces
@@ -78,13 +82,17 @@ def _table(faces: list[int]) -> dict[str, int]:
 
 
 def speed(
-    cascade: Cascade, images: list[GreyImage], turns: int, merge: Merge = MERGE, remarks: list[str] | None = None
+    cascade: Cascade,
+    images: list[GreyImage],
+    turns: int,
+    grouping: Grouping = GROUPING,
+    remarks: list[str] | None = None,
 ) -> dict[str, dict[str, float]]:
     """Milliseconds an image (median and least of the turns) and windows a second, at factor 1.2."""
     contestants: dict[str, Callable[[], object]] = {}
     all_threads = available_threads()
     for threads in sorted({1, all_threads}):
-        contestants[f"whet, threads {threads}"] = _ours(cascade, images, merge, threads)
+        contestants[f"whet, threads {threads}"] = _ours(cascade, images, grouping, threads)
         try:
             contestants |= {f"{name}, threads {threads}": _theirs(name, images, threads) for name in NAMES}
         except NoPeersError as error:
@@ -109,8 +117,8 @@ def _ratio(theirs: list[float], ours: list[float]) -> float:
     return round(median(t / o for t, o in zip(theirs, ours, strict=True)), 2)
 
 
-def _ours(cascade: Cascade, images: list[GreyImage], merge: Merge, threads: int) -> Callable[[], object]:
-    return lambda: [detect(cascade, image, merge=merge, threads=threads) for image in images]
+def _ours(cascade: Cascade, images: list[GreyImage], grouping: Grouping, threads: int) -> Callable[[], object]:
+    return lambda: [detect(cascade, image, grouping=grouping, threads=threads) for image in images]
 
 
 def _theirs(name: str, images: list[GreyImage], threads: int) -> Callable[[], object]:

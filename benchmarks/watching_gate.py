@@ -24,7 +24,7 @@ import cv2
 import numpy as np
 from experiments.datasets import negative_images
 from experiments.drifting_faces import HARD, HEIGHT, WIDTH, Clip, Light, clip, wander
-from experiments.face_tracks import FRAME, OVERLAP, overlaps
+from experiments.face_tracks import FRAME, IOU, overlaps
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, map_coordinates
 from scripts.train_face import split_images
@@ -150,7 +150,7 @@ def watched(detector: Detector, clips: list[Clip], gate: float | None, kind: str
         watcher = Watcher(detector, learn=gate is not None, threads=1, lessons=Lessons(gate=gate))
         looks = [watcher.look(frame) for frame in one.frames]
         last = watcher.finish()
-        found.append(overlaps(np.array([box_of(look, kind) for look in looks]), one.truths) > OVERLAP)
+        found.append(overlaps(np.array([box_of(look, kind) for look in looks]), one.truths) > IOU)
         taught.append([look.teaches for look in looks])
         lessons += sum(look.n_learned for look in looks) + last[0]
         taken_back += sum(look.n_taken_back for look in looks) + last[1]
@@ -174,7 +174,7 @@ def box_of(look: Look, kind: str) -> NDArray[np.float64]:
 def false_positives(detector: Detector, free: list[Path]) -> dict[str, float]:
     """What windows score that the detector accepts in images without faces, vans or walkers."""
     images = [path for path in split_images()[1] if path in free][:60]
-    scores = np.concatenate([detector.detect(path, threshold=-np.inf, threads=1).windows.scores for path in images])
+    scores = np.concatenate([detector.detect(path, min_score=-np.inf, threads=1).windows.scores for path in images])
     above = float((scores > Watcher(detector).gate).mean())
     return {"windows": len(scores), "mean": round(float(scores.mean()), 2), "above the gate": round(above, 4)}
 

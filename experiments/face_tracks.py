@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from experiments.datasets import LFW_FACE
 from experiments.face_samples import WINDOW
 from experiments.node_windows import Levels, best_window
-from whet.cascade.boxes import intersection_over_union
+from whet.cascade.boxes import box_iou
 from whet.cascade.stage import Stage
 from whet.detector.reporting import Frame
 from whet.training.stage import Node
@@ -24,7 +24,7 @@ GreyImage = NDArray[np.uint8]
 HALF_FACE, ABOVE_EYES, BELOW_EYES = 1.1, 1.0, 1.9
 # The eyes in the mean photograph of LFW, in pixels.
 LFW_EYES_DOWN, LFW_PUPILS_APART = 66.7, 43.0
-OVERLAP = 0.5
+IOU = 0.5
 
 
 def face_frame(eyes_down: float, pupils_apart: float) -> Frame:
@@ -69,7 +69,7 @@ class Track:
 
     def found(self, truths: Boxes, frame: Frame) -> NDArray[np.bool_]:
         """In which frames (n,) the framed window has more than half in common with the true box (n, 4)."""
-        return overlaps(frame.boxes(self.windows), truths) > OVERLAP
+        return overlaps(frame.boxes(self.windows), truths) > IOU
 
     def rate(self, truths: Boxes, frame: Frame) -> float:
         """Share of the frames in which the face was found."""
@@ -84,7 +84,7 @@ def overlaps(boxes: Boxes, truths: Boxes) -> NDArray[np.float64]:
     """
     there = np.isfinite(boxes).all(axis=1)
     shared = np.zeros(len(boxes))
-    pairs = [intersection_over_union(boxes[i : i + 1], truths[i : i + 1])[0, 0] for i in np.flatnonzero(there)]
+    pairs = [box_iou(boxes[i : i + 1], truths[i : i + 1])[0, 0] for i in np.flatnonzero(there)]
     shared[there] = pairs
     return shared
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from experiments import datasets
 from whet.cascade.cascade import Cascade
-from whet.cascade.detect import MERGE, Merge, detect
-from whet.cascade.pyramid import FACTOR
+from whet.cascade.detect import GROUPING, Grouping, detect
+from whet.cascade.pyramid import SCALE_FACTOR
 from whet.detector.reporting import Frame
 from whet.errors import DataNotFoundError
 from whet.evaluation.curves import Curve
@@ -135,12 +135,15 @@ class Trial:
         self,
         cascade: Cascade,
         *,
-        factor: float = FACTOR,
-        merge: Merge = MERGE,
+        scale_factor: float = SCALE_FACTOR,
+        grouping: Grouping = GROUPING,
         threads: int | None = None,
     ) -> Evaluation:
         """Run a cascade of ours over all images, step 1, and judge its framed windows."""
-        found = (detect(cascade, image, factor=factor, merge=merge, threads=threads) for image in self.images)
+        found = (
+            detect(cascade, image, scale_factor=scale_factor, grouping=grouping, threads=threads)
+            for image in self.images
+        )
         return self.judge([(one.boxes, one.scores) for one in found])
 
 

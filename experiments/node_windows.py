@@ -18,7 +18,7 @@ from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.cascade import Cascade
 from whet.cascade.detect import windows_of_levels
 from whet.cascade.detections import FiredWindows
-from whet.cascade.pyramid import FACTOR, Level, level_scales, levels_at
+from whet.cascade.pyramid import SCALE_FACTOR, Level, level_scales, levels_at
 from whet.cascade.stage import Stage
 
 GreyImage = NDArray[np.uint8]
@@ -41,13 +41,13 @@ class Levels:
         cls,
         image: GreyImage,
         window: tuple[int, int],
-        factor: float = FACTOR,
+        scale_factor: float = SCALE_FACTOR,
         *,
         min_size: float | None = None,
         threads: int | None = None,
     ) -> Levels:
         """All levels of a grey image (height, width) that hold a window, or those for objects from a size on."""
-        scales = level_scales(image.shape, window, factor, min_size)
+        scales = level_scales(image.shape, window, scale_factor, min_size)
         return cls(window, tuple(scales), tuple(levels_at(image, scales, threads)))
 
     def patch(self, scale: float, y: int, x: int) -> Patches:

@@ -48,7 +48,7 @@ class Setting:
     """One way to run a peer, and what it gave: points by falling `minNeighbors`, or a curve over weights."""
 
     sweep: str
-    factor: float
+    scale_factor: float
     convention: Convention
     points: tuple[Point, ...]
 
@@ -68,10 +68,12 @@ class Peer:
         """Most faces with at most so many false positives, in whichever setting is best there."""
         return [max(setting.faces_at(n) for setting in self.settings) for n in false_positives]
 
-    def setting(self, sweep: str, factor: float, convention: Convention) -> Setting:
+    def setting(self, sweep: str, scale_factor: float, convention: Convention) -> Setting:
         """The setting of these choices."""
         (found,) = [
-            one for one in self.settings if (one.sweep, one.factor, one.convention) == (sweep, factor, convention)
+            one
+            for one in self.settings
+            if (one.sweep, one.scale_factor, one.convention) == (sweep, scale_factor, convention)
         ]
         return found
 
@@ -108,20 +110,20 @@ def run_peers(trial: Trial, names: Sequence[str] = NAMES, progress: Progress = s
 
 def run_peer(trial: Trial, name: str) -> Peer:
     """One cascade of OpenCV in all settings."""
-    return Peer(name, tuple(setting for factor in FACTORS for setting in _settings(trial, name, factor)))
+    return Peer(name, tuple(setting for scale_factor in FACTORS for setting in _settings(trial, name, scale_factor)))
 
 
-def _settings(trial: Trial, name: str, factor: float) -> Iterator[Setting]:
+def _settings(trial: Trial, name: str, scale_factor: float) -> Iterator[Setting]:
     peer = classifier(name)
-    grouped = [groupings(peer, image, factor) for image in trial.images]
+    grouped = [groupings(peer, image, scale_factor) for image in trial.images]
     for convention in get_args(Convention):
         curves = {
             k: trial.judge([(one[k].boxes, one[k].weights) for one in grouped], convention).curve for k in NEIGHBOURS
         }
         ends = tuple(Point(int(curve.found[-1]), int(curve.false_positives[-1])) for curve in curves.values())
-        yield Setting("minNeighbors", factor, convention, ends)
+        yield Setting("minNeighbors", scale_factor, convention, ends)
         for k in WEIGHED_NEIGHBOURS:
-            yield Setting(f"weights at minNeighbors {k}", factor, convention, _points(curves[k]))
+            yield Setting(f"weights at minNeighbors {k}", scale_factor, convention, _points(curves[k]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,14 +134,14 @@ class Grouped:
     weights: NDArray[np.float64]
 
 
-def groupings(peer: Any, image: GreyImage, factor: float) -> dict[int, Grouped]:  # noqa: ANN401
+def groupings(peer: Any, image: GreyImage, scale_factor: float) -> dict[int, Grouped]:  # noqa: ANN401
     """What `detectMultiScale3` gives for each of `NEIGHBOURS`, from one scan instead of as many.
 
     It groups with `groupRectangles`, which is also public, but for the weights; they are put back to the boxes here.
     """
     import cv2
 
-    windows, _, weights = peer.detectMultiScale3(image, factor, 0, outputRejectLevels=True)
+    windows, _, weights = peer.detectMultiScale3(image, scale_factor, 0, outputRejectLevels=True)
     if not len(windows):
         return dict.fromkeys(NEIGHBOURS, Grouped(np.empty((0, 4)), np.empty(0)))
     means, greatest = _classes(np.asarray(windows, dtype=np.float64), np.asarray(weights, dtype=np.float64).ravel())

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 
 from experiments.face_tracks import Boxes
 from experiments.node_windows import Levels, node_windows
+from whet.cascade.boxes import box_iou
 from whet.cascade.detections import FiredWindows
-from whet.cascade.grouping import group_means
 from whet.cascade.stage import Stage
 from whet.detector.reporting import Frame
 from whet.evaluation.matching import Label, match
@@ -69,7 +71,21 @@ def _point(windows: dict[int, FiredWindows], truths: Boxes, frame: Frame, thresh
         stands = found.scores > threshold
         if not stands.any():
             continue
-        groups = group_means(found.boxes[stands], found.scores[stands] - threshold)
-        labels = match(frame.boxes(groups.boxes), groups.scores, truths[number : number + 1]).labels
+        boxes, scores = group_means(found.boxes[stands], found.scores[stands] - threshold)
+        labels = match(frame.boxes(boxes), scores, truths[number : number + 1]).labels
         right, wrong = right + int((labels == Label.TRUE).sum()), wrong + int((labels == Label.FALSE).sum())
     return right / len(windows), wrong
+
+
+def group_means(boxes: Boxes, scores: NDArray[np.float64], iou: float = 0.3) -> tuple[Boxes, NDArray[np.float64]]:
+    """Mean boxes and summed scores of windows that overlap directly or in chains, as Viola and Jones (2001) do.
+
+    >>> boxes = np.array([[0, 0, 10, 10], [2, 0, 12, 10], [50, 0, 60, 10]], dtype=np.float64)
+    >>> group_means(boxes, np.array([1.0, 3.0, 2.0]))[1]
+    array([4., 2.])
+    """
+    _, group = connected_components(box_iou(boxes, boxes) >= iou, directed=False)
+    sums = np.bincount(group, scores).astype(np.float64)
+    means = np.stack([np.bincount(group, column) for column in boxes.T], axis=-1) / np.bincount(group)[:, None]
+    order = np.lexsort((means[:, 1], means[:, 0], -sums))
+    return means[order], sums[order]

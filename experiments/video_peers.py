@@ -15,7 +15,7 @@ GreyImage = NDArray[np.uint8]
 
 CASCADES = ("frontalface_default", "frontalface_alt2")
 TRACKERS = ("Boosting", "MIL")
-FACTOR, NEIGHBOURS = 1.1, 3  # OpenCV's defaults
+SCALE_FACTOR, NEIGHBOURS = 1.1, 3  # OpenCV's defaults
 
 
 def strongest_windows(name: str, images: Sequence[GreyImage]) -> Track:
@@ -23,7 +23,7 @@ def strongest_windows(name: str, images: Sequence[GreyImage]) -> Track:
     peer = classifier(name)
     windows, scores = np.full((len(images), 4), np.nan), np.full(len(images), -np.inf)
     for number, image in enumerate(images):
-        boxes, _, weights = peer.detectMultiScale3(image, FACTOR, NEIGHBOURS, outputRejectLevels=True)
+        boxes, _, weights = peer.detectMultiScale3(image, SCALE_FACTOR, NEIGHBOURS, outputRejectLevels=True)
         if len(boxes):
             best = int(np.argmax(weights))
             x, y, width, height = boxes[best]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.face_tracks import OVERLAP, Boxes, overlaps
+from experiments.face_tracks import IOU, Boxes, overlaps
 from experiments.face_videos import FIRST_OF_PAPER, FaceVideo
 from whet.plots.drawing import FALSE_POSITIVE, FOUND, boxes_drawn
 
@@ -36,5 +36,5 @@ def _cell(image: GreyImage, box: NDArray[np.float64], truth: NDArray[np.float64]
     drawn = boxes_drawn(image, truth[None], TRUTH, width=1)
     if not np.isfinite(box).all():
         return drawn
-    is_right = overlaps(box[None], truth[None])[0] > OVERLAP
+    is_right = overlaps(box[None], truth[None])[0] > IOU
     return boxes_drawn(drawn, box[None], FOUND if is_right else FALSE_POSITIVE, width=3)

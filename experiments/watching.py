@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import figures
-from experiments.face_tracks import FRAME, OVERLAP, Boxes, Track, overlaps
+from experiments.face_tracks import FRAME, IOU, Boxes, Track, overlaps
 from experiments.face_videos import FIRST, FaceVideo, face_video
 from experiments.opencv_peers import NoPeersError
 from experiments.registry import Size
 from experiments.report import Progress, Report, Row
 from experiments.video_peers import CASCADES, TRACKERS, strongest_windows, tracked
-from whet.cascade.detect import merged
+from whet.cascade.detect import grouped
 from whet.detector.detector import load
 from whet.detector.reporting import Frame
 from whet.io.images import read_grey
@@ -79,7 +79,7 @@ def watched(watcher: Watcher, images: Sequence[GreyImage]) -> tuple[Track, Track
     followed = [nothing if look.sighting is None else look.sighting.box for look in looks]
     alone = []
     for look in looks:
-        groups = None if look.sighting is None else merged(look.sighting.fired)
+        groups = None if look.sighting is None else grouped(look.sighting.fired)
         alone.append(nothing if groups is None or not len(groups.scores) else groups.boxes[0])
     scores = np.array([-np.inf if look.sighting is None else look.sighting.score for look in looks])
     return Track(np.array(followed), scores), Track(np.array(alone), scores), looks
@@ -101,7 +101,7 @@ def report_peers(report: Report, video: FaceVideo, images: Sequence[GreyImage]) 
             note(report, video, f"OpenCV {name}", strongest_windows(name, images))
         for name in TRACKERS:
             boxes: Boxes = tracked(name, images, truths[0])
-            rate = float((overlaps(boxes, truths) > OVERLAP).mean())
+            rate = float((overlaps(boxes, truths) > IOU).mean())
             told = "the first one is given"
             report.rows.append(
                 Row.from_values("detection rate", f"OpenCV Tracker{name}", [rate], video=video.name, box=told)

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 
 from tests.cascades import bull_nodes, random_stage, scene
-from whet.cascade.boxes import intersection_over_union
+from whet.cascade.boxes import box_iou
 from whet.cascade.cascade import Cascade
 from whet.detector.base import DetectorBase, Provenance
 from whet.detector.detector import Detector
@@ -103,4 +103,4 @@ def false_positive(detector, seed=1, number=2):
 
 
 def still_there(detector, box, seed=1):
-    return (intersection_over_union(box, detector.detect(bull_scene(seed)).boxes) >= 0.5).any()
+    return (box_iou(box, detector.detect(bull_scene(seed)).boxes) >= 0.5).any()

@@ -1,12 +1,10 @@
 import numpy as np
 import pytest
 
-from whet.cascade.grouping import group_means, group_peaks, keep_all, suppress_non_maxima
+from whet.cascade.grouping import group_peaks, keep_all, suppress_non_maxima
 
-MERGES = {
+GROUPINGS = {
     "peaks": group_peaks,
-    "mean": group_means,
-    "weighted": lambda boxes, scores, **options: group_means(boxes, scores, weighted=True, **options),
     "nms": suppress_non_maxima,
 }
 
@@ -19,9 +17,9 @@ def clusters(rng, n_objects=12, n_each=15):
     return np.concatenate([low, low + sides], axis=1), rng.uniform(0.1, 3, len(low))
 
 
-@pytest.fixture(params=MERGES)
+@pytest.fixture(params=GROUPINGS)
 def merge(request):
-    return MERGES[request.param]
+    return GROUPINGS[request.param]
 
 
 def test_objects_apart_are_groups_apart(merge):
@@ -32,23 +30,10 @@ def test_objects_apart_are_groups_apart(merge):
     assert groups.group.tolist() == [2] * 4 + [1] * 4 + [0] * 4  # margins rise to the right
 
 
-def test_mean_and_weighted_mean_of_the_corners(rng):
-    boxes, scores = clusters(rng)
-    for weighted in (False, True):
-        groups = group_means(boxes, scores, weighted=weighted)
-        for g in range(len(groups.boxes)):
-            inside = groups.group == g
-            weights = scores[inside] if weighted else None
-            np.testing.assert_allclose(groups.boxes[g], np.average(boxes[inside], axis=0, weights=weights))
-            np.testing.assert_allclose(groups.scores[g], scores[inside].sum())
-
-
-def test_a_chain_of_overlaps_is_one_group_but_no_chain_for_suppression():
+def test_suppression_does_not_follow_chains_of_overlaps():
     x = np.array([0.0, 4.0, 8.0, 12.0])  # neighbours overlap by 6 / 14, others by 2 / 18 or not at all
     boxes = np.stack([x, 0 * x, x + 10, 0 * x + 10], axis=1)
-    assert len(group_means(boxes, np.ones(4), overlap=0.4).boxes) == 1
-    assert len(group_means(boxes, np.ones(4), overlap=0.5).boxes) == 4
-    groups = suppress_non_maxima(boxes, np.array([4.0, 3.0, 2.0, 1.0]), overlap=0.4)
+    groups = suppress_non_maxima(boxes, np.array([4.0, 3.0, 2.0, 1.0]), iou=0.4)
     assert groups.boxes[:, 0].tolist() == [0, 8]
     assert groups.group.tolist() == [0, 0, 1, 1]
 
@@ -91,10 +76,9 @@ def test_scores_fall_and_every_window_has_a_group(merge, rng):
 
 def test_one_more_window_never_lowers_the_score_of_its_group(rng):
     boxes, scores = clusters(rng, n_objects=1)
-    for grouped in (group_means, group_peaks):
-        fewer, more = grouped(boxes[:-1], scores[:-1]), grouped(boxes, scores)
-        assert len(fewer.boxes) == len(more.boxes) == 1
-        assert more.scores[0] > fewer.scores[0]
+    fewer, more = group_peaks(boxes[:-1], scores[:-1]), group_peaks(boxes, scores)
+    assert len(fewer.boxes) == len(more.boxes) == 1
+    assert more.scores[0] > fewer.scores[0]
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -133,5 +117,5 @@ def test_all_windows_best_first(rng):
 def test_what_cannot_be_merged_is_refused(merge):
     with pytest.raises(ValueError, match="expected \\(n, 4\\)"):
         merge(np.zeros((2, 4)), np.zeros(3))
-    with pytest.raises(ValueError, match="overlap=0"):
-        merge(np.zeros((2, 4)), np.zeros(2), overlap=0)
+    with pytest.raises(ValueError, match="iou=0"):
+        merge(np.zeros((2, 4)), np.zeros(2), iou=0)

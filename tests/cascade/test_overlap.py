@@ -4,7 +4,7 @@ from hypothesis import given
 from tests.evaluation import slow_twins
 from tests.evaluation.images import boxes
 
-from whet.cascade.boxes import areas, checked_boxes, intersection_over_first, intersection_over_union
+from whet.cascade.boxes import areas, box_iou, checked_boxes, intersection_over_first
 
 SQUARE = [0, 0, 10, 10]
 
@@ -25,34 +25,34 @@ SQUARE = [0, 0, 10, 10]
 )
 def test_overlaps_worked_by_hand(other, over_union, over_first, remark):
     first, second = checked_boxes([SQUARE]), checked_boxes([other])
-    assert intersection_over_union(first, second)[0, 0] == pytest.approx(over_union), remark
+    assert box_iou(first, second)[0, 0] == pytest.approx(over_union), remark
     assert intersection_over_first(first, second)[0, 0] == pytest.approx(over_first), remark
 
 
 def test_boxes_without_area_overlap_nothing_not_even_themselves():
     point = checked_boxes([[3, 3, 3, 3]])
-    assert intersection_over_union(point, point).tolist() == [[0.0]]
+    assert box_iou(point, point).tolist() == [[0.0]]
     assert intersection_over_first(point, checked_boxes([SQUARE])).tolist() == [[0.0]]
 
 
 @given(boxes(), boxes())
 def test_overlaps_equal_the_slow_twin(first, second):
     first, second = checked_boxes(first), checked_boxes(second)
-    got = intersection_over_union(first, second)
+    got = box_iou(first, second)
     assert got.shape == (len(first), len(second))
     assert got.tolist() == [[slow_twins.iou(a, b) for b in second.tolist()] for a in first.tolist()]
     shares = intersection_over_first(first, second)
     for i in range(len(first)):
         for j in range(len(second)):
-            expected = slow_twins.overlap(first[i], second[j])
+            expected = slow_twins.intersection(first[i], second[j])
             assert shares[i, j] * areas(first)[i] == pytest.approx(expected)
 
 
 @given(boxes(), boxes())
 def test_overlap_is_symmetric_and_at_most_the_share_of_either(first, second):
     first, second = checked_boxes(first), checked_boxes(second)
-    got = intersection_over_union(first, second)
-    np.testing.assert_array_equal(got, intersection_over_union(second, first).T)
+    got = box_iou(first, second)
+    np.testing.assert_array_equal(got, box_iou(second, first).T)
     assert (got <= intersection_over_first(first, second)).all()
 
 

@@ -7,7 +7,7 @@ from whet.cascade.pyramid import Level, level_at, level_scales, pyramid, resized
 
 def test_levels_shrink_by_the_factor_until_the_window_no_longer_fits(rng):
     image = textured((97, 131), rng)
-    levels = pyramid(image, (20, 24), factor=1.25)
+    levels = pyramid(image, (20, 24), scale_factor=1.25)
     assert levels[0].image is image  # never resampled, never enlarged
     for k, level in enumerate(levels):
         assert level.image.shape == (round(97 / 1.25**k), round(131 / 1.25**k))
@@ -87,7 +87,7 @@ def test_threads_change_nothing(threads, rng):
 
 
 def test_a_factor_that_does_not_shrink_is_refused():
-    with pytest.raises(ValueError, match=r"factor=1\.0"):
+    with pytest.raises(ValueError, match=r"scale_factor=1\.0"):
         level_scales((100, 100), (24, 24), 1.0)
 
 

@@ -155,7 +155,7 @@ def test_a_corrupt_image_among_good_ones_is_skipped_and_named(shots, tmp_path):
         (("bull.whet", "images/notes.txt"), ExitCode.FAILED, "cannot be read as an image"),
         (("bull.whet", "images", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
         (("bull.whet", "images", "--min-size", "1"), 2, "min_size=1"),
-        (("bull.whet", "images", "--factor", "1"), 2, "factor"),
+        (("bull.whet", "images", "--scale-factor", "1"), 2, "factor"),
         (("bull.whet", "images", "--out", "nowhere/boxes.txt"), ExitCode.FAILED, "there is no folder nowhere"),
     ],
 )

@@ -38,7 +38,7 @@ def test_numbers_are_those_of_the_library_and_images_show_them(folder, tmp_path)
     done = whet("evaluate", "bull.whet", "truths.csv", "--out", tmp_path / "report", "--threshold", 15, cwd=folder)
     assert done.returncode == 0, done.stderr
     detector = load(folder / "bull.whet")
-    found = [detector.detect(bull_scene(seed), threshold=-np.inf) for seed in (1, 2)]
+    found = [detector.detect(bull_scene(seed), min_score=-np.inf) for seed in (1, 2)]
     expected = evaluate([(each.boxes, each.scores) for each in found], [(BULLS, None)] * 2)
     told = json.loads((tmp_path / "report" / "evaluation.json").read_text())
     measures = {name: one["value"] for name, one in told["measures"].items()}
@@ -103,7 +103,7 @@ def test_an_operating_point_is_stored(folder, run_here, tmp_path):
     assert "operating point 'careful': scores above" in done.out
     assert (folder / "bull.whet").read_bytes() == before
     pointed = load(tmp_path / "pointed.whet")
-    found = [pointed.detect(bull_scene(seed), threshold="careful") for seed in (1, 2)]
+    found = [pointed.detect(bull_scene(seed), min_score="careful") for seed in (1, 2)]
     assert sum(map(len, found)) - 4 <= 1
 
 

@@ -59,7 +59,7 @@ def test_what_was_trained_finds_vans_of_their_shape(folder, tmp_path):
     assert 1.8 < width / height < 2.8
     from whet.evaluation.evaluation import evaluate
 
-    boxes = [detector.detect(image.path, threshold=-1e9) for image in found.images]
+    boxes = [detector.detect(image.path, min_score=-1e9) for image in found.images]
     judged = evaluate([(one.boxes, one.scores) for one in boxes], [(image.boxes, None) for image in found.images])
     assert judged.curve.recall[-1] > 0.7
     assert detector.provenance.data.startswith("vans.csv: 30 images")

@@ -9,7 +9,7 @@ from PIL import Image
 from tests.detectors import BULL, bull_base, bull_finder, bull_scene, content
 
 import whet
-from whet.cascade.boxes import intersection_over_union
+from whet.cascade.boxes import box_iou
 from whet.cascade.detect import detect
 from whet.detector import bundled
 from whet.detector.detector import load
@@ -30,9 +30,9 @@ WIDER = Frame(-0.1, -0.2, 1.1, 1.25)
 
 def test_it_finds_what_its_cascade_finds():
     finder = bull_finder()
-    ours = finder.detect(bull_scene(), factor=1.3, step=2, merge="nms", min_size=20, max_size=60)
+    ours = finder.detect(bull_scene(), scale_factor=1.3, step=2, grouping="nms", min_size=20, max_size=60)
     theirs = detect(
-        bull_base().cascade, bull_scene(), factor=1.3, step=2, merge="nms", min_size=20, max_size=60, threads=1
+        bull_base().cascade, bull_scene(), scale_factor=1.3, step=2, grouping="nms", min_size=20, max_size=60, threads=1
     )
     np.testing.assert_array_equal(ours.boxes, theirs.boxes)
     np.testing.assert_array_equal(ours.scores, theirs.scores)
@@ -67,12 +67,12 @@ def test_images_that_are_none_are_named(tmp_path):
             bull_finder().detect(image)
 
 
-def test_a_threshold_that_is_no_number_is_refused():
-    with pytest.raises(ValueError, match="threshold=nan"):
-        bull_finder().detect(bull_scene(), threshold=float("nan"))
+def test_a_minimum_score_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match="min_score=nan"):
+        bull_finder().detect(bull_scene(), min_score=float("nan"))
 
 
-@pytest.mark.parametrize("options", [{"factor": 1.0}, {"step": 0}])
+@pytest.mark.parametrize("options", [{"scale_factor": 1.0}, {"step": 0}])
 @pytest.mark.parametrize("label", [True, False])
 def test_a_scan_that_cannot_be_is_refused_in_learning_as_in_detecting(options, label):
     for verb in (
@@ -100,25 +100,23 @@ def test_detecting_needs_neither_scikit_learn_nor_the_distributions_of_scipy(tmp
 # Frames.
 
 
-@pytest.mark.parametrize("merge", ["peaks", "mean", "weighted", "nms", None])
-def test_framing_the_merged_is_merging_the_framed(merge):
+@pytest.mark.parametrize("grouping", ["peaks", "nms", None])
+def test_framing_the_merged_is_merging_the_framed(grouping):
     plain, framed = (
-        bull_finder().detect(bull_scene(), merge=merge),
-        bull_finder(frame=WIDER).detect(bull_scene(), merge=merge),
+        bull_finder().detect(bull_scene(), grouping=grouping),
+        bull_finder(frame=WIDER).detect(bull_scene(), grouping=grouping),
     )
     np.testing.assert_array_equal(plain.group, framed.group)  # windows overlap as windows
     np.testing.assert_array_equal(plain.windows.boxes, framed.windows.boxes)
     for i in range(len(framed)):
         windows = framed.windows_of(i)
-        if merge == "peaks":  # windows of a nested group are behind it, but have no say in its box
+        if grouping == "peaks":  # windows of a nested group are behind it, but have no say in its box
             best = framed.windows.boxes[windows][np.argmax(framed.windows.scores[windows])]
-            shared = intersection_over_union(best[None], framed.windows.boxes[windows])[0]
+            shared = box_iou(best[None], framed.windows.boxes[windows])[0]
             windows = windows[shared >= 0.3]
         boxes, margins = WIDER.boxes(framed.windows.boxes[windows]), framed.windows.scores[windows]
-        match merge:
-            case "mean":
-                expected = boxes.mean(axis=0)
-            case "weighted" | "peaks":
+        match grouping:
+            case "peaks":
                 expected = np.average(boxes, axis=0, weights=margins)
             case _:  # of equal margins any may be the one that stays
                 expected = min(boxes[margins == margins.max()], key=lambda box: abs(box - framed.boxes[i]).max())
@@ -127,9 +125,9 @@ def test_framing_the_merged_is_merging_the_framed(merge):
 
 def test_sizes_are_those_of_the_boxes_that_are_reported():
     framed = bull_finder(frame=WIDER)
-    found = framed.detect(bull_scene(), merge=None, min_size=30, max_size=60)
+    found = framed.detect(bull_scene(), grouping=None, min_size=30, max_size=60)
     sides = (found.boxes[:, 2:] - found.boxes[:, :2]).max(axis=1)
-    everything = framed.detect(bull_scene(), merge=None)
+    everything = framed.detect(bull_scene(), grouping=None)
     all_sides = (everything.boxes[:, 2:] - everything.boxes[:, :2]).max(axis=1)
     assert 0 < len(found) < len(everything)
     # Rounding a level to whole pixels moves sides by some per cent.
@@ -141,9 +139,9 @@ def test_sizes_are_those_of_the_boxes_that_are_reported():
 def test_a_box_in_a_frame_teaches_the_window_behind_it():
     plain, framed = bull_finder(), bull_finder(frame=WIDER)
     for label in (True, False):
-        window = plain.detect(bull_scene(), merge=None, best=not label).boxes[-1:]
-        one = plain.copy().learn(bull_scene(), window, [label], merge=None, weight=3)
-        other = framed.copy().learn(bull_scene(), WIDER.boxes(window), [label], merge=None, weight=3)
+        window = plain.detect(bull_scene(), grouping=None, max_detections=None if label else 1).boxes[-1:]
+        one = plain.copy().learn(bull_scene(), window, [label], grouping=None, weight=3)
+        other = framed.copy().learn(bull_scene(), WIDER.boxes(window), [label], grouping=None, weight=3)
         assert one == other
         assert len(one) >= 1
 
@@ -160,12 +158,12 @@ def test_operating_points_from_an_evaluation_are_saved_and_used(tmp_path):
     finder.save(tmp_path / "bull.whet")
     loaded = load(tmp_path / "bull.whet")
     assert loaded.operating_points == finder.operating_points
-    kept = [loaded.detect(bull_scene(seed), threshold="one in five") for seed in range(1, 6)]
+    kept = [loaded.detect(bull_scene(seed), min_score="one in five") for seed in range(1, 6)]
     judged = evaluate([(one.boxes, one.scores) for one in kept], [(truths, None)] * 5)
     assert judged.curve.false_positives[-1] <= 1
     assert judged.curve.found[-1] > 5
     with pytest.raises(ValueError, match="no operating point 'two'; there is: 'one in five'"):
-        loaded.detect(bull_scene(), threshold="two")
+        loaded.detect(bull_scene(), min_score="two")
     loaded.set_operating_point("one in five", None)
     assert content(loaded) == content(bull_finder())
 
@@ -176,8 +174,8 @@ def test_the_default_point_is_used_where_no_threshold_is_given():
     score = float(everything.scores[1:3].mean())
     finder.set_operating_point("default", score)
     np.testing.assert_array_equal(finder.detect(bull_scene()).boxes, everything.boxes[:2])
-    np.testing.assert_array_equal(finder.detect(bull_scene(), threshold=0).boxes, everything.boxes)
-    assert len(finder.detect(bull_scene(), threshold=float(everything.scores[0]))) == 0
+    np.testing.assert_array_equal(finder.detect(bull_scene(), min_score=0).boxes, everything.boxes)
+    assert len(finder.detect(bull_scene(), min_score=float(everything.scores[0]))) == 0
 
 
 def test_a_false_positive_is_gone_when_it_is_below_the_threshold_in_use():
@@ -185,10 +183,10 @@ def test_a_false_positive_is_gone_when_it_is_below_the_threshold_in_use():
     lessons = []
     for threshold in (0.0, float(bull_finder().detect(bull_scene()).scores[2]) - 0.1):
         finder = bull_finder()
-        wrong = finder.detect(bull_scene(), threshold=threshold).boxes[2:3]
-        entries = finder.learn(bull_scene(), wrong, [False], threshold=threshold)
-        left = finder.detect(bull_scene(), threshold=threshold).boxes
-        assert (intersection_over_union(wrong, left) < 0.5).all()
+        wrong = finder.detect(bull_scene(), min_score=threshold).boxes[2:3]
+        entries = finder.learn(bull_scene(), wrong, [False], min_score=threshold)
+        left = finder.detect(bull_scene(), min_score=threshold).boxes
+        assert (box_iou(wrong, left) < 0.5).all()
         lessons.append(sum(entry.weight for entry in entries))
     assert lessons[0] > lessons[1]
 

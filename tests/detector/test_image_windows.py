@@ -17,7 +17,7 @@ def test_no_window_of_the_scan_is_nearer(step, frame):
     """By brute force over all windows: the best scale first, and then the nearest centre."""
     rng = np.random.default_rng(1)
     windows = ImageWindows.from_image(IMAGE, WINDOW, 1.25, step)
-    levels = pyramid(IMAGE, WINDOW, factor=1.25)
+    levels = pyramid(IMAGE, WINDOW, scale_factor=1.25)
     for _ in range(60):
         size = rng.uniform(1, 6)
         x, y = rng.uniform(0, 110 - 9 * size), rng.uniform(0, 90 - 12 * size)

@@ -4,7 +4,7 @@ import math
 from itertools import pairwise
 
 
-def overlap(a, b):
+def intersection(a, b):
     width = max(min(a[2], b[2]) - max(a[0], b[0]), 0)
     height = max(min(a[3], b[3]) - max(a[1], b[1]), 0)
     return width * height
@@ -15,8 +15,8 @@ def area(a):
 
 
 def iou(a, b):
-    union = area(a) + area(b) - overlap(a, b)
-    return overlap(a, b) / union if union > 0 else 0.0
+    union = area(a) + area(b) - intersection(a, b)
+    return intersection(a, b) / union if union > 0 else 0.0
 
 
 def match(boxes, scores, truths, ignored, smallest=0.5):
@@ -31,7 +31,9 @@ def match(boxes, scores, truths, ignored, smallest=0.5):
             labels[i], found_by[best] = 1, i
         else:
             regions = [truth for truth, ignore in zip(truths, ignored, strict=True) if ignore]
-            covered = any(area(boxes[i]) and overlap(boxes[i], region) / area(boxes[i]) > 0.5 for region in regions)
+            covered = any(
+                area(boxes[i]) and intersection(boxes[i], region) / area(boxes[i]) > 0.5 for region in regions
+            )
             labels[i] = -1 if covered else 0
     return labels, found_by
 

@@ -126,7 +126,7 @@ def test_a_false_positive_with_the_lowest_score_changes_nothing_above_it(pooled)
 def test_the_overlap_asked_for_is_used():
     half, truth = [([[0, 0, 10, 5]], [1.0])], [([LEFT], None)]
     assert evaluate(half, truth).curve.found[-1] == 0
-    assert evaluate(half, truth, overlap=0.4).curve.found[-1] == 1
+    assert evaluate(half, truth, iou=0.4).curve.found[-1] == 1
     beside, region = [([[5, 0, 15, 10]], [1.0])], [([LEFT], [True])]
     assert evaluate(beside, region).curve.false_positives[-1] == 1
     assert evaluate(beside, region, ignore_overlap=0.4).curve.false_positives[-1] == 0

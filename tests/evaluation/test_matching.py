@@ -55,8 +55,8 @@ def test_matching_equals_the_slow_twin(image):
 
 
 @given(images(), st.floats(0, 0.9))
-def test_each_truth_is_found_once_by_a_right_detection(image, overlap):
-    got = match(*image, overlap=overlap)
+def test_each_truth_is_found_once_by_a_right_detection(image, iou):
+    got = match(*image, iou=iou)
     finders = got.found_by[got.found_by >= 0].tolist()
     assert sorted(finders) == np.flatnonzero(got.labels == 1).tolist()
     assert not (got.found_by >= 0)[np.array(image[3], dtype=bool)].any()
@@ -82,9 +82,9 @@ def test_detections_of_different_scores_may_come_in_any_order(image):
 def test_with_a_low_overlap_what_would_find_an_ignored_truth_is_ignored():
     # 4 of 10 columns in common: 0.25 of the union, 0.4 of its own area.
     beside = [[6, 0, 16, 10]]
-    assert match(beside, [1.0], [LEFT], [True], overlap=0.2).labels.tolist() == [-1]
-    assert match(beside, [1.0], [LEFT], [True], overlap=0.3).labels.tolist() == [0]
-    assert match(beside, [1.0], [LEFT], [True], overlap=0.3, ignore_overlap=0.3).labels.tolist() == [-1]
+    assert match(beside, [1.0], [LEFT], [True], iou=0.2).labels.tolist() == [-1]
+    assert match(beside, [1.0], [LEFT], [True], iou=0.3).labels.tolist() == [0]
+    assert match(beside, [1.0], [LEFT], [True], iou=0.3, ignore_overlap=0.3).labels.tolist() == [-1]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_wrong_input_is_named(arguments, message):
 
 @pytest.mark.parametrize("wrong", [-0.1, 1, 50, float("nan")])
 def test_overlaps_are_shares(wrong):
-    with pytest.raises(ValueError, match="overlap="):
-        match([LEFT], [1], [LEFT], overlap=wrong)
+    with pytest.raises(ValueError, match="iou="):
+        match([LEFT], [1], [LEFT], iou=wrong)
     with pytest.raises(ValueError, match="ignore_overlap="):
         match([LEFT], [1], [LEFT], ignore_overlap=wrong)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from experiments import datasets, mit_cmu
 
-from whet.cascade.boxes import intersection_over_union
+from whet.cascade.boxes import box_iou
 from whet.errors import DataNotFoundError
 
 
@@ -51,10 +51,10 @@ def test_one_face_is_too_large_for_any_box_within_its_image(images):
     best = []
     for image in images:
         cut = np.clip(image.boxes, 0, np.tile(size_of(image), 2))
-        overlaps = np.diagonal(intersection_over_union(image.boxes, cut))
-        best += [(overlap, image.path.stem) for overlap in overlaps if overlap < 1]
+        overlaps = np.diagonal(box_iou(image.boxes, cut))
+        best += [(iou, image.path.stem) for iou in overlaps if iou < 1]
     assert len(best) == 12
-    assert [(round(overlap, 2), stem) for overlap, stem in best if overlap <= 0.5] == [(0.43, "sarah_live_2")]
+    assert [(round(iou, 2), stem) for iou, stem in best if iou <= 0.5] == [(0.43, "sarah_live_2")]
 
 
 def size_of(image):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from whet._kernels.boxes import absorb, connect, intersection_over_union, suppress
+from whet._kernels.boxes import absorb, intersection_over_union, suppress
 
 
 def all_overlaps(boxes):
@@ -28,16 +28,6 @@ def components(linked):
         if np.array_equal(new, label):
             return label
         label = new
-
-
-@pytest.mark.parametrize("n", [0, 1, 2, 60])
-@pytest.mark.parametrize("least", [0.05, 0.3, 0.5, 1.0])
-def test_connected_boxes_are_those_of_all_pairs(n, least, rng):
-    for _ in range(5):
-        boxes = random_boxes(n, rng)
-        parent = np.empty(n, dtype=np.intp)
-        connect(boxes, least, parent)
-        assert np.array_equal(parent, components(all_overlaps(boxes) >= least))
 
 
 @pytest.mark.parametrize("least", [0.05, 0.3, 1.0])

@@ -45,7 +45,7 @@ def test_an_lbp_cascade_is_a_detector_that_finds_a_face_and_judges_windows_as_op
     detector = whet.load(mended)
     assert all(isinstance(stage.features, BlockPatternPool) for stage in detector.taught.base.stages)
     image = read_grey(data / "astronaut.png")
-    best = detector.detect(image, best=True)
+    best = detector.detect(image, max_detections=1)
     x1, y1, x2, y2 = best.boxes[0]
     assert x1 < 224 < x2
     assert y1 < 120 < y2
@@ -68,6 +68,6 @@ def test_an_lbp_detector_is_written_again_as_it_was(data, mended, tmp_path):
     assert exported.stumps == sum(map(len, detector.taught.base.stages))
     image = read_grey(data / "astronaut.png")
     # Unmerged: scores differ by the rounding of float32 leaves, and merged boxes are weighted by them.
-    found, again = (one.detect(image, merge=None) for one in (detector, whet.load(tmp_path / "again.xml")))
+    found, again = (one.detect(image, grouping=None) for one in (detector, whet.load(tmp_path / "again.xml")))
     np.testing.assert_array_equal(np.unique(found.boxes, axis=0), np.unique(again.boxes, axis=0))
     assert len(found.boxes)

@@ -3,7 +3,7 @@ import pytest
 from tests.cascades import random_cascade, textured, windows_of
 from tests.detectors import BULL, bull_finder, bull_scene
 
-from whet.cascade.boxes import intersection_over_union
+from whet.cascade.boxes import box_iou
 from whet.cascade.pyramid import level_at, level_scales, levels_at
 from whet.cascade.scan import near_windows, unrejecting
 from whet.tracking.following import Follower, Prior
@@ -56,10 +56,10 @@ def test_the_follower_stays_with_its_object_where_another_scores_higher():
     cascade, image = bull_finder().taught.cascade(), bull_scene()
     free, bound = Follower(), Follower(last=BULL[0].copy())
     best = free.look(cascade, image)
-    other = best.box[None] if intersection_over_union(best.box[None], BULL)[0, 0] < 0.5 else None
-    assert intersection_over_union(bound.look(cascade, image).box[None], BULL)[0, 0] > 0.5
+    other = best.box[None] if box_iou(best.box[None], BULL)[0, 0] < 0.5 else None
+    assert box_iou(bound.look(cascade, image).box[None], BULL)[0, 0] > 0.5
     strict = Follower(Prior(most=0.0), last=BULL[0].copy())  # no distance costs anything
-    assert other is None or intersection_over_union(strict.look(cascade, image).box[None], other)[0, 0] > 0.5
+    assert other is None or box_iou(strict.look(cascade, image).box[None], other)[0, 0] > 0.5
 
 
 def test_a_sighting_shows_the_window_at_its_place():
@@ -82,4 +82,4 @@ def test_an_object_that_is_no_longer_accepted_is_still_followed():
     faint = faint + np.random.default_rng(0).integers(0, 12, faint.shape).astype(np.uint8)
     second = follower.look(cascade, faint)
     if second is not None:  # contrast may be too little for any window
-        assert intersection_over_union(first.box[None], second.box[None])[0, 0] > 0.3
+        assert box_iou(first.box[None], second.box[None])[0, 0] > 0.3

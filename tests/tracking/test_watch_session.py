@@ -89,7 +89,7 @@ def test_a_thousand_frames_without_a_detection_are_said():
 
 
 def test_frames_below_the_threshold_have_no_detection():
-    bold = Session(Watcher(bull_finder(), threshold=1e9)).run(frames([bull_scene()] * 3))
+    bold = Session(Watcher(bull_finder(), min_score=1e9)).run(frames([bull_scene()] * 3))
     assert (bold.frames, bold.seen, bold.longest_unseen) == (3, 0, 3)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.detectors import bull_finder, bull_scene, content
 
-from whet.cascade.boxes import intersection_over_union
+from whet.cascade.boxes import box_iou
 from whet.cascade.detections import FiredWindows
 from whet.errors import CannotLearnError
 from whet.tracking.following import Sighting
@@ -52,7 +52,7 @@ def test_a_frame_teaches_the_object_and_what_is_not_it():
 
 def test_detections_elsewhere_are_those_beside_the_followed_object():
     look = Watcher(bull_finder()).look(bull_scene())
-    beside = intersection_over_union(look.box[None], look.detections.boxes)[0] < 0.3
+    beside = box_iou(look.box[None], look.detections.boxes)[0] < 0.3
     assert 0 < beside.sum() < len(look.detections)
     np.testing.assert_array_equal(look.elsewhere, look.detections.boxes[beside])
 

@@ -97,12 +97,12 @@ def test_false_positives_that_were_seen_when_it_was_judged_are_not_looked_for_ag
     (tmp_path / "cut.png").write_bytes((tmp_path / "cut.png").read_bytes()[:2000])
     images.insert(1, annotated(tmp_path / "cut.png", BULLS, [False, False]))
     alone = bull_finder()
-    lessons = teach(alone, images, threshold=threshold)
+    lessons = teach(alone, images, min_score=threshold)
     assert lessons.n_false_positives > 2  # they share a weight, which follows from their number
     looked_at = []
     detect = Detector.detect
     monkeypatch.setattr(Detector, "detect", lambda *given, **options: looked_at.append(1) or detect(*given, **options))
-    run = learn_from(bull_finder(), Shown(tuple(images)), threshold=threshold)
+    run = learn_from(bull_finder(), Shown(tuple(images)), min_score=threshold)
     assert run.lessons.entries == lessons.entries
     assert content(run.detector) == content(alone)
     # Before, as it is taught, and after; the image that is cut fails twice where it is judged.

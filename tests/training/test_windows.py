@@ -14,7 +14,7 @@ def ramp(height, width):
 
 def test_windows_are_parts_of_the_image_at_its_scales(rng):
     image = rng.integers(0, 256, (30, 40), dtype=np.uint8)
-    windows = random_windows(image, 200, (24, 24), rng, factor=10.0)  # one scale only
+    windows = random_windows(image, 200, (24, 24), rng, scale_factor=10.0)  # one scale only
     views = {view.tobytes() for view in np.lib.stride_tricks.sliding_window_view(image, (24, 24)).reshape(-1, 24, 24)}
     assert {window.tobytes() for window in windows} <= views
     assert len({window.tobytes() for window in windows}) > 50

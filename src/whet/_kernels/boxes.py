@@ -41,32 +41,6 @@ def intersection_over_union(a: Boxes, b: Boxes) -> np.float64:
 
 
 @kernel
-def connect(boxes: Boxes, least: float, parent: Indices) -> None:
-    """Join boxes (n, 4), sorted by x1, that overlap by at least `least` (> 0), directly or through others.
-
-    `parent` (n,) becomes the lowest index of each box's set. Boxes that overlap so much share at least that part
-    of either width, which bounds the strip that is searched: 4,000 windows of a 640 x 480 image take 5 ms.
-    """
-    n = len(boxes)
-    for i in range(n):
-        parent[i] = i
-    for i in range(n):
-        x_end = boxes[i, 2] - least * (boxes[i, 2] - boxes[i, 0])
-        y_end = boxes[i, 3] - least * (boxes[i, 3] - boxes[i, 1])
-        y_start = boxes[i, 1] + least * (boxes[i, 3] - boxes[i, 1])
-        j = i + 1
-        while j < n and boxes[j, 0] <= x_end:
-            near = boxes[j, 1] <= y_end and boxes[j, 3] >= y_start
-            # Most pairs around an object are joined already, and a root is found faster than an overlap.
-            apart = near and root(parent, i) != root(parent, j)
-            if apart and intersection_over_union(boxes[i], boxes[j]) >= least:
-                unite(parent, i, j)
-            j += 1
-    for i in range(n):
-        parent[i] = root(parent, i)
-
-
-@kernel
 def suppress(boxes: Boxes, order: Indices, least: float, winner: Indices) -> None:
     """Greedy non-maximum suppression of boxes (n, 4), sorted by x1, in this `order` from best to worst.
 

@@ -51,10 +51,10 @@ def intersections(first: Floats, second: Floats) -> Floats:
     return np.asarray(np.clip(upper - lower, 0, None).prod(axis=2))
 
 
-def intersection_over_union(first: Floats, second: Floats) -> Floats:
+def box_iou(first: Floats, second: Floats) -> Floats:
     """PASCAL's overlap (N, M) of boxes (N, 4) and (M, 4), from 0 to 1; a box without area overlaps nothing.
 
-    >>> intersection_over_union(np.array([[0.0, 0.0, 2.0, 1.0]]), np.array([[1.0, 0.0, 3.0, 1.0]])).round(3)
+    >>> box_iou(np.array([[0.0, 0.0, 2.0, 1.0]]), np.array([[1.0, 0.0, 3.0, 1.0]])).round(3)
     array([[0.333]])
     """
     common = intersections(first, second)

@@ -10,35 +10,35 @@ from numpy.typing import NDArray
 
 from whet.cascade.cascade import Cascade
 from whet.cascade.detections import Detections, FiredWindows
-from whet.cascade.grouping import OVERLAP, Groups, group_means, group_peaks, keep_all, suppress_non_maxima
-from whet.cascade.pyramid import FACTOR, Level, level_scales, levels_at
+from whet.cascade.grouping import IOU, Groups, group_peaks, keep_all, suppress_non_maxima
+from whet.cascade.pyramid import SCALE_FACTOR, Level, level_scales, levels_at
 from whet.cascade.scan import scan_images
 
-Merge = Literal["peaks", "mean", "weighted", "nms"]
-MERGE: Merge = "peaks"
+Grouping = Literal["peaks", "nms"]
+GROUPING: Grouping = "peaks"
 
 
 def detect(
     cascade: Cascade,
     image: NDArray[np.uint8],
     *,
-    factor: float = FACTOR,
+    scale_factor: float = SCALE_FACTOR,
     step: int = 1,
     min_size: float | None = None,
     max_size: float | None = None,
-    merge: Merge | None = MERGE,
-    overlap: float = OVERLAP,
-    best: bool = False,
-    threshold: float | None = None,
+    grouping: Grouping | None = GROUPING,
+    iou: float = IOU,
+    max_detections: int | None = None,
+    min_score: float | None = None,
     threads: int | None = None,
 ) -> Detections:
     """Find objects in a grey image (height, width).
 
-    Windows of all sizes from `min_size` to `max_size` (the longer side, in pixels), each `factor` times the one
-    before, are moved by `step` pixels of their level. Those that overlap are merged: around the best ones
-    (`peaks`), all that overlap in chains to a `mean` box or one `weighted` by their scores, as Viola and Jones do, or
-    only the best are kept (`nms`); None keeps every window. Of the result only scores above
-    `threshold` are kept, or only the `best`. Nothing depends on the number of `threads`.
+    Windows of all sizes from `min_size` to `max_size` (the longer side, in pixels), each `scale_factor` times the one
+    before, are moved by `step` pixels of their level. Windows that overlap (IoU from `iou` up) are grouped around the
+    best ones (`peaks`), or only the best are kept (`nms`, non-maximum suppression); None keeps every window. Only
+    detections with scores above `min_score` are kept, `max_detections` of them at most. Results do not depend on the
+    number of `threads`.
 
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import TrainedStumps
@@ -52,19 +52,19 @@ def detect(
     (array([[1. , 0.5, 5. , 4.5]]), array([1.78381067]))
     """
     windows = fired_windows(
-        cascade, image, factor=factor, step=step, min_size=min_size, max_size=max_size, threads=threads
+        cascade, image, scale_factor=scale_factor, step=step, min_size=min_size, max_size=max_size, threads=threads
     )
-    groups = merged(windows, merge, overlap)
+    groups = grouped(windows, grouping, iou)
     found = Detections(groups.boxes, groups.scores, windows, groups.group)
-    found = found if threshold is None else found.above(threshold)
-    return found.first(1) if best else found
+    found = found if min_score is None else found.above(min_score)
+    return found if max_detections is None else found.first(max_detections)
 
 
 def fired_windows(
     cascade: Cascade,
     image: NDArray[np.uint8],
     *,
-    factor: float = FACTOR,
+    scale_factor: float = SCALE_FACTOR,
     step: int = 1,
     min_size: float | None = None,
     max_size: float | None = None,
@@ -73,7 +73,7 @@ def fired_windows(
     """All windows of a grey image that the cascade accepts, by level (largest first), y and x."""
     if image.ndim != 2 or image.dtype != np.uint8:
         raise ValueError(f"got an image {image.shape} of {image.dtype}; expected grey (height, width) of uint8")
-    scales = level_scales(image.shape, cascade.window, factor, min_size, max_size)
+    scales = level_scales(image.shape, cascade.window, scale_factor, min_size, max_size)
     return windows_of_levels(cascade, levels_at(image, scales, threads), scales, step=step, threads=threads)
 
 
@@ -90,15 +90,13 @@ def windows_of_levels(
     return FiredWindows(scale, y, x, np.concatenate(boxes), np.concatenate([scan.scores for scan in scans]))
 
 
-def merged(windows: FiredWindows, merge: Merge | None = MERGE, overlap: float = OVERLAP) -> Groups:
+def grouped(windows: FiredWindows, grouping: Grouping | None = GROUPING, iou: float = IOU) -> Groups:
     """One box for all windows that fired around one object."""
-    match merge:
+    match grouping:
         case None:
             return keep_all(windows.boxes, windows.scores)
         case "peaks":
-            return group_peaks(windows.boxes, windows.scores, overlap=overlap)
-        case "mean" | "weighted":
-            return group_means(windows.boxes, windows.scores, overlap=overlap, weighted=merge == "weighted")
+            return group_peaks(windows.boxes, windows.scores, iou=iou)
         case "nms":
-            return suppress_non_maxima(windows.boxes, windows.scores, overlap=overlap)
-    raise ValueError(f"got merge={merge!r}; expected one of {', '.join(get_args(Merge))}, or None")
+            return suppress_non_maxima(windows.boxes, windows.scores, iou=iou)
+    raise ValueError(f"got grouping={grouping!r}; expected one of {', '.join(get_args(Grouping))}, or None")

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.boxes import absorb, connect, suppress
+from whet._kernels.boxes import absorb, suppress
 
 Boxes = NDArray[np.float64]
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-OVERLAP = 0.3
+IOU = 0.3
 # Between the best score of a group (infinity) and the sum of all (1).
 NORM = 4
 # A group that shares so much of itself, or of a better one, with that better one is no object of its own.
@@ -29,53 +29,24 @@ class Groups:
     group: Indices
 
 
-def group_means(boxes: Boxes, scores: Floats, *, overlap: float = OVERLAP, weighted: bool = False) -> Groups:
-    """Merge windows as Viola and Jones (2001) do: disjoint sets of overlapping windows, a mean box for each.
-
-    Windows (n, 4) are in one set if their intersection over union is at least `overlap`, or if a chain of such
-    windows leads from one to the other. Corners are means, `weighted` by the margins `scores` (n,) > 0 or not.
-
-    A group's score is the sum of its margins: the margins of discriminant analysis are log odds up to scale, and an
-    object fires at several places and scales where noise fires at one. Windows lie equally dense around small and
-    large objects, in pixels of their own level, so that scores compare across sizes and images.
-
-    >>> boxes = np.array([[0, 0, 10, 10], [2, 0, 12, 10], [50, 0, 60, 10]], dtype=np.float64)
-    >>> groups = group_means(boxes, np.array([1.0, 3.0, 2.0]))
-    >>> groups.boxes
-    array([[ 1.,  0., 11., 10.],
-           [50.,  0., 60., 10.]])
-    >>> groups.scores, groups.group
-    (array([4., 2.]), array([0, 0, 1]))
-    """
-    _check(boxes, scores, overlap)
-    order = np.argsort(boxes[:, 0], kind="stable")
-    parent = np.empty(len(boxes), dtype=np.intp)
-    connect(boxes[order], overlap, parent)
-    group = np.empty(len(boxes), dtype=np.intp)
-    group[order] = np.unique(parent, return_inverse=True)[1]
-    means = _means(boxes, scores if weighted else np.ones(len(scores)), group)
-    return _best_first(means, np.bincount(group, scores).astype(np.float64), group)
-
-
-def group_peaks(boxes: Boxes, scores: Floats, *, overlap: float = OVERLAP) -> Groups:
+def group_peaks(boxes: Boxes, scores: Floats, *, iou: float = IOU) -> Groups:
     """Groups as non-maximum suppression makes them: the best window and all that overlap it, and so on.
 
     A group's box is the mean of its windows, weighted by their `scores` (n,) > 0; its score their 4-norm: near the
-    best of them, and more where more fire. In clutter, windows overlap in chains across half an image, which
-    `group_means` joins to one; here none is further than `overlap` from the best. A group that lies in a better one,
-    or around it, is taken for a part of that: its windows join, and change neither box nor score.
+    best of them, and more where more fire. A group that lies in a better one, or around it, is taken for a part of
+    that: its windows join, and change neither box nor score.
 
     >>> boxes = np.array([[0, 0, 10, 10], [2, 0, 12, 10], [50, 0, 60, 10]], dtype=np.float64)
     >>> groups = group_peaks(boxes, np.array([1.0, 3.0, 2.0]))
     >>> groups.boxes[:, 0], groups.scores.round(3), groups.group
     (array([ 1.5, 50. ]), array([3.009, 2.   ]), array([0, 0, 1]))
     """
-    group = suppress_non_maxima(boxes, scores, overlap=overlap).group
+    group = suppress_non_maxima(boxes, scores, iou=iou).group
     together = (np.bincount(group, scores**NORM) ** (1 / NORM)).astype(np.float64)
     return _without_nested(_best_first(_means(boxes, scores, group), together, group))
 
 
-def suppress_non_maxima(boxes: Boxes, scores: Floats, *, overlap: float = OVERLAP) -> Groups:
+def suppress_non_maxima(boxes: Boxes, scores: Floats, *, iou: float = IOU) -> Groups:
     """Keep the best window, drop all that overlap it, and so on with the next best that is left.
 
     The window that stays keeps its box and its score; those that it suppressed are its group.
@@ -85,10 +56,10 @@ def suppress_non_maxima(boxes: Boxes, scores: Floats, *, overlap: float = OVERLA
     >>> groups.boxes[:, 0], groups.scores, groups.group
     (array([ 2., 50.]), array([3., 2.]), array([0, 0, 1]))
     """
-    _check(boxes, scores, overlap)
+    _check(boxes, scores, iou)
     order = np.argsort(boxes[:, 0], kind="stable")
     winner = np.empty(len(boxes), dtype=np.intp)
-    suppress(boxes[order], np.argsort(-scores[order], kind="stable"), overlap, winner)
+    suppress(boxes[order], np.argsort(-scores[order], kind="stable"), iou, winner)
     kept, inverse = np.unique(winner, return_inverse=True)
     group = np.empty(len(boxes), dtype=np.intp)
     group[order] = inverse
@@ -122,8 +93,8 @@ def _best_first(boxes: Boxes, scores: Floats, group: Indices) -> Groups:
     return Groups(boxes[order], scores[order], rank[group])
 
 
-def _check(boxes: Boxes, scores: Floats, overlap: float) -> None:
+def _check(boxes: Boxes, scores: Floats, iou: float) -> None:
     if boxes.shape != (len(scores), 4):
         raise ValueError(f"got boxes {boxes.shape} and scores {scores.shape}; expected (n, 4) and (n,)")
-    if not 0 < overlap <= 1:
-        raise ValueError(f"got overlap={overlap}; an intersection over union is above 0 and at most 1")
+    if not 0 < iou <= 1:
+        raise ValueError(f"got iou={iou}; an intersection over union is above 0 and at most 1")

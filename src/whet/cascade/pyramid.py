@@ -13,7 +13,7 @@ from whet._kernels.threads import for_each_block
 
 GreyImage = NDArray[np.uint8]
 
-FACTOR = 1.2
+SCALE_FACTOR = 1.2
 # Enlarged further, an image shows nothing new, and takes sixteen times the memory.
 SMALLEST = 0.25
 
@@ -42,22 +42,22 @@ def pyramid(
     image: GreyImage,
     window: tuple[int, int],
     *,
-    factor: float = FACTOR,
+    scale_factor: float = SCALE_FACTOR,
     min_size: float | None = None,
     max_size: float | None = None,
     threads: int | None = None,
 ) -> list[Level]:
     """The levels at which windows (height, width) cover objects from `min_size` to `max_size`, largest level first.
 
-    Sizes are the longer side of an object in pixels of the image (height, width). Objects grow by `factor` from
+    Sizes are the longer side of an object in pixels of the image (height, width). Objects grow by `scale_factor` from
     the window's own size on: the limits choose among these levels and do not move them. Only a `min_size` below the
     window's own adds levels, on which the image is enlarged.
 
-    >>> levels = pyramid(np.zeros((60, 80), dtype=np.uint8), (24, 24), factor=1.5)
+    >>> levels = pyramid(np.zeros((60, 80), dtype=np.uint8), (24, 24), scale_factor=1.5)
     >>> [level.image.shape for level in levels]
     [(60, 80), (40, 53), (27, 36)]
     """
-    return levels_at(image, level_scales(image.shape, window, factor, min_size, max_size), threads)
+    return levels_at(image, level_scales(image.shape, window, scale_factor, min_size, max_size), threads)
 
 
 def levels_at(image: GreyImage, scales: Sequence[float], threads: int | None = None) -> list[Level]:
@@ -74,7 +74,7 @@ def levels_at(image: GreyImage, scales: Sequence[float], threads: int | None = N
 def level_scales(
     shape: tuple[int, ...],
     window: tuple[int, int],
-    factor: float = FACTOR,
+    scale_factor: float = SCALE_FACTOR,
     min_size: float | None = None,
     max_size: float | None = None,
 ) -> list[float]:
@@ -85,17 +85,17 @@ def level_scales(
     >>> [round(scale, 2) for scale in level_scales((30, 30), (24, 24), min_size=16)]
     [0.69, 0.83, 1.0, 1.2]
     """
-    if not factor > 1:
-        raise ValueError(f"got factor={factor}; levels shrink by a factor above 1, such as {FACTOR}")
+    if not scale_factor > 1:
+        raise ValueError(f"got scale_factor={scale_factor}; levels shrink by a factor above 1, such as {SCALE_FACTOR}")
     longer = max(window)
     # Half a pixel of the level is what rounding its size can lose.
     largest = min((side + 0.5) / length for side, length in zip(shape, window, strict=True))
     smallest = 1.0 if min_size is None else min(min_size / longer, 1.0)
     if not smallest >= SMALLEST:
         raise ValueError(f"got min_size={min_size}; windows of {longer} find objects from {SMALLEST * longer:g} pixels")
-    first, last = (floor(log(max(limit, SMALLEST)) / log(factor)) for limit in (smallest, largest))
+    first, last = (floor(log(max(limit, SMALLEST)) / log(scale_factor)) for limit in (smallest, largest))
     low, high = min_size or 0.0, np.inf if max_size is None else max_size
-    scales = [factor**k for k in range(first, last + 1)]
+    scales = [scale_factor**k for k in range(first, last + 1)]
     return [scale for scale in scales if low <= scale * longer <= high and _holds_window(shape, scale, window)]
 
 

@@ -17,7 +17,7 @@ from whet._kernels.windows import Windows
 from whet.cascade.cascade import Cascade
 from whet.cascade.compiled import CompiledCascade, Layout, channels_of, compiled
 from whet.cascade.detections import FiredWindows
-from whet.cascade.pyramid import FACTOR, Level
+from whet.cascade.pyramid import SCALE_FACTOR, Level
 
 GreyImage = NDArray[np.uint8]
 
@@ -140,7 +140,7 @@ def near_windows(
     *,
     reach: float,
     steps: float,
-    factor: float = FACTOR,
+    scale_factor: float = SCALE_FACTOR,
     threads: int | None = None,
 ) -> FiredWindows:
     """Windows around a box (4,) in the levels of a pyramid, with their margins in the later half of the stages.
@@ -152,7 +152,7 @@ def near_windows(
     cuts = [
         _Cut.around(box, reach * side, level, scale, window)
         for level, scale in zip(levels, scales, strict=True)
-        if abs(log(scale * window[1] / side)) <= steps * log(factor) + 1e-9
+        if abs(log(scale * window[1] / side)) <= steps * log(scale_factor) + 1e-9
     ]
     cuts = [cut for cut in cuts if cut.holds(window)]
     if not cuts:

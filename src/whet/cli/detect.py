@@ -50,7 +50,7 @@ def detect(
     threshold: Threshold = None,
     min_size: MinSize = None,
     max_size: MaxSize = None,
-    factor: Factor = 1.2,
+    scale_factor: Factor = 1.2,
     step: Step = 1,
     best: Annotated[bool, typer.Option("--best", help="Only the best box of an image.")] = False,
     layout: Annotated[Format, typer.Option("--format", "-f", help="How boxes are written.")] = Format.text,
@@ -87,12 +87,12 @@ def detect(
             detector,
             paths,
             threads=threads,
-            threshold=threshold_of(threshold),
+            min_score=threshold_of(threshold),
             min_size=min_size,
             max_size=max_size,
-            factor=factor,
+            scale_factor=scale_factor,
             step=step,
-            best=best,
+            max_detections=1 if best else None,
         )
         chosen = Layout.json if as_json else Layout(layout.value)
         # Lines that come one by one to a terminal are progress enough, and a bar would get among them.

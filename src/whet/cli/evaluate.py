@@ -48,13 +48,13 @@ def evaluate(
     images: ImageFolder = None,
     class_: Class = None,
     split: Split = None,
-    overlap: Annotated[
+    iou: Annotated[
         float, typer.Option(min=0, max=0.99, help="Intersection over union above which an object is found.")
     ] = 0.5,
     threshold: Threshold = None,
     min_size: MinSize = None,
     max_size: MaxSize = None,
-    factor: Factor = 1.2,
+    scale_factor: Factor = 1.2,
     step: Step = 1,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder for numbers, curves and sheets of the worst mistakes.")
@@ -95,12 +95,12 @@ def evaluate(
     )
     found = read_set(annotations, layout, images, class_, split, quiet=quiet)
     check_places([image.path for image in found.images], out, draw)
-    options = scan_options(min_size, max_size, factor, step, threads)
+    options = scan_options(min_size, max_size, scale_factor, step, threads)
     with wrong_call_if_value_error(), progress_bar("evaluate", hidden=quiet) as progress:
         above = threshold_of(threshold)
-        run = evaluate_many(detector, found.images, overlap=overlap, threshold=above, tell=progress, **options)
+        run = evaluate_many(detector, found.images, iou=iou, min_score=above, tell=progress, **options)
     left_out = [str(problem) for problem in found.problems if is_incomplete([problem])]
-    numbers = _numbers(run, model, annotations, overlap, seed, left_out)
+    numbers = _numbers(run, model, annotations, iou, seed, left_out)
     point = None
     if set_point is not None and target is not None:
         point = _set_point(detector, run, set_point, false_positives)
@@ -124,7 +124,7 @@ def evaluate(
 
 
 def _numbers(
-    run: EvaluationRun, model: str, annotations: Path, overlap: float, seed: int, left_out: list[str]
+    run: EvaluationRun, model: str, annotations: Path, iou: float, seed: int, left_out: list[str]
 ) -> dict[str, Any]:
     measures = {
         name: {"value": number(one.value), "low": number(one.low), "high": number(one.high)}
@@ -139,7 +139,7 @@ def _numbers(
         "found": int(run.found.sum()),
         "missed": run.n_missed,
         "false_positives": run.n_false_positives,
-        "overlap": overlap,
+        "overlap": iou,
         "threshold": number(run.threshold),
         "measures": {name.replace(" ", "_").replace("-", "_"): one for name, one in measures.items()},
         "left_out": [*left_out, *map(str, run.unread)],

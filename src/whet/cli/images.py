@@ -124,10 +124,10 @@ def is_incomplete(problems: Sequence[Problem]) -> bool:
 
 
 def scan_options(
-    min_size: float | None, max_size: float | None, factor: float, step: int, threads: int | None
+    min_size: float | None, max_size: float | None, scale_factor: float, step: int, threads: int | None
 ) -> dict[str, Any]:
     """How images are looked at, as `Detector.detect` and `Detector.learn` take it."""
-    return {"min_size": min_size, "max_size": max_size, "factor": factor, "step": step, "threads": threads}
+    return {"min_size": min_size, "max_size": max_size, "scale_factor": scale_factor, "step": step, "threads": threads}
 
 
 Positives = Annotated[

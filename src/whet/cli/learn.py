@@ -70,7 +70,7 @@ def learn(
     threshold: Threshold = None,
     min_size: MinSize = None,
     max_size: MaxSize = None,
-    factor: Factor = 1.2,
+    scale_factor: Factor = 1.2,
     step: Step = 1,
     journal: Annotated[
         Path | None, typer.Option(help="File for what was learned, to undo it; else OUT.journal.jsonl.")
@@ -112,7 +112,7 @@ def learn(
     target = Destination.from_options(model, detector, out, journal, force=force)
     if no_journal:
         target = replace(target, journal=None)
-    options = scan_options(min_size, max_size, factor, step, threads) | {"threshold": threshold_of(threshold)}
+    options = scan_options(min_size, max_size, scale_factor, step, threads) | {"min_score": threshold_of(threshold)}
     with nothing_changed_on_ctrl_c():
         seen = showing(annotations, positives, negatives, held_out, layout, images, class_, split, quiet=quiet)
         shown = seen.shown

@@ -101,7 +101,7 @@ def watch(
     file = None if save_as is None else _model_file(model, detector, save_as, no_journal=no_journal, force=force)
     with wrong_call_if_value_error():
         lessons, shown = _lessons(above, others), threshold_of(threshold)
-        watcher = Watcher(detector, learn=learn, lessons=lessons, threshold=shown, threads=threads)
+        watcher = Watcher(detector, learn=learn, lessons=lessons, min_score=shown, threads=threads)
     frames = read_frames(source, every=every, start=start, stop=stop, resize=size, skipped=skipped.add)
     writer: VideoWriter | None = None
     try:

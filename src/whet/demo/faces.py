@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.boxes import intersection_over_union
+from whet.cascade.boxes import box_iou
 from whet.cascade.detections import Detections
 from whet.detector.detector import Detector, load
 from whet.detector.journal import Entry
@@ -87,7 +87,7 @@ class Correction:
     @property
     def is_gone(self) -> bool:
         """Whether the detections that were called wrong are there no longer."""
-        return not (intersection_over_union(self.before.boxes[self.wrong :], self.after.boxes) >= 0.5).any()
+        return not (box_iou(self.before.boxes[self.wrong :], self.after.boxes) >= 0.5).any()
 
     def drawn(self) -> GreyImage:
         """Before and after, side by side; what was called wrong in orange."""

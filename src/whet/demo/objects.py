@@ -237,7 +237,7 @@ def _corrected(
 ) -> tuple[EvaluationRun, EvaluationRun, str, tuple[Path, ...]]:
     """Judge, correct the worst false positive or else a miss, and judge again."""
     threshold = detector.operating_points.get(POINT, -np.inf)
-    before = evaluate_many(detector, test.images, threshold=threshold)
+    before = evaluate_many(detector, test.images, min_score=threshold)
     false_positives = before.evaluation.worst_false_positives(threshold)
     misses = before.evaluation.worst_misses(threshold)
     if not false_positives and not misses:
@@ -245,9 +245,9 @@ def _corrected(
     mistake = false_positives[0] if false_positives else misses[-1]
     told = 'told of the worst false positive: "not a van"' if false_positives else 'shown one that it missed: "a van"'
     path = before.paths[mistake.image]
-    detector.learn(path, mistake.box[None], [not false_positives], threshold=threshold)
+    detector.learn(path, mistake.box[None], [not false_positives], min_score=threshold)
     detector.save(folder / "vans-corrected.whet")
-    after = evaluate_many(detector, test.images, threshold=threshold)
+    after = evaluate_many(detector, test.images, min_score=threshold)
     runs = (run.evaluation.images[mistake.image] for run in (before, after))
     sides = [result_drawn(read_grey(path), result, threshold) for result in runs]
     file = save_image(np.concatenate(sides, axis=1), folder.parent / "vans.png")

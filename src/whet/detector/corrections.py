@@ -9,9 +9,9 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.boxes import intersection_over_union
-from whet.cascade.detect import MERGE, Merge, merged
-from whet.cascade.grouping import OVERLAP
+from whet.cascade.boxes import box_iou
+from whet.cascade.detect import GROUPING, Grouping, grouped
+from whet.cascade.grouping import IOU
 from whet.detector.counting import default_weight
 from whet.detector.journal import Entry, Places, entries_of, lesson_of
 from whet.detector.reporting import Frame
@@ -40,9 +40,9 @@ class Correction:
     boxes: Boxes
     is_object: NDArray[np.bool_]
     weight: int | None = None
-    merge: Merge | None = MERGE
-    overlap: float = OVERLAP
-    threshold: float = -np.inf
+    grouping: Grouping | None = GROUPING
+    iou: float = IOU
+    min_score: float = -np.inf
     threads: int | None = None
 
     def teach(self, detector: TaughtDetector) -> list[Entry]:
@@ -80,7 +80,7 @@ class Correction:
     ) -> dict[int, Places]:
         """The windows to teach once more: those that fire where they should not, and those of objects not found."""
         scanned = self._scan(detector)
-        shared = intersection_over_union(self.boxes, scanned.boxes)
+        shared = box_iou(self.boxes, scanned.boxes)
         missed = {i: places for i, places in objects.items() if not (shared[i] >= SAME).any()}
         return self._at_targets(scanned, targets) | missed
 
@@ -89,7 +89,7 @@ class Correction:
         if self.is_object.all():
             return {}, {}
         scanned = self._scan(detector)
-        shared = intersection_over_union(self.boxes, scanned.boxes)
+        shared = box_iou(self.boxes, scanned.boxes)
         shared[:, self._is_found(scanned.boxes)] = 0.0
         chosen = {i: _meant(shared[i]) for i in np.flatnonzero(~self.is_object).tolist()}
         targets = {i: np.concatenate([self.boxes[i : i + 1], scanned.boxes[rows]]) for i, rows in chosen.items()}
@@ -97,24 +97,21 @@ class Correction:
 
     def _at_targets(self, scanned: _Scanned, targets: dict[int, Boxes]) -> dict[int, Places]:
         right = self._is_found(scanned.boxes)
-        shared = {
-            i: np.where(right, 0.0, intersection_over_union(boxes, scanned.boxes).max(axis=0))
-            for i, boxes in targets.items()
-        }
+        shared = {i: np.where(right, 0.0, box_iou(boxes, scanned.boxes).max(axis=0)) for i, boxes in targets.items()}
         found = scanned.windows_of({i: np.flatnonzero(overlaps >= SAME) for i, overlaps in shared.items()})
         return {i: places for i, places in found.items() if len(places.y)}
 
     def _is_found(self, detections: Boxes) -> NDArray[np.bool_]:
         """Which detections (n,) are objects of this very call: they are nobody's false positive."""
-        shared = intersection_over_union(self.boxes[self.is_object], detections)
+        shared = box_iou(self.boxes[self.is_object], detections)
         return np.asarray((shared >= SAME).any(axis=0))
 
     def _scan(self, detector: TaughtDetector) -> _Scanned:
         fired = self.windows.fired(detector.cascade(), self.threads)
-        groups = merged(fired, self.merge, self.overlap)
+        groups = grouped(fired, self.grouping, self.iou)
         best_first = np.argsort(-fired.scores, kind="stable")
         places = Places(fired.scale, fired.y, fired.x).take(best_first)
-        stand = groups.scores > self.threshold  # best first: these come before all others
+        stand = groups.scores > self.min_score  # best first: these come before all others
         return _Scanned(detector.reporting.frame.boxes(groups.boxes[stand]), places, groups.group[best_first])
 
     def _nearest(self, i: int, frame: Frame) -> Places:
@@ -167,6 +164,6 @@ def _meant(shared: NDArray[np.float64]) -> NDArray[np.intp]:
     that windows would be merged.
     """
     same = np.flatnonzero(shared >= SAME)
-    if len(same) or not len(shared) or shared.max() < OVERLAP:
+    if len(same) or not len(shared) or shared.max() < IOU:
         return same
     return np.array([shared.argmax()])

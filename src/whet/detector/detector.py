@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
-from whet.cascade.detect import MERGE, Merge, detect
+from whet.cascade.detect import GROUPING, Grouping, detect
 from whet.cascade.detections import Detections
-from whet.cascade.grouping import OVERLAP
-from whet.cascade.pyramid import FACTOR, SMALLEST
+from whet.cascade.grouping import IOU
+from whet.cascade.pyramid import SCALE_FACTOR, SMALLEST
 from whet.detector import bundled, model_file
 from whet.detector.base import DetectorBase, Provenance
 from whet.detector.corrections import Correction
@@ -47,7 +47,7 @@ class Detector:
     >>> node = train_node(HaarPool.from_window((8, 8)), *samples, 5, goal=NodeGoal(0.98, 0.001), validation=samples)
     >>> detector = Detector.from_base(DetectorBase((8, 8), (node.base(),)))
     >>> image = rng.integers(0, 200, (40, 40), dtype=np.uint8)
-    >>> wrong = detector.detect(image, best=True)
+    >>> wrong = detector.detect(image, max_detections=1)
     >>> learned = detector.learn(image, wrong.boxes, [False])
     >>> detector
     Detector(8 x 8 windows, 1 stage, 5 weak learners; learned since its base: 0 of the object, ... of others)
@@ -70,20 +70,21 @@ class Detector:
         *,
         min_size: float | None = None,
         max_size: float | None = None,
-        factor: float = FACTOR,
+        scale_factor: float = SCALE_FACTOR,
         step: int = 1,
-        merge: Merge | None = MERGE,
-        overlap: float = OVERLAP,
-        best: bool = False,
-        threshold: float | str | None = None,
+        grouping: Grouping | None = GROUPING,
+        iou: float = IOU,
+        max_detections: int | None = None,
+        min_score: float | str | None = None,
         threads: int | None = None,
     ) -> Detections:
         """Find objects in an image: a path, a Pillow image or an array (see `whet.io.images.as_grey`).
 
-        Boxes from `min_size` to `max_size` (their longer side, in pixels), each `factor` times the one before, are
-        moved by `step` pixels of their level, and merged where they overlap (see `whet.cascade.detect.detect`). Of
-        the result only scores above `threshold`, a number or the name of an operating point, are kept, or only the
-        `best`. Without a threshold the operating point "default" is used, if the detector has one.
+        Boxes from `min_size` to `max_size` (their longer side, in pixels), each `scale_factor` times the one before,
+        are moved by `step` pixels of their level, and grouped where they overlap (see `whet.cascade.detect.detect`).
+        Detections with scores above `min_score`, a number or the name of an operating point, are kept, at most
+        `max_detections` of them. Without a minimum score the operating point "default" is used, if the detector has
+        one.
         """
         taught = self._taught
         frame = taught.reporting.frame
@@ -93,12 +94,12 @@ class Detector:
             as_grey(image),
             min_size=min_window,
             max_size=max_window,
-            factor=factor,
+            scale_factor=scale_factor,
             step=step,
-            merge=merge,
-            overlap=overlap,
-            best=best,
-            threshold=taught.reporting.threshold(threshold),
+            grouping=grouping,
+            iou=iou,
+            max_detections=max_detections,
+            min_score=taught.reporting.min_score(min_score),
             threads=threads,
         )
         return replace(found, boxes=frame.boxes(found.boxes))
@@ -112,18 +113,18 @@ class Detector:
         *,
         min_size: float | None = None,
         max_size: float | None = None,
-        factor: float = FACTOR,
+        scale_factor: float = SCALE_FACTOR,
         step: int = 1,
-        merge: Merge | None = MERGE,
-        overlap: float = OVERLAP,
-        threshold: float | str | None = None,
+        grouping: Grouping | None = GROUPING,
+        iou: float = IOU,
+        min_score: float | str | None = None,
         threads: int | None = None,
     ) -> list[Entry]:
         """Learn boxes (n, 4) of an image, as x1, y1, x2, y2, with labels (n,): True for the object, False for others.
 
         A True box teaches the window nearest to it. A False one teaches the windows behind the detections there,
-        or, where nothing was detected, the nearest window. So give the sizes, `factor`, `step`, `merge`,
-        `overlap` and `threshold` with which the detections were made.
+        or, where nothing was detected, the nearest window. So give the sizes, `scale_factor`, `step`,
+        `grouping`, `iou` and `min_score` with which the detections were made.
 
         `weight` is a whole number: how often a box counts, shared by the windows of a false positive. Without one, a
         box counts 4 % of its class in the base (`whet.detector.counting.default_weight`), and a false positive that is
@@ -141,11 +142,11 @@ class Detector:
         if not len(array):
             return []
         windows = ImageWindows.from_image(
-            grey, self.window, factor, step, self._window_sizes(min_size, max_size), threads
+            grey, self.window, scale_factor, step, self._window_sizes(min_size, max_size), threads
         )
         times = None if weight is None else int(weight)
-        above = taught.reporting.threshold(threshold)
-        correction = Correction(windows, image_hash(grey), array, flags, times, merge, overlap, above, threads)
+        above = taught.reporting.min_score(min_score)
+        correction = Correction(windows, image_hash(grey), array, flags, times, grouping, iou, above, threads)
         entries = correction.teach(taught)
         self._taught = taught
         return entries
@@ -212,11 +213,11 @@ class Detector:
         return write_opencv(self._taught.cascade(), Path(path), early_exits=early_exits, exact=exact)
 
     def set_operating_point(self, name: str, threshold: float | None) -> None:
-        """Give a score threshold a name, for `detect(threshold=name)`; None takes the name away.
+        """Give a score threshold a name, for `detect(min_score=name)`; None takes the name away.
 
         The threshold comes from an evaluation: `operating_point(result.curve, 0.1)` of `whet.evaluation.curves` is the
         lowest with at most one false positive in ten images. It is about the detector as it was then, with the
-        `factor`, `step` and `merge` that were used: set it anew when the detector has learned much.
+        `scale_factor`, `step` and `grouping` that were used: set it anew when the detector has learned much.
         """
         taught = self._taught.copy()
         taught.reporting = taught.reporting.with_point(name, threshold)

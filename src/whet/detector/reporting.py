@@ -79,7 +79,7 @@ class Reporting:
     An operating point is about the detector as it was when it was evaluated, with the factor, step and merging that
     were used then; what is learned later moves the scores.
 
-    >>> Reporting(operating_points={"careful": 4.5}).threshold("bold")
+    >>> Reporting(operating_points={"careful": 4.5}).min_score("bold")
     Traceback (most recent call last):
     ValueError: there is no operating point 'bold'; there is: 'careful'
     """
@@ -100,7 +100,7 @@ class Reporting:
             if not isfinite(threshold):
                 raise ValueError(f"operating point {name!r} is {threshold}; expected a finite score")
 
-    def threshold(self, wanted: float | str | None) -> float:
+    def min_score(self, wanted: float | str | None) -> float:
         """The score to exceed: a number, that of an operating point, or without either the default point's.
 
         Where there is no default point, every detection stands: -inf.
@@ -109,7 +109,7 @@ class Reporting:
             return self.operating_points.get(DEFAULT_POINT, -inf)
         if not isinstance(wanted, str):
             if isnan(wanted):
-                raise ValueError("got threshold=nan; expected a score, the name of an operating point, or None")
+                raise ValueError("got min_score=nan; expected a score, the name of an operating point, or None")
             return wanted
         return self._named(wanted)
 

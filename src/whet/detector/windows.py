@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from whet.cascade.boxes import checked_boxes, intersection_over_union
+from whet.cascade.boxes import box_iou, checked_boxes
 from whet.cascade.cascade import Cascade
 from whet.cascade.detect import windows_of_levels
 from whet.cascade.detections import FiredWindows
@@ -30,7 +30,7 @@ FARTHEST_PIXEL = 1e9
 class ImageWindows:
     """The levels of an image at which a cascade's windows are moved by `step` pixels.
 
-    >>> windows = ImageWindows.from_image(np.zeros((50, 60), np.uint8), (24, 24), factor=1.5)
+    >>> windows = ImageWindows.from_image(np.zeros((50, 60), np.uint8), (24, 24), scale_factor=1.5)
     >>> near = windows.nearest(np.array([10.0, 8.0, 45.0, 44.0]), Frame())
     >>> near.scale, near.y, near.x
     (array([1.5]), array([5]), array([6]))
@@ -42,7 +42,7 @@ class ImageWindows:
     window: tuple[int, int]
     scales: tuple[float, ...]
     levels: tuple[Level, ...]
-    factor: float
+    scale_factor: float
     step: int
 
     @classmethod
@@ -50,7 +50,7 @@ class ImageWindows:
         cls,
         grey: Grey,
         window: tuple[int, int],
-        factor: float,
+        scale_factor: float,
         step: int = 1,
         sizes: tuple[float | None, float | None] = (None, None),
         threads: int | None = None,
@@ -58,13 +58,13 @@ class ImageWindows:
         """The levels that `detect` scans with this factor and step, and windows from the first size to the second."""
         if step < 1:
             raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
-        scales = level_scales(grey.shape, window, factor, *sizes)
+        scales = level_scales(grey.shape, window, scale_factor, *sizes)
         if not scales:
             raise BoxError(
                 f"the image has {grey.shape[1]} x {grey.shape[0]} pixels, too few for the window's {window[1]} x "
                 f"{window[0]} between these sizes: there is nothing in it that could be learned"
             )
-        return cls(grey.shape, window, tuple(scales), tuple(levels_at(grey, scales, threads)), factor, step)
+        return cls(grey.shape, window, tuple(scales), tuple(levels_at(grey, scales, threads)), scale_factor, step)
 
     def fired(self, cascade: Cascade, threads: int | None = None) -> FiredWindows:
         """The windows that a cascade accepts."""
@@ -78,7 +78,7 @@ class ImageWindows:
         level, y, x = self._nearest(frame.windows(box[None])[0])
         found = Places(np.array([self.scales[level]]), np.array([y]), np.array([x]))
         ours = frame.boxes(self.levels[level].boxes(found.y, found.x, self.window))
-        if not intersection_over_union(box[None], ours)[0, 0] >= LEAST_OVERLAP:
+        if not box_iou(box[None], ours)[0, 0] >= LEAST_OVERLAP:
             raise BoxError(self._fault(box, ours[0], frame))
         return found
 

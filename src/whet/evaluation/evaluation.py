@@ -105,13 +105,13 @@ def evaluate(
     detections: Iterable[Detected],
     truths: Iterable[Labelled],
     *,
-    overlap: float = 0.5,
+    iou: float = 0.5,
     ignore_overlap: float = 0.5,
 ) -> Evaluation:
     """Judge the detections of many images.
 
     `detections` has (boxes (N, 4), scores (N,)) for each image, `truths` (boxes (M, 4), ignore flags (M,) or None),
-    in the same order. `overlap` and `ignore_overlap` are those of `whet.evaluation.matching.match`.
+    in the same order. `iou` and `ignore_overlap` are those of `whet.evaluation.matching.match`.
 
     >>> face = [[0, 0, 10, 10]]
     >>> result = evaluate([(face, [2.0]), ([[5, 5, 9, 9]], [1.0])], [(face, None), (face, None)])
@@ -121,9 +121,7 @@ def evaluate(
     [(1, 0)]
     """
     pairs = _paired(list(detections), list(truths))
-    images = tuple(
-        _judge(*detected, *labelled, overlap=overlap, ignore_overlap=ignore_overlap) for detected, labelled in pairs
-    )
+    images = tuple(_judge(*detected, *labelled, iou=iou, ignore_overlap=ignore_overlap) for detected, labelled in pairs)
     scores = np.concatenate([image.scores for image in images])
     labels = np.concatenate([image.matching.labels for image in images])
     n_truths = sum(int((~image.ignored).sum()) for image in images)
@@ -144,10 +142,10 @@ def _judge(
     truths: ArrayLike,
     ignored: ArrayLike | None,
     *,
-    overlap: float,
+    iou: float,
     ignore_overlap: float,
 ) -> ImageResult:
-    matching = match(boxes, scores, truths, ignored, overlap=overlap, ignore_overlap=ignore_overlap)
+    matching = match(boxes, scores, truths, ignored, iou=iou, ignore_overlap=ignore_overlap)
     labelled = checked_boxes(truths)
     return ImageResult(
         checked_boxes(boxes),

@@ -15,7 +15,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from whet.cascade.boxes import Floats, checked_boxes, intersection_over_first, intersection_over_union
+from whet.cascade.boxes import Floats, box_iou, checked_boxes, intersection_over_first
 
 NOT_FOUND = -1
 
@@ -46,7 +46,7 @@ def match(
     truths: ArrayLike,
     ignored: ArrayLike | None = None,
     *,
-    overlap: float = 0.5,
+    iou: float = 0.5,
     ignore_overlap: float = 0.5,
 ) -> Matching:
     """Match the detections of one image to its truths.
@@ -54,7 +54,7 @@ def match(
     `boxes` (N, 4) and `scores` (N,) are the detections, in any order; those of equal score are taken as they stand.
     `truths` (M, 4) are the true boxes and `ignored` (M,) bool marks those that neither count as found nor as missed:
     unclear faces, or whole regions. A detection that finds no truth is ignored too where more than `ignore_overlap`
-    of its own area lies in such a region. Overlaps have to be *above* `overlap`; equal ones go to the first truth.
+    of its own area lies in such a region. Overlaps have to be *above* `iou`; equal ones go to the first truth.
 
     >>> faces = [[0, 0, 10, 10], [20, 0, 30, 10]]
     >>> result = match([[0, 0, 10, 9], [0, 0, 10, 10], [20, 0, 24, 10]], [0.5, 0.9, 0.7], faces)
@@ -66,15 +66,15 @@ def match(
     boxes, truths = checked_boxes(boxes, "detections"), checked_boxes(truths, "truths")
     scores = checked_scores(scores, len(boxes))
     is_ignored = checked_flags(ignored, len(truths))
-    for name, value in (("overlap", overlap), ("ignore_overlap", ignore_overlap)):
+    for name, value in (("iou", iou), ("ignore_overlap", ignore_overlap)):
         if not 0 <= value < 1:
             raise ValueError(f"{name}={value!r} must be at least 0 and below 1")
-    overlaps = intersection_over_union(boxes, truths)
-    found_by = _find(np.where(is_ignored, 0.0, overlaps), by_falling_score(scores), overlap)
+    overlaps = box_iou(boxes, truths)
+    found_by = _find(np.where(is_ignored, 0.0, overlaps), by_falling_score(scores), iou)
     labels = np.full(len(boxes), Label.FALSE, dtype=np.int8)
-    # With a low `overlap`, a detection may be as good as a match of an ignored truth and yet lie mostly beside it.
+    # With a low `iou`, a detection may be as good as a match of an ignored truth and yet lie mostly beside it.
     in_ignored = intersection_over_first(boxes, truths[is_ignored]) > ignore_overlap
-    labels[(in_ignored | (overlaps[:, is_ignored] > overlap)).any(axis=1)] = Label.IGNORED
+    labels[(in_ignored | (overlaps[:, is_ignored] > iou)).any(axis=1)] = Label.IGNORED
     labels[found_by[found_by != NOT_FOUND]] = Label.TRUE
     return Matching(labels, found_by)
 

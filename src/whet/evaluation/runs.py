@@ -173,12 +173,12 @@ def evaluate_many(
     detector: Detector,
     images: Sequence[AnnotatedImage],
     *,
-    overlap: float = 0.5,
-    threshold: float | str | None = None,
+    iou: float = 0.5,
+    min_score: float | str | None = None,
     tell: Callable[[float], None] = lambda _: None,
     **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
 ) -> EvaluationRun:
-    """Judge a detector on annotated images, at a threshold (see `Detector.detect`) and at all others.
+    """Judge a detector on annotated images, at a minimum score (see `Detector.detect`) and at all others.
 
     Images that cannot be read are left out and named in `unread`. What is detected in an image that is not complete
     is ignored, unless it finds an object. `tell` gets the share that is done.
@@ -192,10 +192,10 @@ def evaluate_many(
     >>> run.n_false_positives, run.measures()["false positives per image"].high.__round__(2)
     (0, 3.69)
     """
-    above = detector.taught.reporting.threshold(threshold)
+    above = detector.taught.reporting.min_score(min_score)
     if not images:
         raise DataNotFoundError("there are no images to evaluate on")
-    run = detect_many(detector, [image.path for image in images], threshold=-np.inf, **options)
+    run = detect_many(detector, [image.path for image in images], min_score=-np.inf, **options)
     seen: list[AnnotatedImage] = []
     detections: list[tuple[Floats, Floats]] = []  # and not the windows behind them, which are many
     unread = []
@@ -208,7 +208,7 @@ def evaluate_many(
         tell(number / len(images))
     if not seen:
         raise UnreadableImageError(f"none of the {len(images)} images could be read, so: {unread[0]}")
-    result = evaluate(detections, [truths_of(image) for image in seen], overlap=overlap)
+    result = evaluate(detections, [truths_of(image) for image in seen], iou=iou)
     return EvaluationRun(tuple(image.path for image in seen), result, above, tuple(unread))
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.boxes import intersection_over_union
+from whet.cascade.boxes import box_iou
 from whet.cascade.cascade import Cascade
 from whet.cascade.detect import windows_of_levels
 from whet.cascade.detections import FiredWindows
-from whet.cascade.pyramid import FACTOR, level_scales, levels_at
+from whet.cascade.pyramid import SCALE_FACTOR, level_scales, levels_at
 from whet.cascade.scan import near_windows, unrejecting
 
 GreyImage = NDArray[np.uint8]
@@ -79,14 +79,14 @@ class Follower:
     """
 
     prior: Prior = field(default_factory=Prior)
-    factor: float = FACTOR
+    scale_factor: float = SCALE_FACTOR
     last: Floats | None = None
     threads: int | None = None
     _unrejecting: tuple[Cascade, Cascade] | None = field(default=None, repr=False)
 
     def look(self, cascade: Cascade, image: GreyImage) -> Sighting | None:
         """The object in the next frame, a grey image (height, width); None as long as nothing has ever fired."""
-        scales = level_scales(image.shape, cascade.window, self.factor)
+        scales = level_scales(image.shape, cascade.window, self.scale_factor)
         levels = levels_at(image, scales, self.threads)
         fired = windows_of_levels(cascade, levels, scales, threads=self.threads)
         windows, last = fired, self.last
@@ -98,7 +98,7 @@ class Follower:
                 last,
                 reach=self.prior.reach,
                 steps=self.prior.steps,
-                factor=self.factor,
+                scale_factor=self.scale_factor,
                 threads=self.threads,
             )
             windows = _both(fired, near)
@@ -106,7 +106,7 @@ class Follower:
             return None
         worth = windows.scores - (0.0 if last is None else self.prior.penalty(windows.boxes, last))
         best = int(np.argmax(worth))
-        same = intersection_over_union(windows.boxes[best : best + 1], windows.boxes)[0] > SAME
+        same = box_iou(windows.boxes[best : best + 1], windows.boxes)[0] > SAME
         weight = np.exp((worth[same] - worth[best]) / self.prior.softness)
         self.last = np.asarray(weight @ windows.boxes[same] / weight.sum())
         place = (float(windows.scale[best]), int(windows.y[best]), int(windows.x[best]))

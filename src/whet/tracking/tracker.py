@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.boxes import intersection_over_union
-from whet.cascade.detect import merged
+from whet.cascade.boxes import box_iou
+from whet.cascade.detect import grouped
 from whet.cascade.detections import Detections, FiredWindows
-from whet.cascade.pyramid import FACTOR, level_at
+from whet.cascade.pyramid import SCALE_FACTOR, level_at
 from whet.detector.base import StageBase
 from whet.detector.detector import Detector
 from whet.detector.journal import Entry, Places, entries_of, image_hash, lesson_of
@@ -97,7 +97,7 @@ class Look:
         boxes = self.detections.boxes
         if self.box is None or not len(boxes):
             return boxes
-        return np.asarray(boxes[intersection_over_union(self.box[None], boxes)[0] < ELSEWHERE])
+        return np.asarray(boxes[box_iou(self.box[None], boxes)[0] < ELSEWHERE])
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +126,8 @@ class Watcher:
     learn: bool = False
     prior: Prior = field(default_factory=Prior)
     lessons: Lessons = field(default_factory=Lessons)
-    factor: float = FACTOR
-    threshold: float | str | None = None
+    scale_factor: float = SCALE_FACTOR
+    min_score: float | str | None = None
     threads: int | None = None
     number: int = 0
     _learned: deque[list[Entry]] = field(default_factory=deque, repr=False)
@@ -139,8 +139,8 @@ class Watcher:
         if self.learn:
             self.detector.taught.check_can_learn()
             _keep_freed_memory()
-        self.detector.taught.reporting.threshold(self.threshold)  # a name that is not known is said now
-        self.follower = Follower(self.prior, self.factor, threads=self.threads)
+        self.detector.taught.reporting.min_score(self.min_score)  # a name that is not known is said now
+        self.follower = Follower(self.prior, self.scale_factor, threads=self.threads)
         self.gate = self.lessons.gate_of(self.detector.taught)
         self._start: Memory = memory_of(self.detector.taught)
         self._moved = moved(self.detector.taught)
@@ -151,9 +151,9 @@ class Watcher:
         sighting = self.follower.look(taught.cascade(), grey)
         fired = FiredWindows() if sighting is None else sighting.fired
         frame = taught.reporting.frame
-        groups = merged(fired)
+        groups = grouped(fired)
         found = Detections(frame.boxes(groups.boxes), groups.scores, fired, groups.group)
-        found = found.above(taught.reporting.threshold(self.threshold))
+        found = found.above(taught.reporting.min_score(self.min_score))
         teaches = self.learn and sighting is not None and sighting.score > self.gate
         if teaches and sighting is not None:
             self._pending.append(self._lesson(grey, sighting))
@@ -191,7 +191,7 @@ class Watcher:
         """The sighting, and with it the best windows elsewhere that fired."""
         fired, places, patches = sighting.fired, [sighting.place], [sighting.patch]
         if self.lessons.others and len(fired):
-            elsewhere = intersection_over_union(sighting.box[None], fired.boxes)[0] < ELSEWHERE
+            elsewhere = box_iou(sighting.box[None], fired.boxes)[0] < ELSEWHERE
             best = np.argsort(np.where(elsewhere, -fired.scores, np.inf), kind="stable")[: self.lessons.others]
             places += [(float(fired.scale[i]), int(fired.y[i]), int(fired.x[i])) for i in best if elsewhere[i]]
         height, width = self.detector.window

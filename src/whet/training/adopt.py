@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from whet.cascade.cascade import Cascade
 from whet.cascade.columns import columns_of, family_name, from_columns
-from whet.cascade.pyramid import FACTOR
+from whet.cascade.pyramid import SCALE_FACTOR
 from whet.cascade.stage import Stage
 from whet.detector.base import DetectorBase, Provenance, StageBase
 from whet.detector.detector import Detector, load
@@ -262,7 +262,7 @@ def _sides(positives: Patches, groups: NDArray[np.intp] | None, held_out: float,
 COPIES = 10
 # Boxes whose shape differs by more than this from the window's give windows of another size than a scan would meet the
 # object in: it tries sizes so far apart.
-OTHER_SHAPE = FACTOR
+OTHER_SHAPE = SCALE_FACTOR
 JITTER = Jitter(shift=0.035, scale=0.09, rotation=12.0)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.boxes import intersection_over_first, intersection_over_union
+from whet.cascade.boxes import box_iou, intersection_over_first
 from whet.cascade.cascade import Cascade
 from whet.detector.base import StageBase
 from whet.detector.corrections import SAME
@@ -152,9 +152,9 @@ def false_positives(detected: Boxes, image: AnnotatedImage) -> Boxes:
     """
     if not image.is_complete:
         return detected[:0]
-    is_object = (intersection_over_union(detected, image.objects) >= SAME).any(axis=1)
+    is_object = (box_iou(detected, image.objects) >= SAME).any(axis=1)
     inside = (intersection_over_first(detected, image.ignored) >= SAME).any(axis=1)
-    alike = (intersection_over_union(detected, image.ignored) >= SAME).any(axis=1)
+    alike = (box_iou(detected, image.ignored) >= SAME).any(axis=1)
     return detected[~(is_object | inside | alike)]
 
 
@@ -327,7 +327,7 @@ def learn_from(
     weight: int | None = None,
     *,
     held_out: Sequence[AnnotatedImage] = (),
-    threshold: float | str | None = None,
+    min_score: float | str | None = None,
     tell: Callable[[float], None] = lambda _: None,
     **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
 ) -> LearningRun:
@@ -348,7 +348,7 @@ def learn_from(
     sizes = (n, m, 2 * n, n, m) if m else (n, 2 * n, n)  # teaching an image takes some two looks at it
     part = _Parts(tell, sizes)
     taught = detector.copy()
-    options = {**options, "threshold": threshold}
+    options = {**options, "min_score": min_score}
 
     def judge(one: Detector, images: Sequence[AnnotatedImage]) -> EvaluationRun:
         return evaluate_many(one, images, tell=part.next(), **options)

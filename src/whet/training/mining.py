@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from whet._kernels.threads import available_threads, map_in_order
 from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import FACTOR, Level, pyramid
+from whet.cascade.pyramid import SCALE_FACTOR, Level, pyramid
 from whet.cascade.scan import Scan, scan_images
 from whet.errors import UnreadableImageError
 from whet.io.images import read_grey
@@ -82,7 +82,7 @@ class Miner:
     images: Sequence[Path]
     window: tuple[int, int]
     seed: int = 0
-    factor: float = FACTOR
+    scale_factor: float = SCALE_FACTOR
     step: int = 1
     max_per_image: int = MAX_PER_IMAGE
     threads: int | None = None
@@ -138,7 +138,7 @@ class Miner:
             image = read_grey(self.images[i])
         except UnreadableImageError as error:
             return _Unreadable(i, error)
-        levels = pyramid(image, self.window, factor=self.factor, threads=threads)
+        levels = pyramid(image, self.window, scale_factor=self.scale_factor, threads=threads)
         scans = scan_images(cascade, [level.image for level in levels], step=self.step, threads=threads)
         boxes = self.forbidden.get(self.images[i])
         if boxes is not None:

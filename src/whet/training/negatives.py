@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from whet._kernels.threads import map_in_order
 from whet.cascade.boxes import areas
 from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import FACTOR, Level, level_at
+from whet.cascade.pyramid import SCALE_FACTOR, Level, level_at
 from whet.cascade.scan import Scan
 from whet.errors import UnreadableImageError
 from whet.features.integral import IntegralStack
@@ -66,7 +66,7 @@ def random_windows(
     n: int,
     window: tuple[int, int],
     rng: np.random.Generator,
-    factor: float = FACTOR,
+    scale_factor: float = SCALE_FACTOR,
     forbidden: NDArray[np.float64] | None = None,
 ) -> GreyImages:
     """`n` windows (n, height, width) of an image, at random places and at random steps of scale.
@@ -82,13 +82,13 @@ def random_windows(
     largest = min(image.shape[0] / height, image.shape[1] / width)
     if largest < 1:
         return np.empty((0, height, width), dtype=np.uint8)
-    n_scales = int(np.log(largest) / np.log(factor) + 1e-9) + 1
+    n_scales = int(np.log(largest) / np.log(scale_factor) + 1e-9) + 1
     if forbidden is not None and len(forbidden):
-        return _outside(image, n, window, rng, [factor**step for step in range(n_scales)], forbidden)
+        return _outside(image, n, window, rng, [scale_factor**step for step in range(n_scales)], forbidden)
     steps = rng.integers(0, n_scales, n)
     windows = np.empty((n, height, width), dtype=np.uint8)
     for step in np.unique(steps):
-        level = level_at(image, factor ** float(step)).image
+        level = level_at(image, scale_factor ** float(step)).image
         rows = np.flatnonzero(steps == step)
         views = np.lib.stride_tricks.sliding_window_view(level, window)
         y, x = (rng.integers(0, side, len(rows)) for side in views.shape[:2])

@@ -46,19 +46,19 @@ def seconds_left(paces: Sequence[Pace], plan: Plan, n_images: int) -> float | No
     if len(paces) < 2 or not 0 < paces[-1].rate < paces[0].rate:
         return None
     last = paces[-1]
-    factor = float((last.rate / paces[0].rate) ** (1 / (len(paces) - 1)))
-    n_more = min(_stages_to(plan.false_positive_rate, last.rate, factor), plan.n_stages - len(paces), MOST_STAGES)
+    scale_factor = float((last.rate / paces[0].rate) ** (1 / (len(paces) - 1)))
+    n_more = min(_stages_to(plan.false_positive_rate, last.rate, scale_factor), plan.n_stages - len(paces), MOST_STAGES)
     a_image = last.mining / max(last.n_images, 1)
-    rates = [last.rate * factor**more for more in range(1, n_more + 1)]
+    rates = [last.rate * scale_factor**more for more in range(1, n_more + 1)]
     given = last.found_per_image(last.rate)
     scanned = [min(float(n_images), last.n_images * given / last.found_per_image(rate)) for rate in rates]
     return n_more * last.training + a_image * sum(scanned)
 
 
-def _stages_to(goal: float, rate: float, factor: float) -> int:
+def _stages_to(goal: float, rate: float, scale_factor: float) -> int:
     if goal >= rate:
         return 0
-    return MOST_STAGES if goal == 0 else math.ceil(math.log(goal / rate) / math.log(factor) - 1e-9)
+    return MOST_STAGES if goal == 0 else math.ceil(math.log(goal / rate) / math.log(scale_factor) - 1e-9)
 
 
 @dataclass(frozen=True, eq=False)

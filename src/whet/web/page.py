@@ -147,10 +147,10 @@ def _jpeg(frame: VideoFrame, look: Look) -> bytes:
     from PIL import Image
 
     image, content = frame.image, BytesIO()
-    factor = ceil(max(image.shape[:2]) / LONGEST)
-    if factor > 1:
-        image = np.asarray(Image.fromarray(image).reduce(factor))
-    Image.fromarray(look_drawn(image, look, 1 / factor)).save(content, "JPEG", quality=QUALITY)
+    scale_factor = ceil(max(image.shape[:2]) / LONGEST)
+    if scale_factor > 1:
+        image = np.asarray(Image.fromarray(image).reduce(scale_factor))
+    Image.fromarray(look_drawn(image, look, 1 / scale_factor)).save(content, "JPEG", quality=QUALITY)
     return content.getvalue()
 
 
