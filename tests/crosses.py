@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from tests.detectors import to_bytes
 from whet.features.haar import HaarPool
 from whet.training.config import Plan
 from whet.training.stage import NodeGoal
@@ -46,8 +47,7 @@ def train_as_a_process(folder, checkpoint, out, threads, kill_at_write):
     from dataclasses import replace
 
     from whet.detector.base import DetectorBase
-    from whet.detector.model_file import to_bytes
-    from whet.detector.taught import TaughtDetector
+    from whet.detector.detector import Detector
     from whet.training.cascade import train_cascade
 
     moves, move = [], Path.replace
@@ -67,7 +67,7 @@ def train_as_a_process(folder, checkpoint, out, threads, kill_at_write):
         lambda event: print(event, flush=True),
         checkpoint=checkpoint,
     )
-    out.write_bytes(to_bytes(TaughtDetector(DetectorBase(WINDOW, tuple(node.base() for node in nodes)))))
+    out.write_bytes(to_bytes(Detector(DetectorBase(WINDOW, tuple(node for node in nodes)))))
     print(ending, flush=True)
 
 

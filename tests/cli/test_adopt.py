@@ -29,7 +29,7 @@ def folder(tmp_path):
     others = np.random.default_rng(1).integers(0, 230, (200, *WINDOW), dtype=np.uint8)
     samples = np.concatenate([patches(200, 0), others])
     nodes = [train_stage(HaarPool.from_window(WINDOW), samples, np.arange(400) < 200, n) for n in (2, 5)]
-    write_opencv(Cascade(WINDOW, tuple(node.stage() for node in nodes)), tmp_path / "object.xml")
+    write_opencv(Cascade(WINDOW, tuple(node.run() for node in nodes)), tmp_path / "object.xml")
     for name, made in (
         ("crops", patches(40, 5)),
         ("none", [textured((60, 70), np.random.default_rng(k)) for k in range(6)]),

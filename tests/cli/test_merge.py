@@ -17,7 +17,7 @@ def folder(tmp_path):
         entries = detector.learn(bull_scene(), box, [label], weight=7)
         detector.save(tmp_path / f"{name}.whet")
         Journal(tmp_path / f"{name}.whet.journal.jsonl").add_learned(entries)
-    Detector.from_base(base()).save(tmp_path / "stranger.whet")
+    Detector(base()).save(tmp_path / "stranger.whet")
     return tmp_path
 
 

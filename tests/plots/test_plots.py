@@ -4,10 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
-from whet.detector.taught import TaughtDetector
 
 from whet.cascade.cascade import Stage
 from whet.detector.base import DetectorBase
+from whet.detector.detector import Detector
 from whet.errors import MissingExtraError
 from whet.evaluation.curves import sweep
 from whet.evaluation.evaluation import Mistake, evaluate
@@ -147,7 +147,7 @@ def test_features_are_drawn_with_their_stage_number_and_weight(window):
     weak = TrainedStumps(np.arange(2), np.zeros(2, np.float32), np.ones(2, np.int8), np.zeros(2))
     stage = Stage(pool.take([0, 1]), weak, np.array([2.5, 0.25]), 1.0)
     heavier = replace(stage, coef=np.array([2.5, 7.25]))
-    sheets = [feature_sheet(TaughtDetector(DetectorBase(window, (one, one)))) for one in (stage, heavier)]
+    sheets = [feature_sheet(Detector(DetectorBase(window, (one, one)))) for one in (stage, heavier)]
     changed = np.flatnonzero((sheets[0] != sheets[1]).any(axis=(0, 2)))
     assert sheets[0].shape[1] / 2 <= changed.min() <= changed.max() < sheets[0].shape[1]  # the second weights alone
     first, second = np.split(sheets[0][4:], 2)

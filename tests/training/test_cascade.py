@@ -9,7 +9,7 @@ from tests.crosses import crosses as objects
 from tests.crosses import pool as pool_of_crosses
 
 from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import pyramid
+from whet.cascade.pyramid import Pyramid
 from whet.errors import CheckpointError, TrainingDataError
 from whet.evaluation.curves import rate_interval
 from whet.features.haar import HaarPool
@@ -119,7 +119,7 @@ def windows_of(path):
     image = np.asarray(Image.open(path))
     return {
         window.tobytes()
-        for level in pyramid(image, WINDOW)
+        for level in Pyramid.from_image(image, WINDOW).levels
         for window in np.lib.stride_tricks.sliding_window_view(level.image, WINDOW).reshape(-1, *WINDOW)
     }
 

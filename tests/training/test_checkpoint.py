@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_images
+from tests.detectors import to_bytes
 
 from whet.detector.base import DetectorBase
-from whet.detector.model_file import to_bytes
-from whet.detector.taught import TaughtDetector
+from whet.detector.detector import Detector
 from whet.errors import CheckpointError
 from whet.features.haar import HaarPool
 from whet.training.cascade import train_cascade
@@ -37,7 +37,7 @@ def images(tmp_path_factory):
 
 
 def detector_bytes(nodes):
-    return to_bytes(TaughtDetector(DetectorBase(WINDOW, tuple(node.base() for node in nodes))))
+    return to_bytes(Detector(DetectorBase(WINDOW, tuple(node for node in nodes))))
 
 
 def trained(images, plan=PLAN, tell=lambda _: None, **options):

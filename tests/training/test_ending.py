@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_images
+from tests.detectors import from_bytes, to_bytes
 
-from whet.cascade.pyramid import pyramid
+from whet.cascade.pyramid import Pyramid
 from whet.cascade.scan import scan_images
 from whet.detector.base import Provenance
-from whet.detector.model_file import from_bytes, to_bytes
 from whet.evaluation.curves import image_interval, rate_interval
 from whet.features.integral import IntegralStack
 from whet.io.images import read_grey
@@ -44,7 +44,7 @@ def told(images):
 def test_the_estimate_is_that_of_the_images_kept_apart(told, images):
     cascade, _, ending, _ = told
     _, kept_apart = split_images(images, PLAN.validation, PLAN.seed)
-    levels = [level.image for path in kept_apart for level in pyramid(read_grey(path), WINDOW)]
+    levels = [level.image for path in kept_apart for level in Pyramid.from_image(read_grey(path), WINDOW).levels]
     scans = scan_images(cascade, levels)
     assert ending.n_windows == sum(scan.n_looked_at for scan in scans)
     assert ending.false_positive_rate == sum(map(len, scans)) / ending.n_windows
@@ -180,4 +180,4 @@ def test_a_trained_detector_says_where_it_comes_from(images):
     assert said.facts["false-positive rate"] == ending.false_positive_rate
     cascade, _, _ = train_cascade(pool(), positives(), images, plan)
     new = crosses(100, np.random.default_rng(4))
-    np.testing.assert_array_equal(detector.cascade().scores(new), cascade.scores(new))
+    np.testing.assert_array_equal(detector.cascade.scores(new), cascade.scores(new))

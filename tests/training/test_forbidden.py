@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_images
+from tests.detectors import to_bytes
 from tests.io.annotations.sets import image
-from whet.detector.taught import TaughtDetector
 
 from whet.cascade.boxes import intersection_over_first
 from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import level_at, pyramid
+from whet.cascade.pyramid import Pyramid, level_at
 from whet.detector.base import DetectorBase
-from whet.detector.model_file import to_bytes
+from whet.detector.detector import Detector
 from whet.errors import CheckpointError
 from whet.evaluation.evaluation import evaluate
 from whet.evaluation.runs import truths_of
@@ -68,7 +68,7 @@ def accepts_nearly_all():
 def windows_outside(path, boxes):
     grey = np.asarray(Image.open(path))
     found = set()
-    for level in pyramid(grey, WINDOW):
+    for level in Pyramid.from_image(grey, WINDOW).levels:
         views = np.lib.stride_tricks.sliding_window_view(level.image, WINDOW)
         free = ~forbidden_places(level, WINDOW, boxes)
         found |= {window.tobytes() for window in views[free]}
@@ -113,7 +113,7 @@ def test_backgrounds_have_all_boxes_and_crops_are_none():
 
 
 def detector_bytes(nodes):
-    return to_bytes(TaughtDetector(DetectorBase(WINDOW, tuple(node.base() for node in nodes))))
+    return to_bytes(Detector(DetectorBase(WINDOW, tuple(node for node in nodes))))
 
 
 class StoppedError(Exception):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from tests.io.annotations.sets import image
 
-from whet.cascade.pyramid import pyramid
+from whet.cascade.pyramid import Pyramid
 from whet.errors import TrainingDataError
 from whet.io.annotations.annotation import Annotations
 from whet.training.data import split_objects
@@ -36,7 +36,7 @@ def smooth(height, width, rng):
 def test_what_is_cut_where_a_scan_has_a_window_is_that_window(height, width, seed):
     rng = np.random.default_rng(seed)
     grey = rng.integers(0, 256, (height, width), dtype=np.uint8)
-    for level in pyramid(grey, WINDOW):
+    for level in Pyramid.from_image(grey, WINDOW).levels:
         rows, columns = (side - length + 1 for side, length in zip(level.image.shape, WINDOW, strict=True))
         # Corners of the level too, where the filter ends with the image.
         for y, x in [(0, 0), (rows - 1, columns - 1), (rng.integers(rows), rng.integers(columns))]:
