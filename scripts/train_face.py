@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from whet.detector.base import DEFAULT_POINT, DetectorBase, Provenance
 from whet.detector.detector import Detector
 from whet.evaluation.curves import operating_point
-from whet.evaluation.evaluation import evaluate
+from whet.evaluation.evaluation import evaluate_detections
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
 from whet.training.config import Plan
@@ -78,7 +78,7 @@ def judged(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Path])
     """The detector with operating points by the false positives in images, and its recall of faces, in its header."""
     detector = Detector.from_base(base, FRAME)
     found = [detector.detect(path) for path in images]
-    curve = evaluate([(one.boxes, one.scores) for one in found], [([], None)] * len(found)).curve
+    curve = evaluate_detections([(one.boxes, one.scores) for one in found], [([], None)] * len(found)).curve
     facts = {
         "held-out faces": len(faces),
         "held-out faces accepted": float(base.cascade.accepts(faces).mean()),

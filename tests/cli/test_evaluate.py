@@ -9,7 +9,7 @@ from tests.detectors import bull_finder, bull_scene
 from whet.cli.options import ExitCode
 from whet.detector.detector import load
 from whet.errors import MissingExtraError
-from whet.evaluation.evaluation import evaluate
+from whet.evaluation.evaluation import evaluate_detections
 
 BULLS = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])
 
@@ -39,7 +39,7 @@ def test_numbers_are_those_of_the_library_and_images_show_them(folder, tmp_path)
     assert done.returncode == 0, done.stderr
     detector = load(folder / "bull.whet")
     found = [detector.detect(bull_scene(seed), min_score=-np.inf) for seed in (1, 2)]
-    expected = evaluate([(each.boxes, each.scores) for each in found], [(BULLS, None)] * 2)
+    expected = evaluate_detections([(each.boxes, each.scores) for each in found], [(BULLS, None)] * 2)
     told = json.loads((tmp_path / "report" / "evaluation.json").read_text())
     measures = {name: one["value"] for name, one in told["measures"].items()}
     false_positives = [int((each.scores > 15).sum()) - 2 for each in found]

@@ -57,10 +57,12 @@ def test_what_was_trained_finds_vans_of_their_shape(folder, tmp_path):
     detector = library.load(folder / "vans.whet")
     height, width = detector.window
     assert 1.8 < width / height < 2.8
-    from whet.evaluation.evaluation import evaluate
+    from whet.evaluation.evaluation import evaluate_detections
 
     boxes = [detector.detect(image.path, min_score=-1e9) for image in found.images]
-    judged = evaluate([(one.boxes, one.scores) for one in boxes], [(image.boxes, None) for image in found.images])
+    judged = evaluate_detections(
+        [(one.boxes, one.scores) for one in boxes], [(image.boxes, None) for image in found.images]
+    )
     assert judged.curve.recall[-1] > 0.7
     assert detector.provenance.data.startswith("vans.csv: 30 images")
     assert detector.base.mean_positive.shape == detector.window

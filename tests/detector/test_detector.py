@@ -19,7 +19,7 @@ from whet.errors import (
     UnreadableImageError,
 )
 from whet.evaluation.curves import operating_point
-from whet.evaluation.evaluation import evaluate
+from whet.evaluation.evaluation import evaluate_detections
 
 WIDER = BoxOffset(-0.1, -0.2, 1.1, 1.25)
 
@@ -152,13 +152,13 @@ def test_operating_points_from_an_evaluation_are_saved_and_used(tmp_path):
     finder = bull_finder()
     truths = [[40.0, 30, 70, 60], [120.0, 70, 170, 120]]
     found = [finder.detect(bull_scene(seed)) for seed in range(1, 6)]
-    result = evaluate([(one.boxes, one.scores) for one in found], [(truths, None)] * 5)
+    result = evaluate_detections([(one.boxes, one.scores) for one in found], [(truths, None)] * 5)
     finder.set_operating_point("one in five", operating_point(result.curve, 0.2))
     finder.save(tmp_path / "bull.whet")
     loaded = load(tmp_path / "bull.whet")
     assert loaded.operating_points == finder.operating_points
     kept = [loaded.detect(bull_scene(seed), min_score="one in five") for seed in range(1, 6)]
-    judged = evaluate([(one.boxes, one.scores) for one in kept], [(truths, None)] * 5)
+    judged = evaluate_detections([(one.boxes, one.scores) for one in kept], [(truths, None)] * 5)
     assert judged.curve.false_positives[-1] <= 1
     assert judged.curve.found[-1] > 5
     with pytest.raises(ValueError, match="no operating point 'two'; there is: 'one in five'"):

@@ -17,7 +17,7 @@ from whet.cascade.pyramid import Pyramid, level_at
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.errors import CheckpointError
-from whet.evaluation.evaluation import evaluate
+from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import truths_of
 from whet.features.haar import HaarPool
 from whet.io.annotations.annotation import Annotations
@@ -172,6 +172,6 @@ def test_an_image_with_a_box_that_cannot_be_gives_no_negatives_and_no_false_posi
     elsewhere = np.array([[50.0, 30.0, 70.0, 40.0]])
     assert len(false_positives(elsewhere, whole)) == 1
     assert len(false_positives(elsewhere, doubtful)) == 0
-    judged = evaluate([(elsewhere, [1.0])] * 2, [truths_of(whole), truths_of(doubtful)])
+    judged = evaluate_detections([(elsewhere, [1.0])] * 2, [truths_of(whole), truths_of(doubtful)])
     assert [len(image.false_positives()) for image in judged.images] == [1, 0]
     assert [len(image.missed()) for image in judged.images] == [1, 1]

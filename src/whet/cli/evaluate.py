@@ -84,7 +84,7 @@ def evaluate(
     """
     start(quiet=quiet)
     from whet.detector.detector import load
-    from whet.evaluation.runs import evaluate_many
+    from whet.evaluation.runs import evaluate
     from whet.plots.report import check_places
 
     if save is not None and set_point is None:
@@ -98,7 +98,7 @@ def evaluate(
     options = scan_options(min_size, max_size, scale_factor, step, threads)
     with wrong_call_if_value_error(), progress_bar("evaluate", hidden=quiet) as progress:
         above = threshold_of(threshold)
-        run = evaluate_many(detector, found.images, iou=iou, min_score=above, tell=progress, **options)
+        run = evaluate(detector, found.images, iou=iou, min_score=above, progress=progress, **options)
     left_out = [str(problem) for problem in found.problems if is_incomplete([problem])]
     numbers = _numbers(run, model, annotations, iou, seed, left_out)
     point = None

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from whet.detector.detector import Detector
 from whet.errors import MissingExtraError
-from whet.evaluation.runs import EvaluationRun, evaluate_many
+from whet.evaluation.runs import EvaluationRun, evaluate
 from whet.io.annotations.annotation import AnnotatedImage, Annotations
 from whet.io.annotations.formats import write_annotations
 from whet.io.images import as_grey, read_grey
@@ -237,7 +237,7 @@ def _corrected(
 ) -> tuple[EvaluationRun, EvaluationRun, str, tuple[Path, ...]]:
     """Judge, correct the worst false positive or else a miss, and judge again."""
     threshold = detector.operating_points.get(POINT, -np.inf)
-    before = evaluate_many(detector, test.images, min_score=threshold)
+    before = evaluate(detector, test.images, min_score=threshold)
     false_positives = before.evaluation.worst_false_positives(threshold)
     misses = before.evaluation.worst_misses(threshold)
     if not false_positives and not misses:
@@ -247,7 +247,7 @@ def _corrected(
     path = before.paths[mistake.image]
     detector.learn(path, mistake.box[None], [not false_positives], min_score=threshold)
     detector.save(folder / "vans-corrected.whet")
-    after = evaluate_many(detector, test.images, min_score=threshold)
+    after = evaluate(detector, test.images, min_score=threshold)
     runs = (run.evaluation.images[mistake.image] for run in (before, after))
     sides = [result_drawn(read_grey(path), result, threshold) for result in runs]
     file = save_image(np.concatenate(sides, axis=1), folder.parent / "vans.png")

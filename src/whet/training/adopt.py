@@ -18,7 +18,7 @@ from whet.cascade.pyramid import SCALE_FACTOR
 from whet.detector.base import DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector, load
 from whet.errors import TrainingDataError
-from whet.evaluation.runs import evaluate_many
+from whet.evaluation.runs import evaluate
 from whet.features.integral import FeatureFamily, IntegralStack
 from whet.features.responses import BitResponses
 from whet.features.weak_learners import Weak
@@ -341,8 +341,8 @@ def adopt_from(
     told = (Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
     judgement = None
     if held_out:
-        before = evaluate_many(load(cascade), held_out, tell=lambda share: tell(0.7 + 0.15 * share), threads=threads)
-        after = evaluate_many(detector, held_out, tell=lambda share: tell(0.85 + 0.15 * share), threads=threads)
+        before = evaluate(load(cascade), held_out, progress=lambda share: tell(0.7 + 0.15 * share), threads=threads)
+        after = evaluate(detector, held_out, progress=lambda share: tell(0.85 + 0.15 * share), threads=threads)
         judgement = before, after
     return AdoptionRun(detector, positives, images, (*positives.problems, *told), judgement)
 

@@ -16,7 +16,7 @@ import whet
 from whet.detector.base import ABSOLUTE_PATH, DEFAULT_POINT, DetectorBase, Fact, Provenance, Reporting
 from whet.detector.detector import Detector
 from whet.evaluation.curves import operating_point
-from whet.evaluation.evaluation import evaluate
+from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import detect_many
 from whet.features.integral import FeatureFamily
 from whet.training.cascade import Patches, train_cascade
@@ -190,7 +190,7 @@ def _with_points(
     none = np.empty((0, 4))
     boxes = [preparation.forbidden.get(one.path, none) for one in done]
     found = [(one.found.boxes, one.found.scores) for one in done if one.found is not None]
-    curve = evaluate(found, [(each, np.ones(len(each), np.bool_)) for each in boxes]).curve
+    curve = evaluate_detections(found, [(each, np.ones(len(each), np.bool_)) for each in boxes]).curve
     for name, rate in POINTS.items():
         threshold = operating_point(curve, rate)
         if np.isfinite(threshold):
