@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from whet._kernels.threads import available_threads, map_in_order
 from whet.cascade.detections import Detections
-from whet.detector.detector import DetectOptions, Detector, load
+from whet.detector.detector import DetectOptions, Detector, ScanOptions, load
 from whet.errors import DataNotFoundError, UnreadableImageError
 from whet.evaluation.curves import Curve, average_precision, image_interval, log_average_miss_rate
 from whet.evaluation.evaluation import Evaluation, evaluate_detections
