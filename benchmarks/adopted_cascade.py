@@ -29,9 +29,8 @@ from scripts.train_face import split_images
 
 import whet
 from benchmarks.pasted_faces import FACE, LEFT, TOP, Scene, scenes, window_scenes
-from whet.cascade.cascade import Cascade
+from whet.cascade.cascade import Cascade, LearningStage
 from whet.cascade.detect import detect
-from whet.detector.base import StageBase
 from whet.evaluation.curves import Curve
 from whet.evaluation.evaluation import evaluate
 from whet.io.images import read_grey
@@ -77,13 +76,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         tell=lambda number, base, n: print(f"stage {number}: {n} negatives, {type(base).__name__}", file=sys.stderr),
     )
     seconds = time.perf_counter() - began
-    cascades = {"before": before.taught.cascade(), "after": after.taught.cascade()}
+    cascades = {"before": before.cascade, "after": after.cascade}
     report = {
         "options": {name: value for name, value in vars(options).items() if name != "join"},
         "versions": versions(),
         "opencv": cv2.__version__,
         "seconds to adopt": round(seconds, 1),
-        "stages": [stage_report(stage) for stage in after.taught.base.stages],
+        "stages": [stage_report(stage) for stage in after.base.stages],
         "false positives": FALSE_POSITIVES,
     }
     if options.pasted:
@@ -122,7 +121,7 @@ def chosen_negatives(n: int, seed: int) -> list[Path]:
 
 
 def stage_report(stage: Any) -> dict[str, Any]:  # noqa: ANN401 - a stage that learns, or a fixed one
-    learns = isinstance(stage, StageBase)
+    learns = isinstance(stage, LearningStage)
     return {"learners": len(stage), "learns": learns, **({"negatives": stage.negative.n} if learns else {})}
 
 

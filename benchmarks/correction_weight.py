@@ -30,9 +30,8 @@ from whet.cascade.boxes import box_iou
 from whet.cascade.cascade import Cascade
 from whet.detector import corrections as correction
 from whet.detector import counting as online
-from whet.detector.base import DetectorBase
+from whet.detector.base import DEFAULT_POINT, DetectorBase
 from whet.detector.detector import Detector, load
-from whet.detector.reporting import DEFAULT_POINT
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
 from whet.io.images import read_grey
@@ -99,8 +98,8 @@ def main() -> None:
         detector.set_operating_point(DEFAULT_POINT, args.threshold)
     if args.save:
         detector.save(args.save)
-    faces = Responses(detector.taught.base, held_out)
-    found = faces.accepted(detector.taught.cascade())
+    faces = Responses(detector.base, held_out)
+    found = faces.accepted(detector.cascade)
     false_positives = list(find_false_positives(detector, images, args.trials, rng))
     misses = list(missed_faces(detector, rng.permutation(held_out[~found]), others, args.trials, rng))
     default = Policy(DEFAULT[0], rounds=DEFAULT[1], growth=DEFAULT[2])
@@ -205,13 +204,13 @@ def after_alarms(
     detector: Detector, policy: Policy, false_positives: list[Mistake], faces: Responses
 ) -> dict[str, Any]:
     """All false positives under one policy."""
-    recall = faces.accepted(detector.taught.cascade()).mean()
+    recall = faces.accepted(detector.cascade).mean()
     gone, costs, taught_windows = [], [], []
     for alarm in false_positives:
         taught = detector.copy()
         taught_windows.append(teach(taught, policy, alarm))
         gone.append(not is_found(taught, alarm))
-        costs.append(100 * float(recall - faces.accepted(taught.taught.cascade()).mean()))
+        costs.append(100 * float(recall - faces.accepted(taught.cascade).mean()))
     result = {
         **vars(policy),
         "false_positives gone": round(float(np.mean(gone)), 3),
@@ -227,7 +226,7 @@ def after_alarms(
 def teach(detector: Detector, policy: Policy, alarm: Mistake) -> int:
     """Correct a false positive; returns how many windows were taught."""
     online.CORRECTION_SHARE, correction.MOST_ROUNDS, correction.GROWTH = policy.share, policy.rounds, policy.growth
-    weight = online.default_weight(detector.taught.base, False) * alarm.n_windows if policy.each else None
+    weight = online.default_weight(detector.base, False) * alarm.n_windows if policy.each else None
     entries = detector.learn(alarm.image, alarm.box, [False], weight)
     online.CORRECTION_SHARE, correction.MOST_ROUNDS, correction.GROWTH = DEFAULT
     return len(entries)

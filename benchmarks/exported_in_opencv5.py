@@ -87,7 +87,7 @@ def exported(folder: Path, seed: int) -> dict[Path, tuple[Cascade, Exported]]:
     made: dict[Path, tuple[Cascade, Exported]] = {}
     kinds = {"hard Haar": (HaarPool, False), "LBP": (BlockPatternPool, False), "soft Haar": (HaarPool, True)}
     for name, (family, soft) in kinds.items():
-        cascade = trained(family.from_window(WINDOW), soft=soft, seed=seed).taught.cascade()
+        cascade = trained(family.from_window(WINDOW), soft=soft, seed=seed).cascade
         for early_exits in ("doubling", "all") if soft else ("doubling",):
             path = folder / (f"{name}, {early_exits}.xml" if soft else f"{name}.xml")
             made[path] = cascade, write_opencv(cascade, path, early_exits=early_exits)
@@ -101,7 +101,7 @@ def exported(folder: Path, seed: int) -> dict[Path, tuple[Cascade, Exported]]:
         stage_rate=0.985,
         seed=seed,
     )
-    cascade, path = detector.taught.cascade(), folder / "adopted frontalface_default.xml"
+    cascade, path = detector.cascade, folder / "adopted frontalface_default.xml"
     return made | {path: (cascade, write_opencv(cascade, path))}
 
 

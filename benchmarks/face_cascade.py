@@ -7,15 +7,14 @@ from experiments.datasets import negative_images
 from numpy.typing import NDArray
 
 from benchmarks.face_patches import WINDOW, face_patches
-from whet.cascade.cascade import Cascade
+from whet.cascade.cascade import Cascade, Stage
 from whet.cascade.pyramid import pyramid
 from whet.cascade.scan import scan_images
-from whet.cascade.stage import Stage
 from whet.errors import DataNotFoundError
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
 from whet.io.images import read_grey
-from whet.training.stage import NodeGoal, train_node
+from whet.training.stage import NodeGoal, train_stage
 
 GOAL = NodeGoal(detection_rate=0.99, false_positive_rate=0.5)
 NEGATIVES = 3000
@@ -36,7 +35,7 @@ def face_cascade(family: str = "haar", n_stages: int = 8, seed: int = 0) -> tupl
         labels = np.arange(len(everything)) < len(faces)
         half = np.arange(len(everything)) % 2 == 0
         train, validation = (everything[half], labels[half]), (everything[~half], labels[~half])
-        stages.append(train_node(pool, *train, 100, goal=GOAL, validation=validation).stage())
+        stages.append(train_stage(pool, *train, 100, goal=GOAL, validation=validation).stage())
         negatives = false_positives(Cascade(WINDOW, tuple(stages)), rng)
     return Cascade(WINDOW, tuple(stages)), data
 

@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("model", nargs="?", default="face", help="a bundled name or a model file")
     parser.add_argument("--scenes", type=int, default=200)
     options = parser.parse_args()
-    soft = whet.load(options.model).taught.cascade()
+    soft = whet.load(options.model).cascade
     hard = replace(soft, stages=tuple(replace(stage, rejection_thresholds=None) for stage in soft.stages))
     kinds = {"easy": scenes(options.scenes), "hard": scenes(options.scenes, hard=True)}
     report: dict[str, Any] = {"false positives": FALSE_POSITIVES, "versions": versions()}

@@ -24,7 +24,7 @@ import whet
 from benchmarks.watching import GreyImages, images
 from whet.io.video import VideoFrame
 from whet.tracking.session import Session, Sink
-from whet.tracking.tracker import Watcher
+from whet.tracking.tracker import Tracker
 from whet.web import page as live_image
 from whet.web.page import LiveImage
 from whet.web.server import LiveServer
@@ -52,11 +52,11 @@ def viewed(address: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def one_turn(frames: GreyImages, mode: str) -> dict[str, float]:
-    watcher, live, sinks = Watcher(whet.load("face"), threads=1), LiveImage(), list[Sink]()
+    tracker, live, sinks = Tracker(whet.load("face"), threads=1), LiveImage(), list[Sink]()
     coming = [VideoFrame(number, number / 25, image) for number, image in enumerate(frames)]
     viewer = None
     with ExitStack() as stack:
-        first = watcher.look(frames[0])
+        first = tracker.update(frames[0])
         if mode != "without":
             server = stack.enter_context(LiveServer(live))
             live.show(coming[0], first)
@@ -64,7 +64,7 @@ def one_turn(frames: GreyImages, mode: str) -> dict[str, float]:
         if mode == "viewed":
             viewer = stack.enter_context(viewed(server.address))
         begin, on_the_clock = time.process_time(), time.perf_counter()
-        Session(watcher, tuple(sinks)).run(coming)
+        Session(tracker, tuple(sinks)).run(coming)
         seconds, passed = time.process_time() - begin, time.perf_counter() - on_the_clock
         live.end()
         seen = 0 if viewer is None else int(viewer.communicate()[0])
@@ -75,11 +75,11 @@ def drawing(shape: tuple[int, int, int]) -> float:
     """Milliseconds to draw and encode one image, half of it noise."""
     image = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     image[:, : shape[1] // 2] = 128
-    look, frame = Watcher(whet.load("face")).look(np.zeros((60, 80), np.uint8)), VideoFrame(0, 0.0, image)
+    tracked, frame = Tracker(whet.load("face")).update(np.zeros((60, 80), np.uint8)), VideoFrame(0, 0.0, image)
     times = []
     for _ in range(20):
         begin = time.thread_time()
-        live_image._jpeg(frame, look)
+        live_image._jpeg(frame, tracked)
         times.append(time.thread_time() - begin)
     return 1e3 * statistics.median(times)
 

@@ -24,7 +24,7 @@ from whet._kernels.threads import available_threads
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
 from whet.features.training import train_weak_learners
-from whet.training.stage import GreedyLDA, train_node
+from whet.training.stage import GreedyLDA, train_stage
 
 ALL_FEATURES = 162_336
 SAMPLES = (5_000, 10_000, 20_000, 40_000)
@@ -59,7 +59,7 @@ def measure(n: int, n_features: int, n_weak: int) -> dict[str, Any]:
     """Seconds of the phases of one training."""
     pool = HaarPool.from_window(WINDOW)
     small, labels, _ = face_patches(200)
-    train_node(pool.take(slice(None, None, 100)), small, labels, 3)  # compile, or load from the cache
+    train_stage(pool.take(slice(None, None, 100)), small, labels, 3)  # compile, or load from the cache
     patches, is_positive, data = face_patches(n)
     if n_features < len(pool):
         pool = pool.sample(n_features, np.random.default_rng(0))

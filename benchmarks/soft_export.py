@@ -49,7 +49,7 @@ def main() -> None:
         seed=options.seed,
     )
     faces, images = split_faces()[1], [read_grey(path) for path in split_images()[1][: options.images]]
-    report = {"options": vars(options), "versions": versions(), "learners": detector.taught.cascade().n_weak}
+    report = {"options": vars(options), "versions": versions(), "learners": detector.cascade.n_weak}
     report["whet"] = accepted(detector, faces, images)
     with TemporaryDirectory() as folder:
         for early_exits in get_args(EarlyExits):
@@ -83,7 +83,7 @@ def trained(
 
 def accepted(detector: Detector, faces: Any, images: list[Any]) -> dict[str, int]:  # noqa: ANN401 - arrays
     """Windows that pass: an exported file judges a window in OpenCV as its stages do here, which tests show."""
-    cascade = detector.taught.cascade()
+    cascade = detector.cascade
     windows = sum(len(fired_windows(cascade, image, step=2).scale) for image in images)
     return {"windows without a face": windows, "held-out faces": int(cascade.accepts(faces).sum()), "of": len(faces)}
 

@@ -23,7 +23,7 @@ from PIL import Image
 
 from benchmarks.face_patches import WINDOW, face_patches
 from whet.features.haar import HaarPool
-from whet.training.stage import Boosting, train_node
+from whet.training.stage import Boosting, train_stage
 
 
 def write_vec(patches: NDArray[np.uint8], path: Path) -> None:
@@ -63,7 +63,7 @@ def against_traincascade(binary: str, n: int = 2_000, n_weak: int = 20) -> dict[
         subprocess.run([binary, *(str(part) for pair in options.items() for part in pair)], check=True)
         theirs = time.perf_counter() - start
     start = time.perf_counter()
-    train_node(HaarPool.from_window(WINDOW), patches, is_positive, n_weak, learner=Boosting())
+    train_stage(HaarPool.from_window(WINDOW), patches, is_positive, n_weak, learner=Boosting())
     ours = time.perf_counter() - start
     return {"data": data, "samples": n, "weak learners": n_weak, "theirs": theirs, "ours": ours, "ratio": theirs / ours}
 

@@ -32,7 +32,7 @@ import whet
 from whet.cascade import scan
 from whet.cascade.pyramid import resized
 from whet.io.images import read_grey
-from whet.tracking.tracker import Lessons, Watcher
+from whet.tracking.tracker import SelfTraining, Tracker
 
 GreyImages = list[NDArray[np.uint8]]
 
@@ -64,18 +64,18 @@ class Clock:
         return timed
 
 
-def one_way(frames: GreyImages, learn: bool, lessons: Lessons) -> dict[str, float]:
-    watcher = Watcher(whet.load("face"), learn=learn, threads=1, lessons=lessons)
-    watcher.look(frames[0])
+def one_way(frames: GreyImages, learn: bool, self_training: SelfTraining) -> dict[str, float]:
+    tracker = Tracker(whet.load("face"), learn=learn, threads=1, self_training=self_training)
+    tracker.update(frames[0])
     compile_cascade = scan.compiled
-    learning, compiling = Clock(watcher, "_lesson", "_count"), Clock(scan, "compiled")
+    learning, compiling = Clock(tracker, "_lesson", "_count"), Clock(scan, "compiled")
     begin, on_the_clock = time.process_time(), time.perf_counter()
-    looks = [watcher.look(frame) for frame in frames]
+    looks = [tracker.update(frame) for frame in frames]
     seconds, passed = time.process_time() - begin, time.perf_counter() - on_the_clock
     scan.compiled = compile_cascade
     return {
-        "lessons": sum(look.n_learned for look in looks),
-        "lessons_taken_back": sum(look.n_taken_back for look in looks),
+        "lessons": sum(tracked.n_learned for tracked in looks),
+        "lessons_taken_back": sum(tracked.n_rolled_back for tracked in looks),
         "processor_ms_a_frame": 1e3 * seconds / len(frames),
         "frames_a_processor_second": len(frames) / seconds,
         "frames_a_second_on_the_clock": len(frames) / passed,
@@ -84,9 +84,9 @@ def one_way(frames: GreyImages, learn: bool, lessons: Lessons) -> dict[str, floa
     }
 
 
-def both_ways(frames: GreyImages, turns: int, lessons: Lessons) -> dict[str, Any]:
+def both_ways(frames: GreyImages, turns: int, self_training: SelfTraining) -> dict[str, Any]:
     """Medians of several turns, with and without learning by turns."""
-    pairs = [tuple(one_way(frames, learn, lessons) for learn in (False, True)) for _ in range(turns)]
+    pairs = [tuple(one_way(frames, learn, self_training) for learn in (False, True)) for _ in range(turns)]
     without, with_learning = (
         {name: round(statistics.median(one[name] for one in side), 4) for name in side[0]}
         for side in zip(*pairs, strict=True)
@@ -117,22 +117,22 @@ def resident_mb() -> float:
 def stream(n: int) -> dict[str, Any]:
     """Small frames around the face, again and again; nearly every one is a lesson."""
     frames = [resized(np.ascontiguousarray(image[55:175, 90:210]), (48, 48)) for image in images(60)]
-    watcher = Watcher(whet.load("face"), learn=True, threads=1, lessons=Lessons(gate=0.0))
-    memory, lessons, finite, begin = [], 0, True, time.perf_counter()
+    tracker = Tracker(whet.load("face"), learn=True, threads=1, self_training=SelfTraining(learn_above=0.0))
+    memory, self_training, finite, begin = [], 0, True, time.perf_counter()
     for number, frame in enumerate(looped(frames, n)):
-        look = watcher.look(frame)
-        lessons += look.n_learned
+        tracked = tracker.update(frame)
+        self_training += tracked.n_learned
         if (number + 1) % max(1, n // 12) == 0:
             memory.append(resident_mb())
-            finite &= all(np.isfinite(stage.coef).all() for stage in watcher.detector.taught.cascade().stages)
+            finite &= all(np.isfinite(stage.coef).all() for stage in tracker.detector.cascade.stages)
     return {
         "frames": n,
-        "lessons": lessons,
-        "lessons_remembered": len(watcher._learned),
-        "counted_since_the_base": watcher.detector.learned,
+        "lessons": self_training,
+        "lessons_remembered": len(tracker._learned),
+        "counted_since_the_base": tracker.detector.learned,
         "resident_mb": memory,
         "weights_are_finite": finite,
-        "weights_moved": round(watcher.moved, 4),
+        "weights_moved": round(tracker.weight_change, 4),
         "seconds": round(time.perf_counter() - begin, 1),
     }
 
@@ -143,17 +143,17 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=None)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--stream", type=int, default=0)
-    parser.add_argument("--every", type=int, default=Lessons().every)
+    parser.add_argument("--every", type=int, default=SelfTraining().every)
     parser.add_argument("--always", action="store_true", help="every frame teaches, and no lesson is taken back")
     arguments = parser.parse_args()
     result: dict[str, Any] = {"command": f"python -m benchmarks.watching {' '.join(sys.argv[1:])}".rstrip()}
     if arguments.stream:
         result["stream"] = stream(arguments.stream)
     else:
-        frames, lessons = images(arguments.frames, arguments.video), Lessons(every=arguments.every)
+        frames, self_training = images(arguments.frames, arguments.video), SelfTraining(every=arguments.every)
         if arguments.always:
-            lessons = replace(lessons, gate=-np.inf, most_lost=2.0, most_accepted=np.inf)
-        result |= {"video": arguments.video} | both_ways(frames, arguments.turns, lessons)
+            self_training = replace(self_training, learn_above=-np.inf, max_lost=2.0, max_accepted=np.inf)
+        result |= {"video": arguments.video} | both_ways(frames, arguments.turns, self_training)
     print(json.dumps(result, indent=1))
 
 

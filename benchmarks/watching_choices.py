@@ -16,31 +16,32 @@ from dataclasses import replace
 import numpy as np
 from experiments.drifting_faces import HARD, Clip, clips
 from experiments.face_tracks import FRAME
-from experiments.watching import watched
+from experiments.watching import tracked_model
 
 import whet
-from whet.detector.counting import learn
-from whet.tracking.following import Prior
-from whet.tracking.self_training import memory_of
-from whet.tracking.tracker import Lessons, Watcher
+from whet.detector.records import learn
+from whet.tracking.self_training import retention_of
+from whet.tracking.tracker import MotionPrior, SelfTraining, Tracker
 from whet.training.negatives import random_windows
 
-PRIOR, LESSONS = Prior(), Lessons()
-MODES: dict[str, tuple[Prior, Lessons | None]] = {
+PRIOR, LESSONS = MotionPrior(), SelfTraining()
+MODES: dict[str, tuple[MotionPrior, SelfTraining | None]] = {
     "follows": (PRIOR, None),
     "follows, a surprise costs a quarter": (replace(PRIOR, cost=1.0), None),
     "learns": (PRIOR, LESSONS),
-    "learns an eighth as much": (PRIOR, replace(LESSONS, share=0.001, remembered=0.125)),
+    "learns an eighth as much": (PRIOR, replace(LESSONS, share=0.001, kept=0.125)),
     "learns other windows too": (PRIOR, replace(LESSONS, others=3)),
-    "learns whatever it follows": (PRIOR, replace(LESSONS, gate=-np.inf)),
+    "learns whatever it follows": (PRIOR, replace(LESSONS, learn_above=-np.inf)),
 }
 
 
 def rates(clip: Clip) -> dict[str, float]:
     found = {}
-    for mode, (prior, lessons) in MODES.items():
-        watcher = Watcher(whet.load("face"), learn=lessons is not None, prior=prior, lessons=lessons or LESSONS)
-        track, alone, _ = watched(watcher, list(clip.frames))
+    for mode, (prior, self_training) in MODES.items():
+        tracker = Tracker(
+            whet.load("face"), learn=self_training is not None, prior=prior, self_training=self_training or LESSONS
+        )
+        track, alone, _ = tracked_model(tracker, list(clip.frames))
         found[mode] = track.rate(clip.truths, FRAME)
         found.setdefault("detector alone", alone.rate(clip.truths, FRAME))
     return found
@@ -48,20 +49,20 @@ def rates(clip: Clip) -> dict[str, float]:
 
 def guard(clip: Clip) -> dict[str, list[float]]:
     """Times more negatives accepted, after each few lessons of a clip, and after 1, 2, 5 and 10 poisoned ones."""
-    free = replace(LESSONS, most_lost=2.0, most_accepted=np.inf)
-    watcher = Watcher(whet.load("face"), learn=True, lessons=free)
-    start = memory_of(watcher.detector.taught)
+    free = replace(LESSONS, max_lost=2.0, max_accepted=np.inf)
+    tracker = Tracker(whet.load("face"), learn=True, self_training=free)
+    start = retention_of(tracker.detector.taught)
     learning = [
-        round(start.lost(memory_of(watcher.detector.taught))[1], 1)
+        round(start.lost(retention_of(tracker.detector.taught))[1], 1)
         for frame in clip.frames
-        if watcher.look(frame).n_learned
+        if tracker.update(frame).n_learned
     ]
     rng, poisoned = np.random.default_rng(0), []
     patches = random_windows(clip.frames[0], 10, (24, 24), rng)
     for n in (1, 2, 5, 10):
         taught = whet.load("face").taught
         learn(taught, patches[:n], [True] * n, weights=LESSONS.weight(taught))
-        poisoned.append(round(start.lost(memory_of(taught))[1], 1))
+        poisoned.append(round(start.lost(retention_of(taught))[1], 1))
     return {"learning": learning, "poisoned": poisoned}
 
 

@@ -36,7 +36,7 @@ from whet.demo.objects import object_drawn
 from whet.detector.detector import Detector
 from whet.io.images import read_grey
 from whet.tracking.self_training import expected_scores
-from whet.tracking.tracker import Lessons, Look, Watcher
+from whet.tracking.tracker import SelfTraining, TrackedFrame, Tracker
 from whet.training.adopt import adopt
 
 PEOPLE, WINDOWS, IMAGES = 800, 5, 300
@@ -62,9 +62,9 @@ def main() -> None:
         Clip(one.frames[::EVERY], one.truths[::EVERY])
         for one in footage(options.kind, free, options.clips, options.length, rng)
     ]
-    own = Watcher(detector).gate
+    own = Tracker(detector).learn_above
     modes = {"follows": None, "learns, its own gate": own, "learns, gate 40": 40.0}
-    scores = expected_scores(detector.taught.base)
+    scores = expected_scores(detector.base)
     print(
         json.dumps(
             {
@@ -72,7 +72,10 @@ def main() -> None:
                 "gate": round(own, 2),
                 "expected scores": [round(scores.negative, 2), round(scores.positive, 2)],
                 "false positives score": false_positives(detector, free),
-                "modes": {name: watched(detector, made, gate, options.kind) for name, gate in modes.items()},
+                "modes": {
+                    name: tracked_model(detector, made, learn_above, options.kind)
+                    for name, learn_above in modes.items()
+                },
             },
             indent=1,
         )
@@ -143,39 +146,41 @@ def drawn_clip(kind: str, background: NDArray[np.uint8], length: int, rng: np.ra
     return Clip(frames, truths)
 
 
-def watched(detector: Detector, clips: list[Clip], gate: float | None, kind: str) -> dict[str, Any]:
+def tracked_model(detector: Detector, clips: list[Clip], learn_above: float | None, kind: str) -> dict[str, Any]:
     """What becomes of all clips, each watched by the detector as it was trained."""
-    found, taught, lessons, taken_back = [], [], 0, 0
+    found, taught, self_training, taken_back = [], [], 0, 0
     for one in clips:
-        watcher = Watcher(detector, learn=gate is not None, threads=1, lessons=Lessons(gate=gate))
-        looks = [watcher.look(frame) for frame in one.frames]
-        last = watcher.finish()
-        found.append(overlaps(np.array([box_of(look, kind) for look in looks]), one.truths) > IOU)
-        taught.append([look.teaches for look in looks])
-        lessons += sum(look.n_learned for look in looks) + last[0]
-        taken_back += sum(look.n_taken_back for look in looks) + last[1]
-    right, teaches = np.concatenate(found), np.concatenate(taught)
+        tracker = Tracker(
+            detector, learn=learn_above is not None, threads=1, self_training=SelfTraining(learn_above=learn_above)
+        )
+        looks = [tracker.update(frame) for frame in one.frames]
+        last = tracker.finish()
+        found.append(overlaps(np.array([box_of(tracked, kind) for tracked in looks]), one.truths) > IOU)
+        taught.append([tracked.is_learned for tracked in looks])
+        self_training += sum(tracked.n_learned for tracked in looks) + last[0]
+        taken_back += sum(tracked.n_rolled_back for tracked in looks) + last[1]
+    right, is_learned = np.concatenate(found), np.concatenate(taught)
     return {
         "frames": len(right),
         "found": round(float(right.mean()), 4),
-        "taught": int(teaches.sum()),
-        "taught rightly": int((teaches & right).sum()),
-        "lessons": lessons,
+        "taught": int(is_learned.sum()),
+        "taught rightly": int((is_learned & right).sum()),
+        "lessons": self_training,
         "taken back": taken_back,
     }
 
 
-def box_of(look: Look, kind: str) -> NDArray[np.float64]:
-    if look.box is None or look.sighting is None:
+def box_of(tracked: TrackedFrame, kind: str) -> NDArray[np.float64]:
+    if tracked.box is None or tracked.track is None:
         return np.full(4, np.nan)
-    return look.box if kind != "face" else np.asarray(FRAME.boxes(look.sighting.box[None])[0])
+    return tracked.box if kind != "face" else np.asarray(FRAME.boxes(tracked.track.box[None])[0])
 
 
 def false_positives(detector: Detector, free: list[Path]) -> dict[str, float]:
     """What windows score that the detector accepts in images without faces, vans or walkers."""
     images = [path for path in split_images()[1] if path in free][:60]
     scores = np.concatenate([detector.detect(path, min_score=-np.inf, threads=1).windows.scores for path in images])
-    above = float((scores > Watcher(detector).gate).mean())
+    above = float((scores > Tracker(detector).learn_above).mean())
     return {"windows": len(scores), "mean": round(float(scores.mean()), 2), "above the gate": round(above, 4)}
 
 

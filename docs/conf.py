@@ -12,4 +12,4 @@ html_title = "whet"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_type_aliases = {"ArrayLike": "ArrayLike"}
-exclude_patterns = ["results"]
+exclude_patterns = ["results", "examples"]

@@ -9,8 +9,8 @@ import numpy as np
 
 from experiments.face_samples import WINDOW
 from experiments.false_positives import STEP, Patches, cascade_of
-from whet.detector.base import Delta, DetectorBase, StageBase
-from whet.detector.counting import lesson
+from whet.detector.base import Delta, DetectorBase, LearningStage
+from whet.detector.records import lesson
 from whet.training.mining import Miner
 from whet.training.negatives import windows_of_images
 
@@ -33,7 +33,7 @@ def lesson_of_false_positives(
     like a face. Where the images have fewer windows for a stage than its part, these are all there are, and teach
     that stage and those after it, as far as they reach. At most `BLOCK` patches are in memory.
     """
-    stages = [stage for stage in base.stages if isinstance(stage, StageBase)]
+    stages = [stage for stage in base.stages if isinstance(stage, LearningStage)]
     quota = n // len(stages)
     total = Delta.empty([len(stage) for stage in stages])
     for number in range(len(stages)):
@@ -55,7 +55,7 @@ def _only(delta: Delta, kept: slice) -> Delta:
     return Delta(tuple(stages))
 
 
-def _reaching(stages: Sequence[StageBase], images: Sequence[Path], n: int, seed: int) -> Iterator[Patches]:
+def _reaching(stages: Sequence[LearningStage], images: Sequence[Path], n: int, seed: int) -> Iterator[Patches]:
     """Windows that pass these stages, in blocks, at most `n` in all."""
     if not stages:
         rng = np.random.default_rng(seed)

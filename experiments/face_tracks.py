@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from experiments.datasets import LFW_FACE
 from experiments.face_samples import WINDOW
 from experiments.node_windows import Levels, best_window
-from whet.cascade.boxes import box_iou
-from whet.cascade.stage import Stage
-from whet.detector.reporting import Frame
+from whet.cascade.boxes import BoxOffset, box_iou
+from whet.cascade.cascade import Stage
 from whet.training.stage import Node
 
 Boxes = NDArray[np.float64]
@@ -27,13 +26,13 @@ LFW_EYES_DOWN, LFW_PUPILS_APART = 66.7, 43.0
 IOU = 0.5
 
 
-def face_frame(eyes_down: float, pupils_apart: float) -> Frame:
+def face_frame(eyes_down: float, pupils_apart: float) -> BoxOffset:
     """The face around the eyes of a window: how far down they are, and how far apart, in widths of the window.
 
     >>> [round(side, 2) for side in face_frame(0.36, 0.36)]
     [0.1, 0.0, 0.9, 1.04]
     """
-    return Frame(
+    return BoxOffset(
         0.5 - HALF_FACE * pupils_apart,
         eyes_down - ABOVE_EYES * pupils_apart,
         0.5 + HALF_FACE * pupils_apart,
@@ -41,7 +40,7 @@ def face_frame(eyes_down: float, pupils_apart: float) -> Frame:
     )
 
 
-def inner_frame(share: float) -> Frame:
+def inner_frame(share: float) -> BoxOffset:
     """The face around a window that shows the inner part of Viola and Jones's box in LFW, `share` of its side.
 
     >>> [round(side, 2) for side in inner_frame(0.8)]
@@ -67,11 +66,11 @@ class Track:
         """Every `step`-th frame."""
         return Track(self.windows[::step], self.scores[::step])
 
-    def found(self, truths: Boxes, frame: Frame) -> NDArray[np.bool_]:
+    def found(self, truths: Boxes, frame: BoxOffset) -> NDArray[np.bool_]:
         """In which frames (n,) the framed window has more than half in common with the true box (n, 4)."""
         return overlaps(frame.boxes(self.windows), truths) > IOU
 
-    def rate(self, truths: Boxes, frame: Frame) -> float:
+    def rate(self, truths: Boxes, frame: BoxOffset) -> float:
         """Share of the frames in which the face was found."""
         return float(self.found(truths, frame).mean())
 

@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from experiments.face_samples import WINDOW
 from whet._kernels.threads import for_each_block
-from whet.cascade.cascade import Cascade
-from whet.cascade.stage import Stage
-from whet.detector.base import StageBase
-from whet.detector.counting import AT_ONCE
+from whet.cascade.cascade import Cascade, LearningStage, Stage
+from whet.detector.records import AT_ONCE
 from whet.training.mining import Miner
 
 STEP = 2  # between windows: a quarter of them, and still more than a stage can use but for the last ones
@@ -23,7 +21,7 @@ KEPT_PER_IMAGE = 200
 Patches = NDArray[np.uint8]
 
 
-def cascade_of(stages: Sequence[StageBase]) -> Cascade:
+def cascade_of(stages: Sequence[LearningStage]) -> Cascade:
     """The cascade of some stages as they were trained."""
     return Cascade(WINDOW, tuple(stage.stage() for stage in stages))
 

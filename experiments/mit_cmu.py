@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments import datasets
+from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import Cascade
 from whet.cascade.detect import GROUPING, Grouping, detect
 from whet.cascade.pyramid import SCALE_FACTOR
-from whet.detector.reporting import Frame
 from whet.errors import DataNotFoundError
 from whet.evaluation.curves import Curve
 from whet.evaluation.evaluation import Evaluation, evaluate
@@ -104,7 +104,7 @@ WIDTH, HEIGHT = 0.90, 0.81
 EYES_IN_WINDOW, EYES_IN_FACE = 0.39, 0.375
 TOP = EYES_IN_WINDOW - EYES_IN_FACE / HEIGHT
 # The annotated face around a window: the eyes stay where they are.
-FRAME = Frame(0.5 - 0.5 / WIDTH, TOP, 0.5 + 0.5 / WIDTH, TOP + 1 / HEIGHT)
+FRAME = BoxOffset(0.5 - 0.5 / WIDTH, TOP, 0.5 + 0.5 / WIDTH, TOP + 1 / HEIGHT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ class Trial:
 
     def judge(self, found: Sequence[Found], convention: Convention = "framed") -> Evaluation:
         """Judge boxes and scores of each image; `framed` ones are windows, to be widened to faces."""
-        frame = FRAME if convention == "framed" else Frame()
+        frame = FRAME if convention == "framed" else BoxOffset()
         framed_boxes = [(frame.boxes(np.asarray(boxes)), scores) for boxes, scores in found]
         return evaluate(framed_boxes, [(truths, None) for truths in self.truths])
 

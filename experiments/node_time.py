@@ -25,7 +25,7 @@ from whet.features.haar import HaarPool
 from whet.features.responses import BitResponses
 from whet.features.training import TrainedWeak, train_weak_learners
 from whet.training.negatives import windows_of_images
-from whet.training.stage import GreedyLDA, Node, train_node
+from whet.training.stage import GreedyLDA, Node, train_stage
 
 RUNS = {"small": 1, "paper": 1}
 N_WEAK = (10, 50, 100, 150, 200)
@@ -68,7 +68,7 @@ def _warm_up() -> None:
     """Compile the kernels, or load them from the cache, before anything is timed."""
     patches = np.random.default_rng(0).integers(0, 256, (100, *WINDOW), dtype=np.uint8)
     is_positive = np.arange(100) < 50
-    node = train_node(HaarPool.from_window(WINDOW).take(slice(None, None, 100)), patches, is_positive, 3)
+    node = train_stage(HaarPool.from_window(WINDOW).take(slice(None, None, 100)), patches, is_positive, 3)
     node.learn(patches, is_positive)
 
 

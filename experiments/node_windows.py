@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.windows import OPENCV_MIN_SIGMA
-from whet.cascade.cascade import Cascade
+from whet.cascade.cascade import Cascade, Stage
 from whet.cascade.detect import windows_of_levels
 from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import SCALE_FACTOR, Level, level_scales, levels_at
-from whet.cascade.stage import Stage
 
 GreyImage = NDArray[np.uint8]
 Patches = NDArray[np.uint8]

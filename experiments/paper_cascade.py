@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from experiments.face_samples import WINDOW
 from experiments.false_positives import FalsePositives, cascade_of
-from whet.detector.base import DetectorBase, StageBase
+from whet.detector.base import DetectorBase, LearningStage
 from whet.features.haar import HaarPool
 from whet.features.training import train_weak_learners
 from whet.lda.discriminant import DEFAULT_RIDGE
@@ -50,7 +50,7 @@ def train(
     """Train stages until the images have too few false positives left; `tell` hears the number of stages."""
     source = FalsePositives(images, recipe.seed)
     negatives = windows_of_images(images, recipe.n_negatives, WINDOW, np.random.default_rng(recipe.seed))
-    stages: list[StageBase] = []
+    stages: list[LearningStage] = []
     while len(negatives) >= FEWEST * recipe.n_negatives:
         stages.append(train_stage(pool, faces, negatives, recipe))
         tell(len(stages))
@@ -60,7 +60,7 @@ def train(
     return DetectorBase(WINDOW, tuple(stages))
 
 
-def train_stage(pool: HaarPool, faces: Patches, negatives: Patches, recipe: Recipe) -> StageBase:
+def train_stage(pool: HaarPool, faces: Patches, negatives: Patches, recipe: Recipe) -> LearningStage:
     """Add weak learners until the goal holds on the training samples at the paper's threshold."""
     patches = np.concatenate([faces, negatives])
     is_face = np.arange(len(patches)) < len(faces)
@@ -77,7 +77,7 @@ def train_stage(pool: HaarPool, faces: Patches, negatives: Patches, recipe: Reci
         if is_judged and reaches_goal(judge, learner.vote(responses, np.array(chosen)), is_face):
             break
     features, at = candidates.take(np.array(chosen)), np.array(chosen)
-    return StageBase.from_discriminant(features, weak.take(at), learner.vote(responses, at))
+    return LearningStage.from_discriminant(features, weak.take(at), learner.vote(responses, at))
 
 
 def reaches_goal(judge: Judge, vote: OnlineDiscriminant, is_face: NDArray[np.bool_]) -> bool:

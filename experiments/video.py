@@ -29,7 +29,7 @@ from experiments.report import Progress, Report, Row
 from experiments.video_curves import FALSE_POSITIVES, Hearing, faces_at
 from experiments.video_nodes import Recipe, bootstrapped, pool_of, train_nodes
 from experiments.video_sheet import sheet
-from whet.detector.reporting import Frame
+from whet.cascade.boxes import BoxOffset
 from whet.io.images import read_grey
 from whet.plots.drawing import save_image
 from whet.training.stage import Node
@@ -140,7 +140,7 @@ def narrow_tracks(nodes: dict[str, Node], one: Footage, judged: int) -> dict[str
 def note(report: VideoReport, values: Values, one: Footage, method: str, track: Track, measure: str) -> None:
     """The detection rate of a method with framed and with raw windows; the first boxes of all are kept."""
     face = RECIPES[report.size].frame
-    for convention, frame in (("framed", face), ("raw", Frame())):
+    for convention, frame in (("framed", face), ("raw", BoxOffset())):
         setting = ("video", one.video.name), ("box", convention)
         values[measure, method, setting].append(track.rate(one.video.truths, frame))
     report.boxes.setdefault((one.video.name, method), face.boxes(track.windows))

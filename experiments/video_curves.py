@@ -11,10 +11,9 @@ from scipy.sparse.csgraph import connected_components
 
 from experiments.face_tracks import Boxes
 from experiments.node_windows import Levels, node_windows
-from whet.cascade.boxes import box_iou
+from whet.cascade.boxes import BoxOffset, box_iou
+from whet.cascade.cascade import Stage
 from whet.cascade.detections import FiredWindows
-from whet.cascade.stage import Stage
-from whet.detector.reporting import Frame
 from whet.evaluation.matching import Label, match
 
 # Numbers of false positives in a video at which a curve is read.
@@ -51,7 +50,7 @@ class Hearing:
 
 
 def faces_at(
-    windows: dict[int, FiredWindows], truths: Boxes, frame: Frame, false_positives: Sequence[int] = FALSE_POSITIVES
+    windows: dict[int, FiredWindows], truths: Boxes, frame: BoxOffset, false_positives: Sequence[int] = FALSE_POSITIVES
 ) -> list[float]:
     """Share of the faces that are found with at most so many false positives, over all thresholds.
 
@@ -64,7 +63,7 @@ def faces_at(
     return [max((found for found, wrong in points if wrong <= n), default=0.0) for n in false_positives]
 
 
-def _point(windows: dict[int, FiredWindows], truths: Boxes, frame: Frame, threshold: float) -> tuple[float, int]:
+def _point(windows: dict[int, FiredWindows], truths: Boxes, frame: BoxOffset, threshold: float) -> tuple[float, int]:
     """Share of faces found, and false positives, at one threshold."""
     right = wrong = 0
     for number, found in windows.items():

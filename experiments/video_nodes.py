@@ -18,13 +18,13 @@ from experiments.datasets import faces24, negative_images
 from experiments.face_samples import WINDOW, inner_faces, mirrored
 from experiments.face_tracks import FRAME, inner_frame
 from experiments.report import Progress, silent
+from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import Cascade
-from whet.detector.reporting import Frame
 from whet.features.haar import HaarPool
 from whet.features.training import train_weak_learners
 from whet.training.mining import Miner
 from whet.training.negatives import windows_of_images
-from whet.training.stage import Boosting, GreedyLDA, Node, NodeLearner, train_node
+from whet.training.stage import Boosting, GreedyLDA, Node, NodeLearner, train_stage
 
 Patches = NDArray[np.uint8]
 
@@ -46,7 +46,7 @@ class Recipe:
     asymmetry: float = 100.0  # best of 2, 10 and 100 on held-out faces and windows (docs/decisions.md)
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> BoxOffset:
         """The box that is reported for a window: the face around the eyes of the mean training face."""
         return FRAME if self.inner is None else inner_frame(self.inner)
 
@@ -90,7 +90,7 @@ def bootstrapped(recipe: Recipe, pool: HaarPool, seed: int, progress: Progress =
     samples = Samples(faces, windows_of_images(images, recipe.n_random, WINDOW, rng))
     miner = Miner(images, WINDOW, seed=seed, step=2)
     for turn in range(recipe.mining_rounds):
-        node = train_node(pool, samples.patches, samples.is_face, recipe.n_weak, learner=Boosting())
+        node = train_stage(pool, samples.patches, samples.is_face, recipe.n_weak, learner=Boosting())
         mined = miner.mine(Cascade(WINDOW, (node.stage(),)), recipe.n_mined // recipe.mining_rounds, turn)
         samples = Samples(faces, np.concatenate([samples.others, mined.patches]))
         progress((turn + 1) / recipe.mining_rounds)

@@ -21,19 +21,19 @@ from experiments.opencv_peers import NoPeersError
 from experiments.registry import Size
 from experiments.report import Progress, Report, Row
 from experiments.video_peers import CASCADES, TRACKERS, strongest_windows, tracked
+from whet.cascade.boxes import BoxOffset
 from whet.cascade.detect import grouped
 from whet.detector.detector import load
-from whet.detector.reporting import Frame
 from whet.io.images import read_grey
-from whet.tracking.tracker import Lessons, Look, Watcher
+from whet.tracking.tracker import SelfTraining, TrackedFrame, Tracker
 
 RUNS = {"small": 1, "paper": 1}
 N_FRAMES = {"small": 40, "paper": None}
 BEST = "follows and learns"
-MODES: dict[str, Lessons | None] = {
+MODES: dict[str, SelfTraining | None] = {
     "follows": None,
-    BEST: Lessons(),
-    "follows, learns other windows too": Lessons(others=3),
+    BEST: SelfTraining(),
+    "follows, learns other windows too": SelfTraining(others=3),
 }
 ALONE = "detector alone"
 
@@ -46,8 +46,8 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
     videos = [face_video(name) for name in FIRST]
     for number, video in enumerate(videos):
         images = [read_grey(path) for path in video.paths[: N_FRAMES[size]]]
-        for part, (mode, lessons) in enumerate(MODES.items()):
-            report_mode(report, video, images, mode, lessons)
+        for part, (mode, self_training) in enumerate(MODES.items()):
+            report_mode(report, video, images, mode, self_training)
             progress((number + (part + 1) / (len(MODES) + 1)) / len(videos))
         report_peers(report, video, images)
         progress((number + 1) / len(videos))
@@ -56,39 +56,39 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
 
 
 def report_mode(
-    report: Report, video: FaceVideo, images: Sequence[GreyImage], mode: str, lessons: Lessons | None
+    report: Report, video: FaceVideo, images: Sequence[GreyImage], mode: str, self_training: SelfTraining | None
 ) -> None:
     """Watch a video in one mode; what the detector alone would have said comes with the first."""
-    watcher = Watcher(load("face"), learn=lessons is not None, lessons=lessons or Lessons())
-    track, alone, looks = watched(watcher, images)
+    tracker = Tracker(load("face"), learn=self_training is not None, self_training=self_training or SelfTraining())
+    track, alone, looks = tracked_model(tracker, images)
     note(report, video, mode, track)
-    if lessons is None:
+    if self_training is None:
         note(report, video, ALONE, alone)
         return
     for what, values in (
-        ("lessons", [look.n_learned for look in looks]),
-        ("taken back", [look.n_taken_back for look in looks]),
+        ("lessons", [tracked.n_learned for tracked in looks]),
+        ("taken back", [tracked.n_rolled_back for tracked in looks]),
     ):
         report.rows.append(Row.from_values(what, mode, [float(sum(values))], video=video.name))
 
 
-def watched(watcher: Watcher, images: Sequence[GreyImage]) -> tuple[Track, Track, list[Look]]:
+def tracked_model(tracker: Tracker, images: Sequence[GreyImage]) -> tuple[Track, Track, list[TrackedFrame]]:
     """The followed window of each frame, the best detection of each frame, and all looks."""
-    looks = [watcher.look(image) for image in images]
+    looks = [tracker.update(image) for image in images]
     nothing = np.full(4, np.nan)
-    followed = [nothing if look.sighting is None else look.sighting.box for look in looks]
+    followed = [nothing if tracked.track is None else tracked.track.box for tracked in looks]
     alone = []
-    for look in looks:
-        groups = None if look.sighting is None else grouped(look.sighting.fired)
+    for tracked in looks:
+        groups = None if tracked.track is None else grouped(tracked.track.fired)
         alone.append(nothing if groups is None or not len(groups.scores) else groups.boxes[0])
-    scores = np.array([-np.inf if look.sighting is None else look.sighting.score for look in looks])
+    scores = np.array([-np.inf if tracked.track is None else tracked.track.score for tracked in looks])
     return Track(np.array(followed), scores), Track(np.array(alone), scores), looks
 
 
 def note(report: Report, video: FaceVideo, method: str, track: Track) -> None:
     """The detection rate with framed and with raw windows."""
     truths = video.truths[: len(track.scores)]
-    for convention, frame in (("framed", FRAME), ("raw", Frame())):
+    for convention, frame in (("framed", FRAME), ("raw", BoxOffset())):
         rate = track.rate(truths, frame)
         report.rows.append(Row.from_values("detection rate", method, [rate], video=video.name, box=convention))
 

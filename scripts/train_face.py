@@ -17,9 +17,8 @@ from experiments.datasets import faces24, negative_images
 from experiments.mit_cmu import FRAME
 from numpy.typing import NDArray
 
-from whet.detector.base import DetectorBase, Provenance
+from whet.detector.base import DEFAULT_POINT, DetectorBase, Provenance
 from whet.detector.detector import Detector
-from whet.detector.reporting import DEFAULT_POINT
 from whet.evaluation.curves import operating_point
 from whet.evaluation.evaluation import evaluate
 from whet.features.haar import HaarPool

@@ -3,15 +3,14 @@
 import numpy as np
 
 from tests.opencv_files import random_rectangles
-from whet.cascade.cascade import Cascade
+from whet.cascade.cascade import Cascade, Stage
 from whet.cascade.pyramid import resized
-from whet.cascade.stage import Stage
 from whet.features.haar import HaarKind, HaarPool
 from whet.features.integral import IntegralStack
 from whet.features.lbp import BlockPatternPool
 from whet.features.rectangles import RectanglePool
 from whet.features.weak_learners import LeafPool, TrainedLeaves, TrainedStumps, TrainedSubsets, conditions_of
-from whet.training.stage import train_node
+from whet.training.stage import train_stage
 
 
 def windows_of(image, window, step=1):
@@ -133,7 +132,7 @@ def bull_nodes(rng, goal=None):
         chosen = negatives[rng.permutation(len(negatives))[:600]]
         patches = np.concatenate([positives, chosen])
         samples = patches, np.arange(len(patches)) < 300
-        nodes.append(train_node(pool, *samples, n_weak, goal=goal, validation=samples if goal else None))
+        nodes.append(train_stage(pool, *samples, n_weak, goal=goal, validation=samples if goal else None))
         hard = negatives[Cascade((12, 12), tuple(node.stage() for node in nodes)).accepts(negatives)]
         negatives = np.concatenate([hard, negatives[:300]])
     return nodes

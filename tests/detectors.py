@@ -3,17 +3,16 @@
 from functools import cache
 
 import numpy as np
+from whet.detector.taught import TaughtDetector
 
 from tests.cascades import bull_nodes, random_stage, scene
 from whet.cascade.boxes import box_iou
 from whet.cascade.cascade import Cascade
 from whet.detector.base import DetectorBase, Provenance
 from whet.detector.detector import Detector
-from whet.detector.model_file import to_bytes
-from whet.detector.taught import TaughtDetector
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
-from whet.training.stage import GreedyLDA, NodeGoal, train_node
+from whet.training.stage import GreedyLDA, NodeGoal, train_stage
 
 WINDOW = (10, 8)
 PROVENANCE = Provenance("drawn by the tests", "CC0-1.0", "pytest", {"detection_rate": 0.9}, {"seed": 7})
@@ -55,7 +54,7 @@ def base(sizes=(5, 8, 6), kinds=("haar", "haar", "lbp"), criterion="fda", seed=7
         pool = (HaarPool if kind == "haar" else BlockPatternPool).from_window(WINDOW)
         few = pool.take(np.sort(rng.choice(len(pool), min(200, len(pool)), replace=False)))
         goal, learner = NodeGoal(0.9, 0.001), GreedyLDA(criterion=criterion)
-        nodes.append(train_node(few, X, y, size, learner=learner, goal=goal, validation=(X, y), soft=soft))
+        nodes.append(train_stage(few, X, y, size, learner=learner, goal=goal, validation=(X, y), soft=soft))
         keep = y | Cascade(WINDOW, tuple(node.stage() for node in nodes)).accepts(X)
         X, y = X[keep], y[keep]
     return DetectorBase(WINDOW, tuple(node.base() for node in nodes), provenance=PROVENANCE)
@@ -94,7 +93,7 @@ BULL = np.array([[40.0, 30.0, 70.0, 60.0]])
 
 def content(detector):
     """The bytes of its file."""
-    return to_bytes(detector.taught)
+    return detector.to_bytes()
 
 
 def false_positive(detector, seed=1, number=2):

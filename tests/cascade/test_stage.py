@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from tests.cascades import random_stage
 
-from whet.cascade.stage import Stage
+from whet.cascade.cascade import Stage
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
-from whet.training.stage import train_node
+from whet.training.stage import train_stage
 
 WINDOW = (10, 8)
 
@@ -31,7 +31,7 @@ def test_a_margin_is_the_sum_in_the_order_of_the_learners_minus_the_threshold(ki
 def test_a_stage_scores_as_the_node_it_was_frozen_from(n_weak, patches):
     is_positive = np.arange(len(patches)) % 2 == 0
     patches[is_positive, 2:5] //= 2
-    node = train_node(HaarPool.from_window(WINDOW), patches, is_positive, n_weak)
+    node = train_stage(HaarPool.from_window(WINDOW), patches, is_positive, n_weak)
     stage = node.stage()
     before = node.score(patches)
     assert np.array_equal(stage.score(patches), before)

@@ -13,7 +13,7 @@ from whet.cli.options import ExitCode
 from whet.detector.detector import load
 from whet.features.haar import HaarPool
 from whet.opencv import write_opencv
-from whet.training.stage import train_node
+from whet.training.stage import train_stage
 
 WINDOW = (8, 8)
 WRONG_CALL = 2
@@ -28,7 +28,7 @@ def folder(tmp_path):
     """A cascade file, crops of its object, and images without it, one of them cut short."""
     others = np.random.default_rng(1).integers(0, 230, (200, *WINDOW), dtype=np.uint8)
     samples = np.concatenate([patches(200, 0), others])
-    nodes = [train_node(HaarPool.from_window(WINDOW), samples, np.arange(400) < 200, n) for n in (2, 5)]
+    nodes = [train_stage(HaarPool.from_window(WINDOW), samples, np.arange(400) < 200, n) for n in (2, 5)]
     write_opencv(Cascade(WINDOW, tuple(node.stage() for node in nodes)), tmp_path / "object.xml")
     for name, made in (
         ("crops", patches(40, 5)),
@@ -45,7 +45,7 @@ def test_an_opencv_cascade_is_adopted_taught_and_exported(folder):
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     detector = load(folder / "mine.whet")
-    added = detector.taught.base.stages[-1]
+    added = detector.base.stages[-1]
     assert (told["objects"], told["images"], told["learners"]) == (40, 6, len(added))
     assert told["negatives"] < told["negatives_asked_for"] == 20_000
     assert "as wide as high" not in done.stderr
@@ -55,7 +55,7 @@ def test_an_opencv_cascade_is_adopted_taught_and_exported(folder):
     done = whet("export", "mine.whet", "mine.xml", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert not cv2.CascadeClassifier(str(folder / "mine.xml")).empty()
-    assert load(folder / "mine.whet").taught.learned.counts[-1][1] > 0
+    assert load(folder / "mine.whet").delta.counts[-1][1] > 0
 
 
 def test_boxes_of_another_shape_and_too_few_negatives_are_told(folder, monkeypatch, capsys):

@@ -9,10 +9,10 @@ from PIL import Image
 from tests.commands import whet, whet_here
 from tests.detectors import bull_finder, bull_scene
 
+from whet.cascade.boxes import BoxOffset
 from whet.cli.options import CTRL_C, ExitCode
 from whet.detector.detector import load
 from whet.detector.journal import Journal
-from whet.detector.reporting import Frame
 
 TRUTHS = "path,x,y,w,h,label\n" + "".join(
     f"scene {seed}.png,40,30,30,30,bull\nscene {seed}.png,120,70,50,50,bull\n" for seed in (1, 2)
@@ -172,7 +172,7 @@ def test_what_is_left_out_of_the_images_held_out_is_told_by_the_exit_code(folder
 
 
 def test_crops_without_the_margin_that_a_detector_looks_at_are_told(folder, run_here):
-    bull_finder(frame=Frame(0.1, 0.1, 0.9, 0.9)).save(folder / "wide.whet")
+    bull_finder(frame=BoxOffset(0.1, 0.1, 0.9, 0.9)).save(folder / "wide.whet")
     options = ("-p", "Stücke/größe.png", "--weight", 1, "--dry-run")
     done = run_here("learn", "wide.whet", *options)
     assert "1 image ends where its object ends, and this detector looks at 1.25 times as much" in done.err

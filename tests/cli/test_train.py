@@ -63,7 +63,7 @@ def test_what_was_trained_finds_vans_of_their_shape(folder, tmp_path):
     judged = evaluate([(one.boxes, one.scores) for one in boxes], [(image.boxes, None) for image in found.images])
     assert judged.curve.recall[-1] > 0.7
     assert detector.provenance.data.startswith("vans.csv: 30 images")
-    assert detector.taught.base.mean_positive.shape == detector.window
+    assert detector.base.mean_positive.shape == detector.window
 
 
 def test_the_settings_that_were_written_repeat_the_training(folder):
@@ -81,7 +81,7 @@ def test_the_settings_that_were_written_repeat_the_training(folder):
         assert says in " ".join(refused.stderr.split())
     assert written == ((folder / "vans.toml").read_bytes(), (folder / "vans.whet").read_bytes())
     assert all(line.startswith("whet: ") for line in done.stderr.splitlines())  # warnings alone
-    assert json.loads(done.stdout)["stages"] == len(library.load(folder / "again.whet").taught.base.stages)
+    assert json.loads(done.stdout)["stages"] == len(library.load(folder / "again.whet").base.stages)
     assert same(folder / "vans.whet", folder / "again.whet")
 
 

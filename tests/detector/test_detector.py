@@ -9,11 +9,10 @@ from PIL import Image
 from tests.detectors import BULL, bull_base, bull_finder, bull_scene, content
 
 import whet
-from whet.cascade.boxes import box_iou
+from whet.cascade.boxes import BoxOffset, box_iou
 from whet.cascade.detect import detect
 from whet.detector import bundled
 from whet.detector.detector import load
-from whet.detector.reporting import Frame
 from whet.errors import (
     DetectorNotFoundError,
     ModelFileError,
@@ -22,7 +21,7 @@ from whet.errors import (
 from whet.evaluation.curves import operating_point
 from whet.evaluation.evaluation import evaluate
 
-WIDER = Frame(-0.1, -0.2, 1.1, 1.25)
+WIDER = BoxOffset(-0.1, -0.2, 1.1, 1.25)
 
 
 # Detecting.
@@ -207,7 +206,7 @@ def test_the_frame_is_saved_and_no_part_of_the_id(tmp_path):
 @pytest.mark.parametrize("frame", [(0, 0, 0, 1), (0, 1, 1, 0), (0, 0, np.nan, 1), (0, 0, 1, 3.1), (-2.5, 0, 1, 1)])
 def test_frames_that_are_no_boxes_are_refused(frame):
     with pytest.raises(ValueError, match="expected left < right"):
-        bull_finder(frame=Frame(*frame))
+        bull_finder(frame=BoxOffset(*frame))
 
 
 def test_bare_names_are_bundled_detectors(tmp_path, monkeypatch):

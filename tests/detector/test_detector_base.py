@@ -7,19 +7,19 @@ from tests.detectors import PROVENANCE, WINDOW, base, mixed_detector, patches
 from whet.detector.base import DetectorBase, Provenance
 from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import Asymmetric, Rate, bayes_crossing
-from whet.training.stage import train_node
+from whet.training.stage import train_stage
 
 
 def test_a_stage_is_the_node_that_it_was_made_of():
     X, y = patches(300, np.random.default_rng(0))
-    node = train_node(base().stages[0].features, X, y, 3)
+    node = train_stage(base().stages[0].features, X, y, 3)
     node.vote.rule = Rate(-1.0)
     np.testing.assert_array_equal(node.base().stage().score(X), node.stage().score(X))
 
 
 def test_the_base_does_not_follow_its_node():
     X, y = patches(300, np.random.default_rng(0))
-    node = train_node(base().stages[0].features, X, y, 3)
+    node = train_stage(base().stages[0].features, X, y, 3)
     node.vote.rule = Rate(-1.0)
     frozen = node.base()
     before = frozen.positive.C.copy()

@@ -5,9 +5,9 @@ from tests.detectors import BULL, bull_base, bull_finder, bull_scene, content, f
 from whet.cascade.boxes import box_iou
 from whet.cascade.pyramid import level_at, level_scales
 from whet.detector.base import DetectorBase
-from whet.detector.counting import default_weight, lesson
 from whet.detector.detector import Detector, load
-from whet.detector.journal import lesson_of
+from whet.detector.journal import count_records
+from whet.detector.records import default_weight, lesson
 from whet.errors import (
     BoxError,
     CannotLearnError,
@@ -30,8 +30,8 @@ def test_an_object_teaches_exactly_the_pixels_that_a_scan_sees():
     assert (abs(centre - [56.25, 45]) <= np.array([level.scale_x, level.scale_y]) / 2 + 1e-9).all()
     patch = level.image[entry.y : entry.y + 12, entry.x : entry.x + 12]
     taught = lesson(bull_base(), patch[None], [True], 7)
-    assert finder.taught.learned.counts == taught.counts == ((7, 0),) * 3
-    for ours, theirs in zip(finder.taught.learned.stages, taught.stages, strict=True):
+    assert finder.delta.counts == taught.counts == ((7, 0),) * 3
+    for ours, theirs in zip(finder.delta.stages, taught.stages, strict=True):
         np.testing.assert_array_equal(ours[0].C, theirs[0].C)
 
 
@@ -213,7 +213,7 @@ def test_an_image_smaller_than_the_window_teaches_nothing():
 
 
 def test_a_detector_of_fixed_stages_runs_but_does_not_learn():
-    fixed = Detector.from_base(DetectorBase(bull_finder().window, bull_finder().taught.cascade().stages))
+    fixed = Detector.from_base(DetectorBase(bull_finder().window, bull_finder().cascade.stages))
     assert fixed.detect(bull_scene()) is not None
     with pytest.raises(CannotLearnError, match="adopt"):
         fixed.learn(bull_scene(), BULL, [True])
@@ -287,7 +287,7 @@ def test_entries_say_the_same_as_the_patches():
         level = level_at(bull_scene(), entry.scale).image
         patches.append(level[entry.y : entry.y + 12, entry.x : entry.x + 12])
     labels, weights = [entry.is_object for entry in entries], [entry.weight for entry in entries]
-    ours, theirs = lesson_of(bull_base(), entries), lesson(bull_base(), np.array(patches), labels, weights)
+    ours, theirs = count_records(bull_base(), entries), lesson(bull_base(), np.array(patches), labels, weights)
     for mine, plain in zip(ours.stages, theirs.stages, strict=True):
         for a, b in zip(mine, plain, strict=True):
             assert a.n == b.n

@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from tests.cascades import textured
 
+from whet.cascade.boxes import BoxOffset
 from whet.cascade.pyramid import pyramid
-from whet.detector.reporting import Frame
-from whet.detector.windows import ImageWindows
 from whet.errors import BoxError
 
 WINDOW = (12, 9)
@@ -12,7 +11,7 @@ IMAGE = textured((90, 110), np.random.default_rng(3))
 
 
 @pytest.mark.parametrize("step", [1, 3])
-@pytest.mark.parametrize("frame", [Frame(), Frame(-0.1, -0.2, 1.3, 1.1)])
+@pytest.mark.parametrize("frame", [BoxOffset(), BoxOffset(-0.1, -0.2, 1.3, 1.1)])
 def test_no_window_of_the_scan_is_nearer(step, frame):
     """By brute force over all windows: the best scale first, and then the nearest centre."""
     rng = np.random.default_rng(1)
@@ -38,7 +37,7 @@ def test_no_window_of_the_scan_is_nearer(step, frame):
 
 def test_a_box_at_the_edge_has_the_last_window_of_the_scan():
     windows = ImageWindows.from_image(IMAGE, WINDOW, 1.25, 4)
-    near = windows.nearest(np.array([101.0, 78.0, 110.0, 90.0]), Frame())
+    near = windows.nearest(np.array([101.0, 78.0, 110.0, 90.0]), BoxOffset())
     assert (near.y[0], near.x[0]) == (76, 100)
 
 

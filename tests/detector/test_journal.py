@@ -9,7 +9,7 @@ import pytest
 from tests.detectors import bull_base, bull_finder, bull_scene
 
 import whet
-from whet.detector.journal import Journal, lesson_of
+from whet.detector.journal import Journal, count_records
 from whet.errors import JournalError
 
 
@@ -144,7 +144,7 @@ ALTERED = {
 def test_entries_that_no_window_could_have_left_are_refused(alter, message, entries):
     for entry in (entries[0], entries[-1]):
         with pytest.raises(JournalError, match=message):
-            lesson_of(bull_base(), [entries[0], alter(entry)])
+            count_records(bull_base(), [entries[0], alter(entry)])
 
 
 def test_responses_that_lead_elsewhere_are_refused(entries):
@@ -152,7 +152,7 @@ def test_responses_that_lead_elsewhere_are_refused(entries):
     negative = next(entry for entry in entries if not entry.is_object and entry.stages == 3)
     nothing = replace(negative, responses="0" * len(negative.responses))
     with pytest.raises(JournalError, match="do not lead it through the 3 stages"):
-        lesson_of(bull_base(), [nothing])
+        count_records(bull_base(), [nothing])
 
 
 def test_an_entry_holds_no_pixels(entries):

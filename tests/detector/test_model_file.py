@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.detectors import WINDOW, base, detector, mixed_detector, patches
-
-from whet.detector.base import DetectorBase, Provenance, StageBase
-from whet.detector.counting import learn, unlearn
-from whet.detector.model_file import from_bytes, load, save, to_bytes
-from whet.detector.reporting import Frame, Reporting
 from whet.detector.taught import TaughtDetector
+
+from whet.cascade.boxes import BoxOffset, Reporting
+from whet.detector.base import DetectorBase, LearningStage, Provenance
+from whet.detector.model_file import from_bytes, load, save, to_bytes
+from whet.detector.records import learn, unlearn
 from whet.errors import CannotUnlearnError
 from whet.io import files as atomic_file
 from whet.lda.thresholds import Asymmetric, Rate
@@ -25,7 +25,7 @@ def taught(n=60, seed=1, **options):
 
 def framed():
     points = {"careful": 4.5, "at most one in ten": 1e-300}
-    return TaughtDetector(base(), reporting=Reporting(Frame(-0.1, 0.0, 1.1, 1.2), points))
+    return TaughtDetector(base(), reporting=Reporting(BoxOffset(-0.1, 0.0, 1.1, 1.2), points))
 
 
 DETECTORS = {
@@ -64,7 +64,7 @@ def test_save_then_load_is_the_identity(make, tmp_path):
 def test_the_asymmetric_rule_is_kept():
     stage = base().stages[0]
     rule = Asymmetric(Rate(-1.25))
-    asymmetric = StageBase(stage.features, stage.weak, stage.positive, stage.negative, rule, ridge=3)
+    asymmetric = LearningStage(stage.features, stage.weak, stage.positive, stage.negative, rule, ridge=3)
     loaded = from_bytes(to_bytes(TaughtDetector(DetectorBase(WINDOW, (asymmetric,)))))
     assert loaded.base.stages[0].rule == rule
     assert loaded.base.stages[0].ridge == 3.0

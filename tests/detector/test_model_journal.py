@@ -1,8 +1,8 @@
 import pytest
 from tests.detectors import BULL, bull_finder, bull_scene, content, false_positive
 
-from whet.detector.journal import Journal
-from whet.detector.model_journal import (
+from whet.detector.journal import (
+    Journal,
     check_agreement,
     journal_beside,
     not_learned,

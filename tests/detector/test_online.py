@@ -1,17 +1,17 @@
 import numpy as np
 import pytest
 from tests.detectors import WINDOW, base, detector, mixed_detector, patches
+from whet.detector.taught import TaughtDetector
 
 from whet.detector import counting as online
 from whet.detector.base import DetectorBase
-from whet.detector.counting import default_weight, learn, lesson, unlearn
 from whet.detector.model_file import to_bytes
-from whet.detector.taught import TaughtDetector
+from whet.detector.records import default_weight, learn, lesson, unlearn
 from whet.errors import CannotLearnError, CannotUnlearnError
 from whet.features.integral import IntegralStack
 from whet.lda.discriminant import direction
 from whet.lda.statistics import BinaryStatistics
-from whet.training.stage import Boosting, train_node
+from whet.training.stage import Boosting, train_stage
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ def test_fixed_stages_stay_as_they_are_and_the_others_learn(data):
 
 def test_a_detector_of_fixed_stages_alone_says_that_it_cannot_learn(data):
     X, y = data
-    boosted = train_node(base().stages[0].features, X, y, 3, learner=Boosting()).base()
+    boosted = train_stage(base().stages[0].features, X, y, 3, learner=Boosting()).base()
     with pytest.raises(CannotLearnError, match="GreedyLDA"):
         learn(TaughtDetector(DetectorBase(WINDOW, (boosted,))), X, y)
 

@@ -3,7 +3,7 @@ import pytest
 from tests.detectors import base, detector, mixed_detector, patches
 
 from whet.detector.base import Delta
-from whet.detector.counting import learn, unlearn
+from whet.detector.records import learn, unlearn
 from whet.errors import CannotLearnError, CannotMergeError, CannotUnlearnError
 from whet.lda.statistics import BinaryStatistics
 

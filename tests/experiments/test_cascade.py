@@ -94,7 +94,7 @@ def test_every_stage_is_taught_windows_that_reach_it(drawn, monkeypatch):
     monkeypatch.setattr(cascade_lessons, "BLOCK", 40)
     given = []
     monkeypatch.setattr(cascade_lessons, "lesson", lambda *a, **k: given.append(a[1]) or lesson(*a, **k))
-    from whet.detector.counting import lesson
+    from whet.detector.records import lesson
 
     delta = lesson_of_false_positives(base, images, 300, seed=1)
     assert [negatives for _, negatives in delta.counts][:2] == [100, 100]

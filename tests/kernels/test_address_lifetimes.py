@@ -18,7 +18,7 @@ import numpy as np
 import whet
 from whet.cascade.scan import scan_images
 
-cascade = whet.load("face").taught.cascade()
+cascade = whet.load("face").cascade
 rng = np.random.default_rng(0)
 images = [np.kron(rng.integers(0, 256, (40, 60)), np.ones((5, 5))).astype(np.uint8) for _ in range(6)]
 counts = [(scan.n_looked_at, scan.n_evaluated, len(scan)) for scan in scan_images(cascade, images, threads=1)]

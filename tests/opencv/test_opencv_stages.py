@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from tests.cascades import textured, windows_of
 from tests.opencv_files import haar_file, lbp_file, old_file, shortened
+from whet.detector.taught import TaughtDetector
 
 import whet
 from whet.cascade.cascade import Cascade
 from whet.cascade.scan import scan
 from whet.detector.model_file import from_bytes, to_bytes
-from whet.detector.taught import TaughtDetector
 from whet.errors import CannotConvertError, CannotLearnError, DetectorNotFoundError
 from whet.features.integral import IntegralStack
 from whet.features.rectangles import RectanglePool
@@ -56,8 +56,8 @@ def test_patches_pass_as_in_opencv(name, stages, tmp_path):
 def test_an_opencv_file_is_a_detector_that_can_be_saved():
     detector = whet.load(FACES)
     assert detector.window == (24, 24)
-    assert all(isinstance(stage.features, RectanglePool) for stage in detector.taught.base.stages)
-    again = from_bytes(to_bytes(detector.taught))
+    assert all(isinstance(stage.features, RectanglePool) for stage in detector.base.stages)
+    again = from_bytes(detector.to_bytes())
     assert isinstance(again, TaughtDetector)
     assert again.base.base_id == detector.base_id
     image = textured((60, 60), np.random.default_rng(0))
@@ -97,13 +97,13 @@ def test_every_file_of_opencv_is_a_detector_that_judges_windows_as_opencv_does(p
         np.testing.assert_array_equal(accepted, passes_in_opencv(short, patches))
         assert 0 < accepted.sum() < len(accepted)
     detector = whet.load(path)
-    assert len(detector.taught.base.stages) == len(whole)
+    assert len(detector.base.stages) == len(whole)
     detector.detect(image)
-    data = to_bytes(detector.taught)
+    data = detector.to_bytes()
     again = from_bytes(data)
     assert again.base.base_id == detector.base_id
     assert to_bytes(again) == data
-    np.testing.assert_array_equal(again.cascade().accepts(patches), detector.taught.cascade().accepts(patches))
+    np.testing.assert_array_equal(again.cascade().accepts(patches), detector.cascade.accepts(patches))
 
 
 @pytest.mark.parametrize("seed", range(6))

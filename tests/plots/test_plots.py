@@ -4,10 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
-
-from whet.cascade.stage import Stage
-from whet.detector.base import DetectorBase
 from whet.detector.taught import TaughtDetector
+
+from whet.cascade.cascade import Stage
+from whet.detector.base import DetectorBase
 from whet.errors import MissingExtraError
 from whet.evaluation.curves import sweep
 from whet.evaluation.evaluation import Mistake, evaluate

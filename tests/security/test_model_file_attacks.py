@@ -14,12 +14,12 @@ from safetensors.numpy import load as parse
 from safetensors.numpy import save as serialise
 from tests.cascades import random_cascade
 from tests.detectors import detector, mixed_detector, patches
+from whet.detector.taught import TaughtDetector
 
 from whet.detector import model_file
 from whet.detector.base import DetectorBase
-from whet.detector.counting import learn
 from whet.detector.model_file import from_bytes, load, to_bytes
-from whet.detector.taught import TaughtDetector
+from whet.detector.records import learn
 from whet.errors import ModelFileError
 
 

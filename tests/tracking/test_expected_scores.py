@@ -11,7 +11,7 @@ from whet.cascade.cascade import Cascade
 from whet.detector.base import DetectorBase, Votes
 from whet.features.integral import IntegralStack
 from whet.tracking.self_training import expected_scores
-from whet.tracking.tracker import Lessons, Watcher
+from whet.tracking.tracker import SelfTraining, Tracker
 
 
 def samples():
@@ -48,7 +48,7 @@ def test_negatives_are_expected_to_score_what_a_gaussian_like_them_does_where_it
         of_stage = margins(trained, X, number)
         if number >= trained.cascade.first_scoring:
             expected += above_zero(of_stage.mean(), of_stage.std())
-        X = X[Cascade(WINDOW, trained.cascade.stages[: number + 1]).accepts(X)]
+        X = X[Cascade(WINDOW, trained.cascade.stages[: number + 1]).accepted(X)]
     assert expected_scores(trained).negative == pytest.approx(expected, rel=0.02)
 
 
@@ -80,28 +80,28 @@ def test_without_spread_scores_are_numbers():
 
 
 def test_the_gate_comes_from_the_base_and_learning_does_not_move_it(tmp_path):
-    lessons = Lessons(every=1, share=0.05, most_lost=2.0, most_accepted=np.inf)
-    watcher = Watcher(bull_finder(), learn=True, lessons=lessons)
-    gate, scores = watcher.gate, expected_scores(watcher.detector.taught.base)
-    assert 0 < scores.negative < gate == scores.between(0.4) < scores.positive
-    while not watcher.detector.learned[0]:
-        watcher.look(bull_scene(watcher.number))
-    assert watcher.moved > 0
-    watcher.detector.save(tmp_path / "taught.whet")
+    self_training = SelfTraining(every=1, share=0.05, max_lost=2.0, max_accepted=np.inf)
+    tracker = Tracker(bull_finder(), learn=True, self_training=self_training)
+    learn_above, scores = tracker.learn_above, expected_scores(tracker.detector.base)
+    assert 0 < scores.negative < learn_above == scores.between(0.4) < scores.positive
+    while not tracker.detector.learned[0]:
+        tracker.update(bull_scene(tracker.number))
+    assert tracker.weight_change > 0
+    tracker.detector.save(tmp_path / "taught.whet")
     again = whet.load(tmp_path / "taught.whet")
-    assert again.learned == watcher.detector.learned
-    assert Watcher(again).gate == Watcher(watcher.detector).gate == watcher.gate == gate
+    assert again.learned == tracker.detector.learned
+    assert Tracker(again).learn_above == Tracker(tracker.detector).learn_above == tracker.learn_above == learn_above
 
 
 def test_a_window_teaches_above_the_gate_only():
-    gate = Watcher(bull_finder()).gate
-    looks = [Watcher(bull_finder(), learn=True).look(bull_scene(seed)) for seed in range(8)]
-    assert [look.teaches for look in looks] == [look.sighting.score > gate for look in looks]
-    assert any(look.teaches for look in looks)
-    strict = Lessons(gate=max(look.sighting.score for look in looks))
-    alike = [Watcher(bull_finder(), learn=True, lessons=strict).look(bull_scene(seed)) for seed in range(8)]
-    assert not any(look.teaches for look in alike)
+    learn_above = Tracker(bull_finder()).learn_above
+    looks = [Tracker(bull_finder(), learn=True).tracked(bull_scene(seed)) for seed in range(8)]
+    assert [tracked.is_learned for tracked in looks] == [tracked.track.score > learn_above for tracked in looks]
+    assert any(tracked.is_learned for tracked in looks)
+    strict = SelfTraining(learn_above=max(tracked.track.score for tracked in looks))
+    alike = [Tracker(bull_finder(), learn=True, self_training=strict).tracked(bull_scene(seed)) for seed in range(8)]
+    assert not any(tracked.is_learned for tracked in alike)
 
 
 def test_the_face_detector_keeps_the_gate_that_was_chosen():
-    assert Watcher(whet.load("face")).gate == pytest.approx(40.0, rel=0.02)
+    assert Tracker(whet.load("face")).learn_above == pytest.approx(40.0, rel=0.02)

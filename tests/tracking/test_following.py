@@ -6,7 +6,7 @@ from tests.detectors import BULL, bull_finder, bull_scene
 from whet.cascade.boxes import box_iou
 from whet.cascade.pyramid import level_at, level_scales, levels_at
 from whet.cascade.scan import near_windows, unrejecting
-from whet.tracking.following import Follower, Prior
+from whet.tracking.tracker import Follower, MotionPrior
 
 WINDOW = (9, 9)
 
@@ -53,33 +53,33 @@ def test_a_box_at_the_edge_has_windows_within_the_image(rng):
 
 def test_the_follower_stays_with_its_object_where_another_scores_higher():
     """The larger bull is at (120, 70); who was told of the small one stays there."""
-    cascade, image = bull_finder().taught.cascade(), bull_scene()
+    cascade, image = bull_finder().cascade, bull_scene()
     free, bound = Follower(), Follower(last=BULL[0].copy())
-    best = free.look(cascade, image)
+    best = free.tracked(cascade, image)
     other = best.box[None] if box_iou(best.box[None], BULL)[0, 0] < 0.5 else None
-    assert box_iou(bound.look(cascade, image).box[None], BULL)[0, 0] > 0.5
-    strict = Follower(Prior(most=0.0), last=BULL[0].copy())  # no distance costs anything
-    assert other is None or box_iou(strict.look(cascade, image).box[None], other)[0, 0] > 0.5
+    assert box_iou(bound.tracked(cascade, image).box[None], BULL)[0, 0] > 0.5
+    strict = Follower(MotionPrior(most=0.0), last=BULL[0].copy())  # no distance costs anything
+    assert other is None or box_iou(strict.tracked(cascade, image).box[None], other)[0, 0] > 0.5
 
 
 def test_a_sighting_shows_the_window_at_its_place():
-    seen = Follower().look(bull_finder().taught.cascade(), bull_scene())
+    seen = Follower().tracked(bull_finder().cascade, bull_scene())
     scale, y, x = seen.place
     height, width = bull_finder().window
     np.testing.assert_array_equal(seen.patch, level_at(bull_scene(), scale).image[y : y + height, x : x + width])
 
 
 def test_nothing_ever_seen_is_no_sighting():
-    assert Follower().look(bull_finder().taught.cascade(), np.full((60, 60), 80, np.uint8)) is None
+    assert Follower().tracked(bull_finder().cascade, np.full((60, 60), 80, np.uint8)) is None
 
 
 def test_an_object_that_is_no_longer_accepted_is_still_followed():
-    cascade, image = bull_finder().taught.cascade(), bull_scene()
+    cascade, image = bull_finder().cascade, bull_scene()
     follower = Follower()
-    first = follower.look(cascade, image)
-    assert first.accepts
+    first = follower.tracked(cascade, image)
+    assert first.accepted
     faint = (0.12 * (image.astype(float) - 128) + 128).astype(np.uint8)
     faint = faint + np.random.default_rng(0).integers(0, 12, faint.shape).astype(np.uint8)
-    second = follower.look(cascade, faint)
+    second = follower.tracked(cascade, faint)
     if second is not None:  # contrast may be too little for any window
         assert box_iou(first.box[None], second.box[None])[0, 0] > 0.3

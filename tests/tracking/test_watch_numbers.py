@@ -3,22 +3,26 @@ from tests.detectors import bull_finder, bull_scene
 
 from whet.io.video import VideoFrame
 from whet.tracking.session import RECENT, Session, Tally
-from whet.tracking.tracker import Lessons, Watcher
+from whet.tracking.tracker import SelfTraining, Tracker
 
-EAGER = Lessons(gate=-np.inf, every=1, share=0.01, others=0, most_lost=2.0, most_accepted=np.inf)
+EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, max_lost=2.0, max_accepted=np.inf)
 
 
 def test_the_numbers_after_the_last_frame_are_those_of_the_summary():
     tally, told = Tally(), []
-    watcher = Watcher(bull_finder(), learn=True, lessons=EAGER)
+    tracker = Tracker(bull_finder(), learn=True, self_training=EAGER)
     frames = [VideoFrame(2 * number, 0.0, bull_scene(number)) for number in range(5)]
-    summary = Session(watcher, (lambda frame, look: told.append((tally.add(frame, look), look)),)).run(frames)
-    numbers, look = told[-1]
+    summary = Session(tracker, (lambda frame, tracked: told.append((tally.add(frame, tracked), tracked)),)).run(frames)
+    numbers, tracked = told[-1]
     assert [each.frame for each, _ in told] == [0, 2, 4, 6, 8]
-    assert (numbers.lessons, numbers.taken_back, numbers.moved) == (summary.learned, 0, summary.moved)
-    assert numbers.lessons == 5
-    assert (numbers.score, numbers.accepted) == (look.sighting.score, look.sighting.accepts)
-    assert numbers.detected == len(look.detections)
+    assert (numbers.self_training, numbers.taken_back, numbers.weight_change) == (
+        summary.learned,
+        0,
+        summary.weight_change,
+    )
+    assert numbers.self_training == 5
+    assert (numbers.score, numbers.accepted) == (tracked.track.score, tracked.track.accepted)
+    assert numbers.detected == len(tracked.detections)
 
 
 def test_the_rate_is_of_late(monkeypatch):
@@ -26,10 +30,10 @@ def test_the_rate_is_of_late(monkeypatch):
     moments = iter([0.0, 60.0, *(60 + 0.1 * n for n in range(1, 2 * RECENT))])
     monkeypatch.setattr("whet.tracking.session.time.perf_counter", lambda: next(moments))
     black = np.zeros((60, 80), np.uint8)
-    look = Watcher(bull_finder()).look(black)
+    tracked = Tracker(bull_finder()).tracked(black)
     tally = Tally()
-    rates = [tally.add(VideoFrame(0, 0.0, black), look).rate for _ in range(RECENT + 2)]
+    rates = [tally.add(VideoFrame(0, 0.0, black), tracked).rate for _ in range(RECENT + 2)]
     assert rates[0] == 0.0
     assert rates[1] < 1
     assert abs(rates[-1] - 10) < 1e-6
-    assert tally.add(VideoFrame(0, 0.0, black), look).score is None
+    assert tally.add(VideoFrame(0, 0.0, black), tracked).score is None

@@ -12,10 +12,9 @@ from safetensors.numpy import save as serialise
 from tests.cascades import textured
 from tests.samples import brighter_on_the_right
 
-from whet.cascade.cascade import Cascade
-from whet.detector.base import StageBase
-from whet.detector.counting import default_weight, learn, unlearn
+from whet.cascade.cascade import Cascade, LearningStage
 from whet.detector.model_file import from_bytes, to_bytes
+from whet.detector.records import default_weight, learn, unlearn
 from whet.detector.summary import Summary
 from whet.errors import ModelFileError, TrainingDataError
 from whet.features.haar import HaarPool
@@ -26,7 +25,7 @@ from whet.opencv.xml import read_opencv
 from whet.tracking.self_training import memory_of
 from whet.training.adopt import SHARE, adopt, joined, yielding
 from whet.training.mining import Miner
-from whet.training.stage import train_node
+from whet.training.stage import train_stage
 
 WINDOW = (8, 8)
 
@@ -45,7 +44,7 @@ def case(tmp_path):
     rng = np.random.default_rng(1)
     patches = np.concatenate([objects(200, 0), rng.integers(0, 230, (200, *WINDOW), dtype=np.uint8)])
     labels = np.arange(400) < 200
-    stages = [train_node(HaarPool.from_window(WINDOW), patches, labels, n) for n in (2, 5)]
+    stages = [train_stage(HaarPool.from_window(WINDOW), patches, labels, n) for n in (2, 5)]
     write_opencv(Cascade(WINDOW, tuple(node.stage() for node in stages)), tmp_path / "object.xml")
     images = []
     for seed in range(6):
@@ -58,15 +57,15 @@ def test_stages_are_counted_and_keep_the_weak_learners(case):
     path, images = case
     heard = []
     detector = relearned(path, objects(300, 5), images, n_negatives=60, tell=lambda *what: heard.append(what))
-    source, stages = read_opencv(path), detector.taught.base.stages
+    source, stages = read_opencv(path), detector.base.stages
     assert [len(stage) for stage in stages] == [source.stages[i].stop - source.stages[i].start for i in range(2)]
-    assert all(isinstance(stage, StageBase) and isinstance(stage.features, RectanglePool) for stage in stages)
+    assert all(isinstance(stage, LearningStage) and isinstance(stage.features, RectanglePool) for stage in stages)
     assert [number for number, _, _ in heard] == [0, 1]
     assert stages[0].positive.n == 300
     assert stages[0].negative.n == heard[0][2] == 60
-    assert detector.taught.cascade().stages[0].accepts(objects(300, 5)).mean() > 0.9
+    assert detector.cascade.stages[0].accepts(objects(300, 5)).mean() > 0.9
     same = relearned(path, objects(300, 5), images, n_negatives=60, threads=1)
-    assert to_bytes(same.taught) == to_bytes(detector.taught)
+    assert same.to_bytes() == detector.to_bytes()
 
 
 def test_a_threshold_lets_through_what_opencvs_does_or_keeps_a_detection_rate(case):
@@ -74,21 +73,21 @@ def test_a_threshold_lets_through_what_opencvs_does_or_keeps_a_detection_rate(ca
     theirs = stages_of(read_opencv(path))[0]
     everything = Cascade(WINDOW, (replace(theirs, coef=np.zeros(len(theirs)), threshold=-1.0),))
     negatives = Miner(images, WINDOW, max_per_image=100).mine(everything, 60, 0).patches
-    ours = relearned(path, objects(300, 5), images, n_negatives=60).taught.cascade().stages[0]
+    ours = relearned(path, objects(300, 5), images, n_negatives=60).cascade.stages[0]
     # Of two learners' few sums several windows share each, so that at least as many pass, and the next sum is above.
     kept, let_through = ours.accepts(negatives), theirs.accepts(negatives).mean()
     assert 0 < let_through <= kept.mean() < 1
     assert (ours.score(negatives[kept]) > ours.score(negatives[kept]).min()).mean() < let_through
     rated = relearned(path, objects(300, 5), images, n_negatives=60, detection_rate=0.9)
-    assert rated.taught.base.stages[0].positive.n == 240  # 8 of 10 runs
-    fresh = rated.taught.cascade().stages[0].accepts(objects(2000, 11)).mean()
+    assert rated.base.stages[0].positive.n == 240  # 8 of 10 runs
+    fresh = rated.cascade.stages[0].accepts(objects(2000, 11)).mean()
     assert fresh > 0.85
 
 
 def test_merged_copies_are_the_detector_that_saw_both_streams(case):
     path, images = case
     first = relearned(path, objects(300, 5), images, n_negatives=60)
-    second, both, adopted = first.copy(), first.copy(), to_bytes(first.taught)
+    second, both, adopted = first.copy(), first.copy(), first.to_bytes()
     lessons = [
         (textured((60, 70), np.random.default_rng(seed)), [[10, 10, 22, 22], [30, 30, 44, 44]]) for seed in (2, 3)
     ]
@@ -98,10 +97,10 @@ def test_merged_copies_are_the_detector_that_saw_both_streams(case):
     for lesson in reversed(lessons):
         both.learn(*lesson, [False, True], weight=4)
     first.merge(second)
-    assert to_bytes(first.taught) == to_bytes(both.taught) != adopted
+    assert first.to_bytes() == both.to_bytes() != adopted
     first.unlearn(entries[1])
     first.unlearn(entries[0])
-    assert to_bytes(first.taught) == adopted
+    assert first.to_bytes() == adopted
 
 
 def noisy_objects():
@@ -123,42 +122,42 @@ def test_without_negatives_all_stages_keep_opencvs_votes(case):
     flat = images[0].with_name("flat.png")
     Image.fromarray(np.full((40, 40), 90, np.uint8)).save(flat)
     voting = relearned(path, noisy_objects(), [flat], n_negatives=60)
-    for ours, theirs in zip(voting.taught.cascade().stages, stages_of(read_opencv(path)), strict=True):
+    for ours, theirs in zip(voting.cascade.stages, stages_of(read_opencv(path)), strict=True):
         np.testing.assert_array_equal(ours.coef, theirs.coef)
         assert ours.threshold == theirs.threshold
-    assert [stage.votes.until for stage in voting.taught.base.stages] == [10, 25]
-    assert default_weight(voting.taught.base, False) == 1
+    assert [stage.votes.until for stage in voting.base.stages] == [10, 25]
+    assert default_weight(voting.base, False) == 1
     assert [stage.keeps_votes for stage in Summary.from_detector(voting.taught).stages] == [True, True]
     assert memory_of(voting.taught).kept == 1.0  # it was trained on too little to remember
 
 
 def test_a_stage_that_few_negatives_reach_keeps_opencvs_votes_and_the_other_learns(case, half):
     theirs = stages_of(read_opencv(case[0]))
-    assert [stage.votes is None for stage in half.taught.base.stages] == [True, False]
-    before = to_bytes(half.taught)
+    assert [stage.votes is None for stage in half.base.stages] == [True, False]
+    before = half.to_bytes()
     image = textured((60, 70), np.random.default_rng(2))
     entries = half.learn(image, [[10, 10, 20, 20], [30, 30, 44, 44]], [False, True], weight=5)
     assert entries
-    assert half.taught.learned.counts[0] != (0, 0)
-    np.testing.assert_array_equal(half.taught.cascade().stages[1].coef, theirs[1].coef)
-    assert to_bytes(from_bytes(to_bytes(half.taught))) == to_bytes(half.taught)
+    assert half.delta.counts[0] != (0, 0)
+    np.testing.assert_array_equal(half.cascade.stages[1].coef, theirs[1].coef)
+    assert to_bytes(from_bytes(half.to_bytes())) == half.to_bytes()
     half.unlearn(entries)
-    assert to_bytes(half.taught) == before
+    assert half.to_bytes() == before
     taught = half.taught.copy()
     learn(taught, objects(10, 9), np.zeros(10), weights=3)
-    assert taught.cascade().stages[0].threshold != half.taught.cascade().stages[0].threshold
+    assert taught.cascade().stages[0].threshold != half.cascade.stages[0].threshold
     unlearn(taught, objects(10, 9), np.zeros(10), weights=3)
     assert to_bytes(taught) == before
 
 
 def test_votes_go_when_enough_negatives_have_come_and_return_with_them(half):
     """Wherever they came from: what was learned since, or merged, and in any order."""
-    base = half.taught.base.stages[1]
+    base = half.base.stages[1]
     missing = base.votes.until - base.negative.n
     assert missing > 1
-    assert base.votes.until == 5 * len(base) * default_weight(half.taught.base, False)
+    assert base.votes.until == 5 * len(base) * default_weight(half.base, False)
     reaching = objects(3000, 12)  # what looks like the object reaches the second stage
-    reaching = reaching[half.taught.base.cascade.stages[0].accepts(reaching)]
+    reaching = reaching[half.base.cascade.stages[0].accepts(reaching)]
     few, rest = half.taught.copy(), half.taught.copy()
     learn(few, reaching[: missing - 1], np.zeros(missing - 1), weights=1)
     assert few.learned.counts[1] == (0, missing - 1)
@@ -175,11 +174,11 @@ def test_votes_go_when_enough_negatives_have_come_and_return_with_them(half):
     unlearn(few, reaching[:1], np.zeros(1), weights=1)
     np.testing.assert_array_equal(few.cascade().stages[1].coef, base.votes.coef)
     unlearn(few, reaching[1:missing], np.zeros(missing - 1), weights=1)
-    assert to_bytes(few) == to_bytes(half.taught)
+    assert to_bytes(few) == half.to_bytes()
 
 
 def test_votes_that_a_stage_cannot_keep(half):
-    base = half.taught.base.stages[1]
+    base = half.base.stages[1]
     for votes in (
         replace(base.votes, until=base.negative.n),
         replace(base.votes, coef=base.votes.coef[1:].copy()),
@@ -209,7 +208,7 @@ VOTE_ARRAYS = {
 
 
 def opened(detector):
-    data = to_bytes(detector.taught)
+    data = detector.to_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     return json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["whet"]), parse(data)
 
@@ -221,7 +220,7 @@ def closed(header, tensors):
 @pytest.mark.parametrize("attack", VOTE_HEADERS.values(), ids=VOTE_HEADERS)
 def test_an_attack_by_the_header_of_votes(attack, half):
     header, tensors = opened(half)
-    assert to_bytes(closed(header, tensors)) == to_bytes(half.taught)
+    assert to_bytes(closed(header, tensors)) == half.to_bytes()
     attack(*header["stages"])
     with pytest.raises(ModelFileError):
         closed(header, tensors)
@@ -247,7 +246,7 @@ def test_an_adopted_cascade_is_an_opencv_file_again(case, tmp_path):
     assert found[0] == found[1]
     patches = np.concatenate([objects(50, 7), 255 - objects(50, 7)])
     accepted = [len(theirs.detectMultiScale(patch, 1.1, 0)) == 1 for patch in patches]
-    np.testing.assert_array_equal(detector.taught.cascade().accepts(patches), accepted)
+    np.testing.assert_array_equal(detector.cascade.accepts(patches), accepted)
 
 
 def test_positives_of_another_size_are_refused(case):
@@ -264,11 +263,11 @@ def test_votes_are_kept_and_one_more_stage_of_the_same_learners_learns(case):
     path, images = case
     detector = adopt(path, objects(300, 5), images, n_weak=6, n_negatives=60)
     theirs = stages_of(read_opencv(path))
-    *kept, added = detector.taught.base.stages
+    *kept, added = detector.base.stages
     for old, new in zip(theirs, kept, strict=True):
         assert np.array_equal(SHARE * old.coef, new.coef)
         assert SHARE * old.threshold >= new.threshold
-    assert isinstance(added, StageBase)
+    assert isinstance(added, LearningStage)
     assert len(added) <= 6
     features, weak = joined(theirs, WINDOW)
     own = {row.tobytes() for row in features.boxes}
@@ -276,14 +275,14 @@ def test_votes_are_kept_and_one_more_stage_of_the_same_learners_learns(case):
     assert set(added.weak.threshold.tolist()) <= set(weak.threshold.tolist())
     assert added.stage().accepts(objects(2000, 11)).mean() > 0.92
     again = adopt(path, objects(300, 5), images, n_weak=6, n_negatives=60, threads=1)
-    assert to_bytes(again.taught) == to_bytes(detector.taught)
-    before = to_bytes(detector.taught)
+    assert again.to_bytes() == detector.to_bytes()
+    before = detector.to_bytes()
     image = textured((60, 70), np.random.default_rng(2))
     entries = detector.learn(image, [[30, 30, 44, 44]], [True], weight=5)
-    assert detector.taught.learned.counts == ((0, 0), (0, 0), (5, 0))
+    assert detector.delta.counts == ((0, 0), (0, 0), (5, 0))
     assert detector.export_opencv(images[0].with_name("taught.xml")).stages == 3
     detector.unlearn(entries)
-    assert to_bytes(detector.taught) == before
+    assert detector.to_bytes() == before
 
 
 def test_stages_are_lowered_until_they_keep_a_share_of_the_positives(case):

@@ -8,8 +8,7 @@ from PIL import Image
 from tests.cascades import textured, windows_of
 from tests.opencv_files import shortened
 
-from whet.cascade.cascade import Cascade
-from whet.detector.base import StageBase
+from whet.cascade.cascade import Cascade, LearningStage
 from whet.detector.detector import load
 from whet.detector.model_file import from_bytes, to_bytes
 from whet.features.integral import IntegralStack
@@ -59,9 +58,9 @@ def rows(features, weak):
 def test_the_stage_that_is_added_is_of_all_leaves(case):
     detector = adopted(case)
     theirs = stages_of(read_opencv(case[0]))
-    *kept, added = detector.taught.base.stages
+    *kept, added = detector.base.stages
     assert [stage.threshold for stage in kept] == [SHARE * stage.threshold for stage in theirs]  # all are kept
-    assert isinstance(added, StageBase)
+    assert isinstance(added, LearningStage)
     assert isinstance(added.features, LeafPool)
     assert rows(added.features, added.weak) <= set.union(*(rows(stage.features, stage.weak) for stage in theirs))
     shown, others = objects(case[0], 50), windows_of(textured((90, 110), np.random.default_rng(2)), detector.window)[0]
@@ -72,33 +71,33 @@ def test_the_stage_that_is_added_is_of_all_leaves(case):
 @pytest.mark.parametrize("keep_votes", [True, False])
 def test_it_is_taught_saved_and_run_by_opencv(case, keep_votes, tmp_path):
     detector = adopted(case, keep_votes=keep_votes)
-    stages = detector.taught.base.stages
-    assert sum(isinstance(stage, StageBase) for stage in stages) >= (1 if keep_votes else 3)
-    before = to_bytes(detector.taught)
+    stages = detector.base.stages
+    assert sum(isinstance(stage, LearningStage) for stage in stages) >= (1 if keep_votes else 3)
+    before = detector.to_bytes()
     assert to_bytes(from_bytes(before)) == before == to_bytes(adopted(case, keep_votes=keep_votes).taught)
     (height, width), image = detector.window, textured((100, 120), np.random.default_rng(21))
     taught = detector.copy()
     entries = taught.learn(image, [[10, 10, 10 + 2 * width, 10 + 2 * height]], [True], weight=5)
     assert taught.learned == (5, 0)
-    assert to_bytes(taught.taught) != before
+    assert taught.to_bytes() != before
     taught.save(tmp_path / "taught.whet")
-    assert to_bytes(load(tmp_path / "taught.whet").taught) == to_bytes(taught.taught)
+    assert to_bytes(load(tmp_path / "taught.whet").taught) == taught.to_bytes()
     assert taught.export_opencv(tmp_path / "out.xml").differences == ()
     ours, theirs = CascadeClassifier(tmp_path / "out.xml"), cv2.CascadeClassifier(str(tmp_path / "out.xml"))
     found = [sorted(map(tuple, np.array(c.detectMultiScale(image, 1.1, 0)).tolist())) for c in (ours, theirs)]
     assert found[0] == found[1]
     patches = np.concatenate([objects(case[0], 60), windows_of(image, detector.window, 4)[0]])
     accepted = [len(theirs.detectMultiScale(np.ascontiguousarray(patch), 1.1, 0)) == 1 for patch in patches]
-    np.testing.assert_array_equal(taught.taught.cascade().accepts(patches), accepted)
+    np.testing.assert_array_equal(taught.cascade.accepts(patches), accepted)
     assert 0 < sum(accepted) < len(accepted)
     taught.unlearn(entries)
-    assert to_bytes(taught.taught) == before
+    assert taught.to_bytes() == before
 
 
 def test_leaves_learn_what_their_responses_say(case):
     """The counts of a stage are those of its responses, leaf by leaf."""
     detector = adopted(case, keep_votes=False)
-    stage = next(stage for stage in detector.taught.base.stages if isinstance(stage, StageBase))
+    stage = next(stage for stage in detector.base.stages if isinstance(stage, LearningStage))
     answers = stage.stage().respond(IntegralStack.from_patches(objects(case[0], 50)))
     np.testing.assert_array_equal(stage.positive.s, answers.sum(axis=1))
     np.testing.assert_array_equal(stage.positive.C, answers.astype(int) @ answers.T.astype(int))
@@ -109,5 +108,5 @@ def test_few_images_give_a_smaller_stage_whatever_the_number_of_stages(tmp_path)
     path, image = HAAR / "haarcascade_eye.xml", tmp_path / "one.png"
     Image.fromarray(textured((60, 70), np.random.default_rng(1))).save(image)
     faces = windows_of(textured((90, 110), np.random.default_rng(2)), (20, 20), 7)[0][:60]
-    added = adopt(path, faces, [image], threads=1).taught.base.stages[-1]
+    added = adopt(path, faces, [image], threads=1).base.stages[-1]
     assert 5 <= len(added) < 1000

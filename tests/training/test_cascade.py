@@ -19,7 +19,7 @@ from whet.training.data import split_images, split_in_runs
 from whet.training.mining import Miner
 from whet.training.negatives import SkippedImagesWarning
 from whet.training.progress import StageFinished
-from whet.training.stage import Boosting, train_node
+from whet.training.stage import Boosting, train_stage
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_it_says_when_the_rate_is_reached_and_when_the_images_run_out(pool, imag
 def first_stage(pool):
     rng = np.random.default_rng(1)
     patches = np.concatenate([objects(200, rng), rng.integers(0, 256, (200, *WINDOW), dtype=np.uint8)])
-    return Cascade(WINDOW, (train_node(pool, patches, np.arange(400) < 200, 2).stage(),))
+    return Cascade(WINDOW, (train_stage(pool, patches, np.arange(400) < 200, 2).stage(),))
 
 
 def windows_of(path):

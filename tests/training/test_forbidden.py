@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from PIL import Image
 from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_images
 from tests.io.annotations.sets import image
+from whet.detector.taught import TaughtDetector
 
 from whet.cascade.boxes import intersection_over_first
 from whet.cascade.cascade import Cascade
 from whet.cascade.pyramid import level_at, pyramid
 from whet.detector.base import DetectorBase
 from whet.detector.model_file import to_bytes
-from whet.detector.taught import TaughtDetector
 from whet.errors import CheckpointError
 from whet.evaluation.evaluation import evaluate
 from whet.evaluation.runs import truths_of
@@ -26,7 +26,7 @@ from whet.training.cascade import train_cascade
 from whet.training.learning import false_positives
 from whet.training.mining import Miner
 from whet.training.negatives import MOST_OVERLAP, backgrounds_of, forbidden_places, random_windows, windows_of_images
-from whet.training.stage import train_node
+from whet.training.stage import train_stage
 
 side = st.floats(0, 60)
 
@@ -62,7 +62,7 @@ def accepts_nearly_all():
     rng = np.random.default_rng(1)
     patches = np.concatenate([crosses(200, rng), rng.integers(0, 256, (200, *WINDOW), dtype=np.uint8)])
     features = HaarPool.from_window(WINDOW).sample(300, rng)
-    return Cascade(WINDOW, (train_node(features, patches, np.arange(400) < 200, 2).stage(),))
+    return Cascade(WINDOW, (train_stage(features, patches, np.arange(400) < 200, 2).stage(),))
 
 
 def windows_outside(path, boxes):

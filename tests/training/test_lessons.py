@@ -5,9 +5,9 @@ from tests.cascades import random_cascade
 from tests.detectors import bull_finder, bull_scene, content
 
 from whet.detector.base import DetectorBase
-from whet.detector.counting import default_weight
 from whet.detector.detector import Detector
 from whet.detector.journal import image_hash
+from whet.detector.records import default_weight
 from whet.errors import AnnotationError, CannotLearnError
 from whet.io.annotations.annotation import AnnotatedImage
 from whet.training.learning import Shown, crops, learn_from, teach, turns, weight_of_false_positives
@@ -47,7 +47,7 @@ def test_many_false_positives_turn_a_detector_no_further_than_a_single_one(tmp_p
     finder = bull_finder()
     images = [AnnotatedImage(path, (80, 110)) for path in paths]
     lessons = teach(finder, images)
-    most = default_weight(finder.taught.base, False)
+    most = default_weight(finder.base, False)
     assert lessons.n_false_positives > 3
     assert sum(entry.weight for entry in lessons.entries) <= max(most, lessons.n_false_positives)
     assert weight_of_false_positives(finder, 1) is None
@@ -84,7 +84,7 @@ def test_the_detector_that_is_given_stays_as_it_is(scene):
     assert content(finder) == content(bull_finder()) != content(run.detector)
     assert told == sorted(told)
     assert told[-1] == 1.0
-    assert max(run.turns) > 0 == max(turns(finder.taught.cascade(), finder.taught.cascade()))
+    assert max(run.turns) > 0 == max(turns(finder.cascade, finder.cascade))
 
 
 @pytest.mark.parametrize("threshold", [None, 0.5])

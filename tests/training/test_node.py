@@ -7,7 +7,7 @@ from whet.features.lbp import BlockPatternPool
 from whet.features.training import train_weak_learners
 from whet.lda.discriminant import direction
 from whet.lda.statistics import BinaryStatistics
-from whet.training.stage import Boosting, GreedyLDA, NodeGoal, train_node
+from whet.training.stage import Boosting, GreedyLDA, NodeGoal, train_stage
 
 LEARNERS = [GreedyLDA(), GreedyLDA(criterion="lac"), Boosting(), Boosting(asymmetry=4.0), ForwardFeatureSelection()]
 
@@ -36,14 +36,14 @@ def pool():
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 def test_every_learner_tells_the_classes_apart(learner, data, pool):
     train, test = data
-    node = train_node(pool, *train, n_weak=12, learner=learner)
+    node = train_stage(pool, *train, n_weak=12, learner=learner)
     assert len(node) == 12
     assert (node.predict(test[0]) == test[1]).mean() > 0.8
 
 
 def test_the_score_is_the_weighted_sum_of_the_stumps(data, pool):
     train, test = data
-    node = train_node(pool, *train, n_weak=5)
+    node = train_stage(pool, *train, n_weak=5)
     H = np.array([node.respond(x[None])[0] for x in test[0][:50]])
     expected = H @ node.vote.coef - node.vote.threshold
     np.testing.assert_allclose(node.score(test[0][:50]), expected)
@@ -51,14 +51,14 @@ def test_the_score_is_the_weighted_sum_of_the_stumps(data, pool):
 
 def test_a_second_family_needs_nothing_but_itself(data):
     train, test = data
-    node = train_node(BlockPatternPool.from_window((10, 10)), *train, n_weak=8)
+    node = train_stage(BlockPatternPool.from_window((10, 10)), *train, n_weak=8)
     assert (node.predict(test[0]) == test[1]).mean() > 0.7
 
 
 @pytest.mark.parametrize("criterion", ["fda", "lac"])
 def test_weights_are_those_of_the_selected_responses(criterion, data, pool):
     (X, y), _ = data
-    node = train_node(pool, X, y, n_weak=7, learner=GreedyLDA(criterion=criterion))
+    node = train_stage(pool, X, y, n_weak=7, learner=GreedyLDA(criterion=criterion))
     H = node.respond(X)
     expected = direction(BinaryStatistics.from_samples(H[y]), BinaryStatistics.from_samples(H[~y]), criterion, 20.0)
     np.testing.assert_array_equal(node.vote.coef, expected)
@@ -66,7 +66,7 @@ def test_weights_are_those_of_the_selected_responses(criterion, data, pool):
 
 def test_learning_patches_online_is_counting_them_with_the_first(data, pool):
     (X, y), (X_new, y_new) = data
-    node = train_node(pool, X, y, n_weak=10)
+    node = train_stage(pool, X, y, n_weak=10)
     node.learn(X_new[:250], y_new[:250])
     node.learn(X_new[250:], y_new[250:])
     node.learn(X_new[:20][y_new[:20]], y_new[:20][y_new[:20]])  # positives alone
@@ -81,7 +81,7 @@ def test_learning_patches_online_is_counting_them_with_the_first(data, pool):
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 def test_threads_do_not_change_a_bit(learner, data, pool):
     (X, y), (X_new, y_new) = data
-    one, two = (train_node(pool, X, y, n_weak=6, learner=learner, threads=n) for n in (1, 2))
+    one, two = (train_stage(pool, X, y, n_weak=6, learner=learner, threads=n) for n in (1, 2))
     np.testing.assert_array_equal(one.weak.feature, two.weak.feature)
     np.testing.assert_array_equal(one.weak.threshold, two.weak.threshold)
     np.testing.assert_array_equal(one.vote.coef, two.vote.coef)
@@ -97,28 +97,28 @@ def test_threads_do_not_change_a_bit(learner, data, pool):
 def test_a_node_stops_as_soon_as_its_goal_holds(learner, data, pool):
     train, (X_val, y_val) = data
     goal = NodeGoal(detection_rate=0.8, false_positive_rate=0.25)
-    node = train_node(pool, *train, n_weak=60, learner=learner, goal=goal, validation=(X_val, y_val))
+    node = train_stage(pool, *train, n_weak=60, learner=learner, goal=goal, validation=(X_val, y_val))
     assert len(node) < 60
     accepted = node.predict(X_val)
     assert accepted[y_val].mean() >= 0.8
     assert accepted[~y_val].mean() <= 0.25
     # One weak learner fewer would not have done. (AsymBoost's rounds depend on how many there may be.)
     if len(node) > 1 and getattr(learner, "asymmetry", 1.0) == 1.0:
-        shorter = train_node(pool, *train, n_weak=len(node) - 1, learner=learner, goal=goal, validation=(X_val, y_val))
+        shorter = train_stage(pool, *train, n_weak=len(node) - 1, learner=learner, goal=goal, validation=(X_val, y_val))
         assert shorter.predict(X_val)[~y_val].mean() > 0.25
 
 
 def test_a_goal_that_is_not_reached_keeps_its_detection_rate(data, pool):
     train, (X_val, y_val) = data
     goal = NodeGoal(detection_rate=0.99, false_positive_rate=0.001)
-    node = train_node(pool, *train, n_weak=2, goal=goal, validation=(X_val, y_val))
+    node = train_stage(pool, *train, n_weak=2, goal=goal, validation=(X_val, y_val))
     assert len(node) == 2
     assert node.predict(X_val)[y_val].mean() >= 0.99
 
 
 def test_a_calibrated_threshold_follows_the_positives_online(data, pool):
     train, (X_val, y_val) = data
-    node = train_node(pool, *train, n_weak=10, goal=NodeGoal(0.95, 0.01), validation=(X_val, y_val))
+    node = train_stage(pool, *train, n_weak=10, goal=NodeGoal(0.95, 0.01), validation=(X_val, y_val))
     z = node.vote.rule.z
     before = node.vote.threshold
     node.learn(X_val, y_val)
@@ -129,19 +129,19 @@ def test_a_calibrated_threshold_follows_the_positives_online(data, pool):
 def test_what_cannot_be_is_said(data, pool):
     (X, y), (X_val, y_val) = data
     with pytest.raises(ValueError, match="give both or neither"):
-        train_node(pool, X, y, goal=NodeGoal())
+        train_stage(pool, X, y, goal=NodeGoal())
     with pytest.raises(ValueError, match="one class only"):
-        train_node(pool, X, y, goal=NodeGoal(), validation=(X_val, np.ones_like(y_val)))
+        train_stage(pool, X, y, goal=NodeGoal(), validation=(X_val, np.ones_like(y_val)))
     with pytest.raises(ValueError, match="both classes"):
-        train_node(pool, X, np.ones_like(y))
+        train_stage(pool, X, np.ones_like(y))
     with pytest.raises(ValueError, match="detection_rate=1"):
         NodeGoal(detection_rate=1.0)
     with pytest.raises(ValueError, match="tells the two classes apart"):
-        train_node(pool, np.full_like(X, 7), y)
+        train_stage(pool, np.full_like(X, 7), y)
     with pytest.raises(TypeError, match="cannot learn online"):
-        train_node(pool, X, y, 3, learner=Boosting()).learn(X, y)
+        train_stage(pool, X, y, 3, learner=Boosting()).learn(X, y)
     with pytest.raises(ValueError, match="10 x 10 window"):
-        train_node(pool, X, y, 3).predict(X[:, :9, :9])
+        train_stage(pool, X, y, 3).predict(X[:, :9, :9])
 
 
 def test_a_memory_budget_trains_on_a_seeded_sample_and_says_so(data, pool):
@@ -150,7 +150,7 @@ def test_a_memory_budget_trains_on_a_seeded_sample_and_says_so(data, pool):
     nodes = []
     for _ in range(2):
         with pytest.warns(UserWarning, match="drawn at random"):
-            nodes.append(train_node(pool, X, y, 5, max_memory=500 * 8 * words, seed=3))
+            nodes.append(train_stage(pool, X, y, 5, max_memory=500 * 8 * words, seed=3))
     np.testing.assert_array_equal(nodes[0].weak.feature, nodes[1].weak.feature)
     _, responses = train_weak_learners(pool, X, y)
     assert responses.layout.words == words
@@ -159,7 +159,7 @@ def test_a_memory_budget_trains_on_a_seeded_sample_and_says_so(data, pool):
 @pytest.fixture(scope="module")
 def soft(data, pool):
     train, validation = data
-    return train_node(pool, *train, n_weak=20, goal=NodeGoal(0.9, 0.01), validation=validation, soft=True)
+    return train_stage(pool, *train, n_weak=20, goal=NodeGoal(0.9, 0.01), validation=validation, soft=True)
 
 
 def test_exits_lose_none_of_the_validation_positives(soft, data):
@@ -200,4 +200,4 @@ def test_exits_follow_what_is_learned(soft, data):
 
 def test_exits_need_validation_patches(data, pool):
     with pytest.raises(ValueError, match="soft=True needs"):
-        train_node(pool, *data[0], soft=True)
+        train_stage(pool, *data[0], soft=True)

@@ -12,11 +12,11 @@ from tests.detectors import bull_finder, bull_scene
 
 from whet.io.video import VideoFrame
 from whet.tracking.session import Session
-from whet.tracking.tracker import Lessons, Watcher
+from whet.tracking.tracker import SelfTraining, Tracker
 from whet.web.page import LiveImage
 from whet.web.server import LiveServer
 
-EAGER = Lessons(gate=-np.inf, every=1, share=0.01, others=0, most_lost=2.0, most_accepted=np.inf)
+EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, max_lost=2.0, max_accepted=np.inf)
 PATIENCE = 60  # seconds after which a test has failed
 
 
@@ -46,8 +46,8 @@ class Running:
         raise AssertionError("the session does not go on")
 
     def _run(self):
-        watcher = Watcher(bull_finder(), learn=True, lessons=EAGER, threads=1)
-        self.summary = Session(watcher, (self.live.show, self._count)).run(self._source())
+        tracker = Tracker(bull_finder(), learn=True, self_training=EAGER, threads=1)
+        self.summary = Session(tracker, (self.live.show, self._count)).run(self._source())
         self.live.end(self.summary)
 
     def _source(self):

@@ -13,7 +13,7 @@ from tests.web.live_sessions import PATIENCE, asked, jpegs_of, news_of, served
 
 from whet.errors import CannotServeError
 from whet.io.video import VideoFrame, read_frames
-from whet.tracking.tracker import Watcher
+from whet.tracking.tracker import Tracker
 from whet.web import page as live_image
 from whet.web import server as live_server
 from whet.web.page import DRAWN_EVERY, LiveImage
@@ -73,7 +73,7 @@ def test_numbers_come_while_it_runs_and_the_end_comes_last():
     assert last["state"] == "ended"
     assert last["frame"] == run.frames - 1
     assert last["lessons"] == run.summary.learned > 0
-    assert last["moved"] == pytest.approx(run.summary.moved, abs=1e-4)
+    assert last["moved"] == pytest.approx(run.summary.weight_change, abs=1e-4)
 
 
 def test_the_last_image_of_the_stream_is_the_last_frame():
@@ -128,14 +128,14 @@ def test_nothing_is_drawn_unless_somebody_looks(drawn):
 def test_many_who_look_at_many_frames_have_few_drawn(drawn):
     """Fifteen a second for all together, whoever asks, and however."""
     live, image = LiveImage(), bull_scene()
-    frame, look = VideoFrame(0, 0.0, image), Watcher(bull_finder()).look(image)
+    frame, tracked = VideoFrame(0, 0.0, image), Tracker(bull_finder()).tracked(image)
     viewers = [live.jpegs(lambda: False) for _ in range(3)]
     begin = time.monotonic()
     while len(drawn) < 8:
         for viewer in viewers:
-            live.show(frame, look)
+            live.show(frame, tracked)
             assert next(viewer)[:2] == b"\xff\xd8"
-            live.show(frame, look)
+            live.show(frame, tracked)
             live.jpeg()
     assert len(drawn) <= 1 + (time.monotonic() - begin) / DRAWN_EVERY
 
@@ -143,13 +143,13 @@ def test_many_who_look_at_many_frames_have_few_drawn(drawn):
 def test_images_that_take_long_to_draw_are_drawn_less_often(drawn, monkeypatch):
     monkeypatch.setattr(live_image, "SHARE", 1e-3)
     live, image = LiveImage(), noise(0)
-    frame, look = VideoFrame(0, 0.0, image), Watcher(bull_finder()).look(bull_scene())
-    live.show(frame, look)
+    frame, tracked = VideoFrame(0, 0.0, image), Tracker(bull_finder()).tracked(bull_scene())
+    live.show(frame, tracked)
     begin = time.thread_time()
     live.jpeg()
     took = time.thread_time() - begin
     while len(drawn) < 2:
-        live.show(frame, look)
+        live.show(frame, tracked)
         live.jpeg()
     assert np.diff(drawn)[0] > 500 * took > DRAWN_EVERY
 
@@ -236,12 +236,12 @@ def test_large_images_are_sent_smaller_with_the_box_at_its_place():
     with served(lambda _: large) as (run, server):
         image = next(jpegs_of(asked(server, "/stream.mjpg")))
         assert image.shape == (750, 1000, 3)
-        frame, look = run.live._latest
+        frame, tracked = run.live._latest
     assert frame.image is large
     red, green, blue = image.astype(int).transpose(2, 0, 1)
     y, x = np.nonzero((green > red + 60) & (green > blue + 40))
     found = [x.min(), y.min(), x.max() + 1, y.max() + 1]
-    assert np.abs(found - look.box / 2).max() < 3
+    assert np.abs(found - tracked.box / 2).max() < 3
 
 
 def test_a_port_that_is_taken_is_named_and_is_free_again_after_the_end():

@@ -1,11 +1,18 @@
-"""How much boxes overlap; a box is (xmin, ymin, xmax, ymax), half-open, so its width is xmax - xmin."""
+"""Boxes (xmin, ymin, xmax, ymax), half-open, so that a width is xmax - xmin: overlaps, and offsets from windows."""
 
 from __future__ import annotations
+
+from math import isfinite
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
+Boxes = Floats
+
+# A reported box may reach beyond its window, but not be a different thing altogether.
+FARTHEST = (-2.0, 3.0)
 
 
 def checked_boxes(boxes: ArrayLike, name: str = "boxes") -> Floats:
@@ -79,3 +86,52 @@ def intersection_over_first(first: Floats, second: Floats) -> Floats:
 def _share(part: Floats, whole: Floats) -> Floats:
     # Boxes without area have 0/0 in common with one another; that is no overlap, and must not be NaN.
     return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+
+
+class BoxOffset(NamedTuple):
+    """The box that is reported for a window, as fractions of the window from its left and top.
+
+    A window may show less than what people call the object: a face detector sees from eyebrows to mouth, and its
+    boxes are expected to hold the whole head.
+
+    >>> wider = BoxOffset(-0.25, 0.0, 1.25, 1.0)
+    >>> wider.boxes(np.array([[10.0, 10.0, 30.0, 30.0]]))
+    array([[ 5., 10., 35., 30.]])
+    >>> wider.windows(wider.boxes(np.array([[10.0, 10.0, 30.0, 30.0]])))
+    array([[10., 10., 30., 30.]])
+    """
+
+    left: float = 0.0
+    top: float = 0.0
+    right: float = 1.0
+    bottom: float = 1.0
+
+    def check(self) -> None:
+        """Raise ValueError unless this is a box, and near its window."""
+        lowest, highest = FARTHEST
+        inside = all(isfinite(side) and lowest <= side <= highest for side in self)
+        if not (inside and self.left < self.right and self.top < self.bottom):
+            raise ValueError(
+                f"got the box offset {tuple(self)}; expected left < right and top < bottom, as fractions of the window "
+                f"from {lowest:g} to {highest:g}: (0, 0, 1, 1) is the window itself"
+            )
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Height and width of the box, in windows."""
+        return self.bottom - self.top, self.right - self.left
+
+    def boxes(self, windows: Boxes) -> Boxes:
+        """Boxes (n, 4) for windows (n, 4); the mean of boxes is the box of the mean."""
+        if self == BoxOffset():
+            return windows
+        corner, extent = windows[:, [0, 1, 0, 1]], (windows[:, 2:] - windows[:, :2])[:, [0, 1, 0, 1]]
+        return np.asarray(corner + extent * np.array(self))
+
+    def windows(self, boxes: Boxes) -> Boxes:
+        """Windows (n, 4) whose boxes these are (n, 4)."""
+        if self == BoxOffset():
+            return boxes
+        extent = (boxes[:, 2:] - boxes[:, :2]) / self.size[::-1]
+        corner = boxes[:, :2] - extent * (self.left, self.top)
+        return np.concatenate([corner, corner + extent], axis=1)

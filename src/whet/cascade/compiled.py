@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from whet._kernels.scan import ENDS, EXITS, FLAGS, JOINS, N_CORNERS, OPENS, THRESHOLD, FlatLearners
 from whet._kernels.scan import WEIGHTS as FIRST_WEIGHT
 from whet._kernels.trees import NODE, SUBSET
-from whet.cascade.cascade import Cascade
-from whet.cascade.stage import Stage
+from whet.cascade.cascade import Cascade, Stage
 from whet.features.haar import HaarPool
 from whet.features.integral import FeatureFamily
 from whet.features.lbp import BlockPatternPool
@@ -80,14 +79,14 @@ class CompiledCascade:
 
 
 @lru_cache(maxsize=8)  # frames of a video have one size: 1,400 weak learners take a millisecond to compile
-def compiled(cascade: Cascade, layout: Layout) -> CompiledCascade:
-    """Flatten a cascade for integral images of a layout."""
+def compiled(cascade: Cascade, layout: Layout, reject: bool = True) -> CompiledCascade:
+    """Flatten a cascade for integral images of a layout; without `reject`, no stage rejects a window."""
     height, width = cascade.window
     y, x = np.array([1, 1, height - 1, height - 1]), np.array([1, width - 1, 1, width - 1])
     inner = layout.offset(y, x).astype(np.int32)
     *before, last = (0.0, *(stage.threshold for stage in cascade.stages))
     stages = [
-        _stage_rows(stage, threshold_before, number == cascade.first_scoring, layout)
+        _stage_rows(stage, threshold_before, number == cascade.first_scoring, layout, reject)
         for number, (stage, threshold_before) in enumerate(zip(cascade.stages, before, strict=True))
     ]
     rows, reals = (np.concatenate(parts) for parts in zip(*stages, strict=True))
@@ -102,7 +101,7 @@ def channels_of(cascade: Cascade) -> int:
 
 
 def _stage_rows(
-    stage: Stage, threshold_before: float, scores_begin: bool, layout: Layout
+    stage: Stage, threshold_before: float, scores_begin: bool, layout: Layout, reject: bool
 ) -> tuple[Int32s, NDArray[np.float64]]:
     """The rows of a stage's learners."""
     features, weak, first = conditions_of(stage.features, stage.weak)
@@ -114,9 +113,10 @@ def _stage_rows(
         np.zeros(n, np.bool_),
     )
     coef[last], joins[last], ends[last] = stage.coef, False, np.diff(first) > 1
-    if stage.rejection_thresholds is not None:
+    if reject and stage.rejection_thresholds is not None:
         rejection_thresholds[last] = stage.rejection_thresholds
-    rejection_thresholds[-1] = max(rejection_thresholds[-1], stage.threshold)
+    if reject:
+        rejection_thresholds[-1] = max(rejection_thresholds[-1], stage.threshold)
     rows = np.zeros((n, NODE), dtype=np.int32)
     corners, weights = _corners(features, weak, layout)
     rows[:, :CORNERS] = corners

@@ -1,21 +1,31 @@
-"""Find the objects in an image."""
+"""From a cascade and an image to detections: scan, grouping of windows, box offset, minimum score."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whet._kernels.boxes import absorb, suppress
+from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import Cascade
 from whet.cascade.detections import Detections, FiredWindows
-from whet.cascade.grouping import IOU, Groups, group_peaks, keep_all, suppress_non_maxima
-from whet.cascade.pyramid import SCALE_FACTOR, Level, level_scales, levels_at
-from whet.cascade.scan import scan_images
+from whet.cascade.pyramid import SCALE_FACTOR, Pyramid
+from whet.cascade.scan import scan_pyramid
+
+Boxes = NDArray[np.float64]
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 Grouping = Literal["peaks", "nms"]
 GROUPING: Grouping = "peaks"
+IOU = 0.3
+# Between the best score of a group (infinity) and the sum of all (1).
+NORM = 4
+# A group that shares so much of itself, or of a better one, with that better one is no object of its own.
+NESTED = 0.6
 
 
 def detect(
@@ -42,7 +52,7 @@ def detect(
 
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import TrainedStumps
-    >>> from whet.cascade.stage import Stage
+    >>> from whet.cascade.cascade import Stage
     >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])  # the last one: dark on the left, bright on the right
     >>> edge = TrainedStumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
     >>> cascade = Cascade((4, 4), (Stage(pool.take(edge.feature), edge, np.array([2.0]), threshold=0.5),))
@@ -51,52 +61,123 @@ def detect(
     >>> found.boxes, found.scores
     (array([[1. , 0.5, 5. , 4.5]]), array([1.78381067]))
     """
-    windows = fired_windows(
-        cascade, image, scale_factor=scale_factor, step=step, min_size=min_size, max_size=max_size, threads=threads
+    pyramid = Pyramid.from_image(
+        image,
+        cascade.window,
+        scale_factor=scale_factor,
+        step=step,
+        min_size=min_size,
+        max_size=max_size,
+        threads=threads,
     )
-    groups = grouped(windows, grouping, iou)
-    found = Detections(groups.boxes, groups.scores, windows, groups.group)
+    fired = scan_pyramid(cascade, pyramid, threads=threads)
+    return report(fired, grouping=grouping, iou=iou, min_score=min_score, max_detections=max_detections)
+
+
+def report(
+    fired: FiredWindows,
+    *,
+    grouping: Grouping | None = GROUPING,
+    iou: float = IOU,
+    offset: BoxOffset | None = None,
+    min_score: float | None = None,
+    max_detections: int | None = None,
+) -> Detections:
+    """Detections of the windows that fired: grouped, with the box that is reported for a window, and thresholded."""
+    groups = group_windows(fired, grouping, iou)
+    boxes = groups.boxes if offset is None else offset.boxes(groups.boxes)
+    found = Detections(boxes, groups.scores, fired, groups.group)
     found = found if min_score is None else found.above(min_score)
     return found if max_detections is None else found.first(max_detections)
 
 
-def fired_windows(
-    cascade: Cascade,
-    image: NDArray[np.uint8],
-    *,
-    scale_factor: float = SCALE_FACTOR,
-    step: int = 1,
-    min_size: float | None = None,
-    max_size: float | None = None,
-    threads: int | None = None,
-) -> FiredWindows:
-    """All windows of a grey image that the cascade accepts, by level (largest first), y and x."""
-    if image.ndim != 2 or image.dtype != np.uint8:
-        raise ValueError(f"got an image {image.shape} of {image.dtype}; expected grey (height, width) of uint8")
-    scales = level_scales(image.shape, cascade.window, scale_factor, min_size, max_size)
-    return windows_of_levels(cascade, levels_at(image, scales, threads), scales, step=step, threads=threads)
-
-
-def windows_of_levels(
-    cascade: Cascade, levels: Sequence[Level], scales: Sequence[float], *, step: int = 1, threads: int | None = None
-) -> FiredWindows:
-    """All windows that the cascade accepts in the levels of a pyramid; `scales` are those of the levels."""
-    if not levels:
-        return FiredWindows()
-    scans = scan_images(cascade, [level.image for level in levels], step=step, threads=threads)
-    boxes = [level.boxes(scan.y, scan.x, cascade.window) for level, scan in zip(levels, scans, strict=True)]
-    scale = np.repeat(np.array(scales), [len(scan) for scan in scans])
-    y, x = (np.concatenate(places) for places in ([scan.y for scan in scans], [scan.x for scan in scans]))
-    return FiredWindows(scale, y, x, np.concatenate(boxes), np.concatenate([scan.scores for scan in scans]))
-
-
-def grouped(windows: FiredWindows, grouping: Grouping | None = GROUPING, iou: float = IOU) -> Groups:
+def group_windows(fired: FiredWindows, grouping: Grouping | None = GROUPING, iou: float = IOU) -> Groups:
     """One box for all windows that fired around one object."""
     match grouping:
         case None:
-            return keep_all(windows.boxes, windows.scores)
+            return keep_all(fired.boxes, fired.scores)
         case "peaks":
-            return group_peaks(windows.boxes, windows.scores, iou=iou)
+            return group_peaks(fired.boxes, fired.scores, iou=iou)
         case "nms":
-            return suppress_non_maxima(windows.boxes, windows.scores, iou=iou)
+            return suppress_non_maxima(fired.boxes, fired.scores, iou=iou)
     raise ValueError(f"got grouping={grouping!r}; expected one of {', '.join(get_args(Grouping))}, or None")
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Merged boxes (groups, 4), their scores (groups,), best first, and the group of every window (windows,)."""
+
+    boxes: Boxes
+    scores: Floats
+    group: Indices
+
+
+def group_peaks(boxes: Boxes, scores: Floats, *, iou: float = IOU) -> Groups:
+    """Groups as non-maximum suppression makes them: the best window and all that overlap it, and so on.
+
+    A group's box is the mean of its windows, weighted by their `scores` (n,) > 0; its score their 4-norm: near the
+    best of them, and more where more fire. A group that lies in a better one, or around it, is taken for a part of
+    that: its windows join, and change neither box nor score.
+
+    >>> boxes = np.array([[0, 0, 10, 10], [2, 0, 12, 10], [50, 0, 60, 10]], dtype=np.float64)
+    >>> groups = group_peaks(boxes, np.array([1.0, 3.0, 2.0]))
+    >>> groups.boxes[:, 0], groups.scores.round(3), groups.group
+    (array([ 1.5, 50. ]), array([3.009, 2.   ]), array([0, 0, 1]))
+    """
+    group = suppress_non_maxima(boxes, scores, iou=iou).group
+    together = (np.bincount(group, scores**NORM) ** (1 / NORM)).astype(np.float64)
+    return _without_nested(_best_first(_means(boxes, scores, group), together, group))
+
+
+def suppress_non_maxima(boxes: Boxes, scores: Floats, *, iou: float = IOU) -> Groups:
+    """Keep the best window, drop all that overlap it, and so on with the next best that is left.
+
+    The window that stays keeps its box and its score; those that it suppressed are its group.
+
+    >>> boxes = np.array([[0, 0, 10, 10], [2, 0, 12, 10], [50, 0, 60, 10]], dtype=np.float64)
+    >>> groups = suppress_non_maxima(boxes, np.array([1.0, 3.0, 2.0]))
+    >>> groups.boxes[:, 0], groups.scores, groups.group
+    (array([ 2., 50.]), array([3., 2.]), array([0, 0, 1]))
+    """
+    _check(boxes, scores, iou)
+    order = np.argsort(boxes[:, 0], kind="stable")
+    winner = np.empty(len(boxes), dtype=np.intp)
+    suppress(boxes[order], np.argsort(-scores[order], kind="stable"), iou, winner)
+    kept, inverse = np.unique(winner, return_inverse=True)
+    group = np.empty(len(boxes), dtype=np.intp)
+    group[order] = inverse
+    return _best_first(boxes[order][kept], scores[order][kept], group)
+
+
+def keep_all(boxes: Boxes, scores: Floats) -> Groups:
+    """Every window by itself, best first."""
+    return _best_first(boxes, scores, np.arange(len(boxes)))
+
+
+def _without_nested(groups: Groups) -> Groups:
+    """Groups that neither lie in a better one nor around it; the windows of the others join that one."""
+    winner = np.empty(len(groups.boxes), dtype=np.intp)
+    absorb(groups.boxes, NESTED, winner)
+    kept, rank = np.unique(winner, return_inverse=True)
+    return Groups(groups.boxes[kept], groups.scores[kept], rank[groups.group])
+
+
+def _means(boxes: Boxes, weights: Floats, group: Indices) -> Boxes:
+    """Weighted mean box (groups, 4) of each group."""
+    columns = [np.bincount(group, weights * column) for column in boxes.T]
+    return np.stack(columns, axis=-1) / np.bincount(group, weights)[:, None]
+
+
+def _best_first(boxes: Boxes, scores: Floats, group: Indices) -> Groups:
+    """Sort groups by falling score; equal ones from left to right and top to bottom."""
+    order = np.lexsort((boxes[:, 1], boxes[:, 0], -scores))
+    rank = np.empty(len(order), dtype=np.intp)
+    rank[order] = np.arange(len(order))
+    return Groups(boxes[order], scores[order], rank[group])
+
+
+def _check(boxes: Boxes, scores: Floats, iou: float) -> None:
+    if boxes.shape != (len(scores), 4):
+        raise ValueError(f"got boxes {boxes.shape} and scores {scores.shape}; expected (n, 4) and (n,)")
+    if not 0 < iou <= 1:
+        raise ValueError(f"got iou={iou}; an intersection over union is above 0 and at most 1")

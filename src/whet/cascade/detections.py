@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from whet.cascade.pyramid import WindowIndex
 from whet.errors import BoxError, MissingExtraError
 
 if TYPE_CHECKING:
@@ -25,19 +26,25 @@ def _no_indices() -> Indices:
 
 @dataclass(frozen=True, eq=False)
 class FiredWindows:
-    """Windows that a cascade accepted, before they were merged: where in which level, as boxes (n, 4), and margins.
+    """Windows that a cascade accepted, before grouping: their index in the pyramid, boxes (n, 4) and margins (n,)."""
 
-    `scale` (n,) is the scale of the level, as `pyramid.level_at` takes it; `y` and `x` (n,) are pixels of the level.
-    """
-
-    scale: Floats = field(default_factory=lambda: np.empty(0))
-    y: Indices = field(default_factory=_no_indices)
-    x: Indices = field(default_factory=_no_indices)
+    index: WindowIndex = field(default_factory=WindowIndex)
     boxes: Floats = field(default_factory=lambda: np.empty((0, 4)))
     scores: Floats = field(default_factory=lambda: np.empty(0))
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    def take(self, rows: Indices | NDArray[np.bool_] | slice) -> FiredWindows:
+        """Those at these indices, in this order."""
+        return FiredWindows(self.index.take(rows), self.boxes[rows], self.scores[rows])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[FiredWindows]) -> FiredWindows:
+        """One set of windows after the other."""
+        boxes, scores = ([getattr(part, name) for part in (cls(), *parts)] for name in ("boxes", "scores"))
+        index = WindowIndex.concatenate([part.index for part in parts])
+        return cls(index, np.concatenate(boxes), np.concatenate(scores))
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +87,13 @@ class Detections:
     def __len__(self) -> int:
         return len(self.scores)
 
+    def __getitem__(self, which: int | slice | Indices | NDArray[np.bool_]) -> Detections:
+        """Some of the detections, by number, slice, indices or flags: `found[0]` is the best one."""
+        rows = np.atleast_1d(np.arange(len(self))[which])
+        order = np.full(len(self) + 1, -1)  # the last one stands for -1, which no detection has
+        order[rows] = np.arange(len(rows))
+        return Detections(self.boxes[rows], self.scores[rows], self.windows, order[self.group])
+
     def __iter__(self) -> Iterator[tuple[Floats, float]]:
         """Each box (4,) with its score, best first."""
         yield from zip(self.boxes, self.scores.tolist(), strict=True)
@@ -98,8 +112,7 @@ class Detections:
 
     def first(self, n: int) -> Detections:
         """The n best detections."""
-        group = np.where(self.group < n, self.group, -1)
-        return Detections(self.boxes[:n], self.scores[:n], self.windows, group)
+        return self[: max(n, 0)]
 
     def above(self, threshold: float) -> Detections:
         """The detections with scores above a threshold: a higher one keeps a subset."""

@@ -1,9 +1,9 @@
-"""An image at falling sizes: windows of one size then cover objects of all sizes."""
+"""An image at falling sizes, so that windows of one size cover objects of all sizes; and the windows in it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from math import floor, log
 
 import numpy as np
@@ -38,26 +38,108 @@ class Level:
         return corners * [self.scale_x, self.scale_y, self.scale_x, self.scale_y]
 
 
-def pyramid(
-    image: GreyImage,
-    window: tuple[int, int],
-    *,
-    scale_factor: float = SCALE_FACTOR,
-    min_size: float | None = None,
-    max_size: float | None = None,
-    threads: int | None = None,
-) -> list[Level]:
-    """The levels at which windows (height, width) cover objects from `min_size` to `max_size`, largest level first.
+@dataclass(frozen=True, eq=False)
+class WindowIndex:
+    """Windows of a pyramid: the scale (n,) of their level, and y (n,) and x (n,) in pixels of that level."""
 
-    Sizes are the longer side of an object in pixels of the image (height, width). Objects grow by `scale_factor` from
-    the window's own size on: the limits choose among these levels and do not move them. Only a `min_size` below the
-    window's own adds levels, on which the image is enlarged.
+    scale: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    y: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+    x: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
 
-    >>> levels = pyramid(np.zeros((60, 80), dtype=np.uint8), (24, 24), scale_factor=1.5)
-    >>> [level.image.shape for level in levels]
-    [(60, 80), (40, 53), (27, 36)]
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __iter__(self) -> Iterator[tuple[float, int, int]]:
+        """Scale, y and x of each window."""
+        return zip(self.scale.tolist(), self.y.tolist(), self.x.tolist(), strict=True)
+
+    def take(self, rows: NDArray[np.intp] | NDArray[np.bool_] | slice) -> WindowIndex:
+        """Those at these indices, in this order."""
+        return WindowIndex(self.scale[rows], self.y[rows], self.x[rows])
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[WindowIndex]) -> WindowIndex:
+        """One index after the other."""
+        columns = zip(*((part.scale, part.y, part.x) for part in (cls(), *parts)), strict=True)
+        return cls(*map(np.concatenate, columns))
+
+
+@dataclass(frozen=True, eq=False)
+class Pyramid:
+    """The levels of an image (height, width) on which windows (height, width) are moved by `step` pixels.
+
+    >>> pyramid = Pyramid.from_image(np.zeros((50, 60), np.uint8), (24, 24), scale_factor=1.5)
+    >>> [level.image.shape for level in pyramid.levels]
+    [(50, 60), (33, 40)]
+    >>> near = pyramid.nearest(np.array([10.0, 8.0, 45.0, 44.0]))
+    >>> near.scale, near.y, near.x
+    (array([1.5]), array([5]), array([6]))
+    >>> pyramid.patches(near).shape
+    (1, 24, 24)
     """
-    return levels_at(image, level_scales(image.shape, window, scale_factor, min_size, max_size), threads)
+
+    shape: tuple[int, ...]
+    window: tuple[int, int]
+    scales: tuple[float, ...]
+    levels: tuple[Level, ...]
+    step: int = 1
+
+    @classmethod
+    def from_image(
+        cls,
+        image: GreyImage,
+        window: tuple[int, int],
+        *,
+        scale_factor: float = SCALE_FACTOR,
+        step: int = 1,
+        min_size: float | None = None,
+        max_size: float | None = None,
+        threads: int | None = None,
+    ) -> Pyramid:
+        """The levels at which windows cover objects from `min_size` to `max_size`, largest level first.
+
+        Sizes are the longer side of an object in pixels of the image. Objects grow by `scale_factor` from the
+        window's own size on: the limits choose among these levels and do not move them. Only a `min_size` below the
+        window's own adds levels, on which the image is enlarged.
+        """
+        if image.ndim != 2 or image.dtype != np.uint8:
+            raise ValueError(f"got an image {image.shape} of {image.dtype}; expected grey (height, width) of uint8")
+        if step < 1:
+            raise ValueError(f"got step={step}; expected at least 1 pixel")
+        scales = level_scales(image.shape, window, scale_factor, min_size, max_size)
+        return cls(image.shape, window, tuple(scales), tuple(levels_at(image, scales, threads)), step)
+
+    def patches(self, index: WindowIndex) -> GreyImage:
+        """The pixels (n, height, width) of windows."""
+        height, width = self.window
+        cut = [self._level(scale).image[y : y + height, x : x + width] for scale, y, x in index]
+        return np.array(cut, np.uint8).reshape(-1, height, width)
+
+    def boxes(self, index: WindowIndex) -> NDArray[np.float64]:
+        """Boxes (n, 4) of windows in the image: x1, y1, x2, y2."""
+        boxes = np.empty((len(index), 4))
+        for scale in np.unique(index.scale).tolist():
+            rows = index.scale == scale
+            boxes[rows] = self._level(scale).boxes(index.y[rows], index.x[rows], self.window)
+        return boxes
+
+    def nearest(self, box: NDArray[np.float64]) -> WindowIndex:
+        """The window for a box (4,): nearest in the logarithm of its scale, and then in place."""
+        height, width = self.window
+        size = (box[2] - box[0]) * (box[3] - box[1]) / (height * width)
+        number = int(np.argmin(abs(np.log(self.scales) - np.log(size) / 2)))
+        level = self.levels[number]
+        y = self._start((box[1] + box[3]) / 2 / level.scale_y, height, level.image.shape[0])
+        x = self._start((box[0] + box[2]) / 2 / level.scale_x, width, level.image.shape[1])
+        return WindowIndex(np.array([self.scales[number]]), np.array([y]), np.array([x]))
+
+    def _level(self, scale: float) -> Level:
+        return self.levels[self.scales.index(scale)]
+
+    def _start(self, centre: float, length: int, side: int) -> int:
+        """The start of the window of this length around a centre: a multiple of the step, inside the level."""
+        last = (side - length) // self.step
+        return int(np.clip(round((centre - length / 2) / self.step), 0, last)) * self.step
 
 
 def levels_at(image: GreyImage, scales: Sequence[float], threads: int | None = None) -> list[Level]:

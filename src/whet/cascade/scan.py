@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 
 import numpy as np
@@ -14,10 +14,11 @@ from whet._kernels.scan import scan_windows
 from whet._kernels.simd import LANES
 from whet._kernels.threads import blocks, for_each_block
 from whet._kernels.windows import Windows
+from whet.cascade.boxes import Boxes
 from whet.cascade.cascade import Cascade
 from whet.cascade.compiled import CompiledCascade, Layout, channels_of, compiled
 from whet.cascade.detections import FiredWindows
-from whet.cascade.pyramid import SCALE_FACTOR, Level
+from whet.cascade.pyramid import Level, Pyramid, WindowIndex
 
 GreyImage = NDArray[np.uint8]
 
@@ -50,7 +51,7 @@ def scan(cascade: Cascade, image: GreyImage, *, step: int = 1, threads: int | No
 
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import TrainedStumps
-    >>> from whet.cascade.stage import Stage
+    >>> from whet.cascade.cascade import Stage
     >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])  # the last one: dark on the left, bright on the right
     >>> edge = TrainedStumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
     >>> cascade = Cascade((4, 4), (Stage(pool.take(edge.feature), edge, np.array([2.0]), threshold=0.5),))
@@ -63,13 +64,22 @@ def scan(cascade: Cascade, image: GreyImage, *, step: int = 1, threads: int | No
 
 
 def scan_images(
-    cascade: Cascade, images: Sequence[GreyImage], *, step: int = 1, threads: int | None = None
+    cascade: Cascade,
+    images: Sequence[GreyImage],
+    *,
+    step: int = 1,
+    reject: bool = True,
+    threads: int | None = None,
 ) -> list[Scan]:
-    """Scan several images, such as the levels of a pyramid. The result does not depend on `threads`."""
+    """Scan several images, such as the levels of a pyramid. The result does not depend on `threads`.
+
+    With `reject=False`, all windows with contrast are accepted and have their scores.
+    """
     if step < 1:
         raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
     widest = max((image.shape[1] for image in images), default=0)
-    runnable = compiled(cascade, Layout.from_width(widest + LANES * step + RUN, step, channels_of(cascade)))
+    layout = Layout.from_width(widest + LANES * step + RUN, step, channels_of(cascade))
+    runnable = compiled(cascade, layout, reject)
     tasks = [(i, rows) for i, image in enumerate(images) for rows in blocks(_places(image, cascade, step)[0], BAND)]
     bands: list[Scan | None] = [None] * len(tasks)
 
@@ -118,51 +128,46 @@ def _joined(bands: Sequence[Scan]) -> Scan:
     return Scan(y, x, scores, *counts)
 
 
-Box = NDArray[np.float64]
-
-# Lower than any margin of a stage: weights of discriminants sum to tens.
-LOWEST = -1e4
-
-
-def unrejecting(cascade: Cascade) -> Cascade:
-    """The same cascade without exits, its thresholds so low that all windows with contrast pass."""
-    stages = tuple(
-        replace(stage, threshold=stage.threshold + LOWEST, rejection_thresholds=None) for stage in cascade.stages
+def scan_pyramid(cascade: Cascade, pyramid: Pyramid, *, threads: int | None = None) -> FiredWindows:
+    """All windows of a pyramid that the cascade accepts, by level (largest first), y and x."""
+    scans = scan_images(cascade, [level.image for level in pyramid.levels], step=pyramid.step, threads=threads)
+    return FiredWindows.concatenate(
+        [
+            fired(scan, level, scale, cascade.window)
+            for scan, level, scale in zip(scans, pyramid.levels, pyramid.scales, strict=True)
+        ]
     )
-    return Cascade(cascade.window, stages, cascade.min_sigma)
 
 
-def near_windows(
-    unrejecting: Cascade,
-    levels: Sequence[Level],
-    scales: Sequence[float],
-    box: Box,
+def fired(scan: Scan, level: Level, scale: float, window: tuple[int, int]) -> FiredWindows:
+    """The accepted windows of one level."""
+    index = WindowIndex(np.full(len(scan), scale), scan.y, scan.x)
+    return FiredWindows(index, level.boxes(scan.y, scan.x, window), scan.scores)
+
+
+def scan_near(
+    cascade: Cascade,
+    pyramid: Pyramid,
+    box: Boxes,
     *,
     reach: float,
-    steps: float,
-    scale_factor: float = SCALE_FACTOR,
+    max_ratio: float,
     threads: int | None = None,
 ) -> FiredWindows:
-    """Windows around a box (4,) in the levels of a pyramid, with their margins in the later half of the stages.
+    """Windows around a box (4,), accepted or not, with their margins in the later half of the stages.
 
-    Centres are at most `reach` sides of the box away from its own, in either direction, and sizes at most `steps`
-    levels of the pyramid larger or smaller. The cascade is one that `unrejecting` made.
+    Centres are at most `reach` sides of the box away from its own, in either direction, and sizes at most `max_ratio`
+    times larger or smaller. Windows without contrast are left out.
     """
-    side, window = float(box[2] - box[0]), unrejecting.window
+    side = float(box[2] - box[0])
     cuts = [
-        _Cut.around(box, reach * side, level, scale, window)
-        for level, scale in zip(levels, scales, strict=True)
-        if abs(log(scale * window[1] / side)) <= steps * log(scale_factor) + 1e-9
+        _Cut.around(box, reach * side, level, scale, cascade.window)
+        for level, scale in zip(pyramid.levels, pyramid.scales, strict=True)
+        if abs(log(scale * cascade.window[1] / side)) <= log(max_ratio) + 1e-9
     ]
-    cuts = [cut for cut in cuts if cut.holds(window)]
-    if not cuts:
-        return FiredWindows()
-    scans = scan_images(unrejecting, [cut.image(window) for cut in cuts], threads=threads)
-    found = [cut.windows(scan, window) for cut, scan in zip(cuts, scans, strict=True)]
-    scored = len(unrejecting.stages) - unrejecting.first_scoring
-    names = ("scale", "y", "x", "boxes", "scores")
-    scale, y, x, boxes, scores = (np.concatenate([getattr(part, name) for part in found]) for name in names)
-    return FiredWindows(scale, y, x, boxes, scores + scored * LOWEST)
+    cuts = [cut for cut in cuts if cut.holds(cascade.window)]
+    scans = scan_images(cascade, [cut.image(cascade.window) for cut in cuts], reject=False, threads=threads)
+    return FiredWindows.concatenate([cut.windows(scan, cascade.window) for cut, scan in zip(cuts, scans, strict=True)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +182,9 @@ class _Cut:
     bottom: int
 
     @classmethod
-    def around(cls, box: Box, reach: float, level: Level, scale: float, window: tuple[int, int]) -> _Cut:
+    def around(
+        cls, box: NDArray[np.float64], reach: float, level: Level, scale: float, window: tuple[int, int]
+    ) -> _Cut:
         (height, width), (rows, columns) = window, level.image.shape
         left, right = _span((box[0] + box[2]) / 2, reach, level.scale_x, width, columns)
         top, bottom = _span((box[1] + box[3]) / 2, reach, level.scale_y, height, rows)
@@ -199,8 +206,8 @@ class _Cut:
         """Those that were asked for, at their places in the level."""
         asked = scan.x <= self.right - self.left - window[1]
         y, x = scan.y[asked] + self.top, scan.x[asked] + self.left
-        boxes = self.level.boxes(y, x, window)
-        return FiredWindows(np.full(len(y), self.scale), y, x, boxes, scan.scores[asked])
+        index = WindowIndex(np.full(len(y), self.scale), y, x)
+        return FiredWindows(index, self.level.boxes(y, x, window), scan.scores[asked])
 
 
 def _span(centre: float, reach: float, scale: float, length: int, side: int) -> tuple[int, int]:

@@ -108,7 +108,7 @@ def adopt(
 
 
 def _own_instead(path: Path) -> str:
-    from whet.detector.bundled import bundled_names
+    from whet.detector.detector import bundled_names
 
     if not (path.is_file() or str(path) in bundled_names()):
         return ""

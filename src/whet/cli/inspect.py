@@ -46,15 +46,15 @@ def inspect(
     from whet.detector.summary import Summary
 
     detector = load(model)
-    summary = Summary.from_detector(detector.taught)
+    summary = Summary.from_detector(detector)
     rejected, is_incomplete = None, False
     if images:
-        rejected, is_incomplete = _count(detector.taught.cascade(), images, windows, seed, threads)
+        rejected, is_incomplete = _count(detector.cascade, images, windows, seed, threads)
     if draw is not None:
         from whet.plots.drawing import save_image
         from whet.plots.features import feature_sheet
 
-        save_image(feature_sheet(detector.taught), draw)
+        save_image(feature_sheet(detector), draw)
     if as_json:
         counted = {} if rejected is None else {"windows": windows, "rejected": rejected}
         typer.echo(json.dumps(summary.table() | counted, indent=1))
@@ -96,7 +96,6 @@ def _rows(summary: Summary, rejected: list[int] | None, windows: int) -> Iterato
         counts = f"{stage.positives:9,}  {stage.negatives:9,}" if stage.learns else "    fixed           "
         learned = f"{stage.learned_positives:,} + {stage.learned_negatives:,}" if stage.learns else ""
         rejects = "" if stage.rejects is None else f"{stage.rejects:.0%}"
-        rejects = "votes" if stage.keeps_votes else rejects
         row = f"{number:5d}  {kind}  {stage.n_weak:8d}  {counts}  {learned:>13}  {rejects:>7}"
         if rejected is not None:
             row += f"  {rejected[1 + number]:,} of {left:,}"

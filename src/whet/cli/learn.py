@@ -108,7 +108,7 @@ def learn(
     if no_journal and journal is not None:
         raise typer.BadParameter("got --journal and --no-journal: choose one")
     detector = load(model)
-    detector.taught.check_can_learn()
+    detector.check_can_learn()
     target = Destination.from_options(model, detector, out, journal, force=force)
     if no_journal:
         target = replace(target, journal=None)
@@ -116,7 +116,7 @@ def learn(
     with nothing_changed_on_ctrl_c():
         seen = showing(annotations, positives, negatives, held_out, layout, images, class_, split, quiet=quiet)
         shown = seen.shown
-        told = too_tight(shown, detector.frame)
+        told = too_tight(shown, detector.box_offset)
         if told is not None:
             typer.echo(f"whet: {told}", err=True)
         with wrong_call_if_value_error(), progress_bar("learn", hidden=quiet) as progress:

@@ -15,7 +15,7 @@ from whet.cli.output import count, start, uninterrupted
 
 if TYPE_CHECKING:
     from whet.detector.detector import Detector
-    from whet.detector.journal import Entry
+    from whet.detector.records import Record
 
 
 def merge(
@@ -28,7 +28,7 @@ def merge(
 ) -> None:
     """Add to MODEL what other copies of it have learned: the detector that learned all of it, exactly.
 
-    No image is needed. Frame, operating points and provenance are those of MODEL. What several of them had learned
+    No image is needed. BoxOffset, operating points and provenance are those of MODEL. What several of them had learned
     before they were copied apart counts twice. Journals beside the models are merged, too, and tell that.
 
     \b
@@ -44,7 +44,7 @@ def merge(
     detector = load(model)
     target = Destination.from_options(model, detector, out, force=force)
     told = [{"model": model} | _counts(detector)]
-    entries: list[Entry] = []
+    entries: list[Record] = []
     for name in others:
         other = load(name)
         _merge(detector, other, model, name)
@@ -80,8 +80,8 @@ def _merge(detector: Detector, other: Detector, model: str, name: str) -> None:
     detector.merge(other)
 
 
-def _entries(other: Detector, name: str) -> list[Entry]:
-    from whet.detector.model_journal import check_agreement, journal_beside
+def _entries(other: Detector, name: str) -> list[Record]:
+    from whet.detector.journal import check_agreement, journal_beside
 
     if not is_file(name):
         return []

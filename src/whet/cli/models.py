@@ -12,7 +12,8 @@ import typer
 
 if TYPE_CHECKING:
     from whet.detector.detector import Detector
-    from whet.detector.journal import Entry, Journal
+    from whet.detector.journal import Journal
+    from whet.detector.records import Record
 
 
 ModelOut = Annotated[
@@ -29,7 +30,7 @@ def is_file(model: str) -> bool:
 
 def model_out(model: str, out: Path | None, *, force: bool = False, option: str = "-o") -> Path:
     """The file to write, checked before any work: `out`, or the model itself where it can be replaced."""
-    from whet.detector.model_journal import journal_beside
+    from whet.detector.journal import journal_beside
 
     if out is None:
         if not is_file(model):
@@ -64,7 +65,7 @@ class Destination:
 
     out: Path
     journal: Journal | None
-    takes_along: tuple[Entry, ...] | None = None
+    takes_along: tuple[Record, ...] | None = None
 
     @classmethod
     def from_options(
@@ -78,8 +79,7 @@ class Destination:
         option: str = "-o",
     ) -> Destination:
         """By default, the journal is beside the file; raises `JournalError` where it is not about the detector."""
-        from whet.detector.journal import Journal
-        from whet.detector.model_journal import check_agreement, journal_beside
+        from whet.detector.journal import Journal, check_agreement, journal_beside
 
         target = model_out(model, out, force=force, option=option)
         own = None if journal is None else Journal(journal)
@@ -92,9 +92,9 @@ class Destination:
         along = () if own is None else tuple(own.learned(base_id=detector.base_id))
         return cls(target, journal_beside(target), along)
 
-    def save(self, detector: Detector, entries: Sequence[Entry]) -> None:
+    def save(self, detector: Detector, entries: Sequence[Record]) -> None:
         """Write a detector that has learned these entries, and its journal: both or none."""
-        from whet.detector.model_journal import journal_beside, save_anew, save_learned
+        from whet.detector.journal import journal_beside, save_anew, save_learned
 
         if self.takes_along is None:
             save_learned(detector, self.out, self.journal, entries)

@@ -114,7 +114,7 @@ def result_table(trained: Trained, out: Path) -> dict[str, Any]:
         "ending": str(ending.why),
         "reason": ending.reason,
         "stages": ending.n_stages,
-        "learners": trained.detector.taught.cascade().n_weak,
+        "learners": trained.detector.cascade.n_weak,
         "false_positive_rate": ending.false_positive_rate,
         "false_positive_interval": ending.interval,
         "detection_rate": ending.detection_rate,
@@ -134,7 +134,7 @@ def summary_lines(trained: Trained, out: Path, recipe_file: Path) -> list[str]:
     points = trained.detector.operating_points
     default = f"; by default boxes score above {points['default']:.3g}" if "default" in points else ""
     return [
-        f"{out}: {ending.n_stages} stages, {trained.detector.taught.cascade().n_weak} weak learners, "
+        f"{out}: {ending.n_stages} stages, {trained.detector.cascade.n_weak} weak learners, "
         f"{out.stat().st_size:,} bytes, in {duration(ending.seconds)}",
         f"why it ended: {ending.reason}",
         f"windows accepted by mistake: {ending.false_positive_rate:.2g} of held-out windows "

@@ -15,7 +15,8 @@ from whet.cli.options import Json, Model, Quiet, refuse, wrong_call_if_value_err
 from whet.cli.output import count, start, uninterrupted
 
 if TYPE_CHECKING:
-    from whet.detector.journal import Entry, Journal
+    from whet.detector.journal import Journal
+    from whet.detector.records import Record
 
 
 MOST_SHOWN = 60
@@ -70,8 +71,17 @@ def unlearn(
         refuse(why, **chosen_by, journal_only=journal_only, out=out, json=as_json)
     start(quiet=quiet)
     from whet.detector.detector import load
-    from whet.detector.journal import Journal, entries_by_number, entries_of_images, last_entries, numbers_in
-    from whet.detector.model_journal import check_agreement, journal_beside, save_anew, save_unlearned
+    from whet.detector.journal import (
+        Journal,
+        check_agreement,
+        journal_beside,
+        last_records,
+        numbers_in,
+        records_by_number,
+        records_of_images,
+        save_anew,
+        save_unlearned,
+    )
 
     detector = load(model)
     kept = _journal_of(model) if journal is None else Journal(journal)
@@ -83,11 +93,11 @@ def unlearn(
     chosen = known
     with wrong_call_if_value_error():
         if image:
-            chosen = entries_of_images(known, image)
+            chosen = records_of_images(known, image)
         elif entries is not None:
-            chosen = entries_by_number(known, numbers_in(entries))
+            chosen = records_by_number(known, numbers_in(entries))
         elif last is not None:
-            chosen = last_entries(known, last)
+            chosen = last_records(known, last)
     if listed:
         _show_list(known, chosen, len(kept.learned()) - len(known), as_json=as_json)
         return
@@ -114,7 +124,7 @@ def unlearn(
 
 
 def _journal_of(model: str) -> Journal:
-    from whet.detector.model_journal import journal_beside
+    from whet.detector.journal import journal_beside
 
     if not is_file(model):
         raise typer.BadParameter(f"{model} is no file with a journal beside it: name the journal")
@@ -136,7 +146,7 @@ def _repair(journal: Journal, *, quiet: bool) -> None:
     )
 
 
-def _show_list(known: Sequence[Entry], chosen: Sequence[Entry], of_others: int, *, as_json: bool) -> None:
+def _show_list(known: Sequence[Record], chosen: Sequence[Record], of_others: int, *, as_json: bool) -> None:
     shown = set(chosen)
     rows = [(number, entry) for number, entry in enumerate(known, start=1) if entry in shown]
     if as_json:
@@ -148,7 +158,7 @@ def _show_list(known: Sequence[Entry], chosen: Sequence[Entry], of_others: int, 
         typer.echo(f"and {count(of_others, 'entry', 'entries')} of other bases, which this model has not learned")
 
 
-def _fields(entry: Entry) -> dict[str, object]:
+def _fields(entry: Record) -> dict[str, object]:
     return {
         "image": entry.image,
         "scale": entry.scale,
@@ -160,7 +170,7 @@ def _fields(entry: Entry) -> dict[str, object]:
     }
 
 
-def _table(rows: Sequence[tuple[int, Entry]]) -> Iterator[str]:
+def _table(rows: Sequence[tuple[int, Record]]) -> Iterator[str]:
     yield "number  image         x       y   scale  label   weight"
     for number, entry in rows:
         x, y = entry.x * entry.scale, entry.y * entry.scale

@@ -30,8 +30,8 @@ from whet.cli.watch_view import Skipped, end, outputs, report, say, table_of, wa
 if TYPE_CHECKING:
     from whet.detector.detector import Detector
     from whet.io.video import VideoWriter
-    from whet.tracking.session import WatchedModel
-    from whet.tracking.tracker import Lessons
+    from whet.tracking.session import TrackedModel
+    from whet.tracking.tracker import SelfTraining
 
 
 def watch(
@@ -95,13 +95,13 @@ def watch(
     from whet.detector.detector import load
     from whet.io.video import read_frames
     from whet.tracking.session import Session
-    from whet.tracking.tracker import Watcher
+    from whet.tracking.tracker import Tracker
 
     detector, skipped = load(model), Skipped()
     file = None if save_as is None else _model_file(model, detector, save_as, no_journal=no_journal, force=force)
     with wrong_call_if_value_error():
-        lessons, shown = _lessons(above, others), threshold_of(threshold)
-        watcher = Watcher(detector, learn=learn, lessons=lessons, min_score=shown, threads=threads)
+        self_training, shown = _self_training(above, others), threshold_of(threshold)
+        tracker = Tracker(detector, learn=learn, self_training=self_training, min_score=shown, threads=threads)
     frames = read_frames(source, every=every, start=start, stop=stop, resize=size, skipped=skipped.add)
     writer: VideoWriter | None = None
     try:
@@ -110,7 +110,7 @@ def watch(
             sinks, writer = outputs(stack, lines, out, every)
             sinks.append(stack.enter_context(watch_view(hidden=quiet, learns=learn)))
             sinks += [] if live is None else [live.show]
-            summary = Session(watcher, tuple(sinks), file, save_every, say).run(stoppable(frames))
+            summary = Session(tracker, tuple(sinks), file, save_every, say).run(stoppable(frames))
             if live is not None:
                 live.end(summary)
     except KeyboardInterrupt:
@@ -165,16 +165,16 @@ def _check_free(path: Path | None, source: str, *, force: bool) -> None:
         raise typer.BadParameter(f"{path} is there already: give another name, or replace it with --force")
 
 
-def _model_file(model: str, detector: Detector, save_as: Path, *, no_journal: bool, force: bool) -> WatchedModel:
-    from whet.tracking.session import WatchedModel
+def _model_file(model: str, detector: Detector, save_as: Path, *, no_journal: bool, force: bool) -> TrackedModel:
+    from whet.tracking.session import TrackedModel
 
     target = Destination.from_options(model, detector, save_as, force=force, option="--save-as")
-    return WatchedModel(target.out, None if no_journal else target.journal, target.takes_along)
+    return TrackedModel(target.out, None if no_journal else target.journal, target.takes_along)
 
 
-def _lessons(above: float | None, others: int | None) -> Lessons:
-    from whet.tracking.tracker import Lessons
+def _self_training(above: float | None, others: int | None) -> SelfTraining:
+    from whet.tracking.tracker import SelfTraining
 
-    lessons = Lessons()
-    lessons = lessons if above is None else replace(lessons, gate=above)
-    return lessons if others is None else replace(lessons, others=others)
+    self_training = SelfTraining()
+    self_training = self_training if above is None else replace(self_training, min_score=above)
+    return self_training if others is None else replace(self_training, others=others)

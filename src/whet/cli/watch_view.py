@@ -18,8 +18,8 @@ from whet.cli.output import MOST_NAMED, count
 if TYPE_CHECKING:
     from whet.errors import VideoError
     from whet.io.video import VideoFrame, VideoWriter
-    from whet.tracking.session import Sink, Summary, WatchedModel
-    from whet.tracking.tracker import Look
+    from whet.tracking.session import Sink, Summary, TrackedModel
+    from whet.tracking.tracker import TrackedFrame
     from whet.web.page import LiveImage
 
 
@@ -42,15 +42,15 @@ def say(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def report(summary: Summary, file: WatchedModel | None, learn: bool, outputs: tuple[Path | None, ...]) -> None:
+def report(summary: Summary, file: TrackedModel | None, learn: bool, outputs: tuple[Path | None, ...]) -> None:
     """Print what became of the session, and what was written."""
     n = count(summary.frames, "frame")
     typer.echo(f"{n}, {summary.rate:.1f} a second; with detections: {summary.seen:,}")
     if learn:
-        lessons, back = count(summary.learned, "lesson"), f"{summary.taken_back:,} taken back"
-        typer.echo(f"learned {lessons}, {back}; weights moved {summary.moved:.2%}")
-        if summary.frames and not (summary.learned or summary.taken_back):
-            typer.echo(_why_untaught(summary))
+        learned = count(summary.learned, "frame")
+        typer.echo(f"learned {learned}, rolled back {summary.rolled_back:,}; weight change {summary.weight_change:.2%}")
+        if summary.frames and not (summary.learned or summary.rolled_back):
+            typer.echo(_nothing_learned(summary))
     if file is not None:
         kept = None if file.journal is None or not file.journal.path.exists() else file.journal.path
         typer.echo(f"wrote {file.path}" + ("" if kept is None else f", and its journal {kept}"))
@@ -59,17 +59,17 @@ def report(summary: Summary, file: WatchedModel | None, learn: bool, outputs: tu
             typer.echo(f"wrote {path}")
 
 
-def _why_untaught(summary: Summary) -> str:
+def _nothing_learned(summary: Summary) -> str:
     if summary.best is None:
-        return "nothing was detected in any frame, so that no window taught"
+        return "learned nothing: no frame has a detection"
     return (
-        f"no window that was followed scored high enough to teach: the best had {summary.best:.2f}, and one above "
-        f"{summary.gate:.2f} teaches; see the scores with --lines, lower --above"
+        f"learned nothing: the best tracked window scores {summary.best:.2f}, and windows above "
+        f"{summary.learn_above:.2f} are learned; see the scores with --lines, or lower --learn-above"
     )
 
 
 def table_of(
-    summary: Summary, skipped: Skipped, file: WatchedModel | None, out: Path | None, lines: Path | None
+    summary: Summary, skipped: Skipped, file: TrackedModel | None, out: Path | None, lines: Path | None
 ) -> dict[str, Any]:
     """The same for programs, as JSON has it."""
     journal = None if file is None or file.journal is None or not file.journal.path.exists() else file.journal.path
@@ -80,9 +80,9 @@ def table_of(
         "with_detections": summary.seen,
         "longest_without": summary.longest_unseen,
         "lessons": summary.learned,
-        "taken_back": summary.taken_back,
-        "weights_moved": round(summary.moved, 6),
-        "gate": None if file is None else round(summary.gate, 6),
+        "rolled_back": summary.rolled_back,
+        "weights_moved": round(summary.weight_change, 6),
+        "gate": None if file is None else round(summary.learn_above, 6),
         "best_score": None if summary.best is None else round(summary.best, 6),
         "skipped": {"frames": skipped.n, "first": skipped.named},
         "ended": summary.ended,
@@ -125,18 +125,18 @@ def watch_view(*, hidden: bool, learns: bool) -> Iterator[Sink]:
         with _live(learns) as sink:
             yield sink
     else:
-        yield lambda frame, look: _say(frame, look, learns) if look.number % PLAIN_EVERY == 0 else None
+        yield lambda frame, tracked: _say(frame, tracked, learns) if tracked.number % PLAIN_EVERY == 0 else None
 
 
-def _say(frame: VideoFrame, look: Look, learns: bool) -> None:
-    moved = f", weights moved {look.moved:.2%}" if learns else ""
-    typer.echo(f"frame {frame.number}: {len(look.detections)} detected, {_followed(look)}{moved}", err=True)
+def _say(frame: VideoFrame, tracked: TrackedFrame, learns: bool) -> None:
+    change = f", weight change {tracked.weight_change:.2%}" if learns else ""
+    typer.echo(f"frame {frame.number}: {len(tracked.detections)} detected, {_tracked(tracked)}{change}", err=True)
 
 
-def _followed(look: Look) -> str:
-    if look.sighting is None:
-        return "nothing to follow yet"
-    return f"followed with score {look.sighting.score:.1f}"
+def _tracked(tracked: TrackedFrame) -> str:
+    if tracked.track is None:
+        return "nothing tracked yet"
+    return f"tracked with score {tracked.track.score:.1f}"
 
 
 @contextmanager
@@ -149,15 +149,15 @@ def _live(learns: bool) -> Iterator[Sink]:
 
     tally = Tally()
 
-    def view(frame: VideoFrame, look: Look) -> None:
-        now = tally.add(frame, look)
+    def view(frame: VideoFrame, tracked: TrackedFrame) -> None:
+        now = tally.add(frame, tracked)
         cells = {"frame": f"{now.frame}", "a second": f"{now.rate:.1f}", "detected": f"{now.detected}"}
         cells["score"] = "-" if now.score is None else f"{now.score:.1f}"
         if learns:
             cells |= {
-                "lessons": f"{now.lessons}",
-                "taken back": f"{now.taken_back}",
-                "weights moved": f"{now.moved:.2%}",
+                "learned": f"{now.learned}",
+                "rolled back": f"{now.rolled_back}",
+                "weight change": f"{now.weight_change:.2%}",
             }
         table = Table(*cells)
         table.add_row(*cells.values())
@@ -180,15 +180,15 @@ def outputs(
     writer = None
     if lines is not None:
         table = stack.enter_context(FrameLines(lines))
-        sinks.append(lambda frame, look: table.write(line_of(frame, look)))
+        sinks.append(lambda frame, tracked: table.write(line_of(frame, tracked)))
     if out is not None:
         from whet.plots.drawing import look_drawn
 
         writer = film = stack.enter_context(VideoWriter(out))
 
-        def draw(frame: VideoFrame, look: Look) -> None:
+        def draw(frame: VideoFrame, tracked: TrackedFrame) -> None:
             film.rate = frame.rate / every
-            film.write(look_drawn(frame.image, look))
+            film.write(look_drawn(frame.image, tracked))
 
         sinks.append(draw)
     return sinks, writer

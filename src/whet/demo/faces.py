@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from whet.cascade.boxes import box_iou
 from whet.cascade.detections import Detections
 from whet.detector.detector import Detector, load
-from whet.detector.journal import Entry
-from whet.detector.model_file import to_bytes
+from whet.detector.records import Record
 from whet.errors import MissingExtraError
 from whet.io.images import as_grey
 from whet.plots.drawing import FALSE_POSITIVE, boxes_drawn, save_image
@@ -80,7 +79,7 @@ class Correction:
     before: Detections
     after: Detections
     wrong: int
-    entries: list[Entry]
+    entries: list[Record]
     seconds_to_detect: float
     seconds_to_learn: float
 
@@ -137,11 +136,11 @@ def astronaut() -> GreyImage:
 def run() -> Story:
     """Detect, correct, detect again, and take it all back."""
     photograph, detector = astronaut(), load("face")
-    start = to_bytes(detector.taught)
+    start = detector.to_bytes()
     first = corrected(detector, photograph, 1)  # the name on her suit; the face is number 0
     second = corrected(detector, drawn_scene(), 0)
     detector.unlearn(first.entries + second.entries)
-    return Story(first, second, to_bytes(detector.taught) == start)
+    return Story(first, second, detector.to_bytes() == start)
 
 
 def corrected(detector: Detector, image: GreyImage, wrong: int) -> Correction:

@@ -1,31 +1,30 @@
-"""The frozen part of a detector, and the counts of what was learned since."""
+"""What a detector consists of: its frozen base, the counts of what was learned since, and what it reports."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from math import inf, isfinite, isnan
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.windows import OPENCV_MIN_SIGMA
-from whet.cascade.cascade import Cascade
-from whet.cascade.columns import columns_of, family_name
-from whet.cascade.stage import Stage
-from whet.features.integral import FeatureFamily
-from whet.features.weak_learners import Weak
-from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
-from whet.lda.online import OnlineDiscriminant
-from whet.lda.rejection import RejectionThresholds
-from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
-from whet.lda.thresholds import Asymmetric, Rate
+from whet.cascade.boxes import BoxOffset
+from whet.cascade.cascade import Cascade, ClassPair, TrainedStage, check_count, check_statistics
+from whet.lda.statistics import BinaryStatistics
 
 Fact = str | int | float
+
+MOST_POINTS = 100
+LONGEST_NAME = 100
+# The operating point that is used where none is named.
+DEFAULT_POINT = "default"
 
 # A slash, a home or a drive letter that begins a word: a folder of one machine, and often somebody's name.
 ABSOLUTE_PATH = re.compile(r"""(?:^|[\s='"(,])(?:/\w|~[\w./\\]|[A-Za-z]:[\\/]|\\\\\w)""")
@@ -79,7 +78,7 @@ class Delta:
     (((0, 0), (4, 0)), True)
     """
 
-    stages: tuple[tuple[BinaryStatistics, BinaryStatistics], ...]
+    stages: tuple[ClassPair, ...]
 
     @classmethod
     def empty(cls, sizes: Sequence[int]) -> Self:
@@ -120,6 +119,23 @@ class Delta:
         """Whether 0 <= C_jk <= min(s_j, s_k) <= n holds everywhere: some samples could have been learned."""
         return all(statistics.is_possible(statistics) for pair in self.stages for statistics in pair)
 
+    def check_counts(self, base: DetectorBase) -> None:
+        """Raise ValueError where base and delta together count so many samples that sums would not be exact."""
+        for stage, learned in zip(base.stages, self.stages, strict=True):
+            for name, before, new in zip(("positives", "negatives"), stage.statistics, learned, strict=True):
+                check_count(before.n + new.n, name)
+
+
+def check_delta(delta: Delta, base: DetectorBase) -> None:
+    """Raise ValueError unless a delta fits the stages of a base and some samples could have its counts."""
+    if delta.sizes != base.sizes:
+        raise ValueError(
+            f"got a delta of stages {delta.sizes}; the stages of the detector that learn have {base.sizes}"
+        )
+    for number, pair in enumerate(delta.stages):
+        for name, statistics in zip(("positives", "negatives"), pair, strict=True):
+            check_statistics(statistics, f"{name} in stage {number}")
+
 
 def _sum(a: BinaryStatistics, b: BinaryStatistics) -> BinaryStatistics:
     """Values may be shared: most often one class alone was learned, and the other's matrices need not be copied."""
@@ -130,130 +146,16 @@ def _difference(a: BinaryStatistics, b: BinaryStatistics) -> BinaryStatistics:
     return a if len(a.s) == len(b.s) and not b.n else a - b
 
 
-StageRule = Rate | Asymmetric
-
-
-@dataclass(frozen=True, eq=False)
-class Votes:
-    """Weights (T,) and a threshold from elsewhere, which a stage keeps until it has counted so many negatives."""
-
-    coef: NDArray[np.float64]
-    threshold: float
-    until: int
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.coef).all() and np.isfinite(self.threshold)):
-            raise ValueError("weights and threshold of votes must be finite numbers")
-        check_count(self.until, "negatives until which votes are kept")
-        self.coef.flags.writeable = False
-
-
-@dataclass(frozen=True, eq=False)
-class StageBase:
-    """A stage that can learn: T weak learners, and the statistics of their responses to the training samples.
-
-    Weights and threshold are derived from the statistics, by the criterion, the ridge and the threshold rule, in
-    a fixed order of operations: equal statistics give equal bits. The statistics are taken over, and can no longer
-    be written to. With `votes`, the stage runs those until there are enough negatives, and may have begun with none.
-
-    >>> from whet.features.haar import HaarKind, HaarPool
-    >>> from whet.features.weak_learners import TrainedStumps
-    >>> right = TrainedStumps(*(np.array([v]) for v in (0, np.float32(1.0), np.int8(1), 0.0)))
-    >>> seen = [BinaryStatistics.from_samples(np.uint8([x]).T) for x in ([1, 1, 1, 0], [0, 0, 0, 1])]
-    >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])
-    >>> StageBase(pool.take(np.array([0])), right, *seen, Rate(-1.0), ridge=1.0).stage().coef
-    array([1.2])
-    """
-
-    features: FeatureFamily
-    weak: Weak
-    positive: BinaryStatistics
-    negative: BinaryStatistics
-    rule: StageRule
-    criterion: Criterion = "fda"
-    ridge: float = DEFAULT_RIDGE
-    rejection_thresholds: RejectionThresholds | None = None
-    votes: Votes | None = None
-
-    def __post_init__(self) -> None:
-        sizes = [len(self.features), len(self.weak), len(self.positive.s), len(self.negative.s)]
-        sizes += [] if self.rejection_thresholds is None else [len(self.rejection_thresholds.z)]
-        sizes += [] if self.votes is None else [len(self.votes.coef)]
-        if len(set(sizes)) != 1 or not sizes[0]:
-            raise ValueError(
-                f"got {sizes} features, weak learners, responses of both classes, exits, votes: as many of each"
-            )
-        if self.votes is not None and (self.rejection_thresholds is not None or self.negative.n >= self.votes.until):
-            raise ValueError("a stage that keeps votes has no exits, and fewer negatives than it waits for")
-        for name, statistics in (("positives", self.positive), ("negatives", self.negative)):
-            if statistics.n < 1 and not (self.votes is not None and statistics is self.negative):
-                raise ValueError(f"a stage that learns starts from samples of both classes; got no {name}")
-            check_statistics(statistics, name)
-            for counts in (statistics.s, statistics.C):
-                counts.flags.writeable = False  # an insertion in place would change what the id stands for
-        self._check_settings()
-
-    def _check_settings(self) -> None:
-        if not isinstance(self.rule, Rate | Asymmetric):
-            raise ValueError(
-                f"got the threshold rule {self.rule!r}; a detector keeps Rate or Asymmetric: train with a goal"
-            )
-        if not np.isfinite([z_of(self.rule), self.ridge]).all() or self.ridge < 0:
-            raise ValueError(f"got z={z_of(self.rule)} and ridge={self.ridge}: finite numbers, and no negative ridge")
-        if self.rejection_thresholds is not None and not (self.rejection_thresholds.z < np.inf).all():
-            raise ValueError("an exit lies at a number of deviations below infinity, or at -inf where there is none")
-        if self.criterion not in ("fda", "lac"):
-            raise ValueError(f"criterion={self.criterion!r} is not known; choose one of: 'fda', 'lac'")
-
-    @classmethod
-    def from_discriminant(
-        cls,
-        features: FeatureFamily,
-        weak: Weak,
-        vote: OnlineDiscriminant,
-        rejection_thresholds: RejectionThresholds | None = None,
-    ) -> Self:
-        """Freeze what a discriminant over these weak learners has counted so far."""
-        voting = np.arange(vote.size)
-        positive, negative = (of_class.take(voting) for of_class in (vote.positive, vote.negative))
-        if not (isinstance(positive, BinaryStatistics) and isinstance(negative, BinaryStatistics)):
-            raise ValueError("a detector keeps whole counts of responses in {0, 1}; these statistics are not such")
-        rule: Any = vote.rule  # any function, until it is checked
-        return cls(features, weak, positive, negative, rule, vote.criterion, float(vote.ridge), rejection_thresholds)
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-    def keeps_votes(self, learned_negatives: int = 0) -> bool:
-        """Whether the stage runs its votes when so many negatives were learned since the base."""
-        return self.votes is not None and self.negative.n + learned_negatives < self.votes.until
-
-    def stage(self, positive: BinaryStatistics | None = None, negative: BinaryStatistics | None = None) -> Stage:
-        """The stage to be run when these were learned on top of the base."""
-        if self.votes is not None and self.keeps_votes(0 if negative is None else negative.n):
-            return Stage(self.features, self.weak, self.votes.coef, self.votes.threshold)
-        vote = OnlineDiscriminant(
-            self.positive if positive is None or not positive.n else self.positive + positive,
-            self.negative if negative is None or not negative.n else self.negative + negative,
-            len(self),
-            rule=self.rule,
-            criterion=self.criterion,
-            ridge=self.ridge,
-        )
-        rejection_thresholds = None if self.rejection_thresholds is None else self.rejection_thresholds.thresholds(vote)
-        return Stage(self.features, self.weak, vote.coef, float(vote.threshold), rejection_thresholds)
-
-
 @dataclass(frozen=True, eq=False)
 class DetectorBase:
-    """Stages on windows (height, width): those that learn (`StageBase`), and those with fixed weights (`Stage`).
+    """Stages on windows (height, width): those that learn, and those with fixed weights, which only run.
 
-    A fixed stage, as boosting makes it, has no statistics. It runs, but does not learn. `mean_positive` (height,
-    width) is what the object looks like on average, for people to see; like the provenance it is no part of the id.
+    `mean_positive` (height, width) is the average object, for people to see; like the provenance it is no part of
+    the id.
     """
 
     window: tuple[int, int]
-    stages: tuple[StageBase | Stage, ...]
+    stages: tuple[TrainedStage, ...]
     min_sigma: float = OPENCV_MIN_SIGMA
     provenance: Provenance = field(default_factory=Provenance)
     mean_positive: NDArray[np.uint8] | None = None
@@ -264,13 +166,19 @@ class DetectorBase:
             raise ValueError(f"got a mean positive of {mean.dtype} {mean.shape}; expected uint8 {self.window}")
         if not (np.isfinite(self.min_sigma) and self.min_sigma > 0):
             raise ValueError(f"got min_sigma={self.min_sigma}; expected a number above 0")
-        _ = self.cascade  # which checks windows and weights: a base that cannot run is none
+        for stage in self.stages:
+            stage.settings()  # refuses a threshold rule that no file can hold
+        _ = self.cascade  # checks windows and weights
 
     @cached_property
     def cascade(self) -> Cascade:
         """The cascade of the base's own weights and thresholds: the one that routes what is learned."""
-        stages = tuple(stage.stage() if isinstance(stage, StageBase) else stage for stage in self.stages)
-        return Cascade(self.window, stages, self.min_sigma)
+        return Cascade(self.window, tuple(stage.run() for stage in self.stages), self.min_sigma)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Weak learners of each stage that learns, and 0 for the others: the sizes of a `Delta`."""
+        return tuple(len(stage) if stage.learns else 0 for stage in self.stages)
 
     @cached_property
     def base_id(self) -> str:
@@ -280,56 +188,65 @@ class DetectorBase:
         """
         digest = hashlib.sha256(json.dumps([*map(int, self.window), float(self.min_sigma), len(self.stages)]).encode())
         for stage in self.stages:
-            digest.update(json.dumps(_settings(stage)).encode())
-            for array in _arrays(stage):
+            digest.update(json.dumps(stage.settings()).encode())
+            for array in stage.arrays():
                 digest.update(f"{array.dtype.str}{array.shape}".encode())
                 digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
 
-def z_of(rule: StageRule) -> float:
-    """The one number that a rule holds: how many deviations from the positives' mean it cuts."""
-    return rule.z if isinstance(rule, Rate) else rule.rate.z
+@dataclass(frozen=True)
+class Reporting:
+    """What a detector reports: which box for a window, and named operating points, the scores to exceed.
+
+    Neither decides what the base answers to a patch, so neither is part of the base's id. An operating point belongs
+    to the detector as it was evaluated, with that scale factor, step and grouping; what is learned later moves scores.
+
+    >>> Reporting(operating_points={"careful": 4.5}).min_score("bold")
+    Traceback (most recent call last):
+    ValueError: there is no operating point 'bold'; there is: 'careful'
+    """
+
+    box_offset: BoxOffset = field(default_factory=BoxOffset)
+    operating_points: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.box_offset.check()
+        if len(self.operating_points) > MOST_POINTS:
+            raise ValueError(f"got {len(self.operating_points)} operating points; expected at most {MOST_POINTS}")
+        for name, threshold in self.operating_points.items():
+            if not _is_name(name):
+                raise ValueError(
+                    f"got an operating point named {str(name)[:LONGEST_NAME]!r}; expected text of 1 to {LONGEST_NAME} "
+                    "characters that can be printed, none of them a space at the ends"
+                )
+            if not isfinite(threshold):
+                raise ValueError(f"operating point {name!r} is {threshold}; expected a finite score")
+
+    def min_score(self, wanted: float | str | None) -> float:
+        """The score to exceed: a number, that of an operating point, or without either the default point's.
+
+        Where there is no default point, every detection stands: -inf.
+        """
+        if wanted is None:
+            return self.operating_points.get(DEFAULT_POINT, -inf)
+        if not isinstance(wanted, str):
+            if isnan(wanted):
+                raise ValueError("got min_score=nan; expected a score, the name of an operating point, or None")
+            return wanted
+        return self._named(wanted)
+
+    def _named(self, name: str) -> float:
+        if name not in self.operating_points:
+            there = ", ".join(map(repr, sorted(self.operating_points))) or "none; set one, or give a number"
+            raise ValueError(f"there is no operating point {name!r}; there is: {there}")
+        return self.operating_points[name]
+
+    def with_point(self, name: str, threshold: float | None) -> Reporting:
+        """The same with one more operating point, or with another score for it; None takes it away."""
+        others = {other: score for other, score in self.operating_points.items() if other != name}
+        return replace(self, operating_points=others if threshold is None else others | {name: float(threshold)})
 
 
-def check_statistics(statistics: BinaryStatistics, name: str) -> None:
-    """Raise ValueError unless some responses in {0, 1} could have these statistics, and they can be exact."""
-    symmetric = np.array_equal(statistics.C, statistics.C.T)
-    if not (symmetric and np.array_equal(np.diagonal(statistics.C), statistics.s)):
-        raise ValueError(f"statistics of {name}: co-occurrences must be symmetric, with the sums on the diagonal")
-    if not statistics.is_possible(statistics):
-        raise ValueError(f"statistics of {name} break 0 <= C_jk <= min(s_j, s_k) <= n: no samples can have them")
-    check_count(statistics.n, name)
-
-
-def check_count(n: int, name: str) -> None:
-    """Raise ValueError where sums would no longer be exact."""
-    if n >= MOST_SAMPLES:
-        raise ValueError(f"got a count of {n:,} {name}; counts stay exact below 2^52: use smaller weights")
-
-
-def _settings(stage: StageBase | Stage) -> list[Any]:
-    if isinstance(stage, Stage):
-        return [family_name(stage.features), "fixed", float(stage.threshold), stage.rejection_thresholds is not None]
-    rule = [type(stage.rule).__name__, float(z_of(stage.rule))]
-    votes = [] if stage.votes is None else [float(stage.votes.threshold), int(stage.votes.until)]
-    return [
-        family_name(stage.features),
-        stage.criterion,
-        float(stage.ridge),
-        *rule,
-        stage.rejection_thresholds is not None,
-        *votes,
-    ]
-
-
-def _arrays(stage: StageBase | Stage) -> Iterator[NDArray[Any]]:
-    yield from columns_of(stage.features, stage.weak).values()
-    if isinstance(stage, Stage):
-        yield stage.coef
-        yield from [] if stage.rejection_thresholds is None else [stage.rejection_thresholds]
-    else:
-        yield from stage.positive.arrays()
-        yield from stage.negative.arrays()
-        yield from [] if stage.rejection_thresholds is None else [stage.rejection_thresholds.z]
-        yield from [] if stage.votes is None else [stage.votes.coef]
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name.isprintable() and name.strip() == name and 0 < len(name) <= LONGEST_NAME

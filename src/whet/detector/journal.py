@@ -1,155 +1,38 @@
-"""Records of what was learned, window by window, and the journal file that keeps them."""
+"""The journal of a model: a file of the records of what it learned, so that they can be unlearned.
+
+Model and journal are two files, and two files cannot be written as one. So at every moment the journal has at least
+what the model has learned by it: it grows before the model and shrinks after it. What a crash in between leaves behind
+is a journal with records that the model has not learned; `check_agreement` finds them before anything is changed.
+"""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.stage import Stage
-from whet.detector.base import Delta, DetectorBase
-from whet.detector.counting import routed
+from whet.detector.detector import Detector
 from whet.detector.model_file import MOST_WEAK
+from whet.detector.records import Record, count_records, image_hash
 from whet.errors import JournalError, ModelFileError
 from whet.io.files import Table, check_keys, finite, one_of, parse_table, whole, write_atomically
 from whet.io.images import read_grey
-from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
+from whet.lda.statistics import MOST_SAMPLES
 
 Patches = NDArray[np.uint8]
 Labels = NDArray[np.bool_]
 Counts = NDArray[np.int64]
 Bits = NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A window that was taught: of which image, where, as what, how often, to which base, and its responses.
-
-    `image` is the hash of the grey pixels and their size; `scale`, `y` and `x` are those of
-    `whet.cascade.detections.FiredWindows`. `stages` counts the stages that it taught, from the first; `responses` are
-    those of their weak learners, one bit each, in hexadecimal.
-    """
-
-    image: str
-    scale: float
-    y: int
-    x: int
-    is_object: bool
-    weight: int
-    base_id: str
-    stages: int
-    responses: str
-
-
-@dataclass(frozen=True, eq=False)
-class Places:
-    """Where windows lie: scales (n,) of their levels, and pixels y (n,) and x (n,) of the level."""
-
-    scale: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    y: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
-    x: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
-
-    def take(self, rows: NDArray[np.intp]) -> Places:
-        """Those at these indices, in this order."""
-        return Places(self.scale[rows], self.y[rows], self.x[rows])
-
-
-def image_hash(grey: NDArray[np.uint8]) -> str:
-    """SHA-256 of a grey image (height, width): its size and its pixels.
-
-    >>> image_hash(np.zeros((2, 3), np.uint8)) == image_hash(np.zeros((3, 2), np.uint8))
-    False
-    """
-    digest = hashlib.sha256(f"{grey.shape[0]} {grey.shape[1]} ".encode())
-    digest.update(grey.tobytes())
-    return digest.hexdigest()
-
-
-def entries_of(
-    base: DetectorBase, image: str, places: Places, patches: Patches, is_object: Labels, weights: Counts
-) -> list[Entry]:
-    """An entry for each patch (n, height, width), all from one image, with labels (n,) and weights (n,)."""
-    bits: list[list[Bits]] = [[] for _ in patches]
-    for rows, responses in routed(base, patches, is_object):
-        for row, response in zip(rows.tolist(), responses, strict=True):
-            bits[row].append(response)
-    where = zip(places.scale.tolist(), places.y.tolist(), places.x.tolist(), strict=True)
-    how = zip(is_object.tolist(), weights.tolist(), strict=True)
-    return [
-        Entry(image, *place, *kind, base.base_id, len(seen), _packed(seen))
-        for place, kind, seen in zip(where, how, bits, strict=True)
-    ]
-
-
-def lesson_of(base: DetectorBase, entries: Sequence[Entry]) -> Delta:
-    """What these entries have taught a base, as `whet.detector.counting.lesson` counts it; without any image.
-
-    Raises `JournalError` for entries of another base, and for those that no window could have left.
-    """
-    sizes = [len(stage) for stage in base.stages]
-    bits = [_unpacked(entry, base, sizes) for entry in entries]
-    if sum(entry.weight for entry in entries) >= MOST_SAMPLES:
-        raise JournalError("the weights of the entries sum to 2^52 or more; counts stay exact below")
-    is_object = np.array([entry.is_object for entry in entries], np.bool_)
-    weights = np.array([entry.weight for entry in entries], np.int64)
-    reached = np.array([entry.stages for entry in entries], np.intp)
-    taught = []
-    start = 0
-    for number, (size, stage) in enumerate(zip(sizes, base.cascade.stages, strict=True)):
-        rows = np.flatnonzero(reached > number)
-        seen = np.array([bits[row][start : start + size] for row in rows], np.uint8).reshape(-1, size)
-        passed = stage.weigh(seen.T.astype(np.bool_))[-1] > stage.threshold
-        goes_on = reached[rows] > number + 1
-        if number + 1 < len(sizes) and ((passed | is_object[rows]) != goes_on).any():
-            raise JournalError(
-                f"an entry's responses do not lead it through the {len(sizes)} stages as it says: it was altered"
-            )
-        start += size
-        if isinstance(base.stages[number], Stage):  # fixed: its responses lead the way, and are not counted
-            taught.append((BinaryStatistics.empty(0), BinaryStatistics.empty(0)))
-            continue
-        sides = is_object[rows], ~is_object[rows]
-        positive, negative = (BinaryStatistics.from_samples(seen[side], weights[rows][side]) for side in sides)
-        taught.append((positive, negative))
-    return Delta(tuple(taught))
-
-
-def _packed(responses: list[Bits]) -> str:
-    return np.packbits(np.concatenate(responses)).tobytes().hex() if responses else ""
-
-
-def _unpacked(entry: Entry, base: DetectorBase, sizes: list[int]) -> Bits:
-    if not isinstance(entry, Entry):
-        raise JournalError(f"got a {type(entry).__name__}; expected the entries that learn has returned")
-    if entry.base_id != base.base_id:
-        raise JournalError(
-            f"an entry was taught to the base {entry.base_id[:12]}, this detector is of {base.base_id[:12]}: "
-            "take a detector of that base"
-        )
-    fewest = len(sizes) if entry.is_object else 0
-    if not fewest <= entry.stages <= len(sizes) or not 1 <= entry.weight < MOST_SAMPLES:
-        raise JournalError(
-            f"an entry says that it taught {entry.stages} of {len(sizes)} stages, {entry.weight} times: it was altered"
-        )
-    n = sum(sizes[: entry.stages])
-    try:
-        packed = np.frombuffer(bytes.fromhex(entry.responses), np.uint8)
-    except ValueError as error:
-        raise JournalError(f"an entry's responses are no hexadecimal number: {entry.responses[:40]!r}") from error
-    bits = np.unpackbits(packed)
-    if len(packed) != -(-n // 8) or bits[n:].any():
-        raise JournalError(f"an entry has {len(bits)} responses; the stages that it taught have {n} weak learners")
-    return bits
 
 
 LEARNED, UNLEARNED = "learned", "unlearned"
@@ -164,16 +47,16 @@ CUT_SHORT = (
 
 @dataclass(frozen=True)
 class Journal:
-    r"""Entries that were learned and unlearned, a line of JSON each; lines are only ever added.
+    r"""Records that were learned and unlearned, a line of JSON each; lines are only ever added.
 
-    Equal entries stand for equal counts, so it does not matter which of them is unlearned.
+    Equal records stand for equal counts, so it does not matter which of them is unlearned.
 
     >>> import tempfile
     >>> journal = Journal(Path(tempfile.mkdtemp()) / "camera.jsonl")
-    >>> entry = Entry("0" * 64, 1.2, 7, 9, False, 40, "f" * 64, 1, "a0")
-    >>> journal.add_learned([entry, entry])
-    >>> journal.add_unlearned([entry])
-    >>> journal.learned() == [entry], len(journal.path.read_text().splitlines())
+    >>> record = Record("0" * 64, 1.2, 7, 9, False, 40, "f" * 64, 1, b"\xa0")
+    >>> journal.add_learned([record, record])
+    >>> journal.add_unlearned([record])
+    >>> journal.learned() == [record], len(journal.path.read_text().splitlines())
     (True, 3)
     """
 
@@ -182,34 +65,34 @@ class Journal:
     def __init__(self, path: str | PathLike[str]) -> None:
         object.__setattr__(self, "path", Path(path))
 
-    def add_learned(self, entries: Iterable[Entry]) -> None:
+    def add_learned(self, records: Iterable[Record]) -> None:
         """Write down what `Detector.learn` has returned."""
-        self._add(LEARNED, entries)
+        self._add(LEARNED, records)
 
-    def add_unlearned(self, entries: Iterable[Entry]) -> None:
+    def add_unlearned(self, records: Iterable[Record]) -> None:
         """Write down what `Detector.unlearn` has taken out; refuses what is not, or no longer, in the journal."""
-        entries = list(entries)
-        missing = Counter(entries) - self._balance()
+        records = list(records)
+        missing = Counter(records) - self._balance()
         if missing:
             raise JournalError(
-                f"{self.path}: {missing.total()} of {len(entries)} entries were never written down here, or have "
+                f"{self.path}: {missing.total()} of {len(records)} records were never written down here, or have "
                 "been unlearned already; nothing was added"
             )
-        self._add(UNLEARNED, entries)
+        self._add(UNLEARNED, records)
 
     def learned(
         self, *, image: str | None = None, is_object: bool | None = None, base_id: str | None = None
-    ) -> list[Entry]:
-        """The entries that are still learned, all or those that match, in the order in which they were learned."""
+    ) -> list[Record]:
+        """The records that are still learned, all or those that match, in the order in which they were learned."""
         wanted = {"image": image, "is_object": is_object, "base_id": base_id}
         lines = list(self._read_lines())
         left = _balance(lines)
         kept = []
-        for _, did, entry in lines:
-            if did == LEARNED and left[entry]:
-                left[entry] -= 1
-                if all(value is None or getattr(entry, name) == value for name, value in wanted.items()):
-                    kept.append(entry)
+        for _, did, record in lines:
+            if did == LEARNED and left[record]:
+                left[record] -= 1
+                if all(value is None or getattr(record, name) == value for name, value in wanted.items()):
+                    kept.append(record)
         return kept
 
     def repair(self) -> str:
@@ -227,12 +110,12 @@ class Journal:
             write_atomically(self.path, data[: -len(cut)])
         return cut.decode("utf-8", "replace")
 
-    def _balance(self) -> Counter[Entry]:
-        """How often each entry is learned now."""
+    def _balance(self) -> Counter[Record]:
+        """How often each record is learned now."""
         return _balance(self._read_lines())
 
-    def _read_lines(self) -> Iterator[tuple[str, str, Entry]]:
-        """Where each line is, what it says was done, and with which entry."""
+    def _read_lines(self) -> Iterator[tuple[str, str, Record]]:
+        """Where each line is, what it says was done, and with which record."""
         for number, line in self._lines():
             where = f"{self.path}, line {number}"
             yield where, *_read(line, where)
@@ -246,11 +129,14 @@ class Journal:
                     raise JournalError(f"{self.path}, line {number}: {CUT_SHORT.format(path=self.path)}")
                 yield number, line
 
-    def _add(self, did: str, entries: Iterable[Entry]) -> None:
+    def _add(self, did: str, records: Iterable[Record]) -> None:
         """Add lines, all or none."""
-        lines = [json.dumps({"did": did, **asdict(entry)}, sort_keys=True) + "\n" for entry in entries]
+        lines = [
+            json.dumps({"did": did, **asdict(record), "responses": record.responses.hex()}, sort_keys=True) + "\n"
+            for record in records
+        ]
         for line in lines:
-            _read(line, f"{self.path}: an entry cannot be written down, nothing was added")
+            _read(line, f"{self.path}: a record cannot be written down, nothing was added")
         data = "".join(lines).encode()
         try:
             with self.path.open("ab", buffering=0) as file:
@@ -271,28 +157,28 @@ class Journal:
                 raise JournalError(f"{self.path}: {CUT_SHORT.format(path=self.path)}")
 
 
-def _balance(lines: Iterable[tuple[str, str, Entry]]) -> Counter[Entry]:
-    balance: Counter[Entry] = Counter()
-    for where, did, entry in lines:
-        balance[entry] += 1 if did == LEARNED else -1
-        if balance[entry] < 0:
+def _balance(lines: Iterable[tuple[str, str, Record]]) -> Counter[Record]:
+    balance: Counter[Record] = Counter()
+    for where, did, record in lines:
+        balance[record] += 1 if did == LEARNED else -1
+        if balance[record] < 0:
             raise JournalError(f"{where}: unlearns what is not learned by the lines before it")
     return balance
 
 
-def _read(line: str, where: str) -> tuple[str, Entry]:
+def _read(line: str, where: str) -> tuple[str, Record]:
     try:
         table = parse_table(line, "line")
-        check_keys(table, {"did", *Entry.__dataclass_fields__}, where="the line")
-        return one_of(table["did"], {LEARNED, UNLEARNED}, "did"), _entry(table)
+        check_keys(table, {"did", *Record.__dataclass_fields__}, where="the line")
+        return one_of(table["did"], {LEARNED, UNLEARNED}, "did"), _record(table)
     except ModelFileError as error:
         raise JournalError(f"{where}: {error}") from error
 
 
-def _entry(table: Table) -> Entry:
+def _record(table: Table) -> Record:
     if not isinstance(table["is_object"], bool):
         raise ModelFileError("is_object is not true or false")
-    return Entry(
+    return Record(
         _hexadecimal(table["image"], 64, "image"),
         finite(table["scale"], "scale"),
         whole(table["y"], 0, MOST_PLACES, "y"),
@@ -301,13 +187,13 @@ def _entry(table: Table) -> Entry:
         whole(table["weight"], 1, MOST_SAMPLES - 1, "weight"),
         _hexadecimal(table["base_id"], 64, "base_id"),
         whole(table["stages"], 0, MOST_STAGES, "stages"),
-        _hexadecimal(table["responses"], None, "responses"),
+        bytes.fromhex(_hexadecimal(table["responses"], None, "responses")),
     )
 
 
 def _hexadecimal(value: object, length: int | None, name: str) -> str:
     digits = isinstance(value, str) and set(value) <= set("0123456789abcdef")
-    if not isinstance(value, str) or not digits or len(value) > MOST_STAGES * MOST_WEAK // 4:
+    if not isinstance(value, str) or not digits or len(value) % 2 or len(value) > MOST_STAGES * MOST_WEAK // 4:
         raise ModelFileError(f"{name} is not a hexadecimal number")
     if length is not None and len(value) != length:
         raise ModelFileError(f"{name} has {len(value)} digits; expected {length}")
@@ -333,25 +219,109 @@ def numbers_in(text: str) -> list[int]:
     return sorted(numbers)
 
 
-def entries_by_number(entries: Sequence[Entry], numbers: Iterable[int]) -> list[Entry]:
-    """Entries by their numbers, from 1; raises `ValueError` for a number that there is not."""
+def records_by_number(records: Sequence[Record], numbers: Iterable[int]) -> list[Record]:
+    """Records by their numbers, from 1; raises `ValueError` for a number that there is not."""
     wanted = list(numbers)
-    if wanted and not 1 <= min(wanted) <= max(wanted) <= len(entries):
-        raise ValueError(f"got entries up to {max(wanted)}; there are {len(entries)}, numbered from 1")
-    return [entries[number - 1] for number in wanted]
+    if wanted and not 1 <= min(wanted) <= max(wanted) <= len(records):
+        raise ValueError(f"got records up to {max(wanted)}; there are {len(records)}, numbered from 1")
+    return [records[number - 1] for number in wanted]
 
 
-def last_entries(entries: Sequence[Entry], n: int) -> list[Entry]:
-    """The n entries that were learned last; raises `ValueError` where there are fewer."""
-    if n > len(entries):
-        raise ValueError(f"got the last {n}; there are {len(entries)} entries")
-    return list(entries[len(entries) - n :])
+def last_records(records: Sequence[Record], n: int) -> list[Record]:
+    """The n records that were learned last; raises `ValueError` where there are fewer."""
+    if n > len(records):
+        raise ValueError(f"got the last {n}; there are {len(records)} records")
+    return list(records[len(records) - n :])
 
 
-def entries_of_images(entries: Sequence[Entry], images: Iterable[Path]) -> list[Entry]:
-    """All entries that the images in these files have left; raises `JournalError` where one has left none."""
+def records_of_images(records: Sequence[Record], images: Iterable[Path]) -> list[Record]:
+    """All records that the images in these files have left; raises `JournalError` where one has left none."""
     hashes = {image_hash(read_grey(path)): path for path in images}
     for digest, path in hashes.items():
-        if not any(entry.image == digest for entry in entries):
+        if not any(record.image == digest for record in records):
             raise JournalError(f"nothing was learned from {path}, or it has other pixels now: see --list")
-    return [entry for entry in entries if entry.image in hashes]
+    return [record for record in records if record.image in hashes]
+
+
+JOURNAL_SUFFIX = ".journal.jsonl"
+
+
+def journal_beside(model: Path) -> Journal:
+    """The journal of a model's file, where none is named.
+
+    >>> journal_beside(Path("camera.whet")).path.name
+    'camera.whet.journal.jsonl'
+    """
+    return Journal(model.with_name(model.name + JOURNAL_SUFFIX))
+
+
+def not_learned(detector: Detector, records: Sequence[Record]) -> int:
+    """How many of the last records, of this detector's base, it cannot have learned; 0 where all may be in it."""
+    base = detector.base
+    mine = [record for record in records if record.base_id == base.base_id]
+    if not mine:
+        return 0
+    rest = detector.delta - count_records(base, mine)
+    if rest.is_possible:
+        return 0
+    fewest = 0
+    for number, record in enumerate(reversed(mine), start=1):
+        rest = rest + count_records(base, [record])
+        if rest.is_possible and rest.is_empty:  # all that is left is by this journal: so these it is
+            return number
+        fewest = fewest or (number if rest.is_possible else 0)
+    return fewest
+
+
+def check_agreement(detector: Detector, journal: Journal, model: str) -> None:
+    """Raise `JournalError` where a journal has records of the detector's base that it has not learned."""
+    ahead = not_learned(detector, journal.learned())
+    if ahead:
+        raise JournalError(
+            f"{journal.path} has records that {model} has not learned, at least the last {ahead}: it is the journal of "
+            "another copy, or a run was cut short between the two files. Name the right journal, or take them off it "
+            f"with: whet unlearn {model} {journal.path} --last {ahead} --journal-only"
+        )
+
+
+def save_learned(detector: Detector, out: Path, journal: Journal | None, records: Sequence[Record]) -> None:
+    """Write down records that were learned, and then the detector; if that fails, the journal is as it was."""
+    if journal is None or not records:
+        detector.save(out)
+        return
+    with restored_on_failure(journal.path):
+        journal.add_learned(records)
+        detector.save(out)
+
+
+def save_unlearned(detector: Detector, out: Path, journal: Journal, records: Sequence[Record]) -> None:
+    """Write a detector without these records, and then write that down; if that fails, the detector is as it was."""
+    with restored_on_failure(out):
+        detector.save(out)
+        journal.add_unlearned(records)
+
+
+def save_anew(detector: Detector, out: Path, journal: Journal | None, records: Sequence[Record]) -> None:
+    """Write a detector to another file, with a journal of its own that has these records and no others."""
+    if journal is None:
+        detector.save(out)
+        return
+    with restored_on_failure(journal.path):
+        journal.path.unlink(missing_ok=True)
+        if records:
+            journal.add_learned(records)
+        detector.save(out)
+
+
+@contextmanager
+def restored_on_failure(path: Path) -> Iterator[None]:
+    """Put a file back as it was, or take it away, if anything fails; Ctrl-C too."""
+    before = path.read_bytes() if path.exists() else None
+    try:
+        yield
+    except BaseException:
+        if before is None:
+            path.unlink(missing_ok=True)
+        elif not path.exists() or path.read_bytes() != before:
+            write_atomically(path, before)
+        raise

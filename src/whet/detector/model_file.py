@@ -7,20 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.cascade import MOST_PIXELS
+from whet.cascade.boxes import BoxOffset
+from whet.cascade.cascade import MOST_PIXELS, ClassPair, LearningStage, Stage, TrainedStage, z_of
 from whet.cascade.columns import LAYOUTS, LEAVES, MOST_CONDITIONS, columns_of, family_name, from_columns
-from whet.cascade.stage import Stage
-from whet.detector.base import Delta, DetectorBase, Provenance, StageBase, StageRule, Votes, z_of
-from whet.detector.reporting import Frame, Reporting
-from whet.detector.taught import TaughtDetector
+from whet.detector.base import Delta, DetectorBase, Provenance, Reporting
 from whet.errors import DetectorNotFoundError, ModelFileError, WhetError
 from whet.features.weak_learners import conditions_of
-from whet.io.files import Table, as_table, check_keys, finite, one_of, parse_table, whole, write_atomically
+from whet.io.files import Table, as_table, check_keys, finite, one_of, parse_table, whole
 from whet.lda.discriminant import Criterion
 from whet.lda.rejection import RejectionThresholds
 from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
@@ -37,7 +35,6 @@ MOST_CELLS = 2**23
 # What the columns of leaves have entries for; columns of other families have one for every weak learner.
 _OF_LEAVES = "n_conditions"
 _LEARNING = {"family", "n_weak", "criterion", "ridge", "rule", "z", "positives", "negatives", "soft"}
-_VOTES = ("threshold", "until")
 _FIXED = {"family", "n_weak", "threshold", "soft"}
 _TOP = {
     *("format", "version", "window", "min_sigma", "base_id"),
@@ -54,11 +51,10 @@ class LearningHeader:
     n_conditions: int
     criterion: Criterion
     ridge: float
-    rule: StageRule
+    rule: Rate | Asymmetric
     counts: tuple[int, int]
     learned: tuple[int, int]
     soft: bool
-    votes: tuple[float, int] | None  # their threshold, and until how many negatives they are kept
 
     def table(self) -> Table:
         """As JSON; what was never learned is not mentioned."""
@@ -72,14 +68,12 @@ class LearningHeader:
             "negatives": self.counts[1],
             "soft": self.soft,
         }
-        if self.votes is not None:
-            table["votes"] = dict(zip(_VOTES, self.votes, strict=True))
         return table | ({"learned": list(self.learned)} if any(self.learned) else {})
 
     @classmethod
     def from_table(cls, table: Table, where: str) -> Self:
         """From JSON, checked."""
-        check_keys(table, _LEARNING, {"learned", "votes", _OF_LEAVES}, where=where)
+        check_keys(table, _LEARNING, {"learned", _OF_LEAVES}, where=where)
         rate = Rate(finite(table["z"], f"z of {where}"))
         name = one_of(table["rule"], {"rate", "asymmetric"}, f"rule of {where}")
         criterion = one_of(table["criterion"], {"fda", "lac"}, f"criterion of {where}")
@@ -91,7 +85,6 @@ class LearningHeader:
             _pair([table["positives"], table["negatives"]], f"counts of {where}"),
             _pair(table.get("learned", [0, 0]), f"learned counts of {where}"),
             _flag(table["soft"], f"soft of {where}"),
-            _votes(table["votes"], f"votes of {where}") if "votes" in table else None,
         )
 
 
@@ -132,7 +125,7 @@ class Header:
     stages: tuple[StageHeader, ...]
 
     @classmethod
-    def from_detector(cls, detector: TaughtDetector) -> Self:
+    def from_contents(cls, detector: Contents) -> Self:
         """Describe a detector."""
         base = detector.base
         pairs = zip(base.stages, detector.learned.counts, strict=True)
@@ -149,7 +142,7 @@ class Header:
             "window": list(self.window),
             "min_sigma": self.min_sigma,
             "base_id": self.base_id,
-            "frame": list(map(float, self.reporting.frame)),
+            "frame": list(map(float, self.reporting.box_offset)),
             "operating_points": dict(self.reporting.operating_points),
             "provenance": asdict(self.provenance),
             "stages": [stage.table() for stage in self.stages],
@@ -182,14 +175,16 @@ def _check_sizes(stages: Sequence[StageHeader]) -> None:
         raise ModelFileError(f"the stages have more than {MOST_CONDITIONS:,} conditions in all; expected fewer")
 
 
-def _describe(stage: StageBase | Stage, learned: tuple[int, int]) -> StageHeader:
+def _describe(stage: TrainedStage, learned: tuple[int, int]) -> StageHeader:
     shape = family_name(stage.features), len(stage), len(conditions_of(stage.features, stage.weak)[1])
-    if isinstance(stage, Stage):
-        return FixedHeader(*shape, float(stage.threshold), stage.rejection_thresholds is not None)
-    counts = int(stage.positive.n), int(stage.negative.n)
-    settings = stage.criterion, float(stage.ridge), stage.rule
-    votes = None if stage.votes is None else (float(stage.votes.threshold), int(stage.votes.until))
-    return LearningHeader(*shape, *settings, counts, learned, stage.rejection_thresholds is not None, votes)
+    match stage:
+        case Stage():
+            return FixedHeader(*shape, float(stage.threshold), stage.rejection_thresholds is not None)
+        case LearningStage(rule=Rate() | Asymmetric() as rule):
+            counts = int(stage.positive.n), int(stage.negative.n)
+            soft = stage.rejection is not None
+            return LearningHeader(*shape, stage.criterion, float(stage.ridge), rule, counts, learned, soft)
+    raise TypeError(f"got a stage of type {type(stage).__name__}; a file holds Stage and LearningStage")
 
 
 def _check_version(table: Table) -> None:
@@ -212,9 +207,9 @@ def _read_reporting(table: Table) -> Reporting:
     sides, points = table["frame"], as_table(table["operating_points"], "table of operating points")
     if not isinstance(sides, list) or len(sides) != 4:
         raise ModelFileError("frame: expected four numbers, left, top, right and bottom")
-    frame = Frame(*(finite(side, "a side of the frame") for side in sides))
+    offset = BoxOffset(*(finite(side, "a side of the frame") for side in sides))
     try:
-        return Reporting(frame, {name: finite(points[name], f"operating point {name[:40]!r}") for name in points})
+        return Reporting(offset, {name: finite(points[name], f"operating point {name[:40]!r}") for name in points})
     except ValueError as error:
         raise ModelFileError(str(error)) from error
 
@@ -243,13 +238,6 @@ def _shape(table: Table, where: str) -> tuple[str, int, int]:
     return family, n_weak, whole(table.get(_OF_LEAVES, n_weak), n_weak, MOST_CONDITIONS, f"{_OF_LEAVES} of {where}")
 
 
-def _votes(value: object, where: str) -> tuple[float, int]:
-    table = as_table(value, where)
-    check_keys(table, _VOTES, where=where)
-    until = whole(table["until"], 0, MOST_SAMPLES - 1, f"until of {where}")
-    return finite(table["threshold"], f"threshold of {where}"), until
-
-
 def _flag(value: object, name: str) -> bool:
     if not isinstance(value, bool):
         raise ModelFileError(f"{name} is not true or false")
@@ -260,6 +248,14 @@ def _pair(value: object, name: str, most: int = MOST_SAMPLES - 1) -> tuple[int, 
     if not isinstance(value, list) or len(value) != 2:
         raise ModelFileError(f"{name}: expected two whole numbers")
     return whole(value[0], 0, most, name), whole(value[1], 0, most, name)
+
+
+class Contents(NamedTuple):
+    """What a model file holds."""
+
+    base: DetectorBase
+    learned: Delta
+    reporting: Reporting
 
 
 Tensors = Mapping[str, NDArray[Any]]
@@ -274,13 +270,8 @@ MEAN = "mean_positive"
 UNSIGNED = tuple(np.dtype(f"u{size}") for size in (1, 2, 4, 8))
 
 
-def save(detector: TaughtDetector, path: str | PathLike[str]) -> None:
-    """Write a detector, with all that it needs to go on learning; as a whole, or not at all."""
-    write_atomically(Path(path), to_bytes(detector))
-
-
-def load(path: str | PathLike[str]) -> TaughtDetector:
-    """Read a detector; raises ModelFileError on anything that is not a sound one."""
+def read_model(path: str | PathLike[str]) -> Contents:
+    """Read a detector's file; raises ModelFileError on anything that is not a sound one."""
     path = Path(path)
     if not path.exists():
         raise DetectorNotFoundError(f"there is no file {path}; expected a detector that whet has saved")
@@ -298,14 +289,14 @@ def load(path: str | PathLike[str]) -> TaughtDetector:
         raise ModelFileError(f"{path}: {error}") from error
 
 
-def to_bytes(detector: TaughtDetector) -> bytes:
+def to_bytes(detector: Contents) -> bytes:
     """A detector as the bytes of its file."""
     from safetensors.numpy import save as serialise
 
-    return bytes(serialise(dict(_tensors_of(detector)), {KEY: Header.from_detector(detector).to_json()}))
+    return bytes(serialise(dict(_tensors_of(detector)), {KEY: Header.from_contents(detector).to_json()}))
 
 
-def from_bytes(data: bytes) -> TaughtDetector:
+def from_bytes(data: bytes) -> Contents:
     """A detector from the bytes of its file; raises ModelFileError on anything that is not a sound one."""
     tensors = _deserialised(data)
     try:
@@ -318,25 +309,30 @@ def from_bytes(data: bytes) -> TaughtDetector:
         raise ModelFileError(f"the file is damaged or was made by hand: {error}") from error
 
 
-def _tensors_of(detector: TaughtDetector) -> Iterator[tuple[str, NDArray[Any]]]:
+def _tensors_of(detector: Contents) -> Iterator[tuple[str, NDArray[Any]]]:
     if detector.base.mean_positive is not None:
         yield MEAN, np.ascontiguousarray(detector.base.mean_positive)
     for number, (stage, pair) in enumerate(zip(detector.base.stages, detector.learned.stages, strict=True)):
         for name, column in columns_of(stage.features, stage.weak).items():
             yield _name(number, name), column
-        if isinstance(stage, Stage):
-            yield _name(number, "coef"), np.ascontiguousarray(stage.coef, dtype=np.float64)
-            if stage.rejection_thresholds is not None:
-                yield _name(number, "exits"), np.ascontiguousarray(stage.rejection_thresholds, dtype=np.float64)
+        for name, floats in _floats_of(stage):
+            yield _name(number, name), np.ascontiguousarray(floats, dtype=np.float64)
+        if not stage.learns:
             continue
-        if stage.rejection_thresholds is not None:
-            yield _name(number, "exits"), np.ascontiguousarray(stage.rejection_thresholds.z, dtype=np.float64)
-        if stage.votes is not None:
-            yield _name(number, "votes"), np.ascontiguousarray(stage.votes.coef, dtype=np.float64)
-        for side, base, learned in zip(CLASSES, (stage.positive, stage.negative), pair, strict=True):
+        for side, base, learned in zip(CLASSES, stage.statistics, pair, strict=True):
             yield _name(number, side), _triangle(base)
             if learned.n:
                 yield _name(number, f"learned.{side}"), _triangle(learned)
+
+
+def _floats_of(stage: TrainedStage) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    match stage:
+        case Stage():
+            yield "coef", stage.coef
+            if stage.rejection_thresholds is not None:
+                yield "exits", stage.rejection_thresholds
+        case LearningStage(rejection=RejectionThresholds() as rejection):
+            yield "exits", rejection.z
 
 
 def _name(number: int, column: str) -> str:
@@ -387,8 +383,7 @@ def _layout(stage: StageHeader) -> dict[str, Layout]:
     columns: dict[str, Layout] = {
         name: ((dtype,), (stage.n_conditions, *entry)) for name, (dtype, entry) in LAYOUTS[stage.family].items()
     }
-    has_votes = isinstance(stage, LearningHeader) and stage.votes is not None
-    floats = ["coef"] * isinstance(stage, FixedHeader) + ["exits"] * stage.soft + ["votes"] * has_votes
+    floats = ["coef"] * isinstance(stage, FixedHeader) + ["exits"] * stage.soft
     columns |= dict.fromkeys(floats, ((np.dtype(np.float64),), (T,)))
     if isinstance(stage, FixedHeader):
         return columns
@@ -415,9 +410,9 @@ def _check_layout(tensors: Tensors, header: Header) -> None:
             raise ModelFileError(f"array {name} is {got.dtype} {got.shape}; by the header expected {allowed} {shape}")
 
 
-def _assembled(header: Header, tensors: Tensors) -> TaughtDetector:
-    stages: list[StageBase | Stage] = []
-    learned: list[tuple[BinaryStatistics, BinaryStatistics]] = []
+def _assembled(header: Header, tensors: Tensors) -> Contents:
+    stages: list[TrainedStage] = []
+    learned: list[ClassPair] = []
     for number, stage in enumerate(header.stages):
         own = {name: tensors[_name(number, name)] for name in _layout(stage)}
         stages.append(_stage(stage, header.window, own))
@@ -428,23 +423,20 @@ def _assembled(header: Header, tensors: Tensors) -> TaughtDetector:
             f"the base hashes to {base.base_id[:12]}, the header says {header.base_id[:12]!r}: the file was damaged "
             "or altered; get it again from where it came"
         )
-    return TaughtDetector(base, Delta(tuple(learned)), header.reporting)
+    return Contents(base, Delta(tuple(learned)), header.reporting)
 
 
-def _stage(stage: StageHeader, window: tuple[int, int], own: Tensors) -> StageBase | Stage:
+def _stage(stage: StageHeader, window: tuple[int, int], own: Tensors) -> TrainedStage:
     features, weak = from_columns(stage.family, window, own)
     if isinstance(stage, FixedHeader):
         return Stage(features, weak, own["coef"], stage.threshold, own.get("exits"))
     sides = zip(CLASSES, stage.counts, strict=True)
     positive, negative = (_statistics(n, own[side], stage.n_weak) for side, n in sides)
-    rejection_thresholds = RejectionThresholds(own["exits"]) if stage.soft else None
-    votes = None if stage.votes is None else Votes(own["votes"].copy(), *stage.votes)
-    return StageBase(
-        features, weak, positive, negative, stage.rule, stage.criterion, stage.ridge, rejection_thresholds, votes
-    )
+    rejection = RejectionThresholds(own["exits"]) if stage.soft else None
+    return LearningStage(features, weak, positive, negative, stage.rule, stage.criterion, stage.ridge, rejection)
 
 
-def _learned(stage: StageHeader, own: Tensors) -> tuple[BinaryStatistics, BinaryStatistics]:
+def _learned(stage: StageHeader, own: Tensors) -> ClassPair:
     if not isinstance(stage, LearningHeader):
         return BinaryStatistics.empty(0), BinaryStatistics.empty(0)
     positive, negative = (

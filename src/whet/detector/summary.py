@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from whet.cascade.cascade import LearningStage, Stage, TrainedStage
 from whet.cascade.columns import family_name
-from whet.cascade.stage import Stage
-from whet.detector.base import StageBase
-from whet.detector.taught import TaughtDetector
-from whet.lda.online import OnlineDiscriminant
+from whet.detector.detector import Detector
 
 
 @dataclass(frozen=True)
@@ -18,7 +16,6 @@ class StageSummary:
 
     `rejects` is the share of the negatives it was trained on that its threshold rejects, as the two projected Gaussians
     say it: an estimate without any image, of windows that all stages before accept. Early exits reject some more.
-    A stage that `keeps_votes` counts, but still runs OpenCV's weights.
     """
 
     family: str
@@ -30,7 +27,6 @@ class StageSummary:
     learned_positives: int = 0
     learned_negatives: int = 0
     rejects: float | None = None
-    keeps_votes: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,17 +42,17 @@ class Summary:
     provenance: dict[str, Any]
 
     @classmethod
-    def from_detector(cls, detector: TaughtDetector) -> Summary:
+    def from_detector(cls, detector: Detector) -> Summary:
         """Summarise a detector.
 
-        >>> from whet.detector.bundled import load
+        >>>         >>> from whet.detector.detector import load
         >>> face = Summary.from_detector(load("face"))
         >>> face.window, len(face.stages), face.stages[1].family
         ((24, 24), 10, 'lbp')
         """
         base = detector.base
-        pairs = zip(base.stages, detector.learned.counts, strict=True)
-        stages = tuple(_summary(stage, learned) for stage, learned in pairs)
+        parts = zip(base.stages, detector.delta.counts, base.cascade.stages, strict=True)
+        stages = tuple(_summary(*part) for part in parts)
         return cls(
             (int(base.window[0]), int(base.window[1])),
             sum(stage.n_weak for stage in stages),
@@ -72,23 +68,17 @@ class Summary:
         return asdict(self)
 
 
-def _summary(stage: StageBase | Stage, learned: tuple[int, int]) -> StageSummary:
-    family, is_soft = family_name(stage.features), stage.rejection_thresholds is not None
-    if isinstance(stage, Stage):
+def _summary(stage: TrainedStage, learned: tuple[int, int], run: Stage) -> StageSummary:
+    family, is_soft = family_name(stage.features), run.rejection_thresholds is not None
+    if not isinstance(stage, LearningStage):
         return StageSummary(family, len(stage), is_soft, learns=False)
     counts = int(stage.positive.n), int(stage.negative.n), int(learned[0]), int(learned[1])
-    if stage.keeps_votes(int(learned[1])):
-        return StageSummary(family, len(stage), is_soft, True, *counts, keeps_votes=True)
     return StageSummary(family, len(stage), is_soft, True, *counts, _rejects(stage))
 
 
-def _rejects(stage: StageBase) -> float | None:
+def _rejects(stage: LearningStage) -> float | None:
     from scipy.special import ndtr
 
-    if stage.keeps_votes():  # what it was trained on was too little to say
-        return None
-    vote = OnlineDiscriminant(
-        stage.positive, stage.negative, len(stage), rule=stage.rule, criterion=stage.criterion, ridge=stage.ridge
-    )
+    vote = stage.discriminant()
     p = vote.projection
     return float(ndtr((vote.threshold - p.mu_2) / p.sigma_2)) if p.sigma_2 > 0 else None

@@ -192,7 +192,7 @@ def evaluate_many(
     >>> run.n_false_positives, run.measures()["false positives per image"].high.__round__(2)
     (0, 3.69)
     """
-    above = detector.taught.reporting.min_score(min_score)
+    above = detector.reporting.min_score(min_score)
     if not images:
         raise DataNotFoundError("there are no images to evaluate on")
     run = detect_many(detector, [image.path for image in images], min_score=-np.inf, **options)

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.cascade import MOST_PIXELS
+from whet.cascade.cascade import MOST_PIXELS, Stage
 from whet.cascade.columns import MOST_CONDITIONS
-from whet.cascade.stage import Stage
 from whet.errors import CannotConvertError
 from whet.features.lbp import BlockPatternPool
 from whet.features.rectangles import RectanglePool

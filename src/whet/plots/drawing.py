@@ -22,7 +22,7 @@ from whet.plots.figure import prepared_folder
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from whet.tracking.tracker import Look
+    from whet.tracking.tracker import TrackedFrame
 
 
 # Pixels from one line to the next: Pillow's font has 10, and letters below the line.
@@ -96,15 +96,15 @@ def result_drawn(image: NDArray[np.uint8], result: ImageResult, threshold: float
     return boxes_drawn(drawn, result.truths[result.missed(threshold)], MISSED)
 
 
-def look_drawn(image: NDArray[np.uint8], look: Look, scale: float = 1.0) -> NDArray[np.uint8]:
+def look_drawn(image: NDArray[np.uint8], look: TrackedFrame, scale: float = 1.0) -> NDArray[np.uint8]:
     """What a watcher follows in green, thin where the detector does not accept it, and other detections in orange.
 
     `scale` is that of the image, where it was made smaller since.
     """
     drawn = boxes_drawn(image, look.elsewhere * scale, FALSE_POSITIVE, width=1)
-    if look.box is None or look.sighting is None:
+    if look.box is None or look.track is None:
         return drawn
-    return boxes_drawn(drawn, look.box[None] * scale, FOUND, width=2 if look.sighting.accepts else 1)
+    return boxes_drawn(drawn, look.box[None] * scale, FOUND, width=2 if look.track.accepted else 1)
 
 
 def save_image(image: NDArray[np.uint8], path: Path) -> Path:

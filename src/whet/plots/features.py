@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.stage import Stage
-from whet.detector.taught import TaughtDetector
+from whet.cascade.cascade import Stage
+from whet.detector.detector import Detector
 from whet.features.haar import HaarPool
 from whet.features.integral import FeatureFamily
 from whet.features.lbp import BlockPatternPool
@@ -24,20 +24,20 @@ NARROWEST = 72  # pixels that a line below a tile takes
 STRENGTH = 0.55
 
 
-def feature_sheet(detector: TaughtDetector, stages: int = 6, features: int = 8) -> GreyImage:
+def feature_sheet(detector: Detector, stages: int = 6, features: int = 8) -> GreyImage:
     """A row of tiles for each of the first stages: its first features, white where they count up, black where down.
 
     A local binary pattern has its 3 x 3 blocks outlined; a leaf of a tree has all its conditions in one tile. Behind
     is the mean positive, or grey where it is not known; below are the number of the stage, that of the weak learner in
     it, and the weight of its vote as it is now.
 
-    >>> from whet.detector.bundled import load
+    >>> from whet.detector.detector import load
     >>> feature_sheet(load("face"), stages=2, features=3).shape
     (256, 304, 3)
     """
     mean = detector.base.mean_positive
     mean = np.full(detector.base.window, 128, np.uint8) if mean is None else mean
-    shown = enumerate(detector.cascade().stages[:stages])
+    shown = enumerate(detector.cascade.stages[:stages])
     rows = [_row(stage, f"stage {number}", mean, features) for number, stage in shown]
     width = max(row.shape[1] for row in rows)
     padded = [np.pad(row, ((0, 0), (0, width - row.shape[1]), (0, 0)), constant_values=255) for row in rows]

@@ -8,44 +8,45 @@ from math import exp, fsum, pi, sqrt
 import numpy as np
 
 from whet._kernels.statistics import project_binary
-from whet.cascade.stage import Stage
-from whet.detector.base import DetectorBase, StageBase
-from whet.detector.taught import TaughtDetector
+from whet.cascade.cascade import Stage, TrainedStage
+from whet.detector.base import DetectorBase
+from whet.detector.detector import Detector
 from whet.lda.statistics import BinaryStatistics
 
 
 @dataclass(frozen=True)
-class Memory:
-    """What is left of the first training: shares of its positives and negatives that would pass all stages.
+class Retention:
+    """What is left of the training: shares of its positives and negatives that would pass all stages.
 
-    >>> Memory(0.5, 0.25).lost(Memory(0.25, 0.5))
+    >>> Retention(0.5, 0.25).change(Retention(0.25, 0.5))
     (0.5, 2.0)
     """
 
     kept: float
     accepted: float
 
-    def lost(self, now: Memory) -> tuple[float, float]:
+    def change(self, now: Retention) -> tuple[float, float]:
         """How much smaller the share of positives has become, and how many times larger that of negatives."""
         return 1 - now.kept / max(self.kept, 1e-300), now.accepted / max(self.accepted, 1e-300)
 
 
-def memory_of(taught: TaughtDetector) -> Memory:
+def retention_of(detector: Detector) -> Retention:
     """What the detector, as it is now, would do with the samples that its base was trained on.
 
     Each stage was trained on the negatives that reached it, so shares multiply. Stages of fixed weights do not change.
     """
     kept = accepted = 1.0
-    for base, stage in zip(taught.base.stages, taught.cascade().stages, strict=True):
-        if isinstance(base, StageBase) and base.votes is None:  # where there are votes, it was trained on too few
-            kept *= _share(base.positive, stage)
-            accepted *= _share(base.negative, stage)
-    return Memory(kept, accepted)
+    for base, stage in zip(detector.base.stages, detector.cascade.stages, strict=True):
+        if base.learns:
+            positive, negative = base.statistics
+            kept *= _share(positive, stage)
+            accepted *= _share(negative, stage)
+    return Retention(kept, accepted)
 
 
-def moved(taught: TaughtDetector) -> float:
-    """How far the weights of the stages have turned from the base's, in lengths of those; 0 if nothing was learned."""
-    now, base = (np.concatenate([stage.coef for stage in c.stages]) for c in (taught.cascade(), taught.base.cascade))
+def weight_change(detector: Detector) -> float:
+    """How far the weights of the stages have turned from the base's, relative to their length; 0 without learning."""
+    now, base = (np.concatenate([stage.coef for stage in c.stages]) for c in (detector.cascade, detector.base.cascade))
     return float(np.linalg.norm(now - base) / np.linalg.norm(base))
 
 
@@ -78,11 +79,10 @@ def expected_scores(base: DetectorBase) -> ExpectedScores:
     """The scores of the samples that the base was trained on, by its own weights and thresholds.
 
     That of the positives is exact if all stages counted the same ones: the mean of a sum is the sum of the means.
-    Negatives of a stage are taken for a Gaussian, of which those above the threshold pass. A stage that has none or
-    too few, as one of OpenCV's votes, is taken to have them as far below its threshold as the positives are above.
+    Negatives of a stage are taken for a Gaussian, of which those above the threshold pass.
 
     >>> import whet
-    >>> scores = expected_scores(whet.load("face").taught.base)
+    >>> scores = expected_scores(whet.load("face").base)
     >>> round(scores.negative, 2), round(scores.positive, 2)
     (10.71, 82.83)
     """
@@ -91,16 +91,15 @@ def expected_scores(base: DetectorBase) -> ExpectedScores:
     return ExpectedScores(*(fsum(of_class) for of_class in zip(*means, strict=True)))
 
 
-def _mean_margins(base: StageBase | Stage, stage: Stage) -> tuple[float, float]:
+def _mean_margins(base: TrainedStage, stage: Stage) -> tuple[float, float]:
     """Mean margins in one stage, of negatives that pass and of positives."""
-    if isinstance(base, Stage):
-        # Were responses coins that are tossed, this would be the deviation of their sum. In the later halves of five of
+    if not base.learns:
+        # If responses were tossed coins, this would be the deviation of their sum. In the later halves of five of
         # OpenCV's cascades, the mean margin of faces is 0.8 to 1.5 times that (docs/decisions.md).
         deviation = sqrt(fsum(stage.coef**2)) / 2
         return _mean_above_zero(-deviation, deviation), deviation
-    mean, deviation = _margins(base.positive, stage)
-    others = (-mean, deviation) if base.votes is not None else _margins(base.negative, stage)
-    return _mean_above_zero(*others), mean
+    positive, negative = base.statistics
+    return _mean_above_zero(*_margins(negative, stage)), _margins(positive, stage)[0]
 
 
 def _margins(seen: BinaryStatistics, stage: Stage) -> tuple[float, float]:

@@ -11,13 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.cascade import Cascade
+from whet.cascade.boxes import BoxOffset
+from whet.cascade.cascade import Cascade, LearningStage, Stage
 from whet.cascade.columns import columns_of, family_name, from_columns
 from whet.cascade.pyramid import SCALE_FACTOR
-from whet.cascade.stage import Stage
-from whet.detector.base import DetectorBase, Provenance, StageBase
+from whet.detector.base import DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector, load
-from whet.detector.reporting import Frame
 from whet.errors import TrainingDataError
 from whet.evaluation.runs import evaluate_many
 from whet.features.integral import FeatureFamily, IntegralStack
@@ -79,7 +78,7 @@ def extension_of(
     n_negatives: int,
     detection_rate: float,
     ridge: float,
-) -> StageBase:
+) -> LearningStage:
     """One more stage of up to `n_weak` of the cascade's weak learners, whose threshold keeps the detection rate."""
     negatives = _hard_windows(stages, window, miner, n_negatives, NEGATIVES_A_LEARNER * n_weak)
     n_weak = min(n_weak, len(negatives) // NEGATIVES_A_LEARNER)
@@ -98,7 +97,7 @@ def extension_of(
     seen = responses_of(features.take(chosen), weak.take(chosen), validation)
     scores = np.cumsum(seen * vote.coef[:, None], axis=0)[-1]  # in the order of the learners, as a scan adds them
     vote.rule = Rate(calibrate_rate(scores, vote.projection, detection_rate))
-    return StageBase.from_discriminant(features.take(chosen), weak.take(chosen), vote)
+    return LearningStage.from_discriminant(features.take(chosen), weak.take(chosen), vote)
 
 
 def joined(stages: Sequence[Stage], window: tuple[int, int]) -> tuple[FeatureFamily, Weak]:
@@ -143,19 +142,17 @@ def adopt(
     *,
     groups: NDArray[np.intp] | None = None,
     forbidden: Forbidden | None = None,
-    keep_votes: bool = True,
     n_weak: int = 1000,
     stage_rate: float = 0.98,
-    detection_rate: float | None = None,
+    detection_rate: float = DETECTION_RATE,
     held_out: float = 0.25,
     n_negatives: int = NEGATIVES,
     max_per_image: int = 200,
     ridge: float = DEFAULT_RIDGE,
-    frame: Frame | None = None,
+    box_offset: BoxOffset | None = None,
     provenance: Provenance | None = None,
     seed: int = 0,
     threads: int | None = None,
-    tell: Callable[[int, StageBase | Stage, int], None] = lambda *_: None,
 ) -> Detector:
     """A detector of an OpenCV cascade's weak learners that learns online.
 
@@ -164,20 +161,12 @@ def adopt(
     `groups` (samples,) are of one photograph, and on one side of what is held out. `images` have no object in them,
     but in boxes (n, 4) that are `forbidden`, by image.
 
-    With `keep_votes`, OpenCV's votes stay as they are, and the thresholds of stages that reject too many positives are
-    lowered until each stage keeps `stage_rate` of them (0 leaves them where they are). One more stage follows, of up to
-    `n_weak` of all their weak learners, chosen by greedy sparse LDA on up to `n_negatives` windows that pass most
-    stages. It keeps a `detection_rate` (0.95) of the positives that are `held_out`, and it alone learns later.
+    OpenCV's votes stay as they are, and the thresholds of stages that reject too many positives are lowered until each
+    stage keeps `stage_rate` of them (0 leaves them where they are). One more stage follows, of up to `n_weak` of all
+    their weak learners, selected by greedy sparse LDA on up to `n_negatives` windows that pass most stages. It keeps a
+    `detection_rate` of the positives that are `held_out`, and it alone learns later.
 
-    Without, every stage keeps its weak learners and gets weights by LDA, on the positives and on up to `n_negatives`
-    windows that reach it. Its threshold lets through the share of those windows that OpenCV's own threshold does; or,
-    with a `detection_rate`, it keeps that share of the positives held out. A stage that fewer negatives reach than five
-    for each weak learner keeps OpenCV's votes until `learn` has counted as many, at the default weight of a correction;
-    from then on its threshold is as many deviations from the mean of the positives as OpenCV's is. A stage that gives
-    all positives one score keeps OpenCV's votes, fixed.
-
-    Of each image at most `max_per_image` windows are taken at a time. `tell` hears the number of each stage that
-    was made, what became of it, and how many negatives it was made with. The same seed gives the same detector.
+    Of each image at most `max_per_image` windows are taken at a time. The same seed gives the same detector.
 
     The weak learners of a tree are its leaves. Raises `CannotConvertError` for rectangles whose weights are not whole.
 
@@ -185,17 +174,16 @@ def adopt(
     >>> from PIL import Image
     >>> from whet.features.haar import HaarPool
     >>> from whet.opencv.export import write_opencv
-    >>> from whet.cascade.cascade import Cascade
-    >>> from whet.training.stage import train_node
+    >>>     >>> from whet.training.stage import train_stage
     >>> rng = np.random.default_rng(0)
     >>> patches = rng.integers(0, 170, (400, 8, 8), dtype=np.uint8)
     >>> patches[:200, :, 4:] += 60  # the object is brighter on the right
-    >>> node = train_node(HaarPool.from_window((8, 8)), patches, np.arange(400) < 200, 3)
+    >>> stage = train_stage(HaarPool.from_window((8, 8)), patches, np.arange(400) < 200, 3)
     >>> with TemporaryDirectory() as folder:
-    ...     _ = write_opencv(Cascade((8, 8), (node.stage(),)), f"{folder}/object.xml")
+    ...     _ = write_opencv(Cascade((8, 8), (stage.run(),)), f"{folder}/object.xml")
     ...     Image.fromarray(rng.integers(0, 230, (50, 50), dtype=np.uint8)).save(f"{folder}/other.png")
     ...     detector = adopt(f"{folder}/object.xml", patches[:200], [Path(folder) / "other.png"], n_negatives=50)
-    >>> added = detector.taught.base.stages[-1]
+    >>> added = detector.base.stages[-1]
     >>> len(added), added.positive.n, added.negative.n
     (3, 160, 50)
     """
@@ -210,28 +198,22 @@ def adopt(
         threads=threads,
         forbidden=forbidden or {},
     )
-    train, validation = positives, positives[:0]
-    if keep_votes or detection_rate is not None:
-        train, validation = _sides(positives, groups, held_out, seed)
-    if keep_votes:
-        new = extension_of(
-            stages,
-            source.window,
-            train,
-            validation,
-            miner,
-            n_weak=n_weak,
-            n_negatives=n_negatives,
-            detection_rate=DETECTION_RATE if detection_rate is None else detection_rate,
-            ridge=ridge,
-        )
-        tell(len(stages), new, int(new.negative.n))
-        bases: list[StageBase | Stage] = [*yielding(stages, train, stage_rate), new]
-    else:
-        from whet.training.relearned import relearned
-
-        bases = relearned(stages, source.window, miner, (train, validation), detection_rate, n_negatives, ridge, tell)
-    return Detector.from_base(DetectorBase(source.window, tuple(bases), provenance=provenance or Provenance()), frame)
+    train, validation = _sides(positives, groups, held_out, seed)
+    added = extension_of(
+        stages,
+        source.window,
+        train,
+        validation,
+        miner,
+        n_weak=n_weak,
+        n_negatives=n_negatives,
+        detection_rate=detection_rate,
+        ridge=ridge,
+    )
+    base = DetectorBase(
+        source.window, (*yielding(stages, train, stage_rate), added), provenance=provenance or Provenance()
+    )
+    return Detector(base, reporting=Reporting(box_offset or BoxOffset()))
 
 
 def _check(positives: Patches, window: tuple[int, int]) -> None:
@@ -277,10 +259,10 @@ class AdoptionRun:
     held_out: Judgement | None
 
     @property
-    def added(self) -> StageBase:
+    def added(self) -> LearningStage:
         """The stage that was added, and learns."""
-        stage = self.detector.taught.base.stages[-1]
-        assert isinstance(stage, StageBase)
+        stage = self.detector.base.stages[-1]
+        assert isinstance(stage, LearningStage)
         return stage
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.cascade import Cascade
+from whet.cascade.cascade import Cascade, TrainedStage
 from whet.errors import CannotSeparateError, CheckpointError
 from whet.evaluation.curves import image_interval, rate_interval
 from whet.features.integral import FeatureFamily
@@ -34,7 +34,7 @@ from whet.training.progress import (
     mined_verdict,
     seconds_left,
 )
-from whet.training.stage import Judge, Node, train_node
+from whet.training.stage import Judge, train_stage
 
 Patches = NDArray[np.uint8]
 Tell = Callable[[Event], None]
@@ -53,7 +53,7 @@ def train_cascade(
     checkpoint: Path | None = None,
     groups: NDArray[np.intp] | None = None,
     forbidden: Forbidden | None = None,
-) -> tuple[Cascade, tuple[Node, ...], Ending]:
+) -> tuple[Cascade, tuple[TrainedStage, ...], Ending]:
     """Train stages until the plan's false-positive rate is reached or there is a reason to stop.
 
     `positives` are patches (n, height, width) of the object, `images` files without it. A part of both is for
@@ -104,12 +104,12 @@ class _Training:
         self.begun = time.monotonic()
         self.expected_end: float | None = None
 
-    def run(self) -> tuple[Cascade, tuple[Node, ...], Ending]:
+    def run(self) -> tuple[Cascade, tuple[TrainedStage, ...], Ending]:
         self._resume_or_begin()
         while True:
-            ending = self._look_for_negatives() if self.state.nodes else None
+            ending = self._look_for_negatives() if self.state.stages else None
             if ending is not None:
-                return self._cascade(), tuple(self.state.nodes), ending
+                return self._cascade(), tuple(self.state.stages), ending
             self._train_stage()
             self._keep()
 
@@ -123,9 +123,9 @@ class _Training:
             )
             self._keep()
             return
-        if len(state.nodes) > plan.n_stages:
+        if len(state.stages) > plan.n_stages:
             raise CheckpointError(
-                f"the checkpoint {self.file.path} has {len(state.nodes)} stages, the plan asks for {plan.n_stages}: "
+                f"the checkpoint {self.file.path} has {len(state.stages)} stages, the plan asks for {plan.n_stages}: "
                 "raise n_stages, or choose another checkpoint file"
             )
         self.state = state
@@ -147,7 +147,7 @@ class _Training:
         if state.judged is None:
             state.judged = self._mine(held_out=True)
             self._keep()
-        verdict = judged_verdict(state.judged, len(state.nodes), self.plan, state.stalled)
+        verdict = judged_verdict(state.judged, len(state.stages), self.plan, state.stalled)
         if verdict is None:
             if state.mined is None:
                 state.mined = self._mine(held_out=False)
@@ -169,7 +169,7 @@ class _Training:
             float(accepted.mean()),
             _detection_interval(accepted, self.data.check_groups),
             tuple(number for number, record in enumerate(self.state.records) if not record.meets_goal),
-            len(self.state.nodes),
+            len(self.state.stages),
             self._seconds(),
         )
 
@@ -179,7 +179,7 @@ class _Training:
         def progress(n_found: int, n_looked_at: int, n_images: int) -> None:
             self._say(Mining, n_found, n, n_looked_at, n_images, len(miner.images), held_out)
 
-        return miner.mine(self._cascade(), n, len(self.state.nodes), progress)
+        return miner.mine(self._cascade(), n, len(self.state.stages), progress)
 
     def _train_stage(self) -> None:
         """Train one more stage; one that rejects next to nothing is left out, and ends the training."""
@@ -196,53 +196,55 @@ class _Training:
         negatives, unseen = state.mined.patches, state.judged.patches
         self._say(StageStarted, len(positives), len(negatives))
         begun = self._seconds()
-        node, rates = self._best_node((positives, negatives), (check, unseen))
-        if node is None or rates[1] > STALLED * plan.goal.detection_rate:
+        trained, rates = self._best_stage((positives, negatives), (check, unseen))
+        if trained is None or rates[1] > STALLED * plan.goal.detection_rate:
             self._stall(rates[1])
             return
         meets_goal = rates[1] <= plan.goal.false_positive_rate
         now = self._seconds()
-        mined = state.mined if state.nodes else None
-        state.nodes.append(node)
+        mined = state.mined if state.stages else None
+        state.stages.append(trained)
         state.records.append(StageRecord(len(negatives), *rates, meets_goal, now - begun, now))
         state.mined = state.judged = None
         cascade = self._cascade()
-        self._say(StageFinished, cascade, node, len(negatives), *rates, meets_goal, mined, stage=len(state.nodes) - 1)
+        self._say(
+            StageFinished, cascade, trained, len(negatives), *rates, meets_goal, mined, stage=len(state.stages) - 1
+        )
 
-    def _best_node(
+    def _best_stage(
         self, training: tuple[Patches, Patches], validation: tuple[Patches, Patches]
-    ) -> tuple[Node | None, tuple[float, float]]:
-        """A node of the family whose turn it is, and its rates on validation.
+    ) -> tuple[TrainedStage | None, tuple[float, float]]:
+        """A stage of the family whose turn it is, and its rates on validation.
 
         Where it rejects little, the other families are tried too, and the best is taken. None where no family tells
         positives from negatives at all.
         """
         best, rates = None, (1.0, 1.0)
         for turn in range(len(self.families)):
-            family = self.families[(len(self.state.nodes) + turn) % len(self.families)]
+            family = self.families[(len(self.state.stages) + turn) % len(self.families)]
             try:
-                node = self._node(family, training, validation)
+                trained = self._train_family(family, training, validation)
             except CannotSeparateError:
-                if not self.state.nodes and len(self.families) == 1:
+                if not self.state.stages and len(self.families) == 1:
                     raise
                 continue
-            passed = [node.predict(side, self.plan.threads) for side in validation]
+            passed = [trained.run().score(side, self.plan.threads) > 0 for side in validation]
             found = float(passed[0].mean()), float(passed[1].mean())
             if best is None or found[1] < rates[1]:
-                best, rates = node, found
+                best, rates = trained, found
             if rates[1] <= HARD:
                 break
         return best, rates
 
-    def _node(
+    def _train_family(
         self, family: FeatureFamily, training: tuple[Patches, Patches], validation: tuple[Patches, Patches]
-    ) -> Node:
-        plan, most = self.plan, self.plan.most_weak(len(self.state.nodes))
+    ) -> TrainedStage:
+        plan, most = self.plan, self.plan.most_weak(len(self.state.stages))
 
         def added(n_weak: int, judge: Judge) -> None:
             self._say(WeakAdded, n_weak, most, judge.detection_rate, judge.false_positive_rate)
 
-        return train_node(
+        return train_stage(
             family,
             *_labelled(*training),
             most,
@@ -257,7 +259,7 @@ class _Training:
         )
 
     def _stall(self, rate: float) -> None:
-        if not self.state.nodes:
+        if not self.state.stages:
             raise CannotSeparateError(
                 f"the first stage accepts {rate:.1%} of random windows of the held-out images at a detection rate of "
                 f"{self.plan.goal.detection_rate:.1%}: see whether the images show the object and the positives do "
@@ -267,14 +269,14 @@ class _Training:
 
     def _positives(self) -> tuple[Patches, Patches]:
         sides = self.data.positives, self.data.check
-        if not (self.plan.drop_rejected and self.state.nodes):
+        if not (self.plan.drop_rejected and self.state.stages):
             return sides
         cascade = self._cascade()
         train, check = (side[cascade.accepts(side)] for side in sides)
         return train, check
 
     def _cascade(self) -> Cascade:
-        return Cascade(self.window, tuple(node.stage() for node in self.state.nodes), self.plan.min_sigma)
+        return Cascade(self.window, tuple(stage.run() for stage in self.state.stages), self.plan.min_sigma)
 
     def _keep(self) -> None:
         self.state.miners = tuple(miner.state() for miner in self.miners)
@@ -291,7 +293,7 @@ class _Training:
     def _say(self, kind: type[Event], *details: object, stage: int | None = None) -> None:
         now, end = self._seconds(), self.expected_end
         left = None if end is None else max(end - now, 0.0)
-        self.tell(kind(len(self.state.nodes) if stage is None else stage, now, left, *details))
+        self.tell(kind(len(self.state.stages) if stage is None else stage, now, left, *details))
 
 
 def _detection_interval(accepted: NDArray[np.bool_], groups: NDArray[np.intp] | None) -> tuple[float, float]:

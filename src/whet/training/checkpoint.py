@@ -6,22 +6,21 @@ import hashlib
 import json
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.cascade.cascade import TrainedStage
 from whet.detector.base import DetectorBase
-from whet.detector.model_file import from_bytes, to_bytes
-from whet.detector.taught import TaughtDetector
-from whet.errors import CheckpointError, ModelFileError
+from whet.detector.detector import Detector
+from whet.errors import CheckpointError
 from whet.io.files import write_atomically
 from whet.training.data import differences
 from whet.training.mining import Mined
 from whet.training.progress import Pace
-from whet.training.stage import Node
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -54,7 +53,7 @@ class State:
     stage that was left out because it rejects next to nothing.
     """
 
-    nodes: list[Node] = field(default_factory=list)
+    stages: list[TrainedStage] = field(default_factory=list)
     records: list[StageRecord] = field(default_factory=list)
     paces: list[Pace] = field(default_factory=list)
     mined: Mined | None = None
@@ -82,7 +81,7 @@ class Checkpoint:
             write_atomically(self.path, _to_bytes(state, self.fingerprint))
         except OSError as error:
             message = f"cannot write the checkpoint {self.path}: {error.strerror or error}"
-            if not state.nodes:
+            if not state.stages:
                 raise CheckpointError(f"{message}; make room or choose another place") from error
             warnings.warn(f"{message}; training goes on, make room meanwhile", CheckpointWarning, stacklevel=3)
 
@@ -108,11 +107,9 @@ def _to_bytes(state: State, fingerprint: Mapping[str, str]) -> bytes:
     from safetensors.numpy import save
 
     tensors: Tensors = {}
-    if state.nodes:
-        base = DetectorBase(state.nodes[0].features.window, tuple(node.base() for node in state.nodes))
-        tensors["detector"] = np.frombuffer(to_bytes(TaughtDetector(base)), dtype=np.uint8)
-    for number, node in enumerate(state.nodes):
-        tensors |= {f"stage{number:03d}.feature": node.weak.feature, f"stage{number:03d}.error": node.weak.error}
+    if state.stages:
+        base = DetectorBase(state.stages[0].features.window, tuple(state.stages))
+        tensors["detector"] = np.frombuffer(Detector(base).to_bytes(), dtype=np.uint8)
     for side, mined in zip(SIDES, (state.mined, state.judged), strict=True):
         if mined is not None:
             tensors |= {f"{side}.{name}": getattr(mined, name) for name in ("patches", "accepted", "looked_at")}
@@ -164,7 +161,7 @@ def _state(header: dict[str, Any], tensors: Tensors) -> State:
         _mined(side, is_exhausted, tensors) for side, is_exhausted in zip(SIDES, header["exhausted"], strict=True)
     )
     return State(
-        _nodes(tensors),
+        _stages(tensors),
         [StageRecord(**record) for record in header["records"]],
         [Pace(**pace) for pace in header["paces"]],
         mined,
@@ -182,15 +179,5 @@ def _mined(side: str, is_exhausted: bool, tensors: Tensors) -> Mined | None:
     return Mined(patches, accepted, looked_at, is_exhausted)
 
 
-def _nodes(tensors: Tensors) -> list[Node]:
-    if "detector" not in tensors:
-        return []
-    try:
-        bases = [Node.from_base(stage) for stage in from_bytes(tensors["detector"].tobytes()).base.stages]
-    except (ModelFileError, ValueError) as fault:
-        raise CheckpointError(f"the checkpoint's stages cannot be read by this version: {fault}") from fault
-    nodes = []
-    for number, node in enumerate(bases):
-        feature, error = (tensors[f"stage{number:03d}.{name}"] for name in ("feature", "error"))
-        nodes.append(replace(node, weak=replace(node.weak, feature=feature, error=error)))
-    return nodes
+def _stages(tensors: Tensors) -> list[TrainedStage]:
+    return list(Detector.from_bytes(tensors["detector"].tobytes()).base.stages) if "detector" in tensors else []

@@ -11,14 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.boxes import box_iou, intersection_over_first
-from whet.cascade.cascade import Cascade
-from whet.detector.base import StageBase
+from whet.cascade.boxes import BoxOffset, box_iou, intersection_over_first
+from whet.cascade.cascade import Cascade, LearningStage
 from whet.detector.corrections import SAME
-from whet.detector.counting import CORRECTION_SHARE, default_weight
 from whet.detector.detector import Detector
-from whet.detector.journal import Entry
-from whet.detector.reporting import Frame
+from whet.detector.records import CORRECTION_SHARE, Record, default_weight
 from whet.errors import AnnotationError, BoxError, DataNotFoundError, UnreadableImageError
 from whet.evaluation.runs import EvaluationRun, evaluate_many
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Boxes
@@ -35,7 +32,7 @@ TOGETHER = 0.25
 class Lessons:
     """What was taught: entries, boxes of objects and false positives; what fitted no window, and what was not read."""
 
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[Record] = field(default_factory=list)
     n_objects: int = 0
     n_false_positives: int = 0
     unfit: list[str] = field(default_factory=list)
@@ -117,9 +114,9 @@ def shared_weight(detector: Detector, n_objects: int) -> int | None:
     >>> shared_weight(load("face"), 3), shared_weight(load("face"), 100)
     (None, 31)
     """
-    base = max((stage.positive.n for stage in detector.taught.base.stages if isinstance(stage, StageBase)), default=0)
+    base = max((stage.positive.n for stage in detector.base.stages if isinstance(stage, LearningStage)), default=0)
     share = int(TOGETHER * base) // max(n_objects, 1)
-    return None if share >= default_weight(detector.taught.base, True) else max(share, 1)
+    return None if share >= default_weight(detector.base, True) else max(share, 1)
 
 
 def weight_of_false_positives(detector: Detector, n: int, of_object: int | None = None) -> int | None:
@@ -135,7 +132,7 @@ def weight_of_false_positives(detector: Detector, n: int, of_object: int | None 
     >>> [weight_of_false_positives(load("face"), n, of_object=31) for n in (20, 900)]
     [31, 3]
     """
-    single = default_weight(detector.taught.base, False)
+    single = default_weight(detector.base, False)
     if of_object is not None:
         return max(min(of_object, int(TOGETHER / CORRECTION_SHARE * single) // max(n, 1)), 1)
     return None if n <= 1 else max(single // n, 1)
@@ -289,15 +286,15 @@ class Shown:
         return sum(len(image.objects) for image in self.images)
 
 
-def too_tight(shown: Shown, frame: Frame) -> str | None:
+def too_tight(shown: Shown, frame: BoxOffset) -> str | None:
     """What to tell where objects fill their images, and a detector's windows show more than the box it reports.
 
     Around such an object there is nothing that a window could show: one that is too small is taught, or none fits.
 
     >>> tight = AnnotatedImage(Path("a.png"), (20, 40), np.array([[0.0, 0, 40, 20]]), ("van",), np.array([False]))
-    >>> print(too_tight(Shown((tight,)), Frame(0.1, 0.1, 0.9, 0.9)))
+    >>> print(too_tight(Shown((tight,)), BoxOffset(0.1, 0.1, 0.9, 0.9)))
     1 image ends where its object ends, and this detector looks at 1.25 times as much: it is taught ...
-    >>> too_tight(Shown((tight,)), Frame())
+    >>> too_tight(Shown((tight,)), BoxOffset())
     """
     n = sum(image.is_filled for image in shown.images)
     more = 1 / max(frame.size)
@@ -340,7 +337,7 @@ def learn_from(
     Traceback (most recent call last):
     whet.errors.DataNotFoundError: there is no image to learn from; 1 could not be read: nowhere.png cannot be ...
     """
-    detector.taught.check_can_learn()
+    detector.check_can_learn()
     if not shown.images:
         first = f"; {len(shown.unread)} could not be read: {shown.unread[0]}" if shown.unread else ""
         raise DataNotFoundError(f"there is no image to learn from{first}")
@@ -359,7 +356,7 @@ def learn_from(
     lessons = teach(taught, shown.images, weight, expected=expected, tell=part.next(), **options)
     after = judge(taught, shown.images)
     held = None if held_before is None else (held_before, judge(taught, held_out))
-    moved = turns(detector.taught.cascade(), taught.taught.cascade())
+    moved = turns(detector.cascade, taught.cascade)
     return LearningRun(taught, lessons, (before, after), held, tuple(moved))
 
 

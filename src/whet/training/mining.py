@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from whet._kernels.threads import available_threads, map_in_order
 from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import SCALE_FACTOR, Level, pyramid
+from whet.cascade.pyramid import SCALE_FACTOR, Pyramid, WindowIndex
 from whet.cascade.scan import Scan, scan_images
 from whet.errors import UnreadableImageError
 from whet.io.images import read_grey
@@ -138,14 +138,16 @@ class Miner:
             image = read_grey(self.images[i])
         except UnreadableImageError as error:
             return _Unreadable(i, error)
-        levels = pyramid(image, self.window, scale_factor=self.scale_factor, threads=threads)
-        scans = scan_images(cascade, [level.image for level in levels], step=self.step, threads=threads)
+        pyramid = Pyramid.from_image(
+            image, self.window, scale_factor=self.scale_factor, step=self.step, threads=threads
+        )
+        scans = scan_images(cascade, [level.image for level in pyramid.levels], step=self.step, threads=threads)
         boxes = self.forbidden.get(self.images[i])
         if boxes is not None:
-            scans = without_forbidden(scans, levels, self.window, boxes, self.step)
+            scans = without_forbidden(scans, pyramid.levels, self.window, boxes, self.step)
         places = self._fresh(i, scans, np.random.default_rng([self.seed, turn, i]))
         n_accepted, n_looked_at = sum(map(len, scans)), sum(scan.n_looked_at for scan in scans)
-        return _Haul(i, places, self._cut(levels, places), n_accepted, n_looked_at)
+        return _Haul(i, places, self._cut(pyramid, places), n_accepted, n_looked_at)
 
     def _fresh(self, i: int, scans: Sequence[Scan], rng: np.random.Generator) -> Places:
         """At most so many random places of image i as it may give, none of which was given before."""
@@ -162,11 +164,10 @@ class Miner:
         fresh = [place for place in places if place not in used][: self.max_per_image]
         return np.array(fresh, dtype=np.int32).reshape(-1, 3)
 
-    def _cut(self, levels: Sequence[Level], places: Places) -> Patches:
+    def _cut(self, pyramid: Pyramid, places: Places) -> Patches:
         """The windows (n, height, width) at these places."""
-        height, width = self.window
-        cut = [levels[k].image[y : y + height, x : x + width] for k, y, x in places.tolist()]
-        return np.array(cut, dtype=np.uint8).reshape(-1, height, width)
+        level, y, x = places.T.astype(np.intp)
+        return pyramid.patches(WindowIndex(np.array(pyramid.scales)[level], y, x))
 
     def _mark(self, i: int, places: Places) -> None:
         if len(places):

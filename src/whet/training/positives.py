@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from whet._kernels.threads import map_in_order
-from whet.cascade.boxes import checked_boxes
+from whet.cascade.boxes import BoxOffset, checked_boxes
 from whet.cascade.pyramid import SMALLEST, resized
-from whet.detector.reporting import Frame
 from whet.errors import TrainingDataError, UnreadableImageError
 from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems
 from whet.io.images import read_grey
@@ -142,10 +141,10 @@ class WindowChoice:
         return self.height, self.width
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> BoxOffset:
         """The box that a detector has to report for a window so that it fits the object, without the margin."""
         inset = self.margin / (1 + 2 * self.margin)
-        return Frame(inset, inset, 1 - inset, 1 - inset)
+        return BoxOffset(inset, inset, 1 - inset, 1 - inset)
 
     def windows(self, boxes: Boxes) -> Boxes:
         """The window (n, 4) around each box (n, 4): the shorter side grows about the centre, so no object is cut.

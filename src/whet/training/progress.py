@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from whet.cascade.cascade import Cascade
+from whet.cascade.cascade import Cascade, TrainedStage
 from whet.evaluation.curves import image_interval
 from whet.training.config import Plan
 from whet.training.mining import MAX_PER_IMAGE, Mined
-from whet.training.stage import Node
 
 # No training goes on for so many stages: an estimate beyond is no estimate.
 MOST_STAGES = 100
@@ -114,14 +113,14 @@ class WeakAdded(Event):
 
 @dataclass(frozen=True, eq=False)
 class StageFinished(Event):
-    """A stage was trained: the cascade so far, its newest node, and what was mined for it (None for the first).
+    """A stage was trained: the cascade so far, its newest stage, and what was mined for it (None for the first).
 
     Both rates are those of this stage alone, on validation samples; the negatives among them are windows that all
     stages before accept.
     """
 
     cascade: Cascade
-    node: Node
+    trained: TrainedStage
     n_negatives: int
     detection_rate: float
     false_positive_rate: float
@@ -130,7 +129,7 @@ class StageFinished(Event):
 
     def _says(self) -> str:
         short = "" if self.meets_goal else "; short of its goal"
-        return f"trained, {len(self.node)} weak learners, {_rates(self)}{short}"
+        return f"trained, {len(self.trained)} weak learners, {_rates(self)}{short}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,30 +1,26 @@
-"""Training of one stage: learners over the same responses, and the node that they make."""
+"""Training of one stage: weak learners on every feature, selected and weighted until the stage meets its goal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.threads import DEFAULT_MAX_MEMORY, for_each_block
-from whet.cascade.stage import Stage
-from whet.detector.base import StageBase
-from whet.detector.counting import AT_ONCE, Labels, Patches
+from whet._kernels.threads import DEFAULT_MAX_MEMORY
+from whet.cascade.cascade import Bools, LearningStage, Patches, Stage, TrainedStage
 from whet.errors import CannotSeparateError
 from whet.estimators import baselines as bit_boosting
 from whet.features.integral import FeatureFamily, IntegralStack
 from whet.features.responses import BitResponses, class_statistics
 from whet.features.training import TrainedWeak, train_weak_learners
-from whet.features.weak_learners import Method, TrainedLeaves
+from whet.features.weak_learners import Method
 from whet.lda import selection, thresholds
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
 from whet.lda.online import OnlineDiscriminant
 from whet.lda.rejection import RejectionThresholds
-from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import Rate, calibrate_rate, quantile_threshold
 
 
@@ -164,117 +160,38 @@ class Boosting:
         return FixedVote(votes, float(votes.sum()) / 2)
 
 
-@dataclass(frozen=True, eq=False)
-class Node:
-    """Selected features, the weak learners on them, and their vote."""
-
-    features: FeatureFamily
-    weak: TrainedWeak
-    vote: Vote
-    rejection_thresholds: RejectionThresholds | None = None
-
-    def __len__(self) -> int:
-        return len(self.features)
-
-    def respond(self, patches: Patches) -> NDArray[np.uint8]:
-        """Weak responses (samples, T) to patches (samples, height, width)."""
-        values = self.features.evaluate(IntegralStack.from_patches(patches))
-        return self.weak.respond(values).view(np.uint8).T
-
-    def score(self, patches: Patches, threads: int | None = None) -> NDArray[np.float64]:
-        """Margins (samples,): weighted sums of the responses above the threshold."""
-        stage = self.stage()
-        scores = np.empty(len(patches))
-
-        def work(rows: slice) -> None:
-            scores[rows] = stage.score(patches[rows])
-
-        for_each_block(work, len(patches), AT_ONCE, threads)
-        return scores
-
-    def stage(self) -> Stage:
-        """The node as it is now, as a stage of a cascade: the same scores, and nothing more to learn."""
-        vote, rejection_thresholds = self.vote, None
-        if self.rejection_thresholds is not None and isinstance(vote, OnlineDiscriminant):
-            rejection_thresholds = self.rejection_thresholds.thresholds(vote)
-        return Stage(self.features, self.weak, vote.coef.copy(), float(vote.threshold), rejection_thresholds)
-
-    def base(self) -> StageBase | Stage:
-        """The node as the base of a stage that goes on learning; a boosted node is a stage that does not."""
-        if isinstance(self.vote, OnlineDiscriminant):
-            return StageBase.from_discriminant(self.features, self.weak, self.vote, self.rejection_thresholds)
-        return self.stage()
-
-    @classmethod
-    def from_base(cls, stage: StageBase | Stage) -> Node:
-        """The node whose base this is; raises ValueError for leaves of trees, which no training makes."""
-        if isinstance(stage.weak, TrainedLeaves):
-            raise ValueError("a stage is of leaves of trees, as OpenCV's are: no node of ours")
-        if isinstance(stage, Stage):
-            return cls(stage.features, stage.weak, FixedVote(stage.coef, stage.threshold))
-        vote = OnlineDiscriminant(
-            stage.positive.copy(),
-            stage.negative.copy(),
-            len(stage),
-            rule=stage.rule,
-            criterion=stage.criterion,
-            ridge=stage.ridge,
-        )
-        return cls(stage.features, stage.weak, vote, stage.rejection_thresholds)
-
-    def predict(self, patches: Patches, threads: int | None = None) -> Labels:
-        """Which patches (samples,) the node takes for positive by its threshold; exits do not count here."""
-        return self.score(patches, threads) > 0
-
-    def learn(self, patches: Patches, is_positive: Labels, threads: int | None = None) -> None:
-        """Count further patches; weights and threshold follow. Depends on neither order nor threads."""
-        vote = self.vote
-        if not isinstance(vote, OnlineDiscriminant):
-            raise TypeError("a boosted node has no statistics and cannot learn online; train it with GreedyLDA")
-        lock = Lock()
-
-        def work(rows: slice) -> None:
-            X, positive = self.respond(patches[rows]), is_positive[rows]
-            new = [BinaryStatistics.from_samples(X if side.all() else X[side]) for side in (positive, ~positive)]
-            with lock:
-                vote.positive, vote.negative = vote.positive + new[0], vote.negative + new[1]
-
-        for_each_block(work, len(patches), AT_ONCE, threads)
-        vote.forget_caches()
-
-
-def train_node(
+def train_stage(
     family: FeatureFamily,
     patches: Patches,
-    is_positive: Labels,
+    is_positive: Bools,
     n_weak: int = 200,
     *,
     learner: NodeLearner | None = None,
     goal: NodeGoal | None = None,
-    validation: tuple[Patches, Labels] | None = None,
+    validation: tuple[Patches, Bools] | None = None,
     soft: bool = False,
     method: Method = "histogram",
     max_memory: int = DEFAULT_MAX_MEMORY,
     threads: int | None = None,
     seed: int = 0,
     tell: Callable[[int, Judge], None] = lambda *_: None,
-) -> Node:
-    """Train a weak learner on every feature of a pool, choose and weigh: a strong classifier of patches.
+) -> TrainedStage:
+    """Train a weak learner on every feature of a pool, select some and weight them: a stage of a cascade.
 
     `patches` are (samples, height, width), `is_positive` (samples,). The `learner` is `GreedyLDA()`, which then
-    learns online, or `Boosting()` on the same responses. It stops at `n_weak`, or
+    learns online, or `Boosting()` on the same responses. Selection stops at `n_weak`, or
     as soon as a `goal` holds on the `validation` patches; the threshold is then the one that keeps the goal's
-    detection rate there, and follows the positives online. A `soft` node also has early exits, one after each weak
-    learner, that follow in the same way and lose none of the validation positives. The same seed gives the same
-    node on any number of threads. `tell` hears of each weak learner that was added, with the judge of the goal.
+    detection rate there, and follows the positives online. A `soft` stage also has a rejection threshold after
+    each weak learner; these follow in the same way and lose none of the validation positives. The same seed gives the
+    same stage on any number of threads. `tell` hears of each weak learner that was added, with the judge of the goal.
 
     >>> from whet.features.haar import HaarPool
     >>> rng = np.random.default_rng(0)
     >>> patches = rng.integers(0, 200, (60, 6, 6), dtype=np.uint8)
     >>> patches[:30, :, 3:] += 50  # positives are brighter on the right
-    >>> node = train_node(HaarPool.from_window((6, 6)), patches, np.arange(60) < 30, n_weak=3)
-    >>> len(node), bool(node.predict(patches)[:30].mean() > 0.8)
-    (3, True)
+    >>> stage = train_stage(HaarPool.from_window((6, 6)), patches, np.arange(60) < 30, n_weak=3)
+    >>> len(stage), stage.learns, bool(stage.run().accepts(patches)[:30].mean() > 0.8)
+    (3, True, True)
     """
     if (goal is None) != (validation is None):
         raise ValueError("a goal is judged on validation=(patches, is_positive): give both or neither")
@@ -298,10 +215,10 @@ def train_node(
     if not chosen:
         raise CannotSeparateError("no feature tells the two classes apart: look at the patches and their labels")
     vote = learner.vote(responses, np.array(chosen))
-    rejection_thresholds = None
     if judge is not None:
         judge.set_threshold(vote)
-        rejection_thresholds = (
-            judge.rejection_thresholds(vote) if soft and isinstance(vote, OnlineDiscriminant) else None
-        )
-    return Node(candidates.take(np.array(chosen)), weak.take(np.array(chosen)), vote, rejection_thresholds)
+    features, learners = candidates.take(np.array(chosen)), weak.take(np.array(chosen))
+    if not isinstance(vote, OnlineDiscriminant):
+        return Stage(features, learners, vote.coef, float(vote.threshold))
+    rejection = judge.rejection_thresholds(vote) if soft and judge is not None else None
+    return LearningStage.from_discriminant(features, learners, vote, rejection)

@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import whet
-from whet.detector.base import ABSOLUTE_PATH, DetectorBase, Fact, Provenance
+from whet.detector.base import ABSOLUTE_PATH, DEFAULT_POINT, DetectorBase, Fact, Provenance, Reporting
 from whet.detector.detector import Detector
-from whet.detector.reporting import DEFAULT_POINT, Reporting
-from whet.detector.taught import TaughtDetector
 from whet.evaluation.curves import operating_point
 from whet.evaluation.evaluation import evaluate
 from whet.evaluation.runs import detect_many
@@ -42,7 +40,7 @@ def train_detector(
     origin: Provenance | None = None,
     groups: NDArray[np.intp] | None = None,
     forbidden: Forbidden | None = None,
-) -> tuple[TaughtDetector, Ending]:
+) -> tuple[Detector, Ending]:
     """Train a cascade as `train_cascade` does, and make a detector of it that can be saved, run and taught.
 
     Its provenance is `origin` (data, licence, command, as the user knows them), completed with goals, counts and
@@ -57,8 +55,8 @@ def train_detector(
         plan, ending, n_positives=len(positives), n_images=len(images), n_features=n_features, origin=origin
     )
     mean = np.rint(positives.mean(axis=0)).astype(np.uint8)
-    base = DetectorBase(cascade.window, tuple(node.base() for node in nodes), cascade.min_sigma, provenance, mean)
-    return TaughtDetector(base), ending
+    base = DetectorBase(cascade.window, nodes, cascade.min_sigma, provenance, mean)
+    return Detector(base), ending
 
 
 def training_provenance(
@@ -179,7 +177,7 @@ def train_prepared(
         forbidden=preparation.forbidden,
     )
     frame = preparation.choice.frame
-    detector = Detector(TaughtDetector(taught.base, reporting=Reporting(frame)))
+    detector = Detector(taught.base, reporting=Reporting(frame))
     _, apart = split_images(preparation.images, plan.validation, plan.seed)
     return _with_points(detector, ending, preparation, apart, threads)
 

@@ -19,7 +19,7 @@ import numpy as np
 from whet.io.video import VideoFrame
 from whet.plots.drawing import look_drawn
 from whet.tracking.session import Numbers, Summary, Tally
-from whet.tracking.tracker import Look
+from whet.tracking.tracker import TrackedFrame
 
 DRAWN_EVERY = 1 / 15  # seconds between two images, at least
 SHARE = 0.1  # of a processor's time may go into drawing them
@@ -52,7 +52,7 @@ class LiveImage:
         self._about = about or {}
         self._tally = Tally()
         self._turn = 0
-        self._latest: tuple[VideoFrame, Look] | None = None
+        self._latest: tuple[VideoFrame, TrackedFrame] | None = None
         self._numbers: Numbers | None = None
         self._ending = ""
         self._over = Event()
@@ -61,11 +61,11 @@ class LiveImage:
         self._shot = _Shot()
         self._due = 0.0
 
-    def show(self, frame: VideoFrame, look: Look) -> None:
+    def show(self, frame: VideoFrame, tracked: TrackedFrame) -> None:
         """Take the place of the frame before."""
         with self._changed:
-            self._latest, self._turn = (frame, look), self._turn + 1
-            self._numbers = self._tally.add(frame, look)
+            self._latest, self._turn = (frame, tracked), self._turn + 1
+            self._numbers = self._tally.add(frame, tracked)
             self._changed.notify_all()
 
     def end(self, summary: Summary | None = None) -> None:
@@ -76,8 +76,10 @@ class LiveImage:
             if summary is not None:
                 self._ending = "stopped" if summary.stopped else "the source broke off" if summary.ended else ""
                 if self._numbers is not None:
-                    learned, back, moved = summary.learned, summary.taken_back, summary.moved
-                    self._numbers = replace(self._numbers, lessons=learned, taken_back=back, moved=moved)
+                    learned, back, weight_change = summary.learned, summary.rolled_back, summary.weight_change
+                    self._numbers = replace(
+                        self._numbers, learned=learned, rolled_back=back, weight_change=weight_change
+                    )
             self._over.set()
             self._changed.notify_all()
 
@@ -143,14 +145,14 @@ class LiveImage:
             return self._shot
 
 
-def _jpeg(frame: VideoFrame, look: Look) -> bytes:
+def _jpeg(frame: VideoFrame, tracked: TrackedFrame) -> bytes:
     from PIL import Image
 
     image, content = frame.image, BytesIO()
     scale_factor = ceil(max(image.shape[:2]) / LONGEST)
     if scale_factor > 1:
         image = np.asarray(Image.fromarray(image).reduce(scale_factor))
-    Image.fromarray(look_drawn(image, look, 1 / scale_factor)).save(content, "JPEG", quality=QUALITY)
+    Image.fromarray(look_drawn(image, tracked, 1 / scale_factor)).save(content, "JPEG", quality=QUALITY)
     return content.getvalue()
 
 
