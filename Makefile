@@ -1,6 +1,7 @@
 # One front door. Every target sets up what it needs: on a fresh machine, `make demo` and `make test` just run.
-.PHONY: setup demo test lint format bench docs clean
+.PHONY: setup demo test check lint format bench docs reproduce clean
 
+# `make VENV=.venv-3.12 PYTHON=python3.12 check` runs the checks on another Python, next to the usual one.
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -34,8 +35,14 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/whet demo --out demo-out
 
+# Everything: all tests, and the examples in docstrings, README and docs.
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# The fast part, in less than a minute on two quiet cores once the kernels are compiled: no test marked `slow`, and of
+# the examples those of the library and the README. Those in experiments/ and docs/ train and take as long again.
+check: $(STAMP)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" tests src/whet README.md
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -58,6 +65,14 @@ docs: $(STAMP)
 	$(BIN)/python -m sphinx -q -W -b html docs build/docs
 	@echo "Open build/docs/index.html"
 
+# Every experiment of the paper in its small size; `.venv/bin/python -m experiments NAME --size paper` runs one as the
+# paper did. An experiment whose data are missing (exit code 3) says so and is skipped.
+reproduce: $(STAMP)
+	@for name in $$($(BIN)/python -c 'from experiments.registry import EXPERIMENTS; print(*EXPERIMENTS)'); do \
+		echo "python -m experiments $$name --size small --out reproduced"; \
+		$(BIN)/python -m experiments $$name --size small --out reproduced || { code=$$?; test $$code -eq 3 || exit $$code; }; \
+	done
+
 clean:
-	rm -rf build dist demo-out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
-	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf build dist demo-out reproduced .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	find src tests experiments benchmarks scripts -name __pycache__ -prune -exec rm -rf {} +

@@ -53,6 +53,7 @@ def test_version():
     assert whet("--version").stdout.startswith("whet 0.")
 
 
+@pytest.mark.slow
 def test_demo_corrects_takes_back_and_draws(tmp_path):
     pytest.importorskip("skimage")
     done = whet("demo", "--out", tmp_path)

@@ -15,6 +15,8 @@ import whet as library
 from whet.cli.options import ExitCode
 from whet.training.recipe import read_recipe
 
+pytestmark = pytest.mark.slow  # each test starts processes that train
+
 TRAIN = ("train", "vans.csv", "--negatives", "textures", *QUICK)
 
 

@@ -19,6 +19,8 @@ from tests.detectors import bull_file, bull_frames, bull_scene
 import whet
 from whet.cli.options import ExitCode
 
+pytestmark = pytest.mark.slow  # each test runs a detector over a video
+
 
 def watch(*arguments):
     command = [sys.executable, "-m", "whet", "watch", *map(str, arguments)]

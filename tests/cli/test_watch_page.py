@@ -58,7 +58,10 @@ def asked(port, path):
     return connection.getresponse()
 
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process there")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process there"),
+    pytest.mark.slow,  # each test runs a detector over a video
+]
 
 
 def test_who_looks_sees_the_run_and_its_end_and_programs_read_pure_json(model, folder, tmp_path):

@@ -130,6 +130,7 @@ def test_no_face_and_no_image_is_in_two_parts():
     assert not set(material.images) & set(material.new_images)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_a_peer_gives_what_opencv_gives():
     pytest.importorskip("cv2")
@@ -156,6 +157,7 @@ def test_without_opencv_the_remark_says_what_to_install(monkeypatch):
         opencv_peers.cascade_file("frontalface_alt")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_the_whole_experiment_in_miniature(monkeypatch, tmp_path):
     tiny = cascade.Scale((200,), (300,), 200, 1000, 300, 300, 3, 24)

@@ -19,6 +19,7 @@ def test_help_names_every_experiment(name):
     assert name in run("experiments", "--help").stdout
 
 
+@pytest.mark.slow
 def test_toy_writes_numbers_and_figures(tmp_path):
     done = run("experiments", "toy", "--runs", 2, "--out", tmp_path, "--json")
     assert done.returncode == 0, done.stderr
@@ -30,6 +31,7 @@ def test_toy_writes_numbers_and_figures(tmp_path):
     assert len(list(tmp_path.glob("toy-*.png"))) == 3
 
 
+@pytest.mark.slow
 def test_missing_data_has_an_exit_code_of_its_own(tmp_path):
     away = {key: value for key, value in os.environ.items() if key != "WHET_DATA"}
     done = run(
@@ -44,6 +46,7 @@ def test_missing_data_has_an_exit_code_of_its_own(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     done = run("experiments", "toy", "--runs", 1, "--out", tmp_path / "file")
@@ -52,6 +55,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_no_half_written_file(tmp_path):
     command = [sys.executable, "-m", "experiments", "toy", "--runs", "100000", "--out", str(tmp_path)]
     process = subprocess.Popen(

@@ -52,6 +52,7 @@ def test_arrival_takes_faces_and_non_faces_in_turns_and_mirror_images_together(r
     np.testing.assert_array_equal(faces[::2] // 2, faces[1::2] // 2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_online_nodes_learn_and_batch_stays_ahead(monkeypatch):
     monkeypatch.setattr(node, "N_FEATURES", 2000)
@@ -63,6 +64,7 @@ def test_online_nodes_learn_and_batch_stays_ahead(monkeypatch):
     assert abs(end.mean - batch.mean) < 0.03
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_a_stream_is_absorbed_exactly(monkeypatch):
     monkeypatch.setattr(node_time, "N_FEATURES", 2000)

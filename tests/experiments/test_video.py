@@ -108,6 +108,7 @@ def test_a_sheet_has_a_row_a_method_and_a_column_a_frame(rng):
     assert made.shape == (2 * 24, 5 * 32, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_the_paper_s_experiment_runs_and_says_both_curves(monkeypatch, tmp_path):
     tiny = video_nodes.Recipe(n_faces=200, n_random=200, n_mined=100, mining_rounds=1, n_weak=10, n_features=300)
@@ -141,6 +142,7 @@ def test_the_paper_s_trellis_has_501_frames_and_begins_where_its_tracker_does():
     assert len(video.Footage.from_name("david", 10).as_in_paper.video) == 48
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_watching_is_judged_next_to_its_peers(monkeypatch, tmp_path):
     monkeypatch.setattr(watching, "N_FRAMES", {"small": 3})

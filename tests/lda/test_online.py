@@ -159,6 +159,7 @@ def test_an_inverse_that_is_never_refreshed_drifts_where_ours_holds(rng, monkeyp
     assert ours < 1e-8
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads Linux's /proc")
 def test_a_million_updates_of_200_correlated_stumps(rng):
     import tracemalloc

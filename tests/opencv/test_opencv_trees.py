@@ -52,6 +52,7 @@ def test_a_file_of_trees_is_the_same_trees_again(make, sizes, tmp_path):
     assert_same_trees(source, tmp_path / "again.xml")
 
 
+@pytest.mark.slow
 def test_the_trees_that_come_with_opencv_are_the_same_again_and_find_the_same(tmp_path):
     cv2 = pytest.importorskip("cv2")
     image = textured((150, 200), np.random.default_rng(1))

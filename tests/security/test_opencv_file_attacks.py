@@ -105,6 +105,7 @@ def test_any_bytes(data):
     run_if_read(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "filler",
     [b"<_/>", b"<internalNodes>0 -1 0 0.</internalNodes>", b"0 ", b"<!-- -->", b"<_ a='b'/>"],

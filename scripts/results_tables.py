@@ -1,0 +1,693 @@
+"""The tables of README.md and docs/results.md, from the JSON in docs/results: `python -m scripts.results_tables`.
+
+Prints every table as Markdown, to be pasted into its page. `tests/test_docs_numbers.py` compares the pages with them:
+each table of a page has a function here, and each function a table. To add a table, write a function that returns it
+and name the function in `TABLES`; the header of a table without measured numbers goes to `UNMEASURED`. `SENTENCES`
+has sentences of the running text with their numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+VIDEOS = ("david", "trellis")
+CASCADES = ("frontalface_default", "frontalface_alt", "frontalface_alt2")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A Markdown table: the cells of its header and of its rows."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @classmethod
+    def from_cells(cls, header: Iterable[object], rows: Iterable[Iterable[object]]) -> Table:
+        """A table of anything that has a text."""
+        return cls(tuple(map(str, header)), tuple(tuple(map(str, row)) for row in rows))
+
+    def __str__(self) -> str:
+        lines = [" | ".join(cells) for cells in (self.header, *self.rows)]
+        head, *body = [f"| {line} |" for line in lines]
+        return "\n".join([head, "|" + "---|" * len(self.header), *body])
+
+
+@cache
+def results(name: str) -> Any:  # noqa: ANN401 - each file has its own shape
+    """The contents of docs/results/NAME.json."""
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def measured(experiment: str, measure: str, method: str, statistic: str = "mean", **setting: object) -> float:
+    """One number of an experiment's report."""
+    rows = [
+        row
+        for row in results(experiment)["results"]
+        if (row["measure"], row["method"], row["setting"]) == (measure, method, setting)
+    ]
+    if len(rows) != 1:
+        raise LookupError(f"{experiment}.json has {len(rows)} rows of {measure}, {method}, {setting}; expected one")
+    return float(rows[0][statistic])
+
+
+def percent(share: float, digits: int = 1) -> str:
+    """A share as a number of percent.
+
+    >>> percent(0.8704)
+    '87.0'
+    """
+    return f"{100 * share:.{digits}f}"
+
+
+# README.md
+
+
+def readme_faces() -> Table:
+    """Faces of MIT+CMU, in short."""
+    at = ("10", "26", "100")
+    names = {
+        "whet, factor 1.1": '`whet.load("face")`, scale factor 1.1',
+        "whet, factor 1.2": '`whet.load("face")`, scale factor 1.2 (default)',
+    } | {name: f"OpenCV `{name}`, best settings" for name in CASCADES}
+    faces = results("benchmark-face-detector")["faces"]
+    header = "faces of MIT+CMU found, of 511, at most so many false positives"
+    return Table.from_cells([header, *at], [[label, *(faces[key][n] for n in at)] for key, label in names.items()])
+
+
+def readme_video() -> Table:
+    """Frames of video, in short."""
+    names = {
+        "follows and learns": "`whet watch face --learn`",
+        "OpenCV frontalface_alt2": "OpenCV `frontalface_alt2`",
+        "OpenCV TrackerMIL": "OpenCV `TrackerMIL`, with the first box given",
+    }
+    header = ["face found in video frames (%)", *VIDEOS]
+    return Table.from_cells(header, [[label, *_tracking_rates(method)] for method, label in names.items()])
+
+
+def readme_measures() -> Table:
+    """One number of each of several benchmarks."""
+    correction = results("benchmark-correction-face")
+    policy = correction["policies"][0]
+    gone = policy["false_positives gone"] * correction["false positives"]
+    van = _drawn("van")
+    scan = _opencv_scan("haarcascade_frontalface_default", [480, 640], 1)
+    update = results("benchmark-online-update")["one sample"]["200"]["whet update"]
+    rows = [
+        (f"false positives gone after one correction, of {correction['false positives']}", f"{gone:.0f}"),
+        ("worst loss of recall by one correction, in points", policy["at worst"]),
+        (
+            "OpenCV's `frontalface_default` on 640 x 480: times as fast as OpenCV",
+            f"{scan['opencv takes times ours (median of turns)']:.1f}",
+        ),
+        (
+            f"drawn vans found after `whet train` on {van['drawn']['train']} objects, of {van['evaluate']['objects']}",
+            van["evaluate"]["found"],
+        ),
+        ("microseconds to learn one sample with 200 weak learners", f"{update['least_us']:.1f}"),
+        (
+            "AdaBoost: times as fast as scikit-learn",
+            results("benchmark-adaboost")["time"]["scikit-learn"]["times_ours"],
+        ),
+    ]
+    return Table.from_cells(["measure", "value"], rows)
+
+
+# docs/results.md: face detector
+
+
+def faces() -> Table:
+    """Faces of MIT+CMU at numbers of false positives."""
+    at = ("10", "15", "20", "26", "35", "50", "69", "100", "150", "200")
+    names = {f"whet, factor {factor}": f"`face`, scale factor {factor}" for factor in (1.1, 1.2)}
+    names |= {name: f"OpenCV `{name}`" for name in CASCADES}
+    found = results("benchmark-face-detector")["faces"]
+    return Table.from_cells(["detector", *at], [[label, *(found[key][n] for n in at)] for key, label in names.items()])
+
+
+def speed() -> Table:
+    """Time of the face detector and of OpenCV's cascades."""
+    header = ["detector", "threads", "ms per image", "million windows per second", "time relative to `face`"]
+    rows = []
+    for key, row in results("benchmark-face-detector")["speed"].items():
+        name, threads = key.split(", threads ")
+        rows.append(
+            [
+                "`face`" if name == "whet" else f"OpenCV `{name}`",
+                threads,
+                f"{row['ms an image, least']:.0f}",
+                f"{row['windows a second'] / 1e6:.1f}",
+                f"{row['times ours']:.2f}",
+            ]
+        )
+    return Table.from_cells(header, rows)
+
+
+def easy_choices() -> Table:
+    """Scores, grouping and early exits, on easy faces."""
+    return _choices("easy")
+
+
+def hard_choices() -> Table:
+    """Scores, grouping and early exits, on hard faces."""
+    return _choices("hard")
+
+
+def _choices(kind: str) -> Table:
+    data = results("benchmark-face-choices")
+    scores, grouping = data[kind]["by score, grouped around peaks"], data[kind]["by grouping"]
+    rows = {
+        "as shipped": scores["later half"],
+        "score of all stages": scores["all stages"],
+        "score of the last stage": scores["last stage"],
+        "grouped in chains, weighted": grouping["weighted"],
+        "non-maximum suppression": grouping["nms"],
+        "without early exits": data[kind]["hard stages"],
+    }
+    at = [str(n) for n in data["false positives"]]
+    return Table.from_cells(["setting", *at], [[label, *(row[n] for n in at)] for label, row in rows.items()])
+
+
+# docs/results.md: corrections and drawn objects
+
+
+def correction() -> Table:
+    """One correction of the face detector."""
+    data = results("benchmark-correction-face")
+    policy = data["policies"][0]
+    rows = [
+        ("false positives corrected, one each on a fresh copy", data["false positives"]),
+        ("gone after the correction (%)", percent(policy["false_positives gone"], 0)),
+        ("mean change of recall on held-out faces (points)", f"{-policy['points of recall lost']:+.2f}"),
+        ("worst change of recall (points)", f"−{policy['at worst']:.3f}"),  # noqa: RUF001 - a minus sign
+        ("trials that lose more than 0.2 points (%)", percent(policy["more than 0.2 points"], 0)),
+    ]
+    return Table.from_cells(["measure", "value"], rows)
+
+
+def correction_weights() -> Table:
+    """Policies of how much a correction weighs."""
+    header = [
+        *("weight (% of class)", "applied to", "rounds", "growth per round", "gone (%)"),
+        *("recall lost, mean (points)", "recall lost, worst (points)", "trials over 0.2 points (%)"),
+    ]
+    rows = [
+        [
+            percent(policy["share"], 0),
+            "each window" if policy["each"] else "all windows together",
+            policy["rounds"],
+            policy["growth"],
+            percent(policy["false_positives gone"], 0),
+            f"{policy['points of recall lost']:.3f}",
+            f"{policy['at worst']:.3f}",
+            percent(policy["more than 0.2 points"], 0),
+        ]
+        for policy in results("benchmark-correction-weight")["policies"]
+    ]
+    return Table.from_cells(header, rows)
+
+
+def _drawn(kind: str) -> Any:  # noqa: ANN401 - JSON
+    return next(run for run in results("benchmark-drawn-objects")["runs"] if run["kind"] == kind)
+
+
+def drawn_objects() -> Table:
+    """Detectors trained on drawn vans and walkers."""
+    runs = [_drawn("van"), _drawn("walker")]
+
+    def area(key: str, step: str) -> Callable[[Any], str]:
+        return lambda run: f"{run[step]['measures'][key]['value']:.3f}"
+
+    measures: dict[str, Callable[[Any], object]] = {
+        "objects to train on": lambda run: run["drawn"]["train"],
+        "`whet train`, seconds": lambda run: f"{run['train']['wall seconds']:.1f}",
+        "stages": lambda run: run["train"]["stages"],
+        "weak learners": lambda run: run["train"]["learners"],
+        "objects in the test images": lambda run: run["evaluate"]["objects"],
+        "found": lambda run: run["evaluate"]["found"],
+        "false positives in 100 images": lambda run: run["evaluate"]["false_positives"],
+        "recall": area("recall", "evaluate"),
+        "average precision": area("average_precision", "evaluate"),
+        "recall after `whet learn`": area("recall", "evaluate again"),
+        "false positives after `whet learn`": lambda run: run["evaluate again"]["false_positives"],
+        "average precision after `whet learn`": area("average_precision", "evaluate again"),
+    }
+    rows = [[label, *map(value, runs)] for label, value in measures.items()]
+    return Table.from_cells(["measure", "vans", "walkers"], rows)
+
+
+# docs/results.md: video
+
+
+def _tracking_rates(method: str) -> list[str]:
+    """Share of the frames in each video; of OpenCV's boxes, raw or scaled, the better ones count."""
+    return [
+        percent(
+            max(
+                row["mean"]
+                for row in results("watching")["results"]
+                if (row["measure"], row["method"], row["setting"]["video"]) == ("detection rate", method, video)
+                and (method.startswith("OpenCV") or row["setting"]["box"] == "framed")
+            )
+        )
+        for video in VIDEOS
+    ]
+
+
+def tracking() -> Table:
+    """Frames in which the face is found."""
+    names = {
+        "detector alone": "`face`, best detection of each frame",
+        "follows": "`face` with tracking",
+        "follows and learns": "`face` with tracking and self-training (`whet watch --learn`)",
+    }
+    names |= {
+        f"OpenCV {name}": f"OpenCV `{name}`"
+        for name in ("frontalface_default", "frontalface_alt2", "TrackerBoosting", "TrackerMIL")
+    }
+    header = ["method", *(f"{video} (%)" for video in VIDEOS)]
+    return Table.from_cells(header, [[label, *_tracking_rates(method)] for method, label in names.items()])
+
+
+def tracking_cost() -> Table:
+    """Processor time of tracking and of self-training."""
+    runs = [results("benchmark-watching")[video] for video in VIDEOS]
+    measures: dict[str, Callable[[Any], object]] = {
+        "tracking, processor ms per frame": lambda run: f"{run['without_learning']['processor_ms_a_frame']:.1f}",
+        "tracking and self-training, processor ms per frame": (
+            lambda run: f"{run['with_learning']['processor_ms_a_frame']:.1f}"
+        ),
+        "share of self-training (%)": lambda run: percent(run["share_of_learning"]),
+        "samples learned": lambda run: run["with_learning"]["lessons"],
+        "samples undone by the guard": lambda run: run["with_learning"]["lessons_taken_back"],
+    }
+    return Table.from_cells(["measure", *VIDEOS], [[label, *map(value, runs)] for label, value in measures.items()])
+
+
+def live_page() -> Table:
+    """The live page, with and without a viewer."""
+    runs = [results("benchmark-live-image")[key] for key in ("without", "shown", "viewed")]
+    measures = {
+        "frames per second": "frames_a_second",
+        "processor ms per frame": "processor_ms_a_frame",
+        "images per second": "images_a_second",
+    }
+    header = ["measure", "no viewer, no page", "page, no viewer", "page with a viewer"]
+    return Table.from_cells(header, [[label, *(f"{run[key]:.1f}" for run in runs)] for label, key in measures.items()])
+
+
+# The rates that the paper reports: david, trellis.
+PAPER = {"AdaBoost": (57.8, 35.3), "AsymBoost": (68.7, 37.5), "GSLDA": (70.3, 48.5), "OGSLDA": (83.1, 62.1)}
+_READINGS = ("detection rate", "detection rate, faces from 40 pixels in the paper's frames")
+
+
+def _node_rates(method: str, video: str, statistic: str) -> list[str]:
+    return [percent(measured("video", reading, method, statistic, video=video, box="framed")) for reading in _READINGS]
+
+
+def video_nodes() -> Table:
+    """Nodes that learn from their own detections: means."""
+    header = [f"{video}, {what}" for video in VIDEOS for what in ("all sizes", "from 40 pixels", "paper")]
+    rows = [
+        [method, *(cell for i, video in enumerate(VIDEOS) for cell in (*_node_rates(method, video, "mean"), paper[i]))]
+        for method, paper in PAPER.items()
+    ]
+    return Table.from_cells(["method", *header], rows)
+
+
+def video_deviations() -> Table:
+    """Nodes that learn from their own detections: standard deviations."""
+    header = [f"{video}, {what}" for video in VIDEOS for what in ("all sizes", "from 40 pixels")]
+    rows = [[method, *(cell for video in VIDEOS for cell in _node_rates(method, video, "std"))] for method in PAPER]
+    return Table.from_cells(["method", *header], rows)
+
+
+def video_false_positives() -> Table:
+    """Nodes that learn from their own detections: faces at numbers of false positives."""
+    at = [("david", 79, n) for n in (1, 10, 100)] + [("trellis", 95, n) for n in (10, 100, 400)]
+    methods = ("GSLDA", "OGSLDA, frames it has learned", "OGSLDA, before it learned them")
+    rows = [
+        [
+            method,
+            *(
+                percent(measured("video", "faces found", method, video=video, frames=frames, false_positives=n))
+                for video, frames, n in at
+            ),
+        ]
+        for method in methods
+    ]
+    return Table.from_cells(["method", *(f"{video}: {n}" for video, _, n in at)], rows)
+
+
+# docs/results.md: OpenCV cascades
+
+
+def agreement() -> Table:
+    """Windows and boxes of OpenCV and of whet."""
+    total = results("benchmark-opencv-agreement")["total"]
+    rows = [
+        ("raw windows accepted by OpenCV", f"{total['opencv']:,}"),
+        ("raw windows accepted by whet", f"{total['whet']:,}"),
+        ("accepted by both", f"{total['both']:,}"),
+        ("lists of grouped boxes that are equal (17 cascades, 24 images)", total["images grouped alike"]),
+    ]
+    return Table.from_cells(["measure", "value"], rows)
+
+
+def _opencv_scan(cascade: str, shape: Sequence[int], threads: int) -> Any:  # noqa: ANN401 - JSON
+    return next(
+        row
+        for row in results("benchmark-opencv-scan")["results"]
+        if (row["cascade"], row["shape"], row["threads"]) == (cascade, shape, threads)
+    )
+
+
+def opencv_speed() -> Table:
+    """Time of OpenCV's cascades in OpenCV and in whet."""
+    names = {
+        "haarcascade_frontalface_default": "`frontalface_default`",
+        "haarcascade_frontalface_alt2": "`frontalface_alt2`",
+        "whet_face_haar": "exported Haar cascade",
+        "whet_face_lbp": "exported LBP cascade",
+    }
+    header = ["cascade", "image", "threads", "whet (ms)", "OpenCV (ms)", "ratio, median", "ratio, processor time"]
+    measures = (
+        *("whet ms (least)", "opencv ms (least)"),
+        *("opencv takes times ours (median of turns)", "opencv takes times ours (processor, least)"),
+    )
+    rows = [
+        [
+            names[row["cascade"]],
+            "{1} x {0}".format(*row["shape"]),
+            row["threads"],
+            *(f"{row[key]:.1f}" for key in measures),
+        ]
+        for row in results("benchmark-opencv-scan")["results"]
+    ]
+    return Table.from_cells(header, rows)
+
+
+def adopted() -> Table:
+    """An adopted cascade on MIT+CMU."""
+    data = results("benchmark-adopted-cascade")
+    runners = {
+        "whet": "in whet, faces",
+        "OpenCV, by `minNeighbors`": "in OpenCV, by minNeighbors",
+        "OpenCV, by weight": "in OpenCV, by weight",
+    }
+    rows = []
+    for runner, key in runners.items():
+        rows.append([runner, "original", *data[key]["before"]])
+        rows.append([runner, "adopted", *(f"{n:.1f}" for n in data[key]["after, mean"])])
+        rows.append([runner, "standard deviation", *data[key]["after, deviation"]])
+    return Table.from_cells(["run by", "cascade", *data["false positives"]], rows)
+
+
+def adopted_pasted() -> Table:
+    """An adopted cascade on pasted faces."""
+    data = results("benchmark-adopted-pasted")
+    kinds = {"easy": "easy", "hard": "hard", "OpenCV's training faces": "faces_opencv24"}
+    rows = [
+        [label, cascade, *data[key][when]["faces"]]
+        for label, key in kinds.items()
+        for cascade, when in (("original", "before"), ("adopted", "after"))
+    ]
+    return Table.from_cells(["faces", "cascade", *results("benchmark-adopted-cascade")["false positives"]], rows)
+
+
+def soft_export() -> Table:
+    """A cascade with early exits in OpenCV's format."""
+    data = results("benchmark-soft-export")
+
+    def counts(row: Any) -> list[str]:  # noqa: ANN401 - JSON
+        return [f"{row['windows without a face']:,}", f"{row['held-out faces']:,}"]
+
+    rows: list[list[object]] = [["the detector in whet", 5, data["learners"], "", *counts(data["whet"])]]
+    for name in ("all", "doubling", "none"):
+        row = data[name]
+        size = f"{round(row['bytes'] / 1000):,}"
+        rows.append([f'`early_exits="{name}"`', row["stages"], f"{row['stumps']:,}", size, *counts(row)])
+    return Table.from_cells(["file", "stages", "stumps", "kB", "windows without a face", "faces of 1,600"], rows)
+
+
+def exported_in_opencv5() -> Table:
+    """Exported files in two versions of OpenCV and in whet."""
+    header = ["file", "stages", "stumps", "raw windows in each", "boxes", "patches decided as by the detector"]
+    rows = [
+        [
+            row["file"],
+            row["stages"],
+            f"{row['stumps']:,}",
+            f"{row['windows']['OpenCV 4']:,}",
+            row["boxes"],
+            f"{row['patches judged as by the detector']:,}",
+        ]
+        for row in results("benchmark-exported-opencv5")["files"]
+    ]
+    return Table.from_cells(header, rows)
+
+
+# docs/results.md: learner
+
+UPDATES = {
+    "whet update": "`OnlineGSLDA.update`",
+    "NumPy Sherman-Morrison": "NumPy",
+    "SGDClassifier.partial_fit": "`SGDClassifier.partial_fit`",
+    "River AdaBoostClassifier.learn_one": "River `AdaBoostClassifier`",
+    "LinearDiscriminantAnalysis refit on 2,000": "LDA refit on 2,000",
+}
+
+
+def one_sample() -> Table:
+    """Microseconds of one more sample."""
+    rows = [
+        [n_weak, *(f"{row[key]['least_us']:,.1f}" for key in UPDATES)]
+        for n_weak, row in results("benchmark-online-update")["one sample"].items()
+    ]
+    return Table.from_cells(["weak learners", *UPDATES.values()], rows)
+
+
+def one_sample_ratios() -> Table:
+    """Time of one more sample, relative to whet."""
+    peers = list(UPDATES)[1:]
+    rows = [
+        [n_weak, *(f"{row[key]['times_ours']:.1f}" for key in peers)]
+        for n_weak, row in results("benchmark-online-update")["one sample"].items()
+    ]
+    return Table.from_cells(["weak learners", *(UPDATES[key] for key in peers)], rows)
+
+
+def blocks() -> Table:
+    """Microseconds of a sample in blocks of 1,000."""
+    rows = [
+        [n_weak, *(f"{peer['least_us']:.2f}" for peer in row.values())]
+        for n_weak, row in results("benchmark-online-update")["a sample in blocks of 1,000"].items()
+    ]
+    return Table.from_cells(["weak learners", "`OnlineGSLDA.partial_fit`", "`SGDClassifier.partial_fit`"], rows)
+
+
+def samples_seen() -> Table:
+    """Microseconds of an update after many samples."""
+    seen = results("benchmark-online-update")["least microseconds an update of 200, by samples seen"]
+    return Table.from_cells(["samples seen", "microseconds"], [[f"{int(n):,}", value] for n, value in seen.items()])
+
+
+def node() -> Table:
+    """Training of a node at full scale."""
+    data = results("benchmark-node")
+    header = ["patches", "features", "stumps and bits (s)", "selection (s)", "total (s)", "peak memory (MB)"]
+    rows = [
+        [
+            f"{row['samples']:,}",
+            f"{row['features']:,}",
+            f"{row['clock']['stumps and bits']:.1f}",
+            f"{row['clock']['selection']:.1f}",
+            f"{row['clock in all']:.1f}",
+            f"{row['peak memory in MB']:,}",
+        ]
+        for row in data["by samples"] + data["by features"]
+    ]
+    return Table.from_cells(header, rows)
+
+
+def node_time() -> Table:
+    """Seconds of training a node."""
+    methods = ("batch, 5,000 + 5,000", "batch, 10,000 + 10,000", "the stream alone")
+    rows = [
+        [n, *(f"{measured('node-time', 'seconds', method, n_weak=n):.1f}" for method in methods)]
+        for n in (10, 50, 100, 150, 200)
+    ]
+    header = ["weak learners", "batch, 10,000 patches", "batch, 20,000 patches", "1,000,000 new negatives"]
+    return Table.from_cells(header, rows)
+
+
+def adaboost() -> Table:
+    """AdaBoost of whet and of scikit-learn."""
+    data = results("benchmark-adaboost")
+    names = {"whet": "`whet.estimators.baselines.AdaBoost`", "scikit-learn": "scikit-learn `AdaBoostClassifier`"}
+    rows = [
+        [
+            label,
+            f"{data['time'][key]['least_us'] / 1e6:.2f}",
+            percent(data["test error, mean of 10 seeds"][key], 2),
+        ]
+        for key, label in names.items()
+    ]
+    return Table.from_cells(["implementation", "seconds", "test error (%)"], rows)
+
+
+# docs/results.md: experiments of the paper
+
+
+def toy() -> Table:
+    """Updated thresholds of weak learners."""
+    methods = {"no update": "no update", "Gaussian": "two Gaussians", "least squares": "least squares"}
+    rows = [
+        [data, n, *(percent(measured("toy", "error", method, data=data, samples=n)) for method in methods)]
+        for data in ("stationary", "spreading", "separable")
+        for n in (100, 150, 200)
+    ]
+    return Table.from_cells(["data", "samples", *methods.values()], rows)
+
+
+def usps() -> Table:
+    """Digits 3 and 5 with the ridge of the paper."""
+    return _usps("", ("offline", "online", "online, re-selected", "online boosting"))
+
+
+def usps_default_ridge() -> Table:
+    """Digits 3 and 5 with the ridge of whet."""
+    return _usps(", default ridge", ("offline", "online", "online, re-selected"))
+
+
+def _usps(suffix: str, methods: Sequence[str]) -> Table:
+    labels = {"offline": "offline, 30 %", "online": "online from 30 %"}
+    rows = [
+        [
+            n,
+            percent(measured("usps", "error", f"batch{suffix}", n_weak=n)),
+            *(percent(measured("usps", "error", method + suffix, share=0.3, n_weak=n)) for method in methods),
+        ]
+        for n in (25, 50, 100, 150)
+    ]
+    return Table.from_cells(["weak learners", "batch", *(labels.get(method, method) for method in methods)], rows)
+
+
+def usps_time() -> Table:
+    """Seconds over the stream of digits."""
+    rows = [
+        [
+            n,
+            *(
+                f"{measured('usps', 'seconds as samples arrive', method, n_weak=n, share_seen=1.0):.3f}"
+                for method in ("batch", "online")
+            ),
+        ]
+        for n in (25, 100)
+    ]
+    return Table.from_cells(["weak learners", "batch at every sample (s)", "online (s)"], rows)
+
+
+def ridge() -> Table:
+    """Cross-validated error of each ridge."""
+    methods = ("offline", "online", "online, re-selected")
+    rows = [
+        [
+            f"{value:g}",
+            *(
+                percent(mean(measured("ridge", "error", method, ridge=value, n_weak=n) for n in (25, 50, 100, 150)), 2)
+                for method in methods
+            ),
+        ]
+        for value in (1e-6, 0.1, 1.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
+    ]
+    return Table.from_cells(["ridge", *methods], rows)
+
+
+def node_errors() -> Table:
+    """Test error of nodes on faces."""
+    methods = ("batch", "online from 500", "online from 1,000", "online from 2,000")
+    rows = [
+        [n, *(percent(measured("node", "error", method, n_weak=n, samples=8000), 2) for method in methods)]
+        for n in (30, 50, 100)
+    ]
+    return Table.from_cells(["weak learners", "batch, 8,000", *methods[1:]], rows)
+
+
+def cascades() -> Table:
+    """Cascades on MIT+CMU, next to OpenCV's."""
+    at = (10, 26, 50, 100, 200)
+    methods = {
+        "batch": "batch",
+        "+ negatives": "+ false positives",
+        "+ faces": "+ 5,000 faces",
+        "+ both": "+ both",
+    }
+    trained = [(n, method) for n in (500, 1000, 5000) for method in methods] + [(10_000, "batch")]
+    rows = [
+        [
+            f"{n:,}",
+            methods[method],
+            *(f"{measured('cascade', 'faces', method, initial=n, false_positives=k):.0f}" for k in at),
+            percent(measured("cascade", "held-out faces accepted", method, initial=n)),
+        ]
+        for n, method in trained
+    ]
+    for name in CASCADES:
+        found = [f"{measured('cascade', 'faces', name, false_positives=k):.0f}" for k in at]
+        rows.append(["", f"OpenCV `{name}`", *found, ""])
+    return Table.from_cells(["initial faces", "training", *at, "held-out faces accepted (%)"], rows)
+
+
+TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
+    "README.md": (readme_faces, readme_video, readme_measures),
+    "docs/results.md": (
+        *(faces, speed, easy_choices, hard_choices, correction, correction_weights, drawn_objects),
+        *(tracking, tracking_cost, live_page, video_nodes, video_deviations, video_false_positives),
+        *(agreement, opencv_speed, adopted, adopted_pasted, soft_export, exported_in_opencv5),
+        *(one_sample, one_sample_ratios, blocks, samples_seen, node, node_time, adaboost),
+        *(toy, usps, usps_default_ridge, usps_time, ridge, node_errors, cascades),
+    ),
+}
+
+# Headers of tables that describe something and measure nothing.
+UNMEASURED: dict[str, tuple[tuple[str, ...], ...]] = {"docs/results.md": (("path", "content"),)}
+
+
+def early_exits_sentence() -> str:
+    """Weak learners per window with and without early exits."""
+    easy = results("benchmark-face-choices")["easy"]
+    without, used = (easy[key]["weak learners a window"] for key in ("hard stages", "soft stages"))
+    return f"Early exits reduce the weak learners per window from {without} to {used}."
+
+
+def adaboost_sentence() -> str:
+    """Ratio of AdaBoost's times."""
+    ratio = results("benchmark-adaboost")["time"]["scikit-learn"]["times_ours"]
+    return f"whet is {ratio} times as fast (median over the turns)."
+
+
+SENTENCES: dict[str, tuple[Callable[[], str], ...]] = {
+    "docs/results.md": (early_exits_sentence, adaboost_sentence),
+}
+
+
+def main() -> None:
+    """Print all tables and sentences, by page."""
+    for page in TABLES:
+        print(f"## {page}")
+        for part in (*TABLES[page], *SENTENCES.get(page, ())):
+            print(f"\n{part()}")
+        print()
+
+
+if __name__ == "__main__":
+    main()
