@@ -20,8 +20,8 @@ from whet.io.annotations.formats import write_annotations
 from whet.io.images import as_grey, read_grey
 from whet.plots.drawing import result_drawn, save_image
 from whet.plots.figure import prepared_folder
+from whet.training.config import TrainingConfig
 from whet.training.preparation import prepare
-from whet.training.recipe import Recipe
 from whet.training.train import train_prepared
 
 if TYPE_CHECKING:
@@ -219,17 +219,17 @@ def run(out: Path, progress: Callable[[float], None] = lambda _: None, seed: int
     backgrounds = _crops(TEST, N_TEST, folder / "test-backgrounds", rng)
     test = draw_set("van", backgrounds, folder / "test", seed + 1, sizes=SIZES)
     write_annotations(test, folder / "test.csv", "csv", replace=True)
-    recipe = Recipe(
-        str(folder / "vans.csv"), negatives=(str(folder / "empty"),), stages=8, n_negatives=1500, ridge=20.0
+    config = TrainingConfig(
+        str(folder / "vans.csv"), (str(folder / "empty"),), max_stages=8, negatives_per_stage=1500, ridge=20.0
     )
-    prepared = prepare(recipe)
+    prepared = prepare(config)
     begun = time.perf_counter()
-    trained = train_prepared(prepared, lambda event: progress(min(0.9, (event.stage + 1) / (recipe.stages + 1))))
+    trained = train_prepared(prepared, lambda event: progress(min(0.9, (event.stage + 1) / (config.max_stages + 1))))
     seconds = time.perf_counter() - begun
     trained.detector.save(folder / "vans.whet")
     correction = _corrected(trained.detector, test, folder)
     progress(1.0)
-    return OwnStory(drawn.n_boxes, trained.ending.n_stages, seconds, *correction)
+    return OwnStory(drawn.n_boxes, trained.result.n_stages, seconds, *correction)
 
 
 def _corrected(

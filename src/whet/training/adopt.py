@@ -31,7 +31,7 @@ from whet.opencv.xml import read_opencv
 from whet.training.data import split_objects
 from whet.training.learning import Judgement, Shown
 from whet.training.mining import Miner
-from whet.training.negatives import Forbidden, backgrounds_of, image_faults
+from whet.training.negatives import ExcludedBoxes, backgrounds_of, image_faults
 from whet.training.positives import Jitter, Positives, Variations, cut_positives, window_of
 from whet.training.stage import GreedyLDA
 
@@ -142,7 +142,7 @@ def adopt(
     images: Sequence[Path],
     *,
     groups: NDArray[np.intp] | None = None,
-    forbidden: Forbidden | None = None,
+    forbidden: ExcludedBoxes | None = None,
     keep_votes: bool = True,
     n_weak: int = 1000,
     stage_rate: float = 0.98,
@@ -208,7 +208,7 @@ def adopt(
         seed=seed,
         max_per_image=max_per_image,
         threads=threads,
-        forbidden=forbidden or {},
+        excluded_boxes=forbidden or {},
     )
     train, validation = positives, positives[:0]
     if keep_votes or detection_rate is not None:
