@@ -1,6 +1,7 @@
 """Training settings: types and bounds, TOML files, and one set of names for Python, TOML and the command line."""
 
 import inspect
+import re
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
@@ -117,15 +118,26 @@ def test_python_toml_and_the_command_line_have_the_same_settings():
     } | others
 
 
-def _options():
+def _parameters():
     app = typer.Typer(add_completion=False)
     app.command()(command.train)
-    parameters = typer.main.get_command(app).params
-    return {option for one in parameters for option in (*one.opts, *one.secondary_opts)} | {"--help"}
+    return typer.main.get_command(app).params
+
+
+def _options():
+    return {option for one in _parameters() for option in (*one.opts, *one.secondary_opts)} | {"--help"}
 
 
 def test_defaults_that_are_written_twice_agree():
-    assert TrainingConfig().jitter == Jitter()
+    config = TrainingConfig()
+    assert config.jitter == Jitter()
+    for one in _parameters():
+        said = re.search(r"\[default: ([^\];]+)", one.help or "")
+        default = getattr(config, one.name, None)
+        if default is None or one.name == "negatives":
+            assert said is None or one.name == "margin"
+        else:
+            assert said[1] == {True: "yes"}.get(default, default) or float(said[1]) == default, one.name
     assert set(CASCADE_SETTINGS) <= set(SETTINGS)
 
 
@@ -133,6 +145,6 @@ def test_an_unknown_setting_lists_the_valid_ones_and_suggests_the_closest():
     with pytest.raises(TypeError, match=r"unknown setting 'epochs'.*Valid settings: .*max_stages.*checkpoint"):
         whet.train("cars.csv", epochs=3)
     with pytest.raises(TypeError, match=r"did you mean .*max_stages"):
-        whet.train("cars.csv", max_stages=3)
+        whet.train("cars.csv", n_stages=3)
     with pytest.raises(ConfigError, match="max_stages='x'"):
         whet.train("cars.csv", max_stages="x")

@@ -43,7 +43,7 @@ def told(images):
 
 def test_the_estimate_is_that_of_the_images_kept_apart(told, images):
     cascade, _, result, _ = told
-    _, kept_apart = split_images(images, CONFIG.validation_share_share, CONFIG.seed)
+    _, kept_apart = split_images(images, CONFIG.validation_share, CONFIG.seed)
     levels = [level.image for path in kept_apart for level in pyramid(read_grey(path), WINDOW)]
     scans = scan_images(cascade, levels)
     assert result.n_windows == sum(scan.n_looked_at for scan in scans)
@@ -54,7 +54,7 @@ def test_the_estimate_is_that_of_the_images_kept_apart(told, images):
 
 def test_the_detection_rate_is_that_of_the_positives_kept_apart(told):
     cascade, _, result, _ = told
-    check = positives()[split_in_runs(500, CONFIG.validation_share_share, CONFIG.seed)[1]]
+    check = positives()[split_in_runs(500, CONFIG.validation_share, CONFIG.seed)[1]]
     assert result.detection_rate == cascade.accepts(check).mean()
 
 
@@ -159,7 +159,7 @@ def test_dropped_positives_are_those_that_earlier_stages_reject(images):
     cascade, _, _ = train_cascade(
         pool(), positives(), images, replace(CONFIG, max_stages=2, drop_rejected_positives=True), events.append
     )
-    train = positives()[split_in_runs(500, CONFIG.validation_share_share, CONFIG.seed)[0]]
+    train = positives()[split_in_runs(500, CONFIG.validation_share, CONFIG.seed)[0]]
     reach = cascade.stages[0].judge(IntegralStack.from_patches(train))[1]
     assert [event.n_positives for event in events if isinstance(event, StageStarted)] == [400, reach.sum()]
     assert reach.sum() < 400

@@ -164,21 +164,14 @@ class MirrorChoice(StrEnum):
     safe = "safe"
 
 
-# Panels of the help text.
-DATA, POSITIVES, CASCADE = "Data", "Positives", "Features and cascade"
-
-
 def train(
     annotations: Annotated[
-        Path | None,
-        typer.Argument(help="Annotations: COCO, YOLO, Pascal VOC, info.dat, CSV, or a folder of crops."),
+        Path | None, typer.Argument(help="Annotations: COCO, YOLO, Pascal VOC, info.dat, CSV, or a folder of crops.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file to write, such as cars.whet.")] = None,
     negatives: Annotated[
         list[str] | None,
-        typer.Option(
-            "--negatives", "-n", help="Images without the object, or a folder; may be repeated.", rich_help_panel=DATA
-        ),
+        typer.Option("--negatives", "-n", help="Images without the object, or a folder; may be repeated."),
     ] = None,
     format: FormatOption = None,
     images: ImageFolder = None,
@@ -189,98 +182,65 @@ def train(
         typer.Option(
             "--backgrounds/--no-backgrounds",
             help="Also take negatives from the annotated images, outside all boxes. [default: yes]",
-            rich_help_panel=DATA,
         ),
     ] = None,
     window: Annotated[
         str | None,
-        typer.Option(
-            metavar="WxH",
-            help="Window in pixels, such as 36x16 (default: choose from the boxes).",
-            rich_help_panel=POSITIVES,
-        ),
+        typer.Option(metavar="WxH", help="Window in pixels, such as 36x16 (default: choose from the boxes)."),
     ] = None,
     margin: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            help="Context on each side, as a share of the box size. [default: 0.1; crops: 0]",
-            rich_help_panel=POSITIVES,
-        ),
+        typer.Option(min=0, max=1, help="Context on each side, as a share of the box size. [default: 0.1; crops: 0]"),
     ] = None,
     mirror: Annotated[
         MirrorChoice | None,
-        typer.Option(
-            help="Add mirror images; safe: only if they resemble the originals. [default: safe]",
-            rich_help_panel=POSITIVES,
-        ),
+        typer.Option(help="Add mirror images; safe: only if they resemble the originals. [default: safe]"),
     ] = None,
     copies_per_object: Annotated[
-        int | None,
-        typer.Option(min=1, help="Jittered patches per object (default: automatic).", rich_help_panel=POSITIVES),
+        int | None, typer.Option(min=1, help="Jittered patches per object (default: automatic).")
     ] = None,
     jitter_shift: Annotated[
-        float | None,
-        typer.Option(
-            min=0, max=0.5, help="Maximum shift, as a share of the window. [default: 0.04]", rich_help_panel=POSITIVES
-        ),
+        float | None, typer.Option(min=0, max=0.5, help="Maximum shift, as a share of the window. [default: 0.04]")
     ] = None,
     jitter_scale: Annotated[
-        float | None,
-        typer.Option(min=0, max=1, help="Maximum change of scale. [default: 0.09]", rich_help_panel=POSITIVES),
+        float | None, typer.Option(min=0, max=1, help="Maximum change of scale. [default: 0.09]")
     ] = None,
     jitter_rotation: Annotated[
-        float | None,
-        typer.Option(min=0, max=45, help="Maximum rotation in degrees. [default: 3]", rich_help_panel=POSITIVES),
+        float | None, typer.Option(min=0, max=45, help="Maximum rotation in degrees. [default: 3]")
     ] = None,
-    features: Annotated[
-        FeatureChoice | None, typer.Option(help="Feature families. [default: both]", rich_help_panel=CASCADE)
-    ] = None,
+    features: Annotated[FeatureChoice | None, typer.Option(help="Feature families. [default: both]")] = None,
     max_features: Annotated[
-        int | None,
-        typer.Option(min=1, help="Maximum number of features per family. [default: 10000]", rich_help_panel=CASCADE),
+        int | None, typer.Option(min=1, help="Maximum number of features per family. [default: 10000]")
     ] = None,
-    max_stages: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of stages. [default: 12]", rich_help_panel=CASCADE)
-    ] = None,
+    max_stages: Annotated[int | None, typer.Option(min=1, help="Maximum number of stages. [default: 12]")] = None,
     max_weak_learners: Annotated[
         str | None,
         typer.Option(
             metavar="N[,N...]",
             help="Maximum number of weak learners per stage, or one number for each stage. [default: 100]",
-            rich_help_panel=CASCADE,
         ),
     ] = None,
     negatives_per_stage: Annotated[
-        int | None, typer.Option(min=1, help="Negative windows per stage. [default: 3000]", rich_help_panel=CASCADE)
+        int | None, typer.Option(min=1, help="Negative windows per stage. [default: 3000]")
     ] = None,
     min_detection_rate: Annotated[
-        float | None, typer.Option(help="Detection rate of each stage. [default: 0.98]", rich_help_panel=CASCADE)
+        float | None, typer.Option(help="Detection rate of each stage. [default: 0.98]")
     ] = None,
     max_false_positive_rate: Annotated[
-        float | None, typer.Option(help="False-positive rate of each stage. [default: 0.4]", rich_help_panel=CASCADE)
+        float | None, typer.Option(help="False-positive rate of each stage. [default: 0.4]")
     ] = None,
     target_false_positive_rate: Annotated[
         float | None,
-        typer.Option(
-            help="Stop when the whole cascade accepts at most this share of windows. [default: 1e-6]",
-            rich_help_panel=CASCADE,
-        ),
+        typer.Option(help="Stop when the whole cascade accepts at most this share of windows. [default: 1e-6]"),
     ] = None,
     validation_share: Annotated[
-        float | None, typer.Option(help="Share of the data to hold out. [default: 0.25]", rich_help_panel=CASCADE)
+        float | None, typer.Option(help="Share of the data to hold out. [default: 0.25]")
     ] = None,
-    ridge: Annotated[
-        float | None,
-        typer.Option(min=0, help="Ridge of the discriminant (default: automatic).", rich_help_panel=CASCADE),
-    ] = None,
+    ridge: Annotated[float | None, typer.Option(min=0, help="Ridge of the discriminant (default: automatic).")] = None,
     early_exits: Annotated[
         bool | None,
         typer.Option(
-            "--early-exits/--no-early-exits",
-            help="Add rejection thresholds inside each stage. [default: yes]",
-            rich_help_panel=CASCADE,
+            "--early-exits/--no-early-exits", help="Add rejection thresholds inside each stage. [default: yes]"
         ),
     ] = None,
     drop_rejected_positives: Annotated[
@@ -288,16 +248,13 @@ def train(
         typer.Option(
             "--drop-rejected-positives/--no-drop-rejected-positives",
             help="Train a stage only on positives that pass the earlier stages. [default: yes]",
-            rich_help_panel=CASCADE,
         ),
     ] = None,
     min_sigma: Annotated[
-        float | None,
-        typer.Option(help="Skip windows with a standard deviation up to this. [default: 5]", rich_help_panel=CASCADE),
+        float | None, typer.Option(help="Skip windows with a standard deviation up to this. [default: 5]")
     ] = None,
     max_memory: Annotated[
-        int | None,
-        typer.Option(min=1, help="Memory for features, in bytes. [default: 1073741824]", rich_help_panel=CASCADE),
+        int | None, typer.Option(min=1, help="Memory for features, in bytes. [default: 1073741824]")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Random seed. [default: 0]")] = None,
     config: Annotated[
@@ -356,7 +313,11 @@ def _settings(given: Mapping[str, Any], file: Path | None) -> TrainingConfig:
     from whet.errors import ConfigError
     from whet.training.config import SETTINGS, TOML_NAMES, TrainingConfig, read_settings
 
-    parsers = {"window": _sides, "max_weak_learners": _sizes, "mirror": MIRROR.__getitem__}
+    parsers: dict[str, Callable[[Any], Any]] = {
+        "window": _sides,
+        "max_weak_learners": _sizes,
+        "mirror": MIRROR.__getitem__,
+    }
     chosen = {name: given[name] for name in SETTINGS if given[name] not in (None, [])}
     chosen = {name: parsers.get(name, _plain)(value) for name, value in chosen.items()}
     settings = chosen if file is None else read_settings(file) | chosen
