@@ -104,7 +104,7 @@ def test_it_says_when_the_rate_is_reached_and_when_the_images_run_out(pool, imag
     _, _, ran_out = train_cascade(
         pool, positives, images, replace(config, max_stages=30, target_false_positive_rate=0.0, negatives_per_stage=700)
     )
-    assert "add images" in ran_out.reason
+    assert "add images" in ran_out.message
 
 
 def first_stage(pool):
@@ -188,9 +188,9 @@ def test_stages_take_turns_between_families(pool, images, config):
     kinds = [type(stage.features) for stage in cascade.stages]
     assert len(kinds) > 2
     assert kinds == [HaarPool if number % 2 == 0 else BlockPatternPool for number in range(len(kinds))]
-    with pytest.raises(ValueError, match="all of one size"):
+    with pytest.raises(ValueError, match="all with one window"):
         train_cascade([pool, BlockPatternPool.from_window((9, 9))], positives, images, config)
-    with pytest.raises(ValueError, match="no size"):
+    with pytest.raises(ValueError, match="at least one family"):
         train_cascade([], positives, images, config)
 
 
