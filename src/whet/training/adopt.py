@@ -30,7 +30,7 @@ from whet.opencv.xml import read_opencv
 from whet.training.data import split_objects
 from whet.training.learning import Judgement, Shown
 from whet.training.mining import Miner
-from whet.training.negatives import Forbidden, backgrounds_of, image_faults
+from whet.training.negatives import ExcludedBoxes, backgrounds_of, image_faults
 from whet.training.positives import Jitter, Positives, Variations, cut_positives, window_of
 from whet.training.stage import GreedyLDA
 
@@ -141,7 +141,7 @@ def adopt(
     images: Sequence[Path],
     *,
     groups: NDArray[np.intp] | None = None,
-    forbidden: Forbidden | None = None,
+    forbidden: ExcludedBoxes | None = None,
     n_weak: int = 1000,
     stage_rate: float = 0.98,
     detection_rate: float = DETECTION_RATE,
@@ -174,7 +174,8 @@ def adopt(
     >>> from PIL import Image
     >>> from whet.features.haar import HaarPool
     >>> from whet.opencv.export import write_opencv
-    >>>     >>> from whet.training.stage import train_stage
+    >>> from whet.cascade.cascade import Cascade
+    >>> from whet.training.stage import train_stage
     >>> rng = np.random.default_rng(0)
     >>> patches = rng.integers(0, 170, (400, 8, 8), dtype=np.uint8)
     >>> patches[:200, :, 4:] += 60  # the object is brighter on the right
@@ -196,7 +197,7 @@ def adopt(
         seed=seed,
         max_per_image=max_per_image,
         threads=threads,
-        forbidden=forbidden or {},
+        excluded_boxes=forbidden or {},
     )
     train, validation = _sides(positives, groups, held_out, seed)
     added = extension_of(
