@@ -7,7 +7,7 @@ import sys
 import pytest
 from tests.io.annotations.sets import save_image
 
-from whet.cli.images import LEFT_OUT
+from whet.cli.inputs import LEFT_OUT
 from whet.cli.options import AnnotationFormat, ExitCode
 from whet.io.annotations.annotation import ProblemKind
 from whet.io.annotations.formats import FORMATS, read_annotations

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.images import left_out, origin, show
+from whet.cli.inputs import print_problems, skipped
+from whet.cli.models import provenance
 from whet.cli.options import (
     Class,
     ExitCode,
@@ -21,7 +22,7 @@ from whet.cli.options import (
     Quiet,
     Split,
     Threads,
-    wrong_call_if_value_error,
+    usage_errors,
 )
 from whet.cli.output import progress_bar, start, warnings_as_lines
 
@@ -258,10 +259,10 @@ def train(
         raise typer.BadParameter("--resume goes on and --fresh begins anew: give one of them")
     if out is not None:
         _check_places(out, config, resume=resume, fresh=fresh, force=force)
-    with progress_bar("prepare", hidden=quiet) as progress, wrong_call_if_value_error():
+    with progress_bar("prepare", hidden=quiet) as progress, usage_errors():
         preparation = prepare(recipe, lambda _, share: progress(share), threads)
-    lost = left_out(preparation.problems)
-    show(lost if quiet else preparation.problems)
+    lost = skipped(preparation.problems)
+    print_problems(lost if quiet else preparation.problems)
     if not quiet:
         typer.echo(preparation.describe(threads), err=True)
     if dry_run or out is None:
@@ -282,7 +283,7 @@ def _recipe(given: dict[str, Any], config: Path | None) -> Recipe:
     settings = given if config is None else read_settings(config) | given
     if "annotations" not in settings:
         raise typer.BadParameter("which annotations? Give a file or folder, or --config")
-    with wrong_call_if_value_error():
+    with usage_errors():
         return recipe_of(settings, "the command" if config is None else str(config))
 
 
@@ -347,7 +348,9 @@ def _run(preparation: Preparation, out: Path, threads: int | None, *, as_json: b
     write_recipe(preparation.recipe, recipe_file)
     try:
         with training_view(quiet=quiet) as (tell, warned):
-            trained = train_prepared(preparation, tell, checkpoint=checkpoint, origin=origin("train"), threads=threads)
+            trained = train_prepared(
+                preparation, tell, checkpoint=checkpoint, origin=provenance("train"), threads=threads
+            )
     except KeyboardInterrupt:
         typer.echo(f"whet: stopped; the same command with --resume goes on from {checkpoint}", err=True)
         raise
