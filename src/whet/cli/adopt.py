@@ -78,8 +78,8 @@ def adopt(
 
     \b
     Examples:
-      whet adopt haarcascade_frontalface_default.xml -a faces.json -n street/ --out mine.whet
-      whet adopt haarcascade_smile.xml -p smiles/ -n 'others/*.jpg' --held-out val.json --out smile.whet
+      whet adopt frontalface.xml -a faces.json -n street/ --out mine.whet
+      whet adopt smile.xml -p smiles/ -n street/ --held-out val.json --out smile.whet
     """
     start(quiet=quiet)
     from whet.detector.detector import load

@@ -31,7 +31,7 @@ def export(
         typer.Option(help="Early exits of soft stages to keep; all gives the same decisions with many more stumps."),
     ] = EarlyExits.doubling,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Add a second stump where float32 rounding changes a vote.")
+        bool, typer.Option("--exact", help="Add stumps that make up for the rounding to float32.")
     ] = False,
     force: Force = False,
     as_json: Json = False,
