@@ -1,5 +1,6 @@
 """The command line as a user meets it: a real process; or, where there are many calls to try, its front door."""
 
+import re
 import subprocess
 import sys
 from typing import NamedTuple
@@ -20,6 +21,23 @@ class Done(NamedTuple):
     code: int
     out: str
     err: str
+
+
+# What a user can do about an error: a verb that asks for something, or an option or command to use.
+REMEDY = re.compile(
+    r"\b(use|expected|choose|give|pass|run|remove|create|install|check)\b|--[a-z]|whet [a-z]+", re.IGNORECASE
+)
+
+
+def check_message(stderr, arguments):
+    """Check that an error message names its cause, one of the arguments, and a remedy; returns it as one line."""
+    assert "Traceback" not in stderr
+    line = " ".join(stderr.split())
+    message = re.split(r"(?:^| )(?:whet|Error): ", line)[-1]
+    causes = [str(argument).lstrip("-") for argument in arguments]
+    assert any(cause in message for cause in causes) or message.startswith(("got no", "Missing")), message
+    assert REMEDY.search(message), message
+    return line
 
 
 def whet_here(monkeypatch, capsys, *arguments):

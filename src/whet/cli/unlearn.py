@@ -25,9 +25,7 @@ def unlearn(
     model: Model,
     journal: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="JOURNAL", exists=True, dir_okay=False, help="Journal of MODEL (default: MODEL.journal.jsonl)."
-        ),
+        typer.Argument(metavar="JOURNAL", help="Journal of MODEL (default: MODEL.journal.jsonl)."),
     ] = None,
     image: Annotated[
         list[Path] | None,
@@ -74,7 +72,7 @@ def unlearn(
     from whet.detector.model_journal import check_agreement, journal_beside, save_anew, save_unlearned
 
     detector = load(model)
-    kept = _journal_of(model) if journal is None else Journal(journal)
+    kept = Journal(_journal_path(model, journal))
     if repair:
         _repair(kept, quiet=quiet)
         check_agreement(detector, kept, model)
@@ -114,15 +112,15 @@ def unlearn(
         typer.echo("The training samples of the base model cannot be removed")
 
 
-def _journal_of(model: str) -> Journal:
+def _journal_path(model: str, journal: Path | None) -> Path:
     from whet.detector.model_journal import journal_beside
 
-    if not is_model_file(model):
+    if journal is None and not is_model_file(model):
         raise typer.BadParameter(f"{model} is not a .whet file and has no journal of its own; give JOURNAL")
-    found = journal_beside(Path(model))
-    if not found.path.exists():
-        raise typer.BadParameter(f"Journal does not exist: {found.path}; give JOURNAL if {model} has another one")
-    return found
+    path = journal_beside(Path(model)).path if journal is None else journal
+    if not path.is_file():
+        raise typer.BadParameter(f"Journal does not exist: {path}; expected a file that whet learn has written")
+    return path
 
 
 def _repair(journal: Journal, *, quiet: bool) -> None:
