@@ -5,7 +5,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-from whet.cli.main import main
+from whet.cli.main import COMMANDS, main
 
 
 def whet(*arguments, **options):
@@ -23,9 +23,12 @@ class Done(NamedTuple):
     err: str
 
 
-# What a user can do about an error: a verb that asks for something, or an option or command to use.
+# What to do about an error: a verb that asks for something, an option or command to use, a list of the choices, or a
+# statement that the file named does not exist or cannot be read, which needs no advice.
 REMEDY = re.compile(
-    r"\b(use|expected|choose|give|pass|run|remove|create|install|check)\b|--[a-z]|whet [a-z]+", re.IGNORECASE
+    r"\b(use|expected|choose|give|pass|run|remove|take|create|install|available|there are)\b|--[a-z]"
+    rf"|(?<!\.)\bwhet (?:{'|'.join(COMMANDS)})\b|no such|there is no|does not exist|cannot be read|damaged",
+    re.IGNORECASE,
 )
 
 
@@ -33,9 +36,9 @@ def check_message(stderr, arguments):
     """Check that an error message names its cause, one of the arguments, and a remedy; returns it as one line."""
     assert "Traceback" not in stderr
     line = " ".join(stderr.split())
-    message = re.split(r"(?:^| )(?:whet|Error): ", line)[-1]
+    message = re.split(r"Error: (?:Invalid value: )?", line)[-1].removeprefix("whet: ")
     causes = [str(argument).lstrip("-") for argument in arguments]
-    assert any(cause in message for cause in causes) or message.startswith(("got no", "Missing")), message
+    assert any(cause in message for cause in causes) or message.startswith(("got no ", "Missing ")), message
     assert REMEDY.search(message), message
     return line
 

@@ -33,7 +33,7 @@ def test_text_csv_and_json_tell_what_the_library_finds(shots):
     done = whet("detect", "bull.whet", "images", "--json", cwd=shots)
     assert done.returncode == 0, done.stderr
     first, second = json.loads(done.stdout)
-    assert (first["path"], second["path"]) == ("images/a2.png", "images/below/größe 10.png")
+    assert (first["image"], second["image"]) == ("images/a2.png", "images/below/größe 10.png")
     assert np.array_equal(first["boxes"], boxes.boxes)
     assert np.array_equal(first["scores"], boxes.scores)
     text = whet("detect", "bull.whet", "images/a2.png", "--max-detections", 1, cwd=shots).stdout

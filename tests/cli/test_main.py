@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.commands import whet, whet_here
+from tests.commands import check_message, whet, whet_here
 
 from whet import __main__
 from whet.cli.main import COMMANDS
@@ -105,3 +105,21 @@ def test_ctrl_c_while_commands_are_imported_is_no_traceback(monkeypatch):
     with pytest.raises(SystemExit) as ended:
         __main__.main()
     assert ended.value.code == CTRL_C
+
+
+@pytest.mark.parametrize(
+    ("message", "is_good"),
+    [
+        ("whet: cars.whet already exists; use --force to overwrite it", True),
+        ("Usage: whet learn\n\nError: Invalid value: cars.whet already exists; use --force to overwrite it", True),
+        ("whet: cars.whet is strange", False),  # no remedy
+        ("whet: a file already exists; use --force", False),  # no cause
+        ("Traceback (most recent call last):\ncars.whet: use --force", False),
+    ],
+)
+def test_the_check_of_messages_asks_for_a_cause_and_a_remedy(message, is_good):
+    if is_good:
+        assert check_message(message, ["cars.whet"])
+    else:
+        with pytest.raises(AssertionError):
+            check_message(message, ["cars.whet"])
