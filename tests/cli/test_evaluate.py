@@ -50,7 +50,7 @@ def test_numbers_are_those_of_the_library_and_images_show_them(folder, tmp_path)
     assert measures["average_precision"] == expected.average_precision
     assert measures["log_average_miss_rate"] == expected.log_average_miss_rate
     assert "2 images, 4 objects, minimum score 15" in done.stdout
-    assert "4 of 4 found" in done.stdout
+    assert "4 of 4 objects found" in done.stdout
     assert "too narrow" in done.stdout
     assert {path.name for path in (tmp_path / "report").iterdir()} == {
         "evaluation.json",

@@ -73,6 +73,7 @@ def test_crops_and_empty_images_teach_and_what_cannot_be_used_is_named(folder):
     assert "1 box that fits no window" in done.stderr
     assert "winzig.png" in done.stderr
     assert "Wrote taught.whet" in done.stdout
+    assert "Undo: whet unlearn taught.whet --last" in done.stdout
     assert (folder / "bull.whet").read_bytes() == original
     assert not (folder / "bull.whet.journal.jsonl").exists()
     entries = Journal(folder / "taught.whet.journal.jsonl").learned()

@@ -131,6 +131,9 @@ def learn(
             typer.echo(line)
         reason = "dry run" if dry_run else "no samples"
         typer.echo(f"Wrote {target}" if is_written else f"Nothing written ({reason})")
+        if is_written and run.lessons.entries and target.journal is not None:
+            named = "" if journal is None else f" {journal}"
+            typer.echo(f"Undo: whet unlearn {target.out}{named} --last {len(run.lessons.entries)}")
     _exit_if_skipped(run, examples, given.is_incomplete)
 
 
