@@ -58,7 +58,9 @@ def train(
     return DetectorBase(WINDOW, tuple(stages))
 
 
-def train_stage(pool: HaarPool, faces: Patches, negatives: Patches, number: int, config: TrainingConfig) -> LearningStage:
+def train_stage(
+    pool: HaarPool, faces: Patches, negatives: Patches, number: int, config: TrainingConfig
+) -> LearningStage:
     """Add weak learners until the goal holds on the training samples at the paper's threshold."""
     patches = np.concatenate([faces, negatives])
     is_face = np.arange(len(patches)) < len(faces)

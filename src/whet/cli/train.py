@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.images import left_out, origin, show
+from whet.cli.inputs import print_problems, skipped
+from whet.cli.models import provenance
 from whet.cli.options import (
     Class,
     ExitCode,
@@ -22,7 +23,6 @@ from whet.cli.options import (
     Quiet,
     Split,
     Threads,
-    wrong_call_if_value_error,
 )
 from whet.cli.output import progress_bar, start, warnings_as_lines
 
@@ -291,8 +291,8 @@ def train(
     if out is not None:
         _check_files(out, config, resume=resume, fresh=fresh, force=force)
     prepared, warned = _prepared(settings, threads, quiet=quiet)
-    lost = left_out(prepared.problems)
-    show(lost if quiet else prepared.problems)
+    lost = skipped(prepared.problems)
+    print_problems(lost if quiet else prepared.problems)
     if not quiet:
         typer.echo(prepared.describe(threads), err=True)
     if dry_run or out is None:
@@ -358,7 +358,7 @@ def _prepared(settings: TrainingConfig, threads: int | None, *, quiet: bool) -> 
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with progress_bar("prepare", hidden=quiet) as progress, wrong_call_if_value_error():
+        with progress_bar("prepare", hidden=quiet) as progress, usage_errors():
             prepared = prepare(settings, lambda _, share: progress(share), threads)
     for one in caught:
         typer.echo(f"whet: warning: {one.message}", err=True)
@@ -414,7 +414,9 @@ def _run(prepared: Preparation, out: Path, threads: int | None, *, as_json: bool
     write_settings(prepared.config, settings)
     try:
         with training_view(quiet=quiet) as (callback, warned):
-            trained = train_prepared(prepared, callback, checkpoint=checkpoint, origin=origin("train"), threads=threads)
+            trained = train_prepared(
+                prepared, callback, checkpoint=checkpoint, origin=provenance("train"), threads=threads
+            )
     except KeyboardInterrupt:
         typer.echo(f"whet: stopped; repeat the command with --resume to continue from {checkpoint}", err=True)
         raise
