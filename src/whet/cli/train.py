@@ -23,6 +23,7 @@ from whet.cli.options import (
     Quiet,
     Split,
     Threads,
+    usage_errors,
 )
 from whet.cli.output import progress_bar, start, warnings_as_lines
 
