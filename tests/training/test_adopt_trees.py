@@ -68,6 +68,7 @@ def test_the_stage_that_is_added_is_of_all_leaves(case):
     assert (added.stage().score(shown)[:, None] > added.stage().score(others)).mean() > 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep_votes", [True, False])
 def test_it_is_taught_saved_and_run_by_opencv(case, keep_votes, tmp_path):
     detector = adopted(case, keep_votes=keep_votes)
