@@ -1,4 +1,4 @@
-"""What tests share: seeded generators, and data that may not be there."""
+"""Shared by all tests: settings of Hypothesis, a seeded generator, and the USPS digits, if present."""
 
 import numpy as np
 import pytest
@@ -18,5 +18,5 @@ def rng() -> np.random.Generator:
 @pytest.fixture(scope="session")
 def usps() -> datasets.DigitPair:
     if datasets.find(datasets.USPS_FILE) is None:
-        pytest.skip("the USPS digits are not on this machine: set WHET_DATA, or run `whet reproduce usps` once")
+        pytest.skip("USPS digits not found: set WHET_DATA, or run `python -m experiments usps` once")
     return datasets.usps_pair()

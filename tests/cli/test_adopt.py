@@ -40,6 +40,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_an_opencv_cascade_is_adopted_taught_and_exported(folder):
     done = whet("adopt", "object.xml", "-p", "crops", "-n", "none", "-o", "mine.whet", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr

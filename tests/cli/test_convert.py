@@ -122,6 +122,7 @@ def test_force_replaces_what_was_written_and_nothing_else(folder, to):
     assert files == {path: path.read_bytes() for path in (folder / "set").rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_images_of_the_source_are_not_replaced(folder):
     assert convert(folder, "good.csv", "set", "--to", "yolo").returncode == 0
     done = convert(folder, "set", "set", "--to", "voc", "--force")

@@ -28,6 +28,7 @@ def shots(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_text_csv_and_json_tell_what_the_library_finds(shots):
     boxes = load(shots / "bull.whet").detect(shots / "images" / "a2.png")
     done = whet("detect", "bull.whet", "images", "--json", cwd=shots)
@@ -44,6 +45,7 @@ def test_text_csv_and_json_tell_what_the_library_finds(shots):
     assert len(rows) == 1 + len(boxes)
 
 
+@pytest.mark.slow
 def test_coco_results_are_read_by_pycocotools(shots, tmp_path):
     from pycocotools.coco import COCO
 
@@ -76,6 +78,7 @@ def test_names_from_standard_input_and_drawn_images(shots, tmp_path):
     assert (drawn == (40, 190, 80)).all(axis=2).any()
 
 
+@pytest.mark.slow
 def test_drawings_neither_replace_images_nor_each_other(shots, tmp_path):
     image = (shots / "images" / "a2.png").read_bytes()
     (tmp_path / "x").mkdir()

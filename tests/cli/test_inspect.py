@@ -42,6 +42,7 @@ def test_people_see_a_table_and_the_features(folder):
     assert {int(sheet.min()), int(sheet.max())} != {128}
 
 
+@pytest.mark.slow
 def test_a_corrupt_image_is_one_line_and_threads_change_nothing(folder):
     (folder / "cut [b].png").write_bytes((folder / "scene.png").read_bytes()[:300])
     options = ("--windows", 5000, "--json", "--quiet")
@@ -59,6 +60,7 @@ def test_quiet_is_silent(folder):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_wrong_names_are_one_line(folder):
     done = whet("inspect", "nothing.whet", cwd=folder)
     assert done.returncode == ExitCode.FAILED

@@ -36,6 +36,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_what_is_learned_from_annotations_is_told_journalled_and_taken_out_to_the_same_bytes(folder):
     original = (folder / "bull.whet").read_bytes()
     done = whet("learn", "bull.whet", "--annotations", "truths.csv", "--held-out", "held.csv", "--json", cwd=folder)

@@ -1,7 +1,7 @@
 """The bundled face detector stays as it is: its base, its stages, and what it finds in a few images.
 
 `face_regression.json` has the expected values. After an intended change (a newly trained detector, another way of
-grouping), write it again and look at the difference:
+grouping), write it again and review the difference:
 
     python -m tests.detector.test_face_regression --write
 """

@@ -55,6 +55,7 @@ def few_values(draw):
     return values * draw(st.sampled_from([1.0, 0.25, -2.0])), labels
 
 
+@pytest.mark.slow
 @given(few_values(), st.sampled_from(["balanced", "plain", "weighted"]))
 def test_histograms_find_what_sorting_finds(case, errors):
     values, is_positive = case
@@ -68,6 +69,7 @@ def test_histograms_find_what_sorting_finds(case, errors):
     assert np.array_equal(bits_of_bins, bits_of_order)
 
 
+@pytest.mark.slow
 @given(few_values())
 def test_no_stump_is_better(case):
     values, is_positive = case

@@ -28,6 +28,7 @@ for _ in range(30):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the caches of glibc are switched off")
 def test_threads_do_not_scan_in_memory_that_was_freed():
     environment = {**os.environ, "GLIBC_TUNABLES": NO_CACHES}

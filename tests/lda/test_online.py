@@ -136,6 +136,7 @@ def test_float32_inverse_diverges_where_ours_holds(rng):
     assert relative_error(online.coef, direction(online.positive, online.negative, "fda", 1e-2)) < 1e-10
 
 
+@pytest.mark.slow
 def test_an_inverse_that_is_never_refreshed_drifts_where_ours_holds(rng, monkeypatch):
     # Nearly collinear responses, a stream that first inserts and then removes most of what it knows.
     X, y = correlated_stumps(3000, 30, rng, n_causes=2)

@@ -57,6 +57,7 @@ def written(tmp_path, text):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BUNDLED, ids=lambda path: path.stem)
 def test_bundled_cascades(path, rng):
     ours, theirs = both(path)
@@ -121,7 +122,7 @@ def faces(tmp_path_factory):
 @pytest.mark.parametrize(
     "options",
     [
-        {"scaleFactor": 1.01},
+        pytest.param({"scaleFactor": 1.01}, marks=pytest.mark.slow),
         {"scaleFactor": 1.3, "minNeighbors": 1},
         {"scaleFactor": 3.7, "minNeighbors": 5},
         {"minSize": (30, 30)},

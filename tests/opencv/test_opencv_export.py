@@ -35,6 +35,7 @@ def accepts(classifier, patches):
     return np.array([len(classifier.detectMultiScale(patch, 1.1, 0)) == 1 for patch in np.ascontiguousarray(patches)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("kind", ["haar", "lbp", "rectangle leaves", "lbp leaves"])
 @pytest.mark.parametrize("seed", [0, 1])
@@ -53,6 +54,7 @@ def test_a_hard_cascade_decides_alike(kind, seed, exact, tmp_path):
         assert "lbp" in kind or np.array_equal(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["haar", "lbp", "rectangle leaves", "lbp leaves"])
 def test_a_soft_cascade_keeps_its_windows_and_accepts_more_the_fewer_exits_are_kept(kind, tmp_path):
     cascade, image = made(kind, True, 3)

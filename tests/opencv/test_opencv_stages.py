@@ -80,6 +80,7 @@ def passes_in_opencv(cascade, patches):
     return np.array([len(scan_levels(cascade, image, [np.float32(1.0)], 1).scores) == 1 for image in images])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", BUNDLED, ids=lambda path: path.stem)
 def test_every_file_of_opencv_is_a_detector_that_judges_windows_as_opencv_does(path):
     whole = read_opencv(path)

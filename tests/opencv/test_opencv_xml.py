@@ -152,6 +152,7 @@ def test_what_is_no_cascade_is_named_for_what_it_is(text, says):
         parse(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["<_/>" * 600_000, "<_>" * 40 + "</_>" * 40], ids=["wide", "deep"])
 def test_too_many_elements_are_refused(text):
     with pytest.raises(CascadeFileError, match="elements or over"):

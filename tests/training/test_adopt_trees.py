@@ -68,6 +68,7 @@ def test_the_stage_that_is_added_is_of_all_leaves(case):
     assert (added.run().score(shown)[:, None] > added.run().score(others)).mean() > 0.8
 
 
+@pytest.mark.slow
 def test_it_learns_and_is_saved_and_run_by_opencv(case, tmp_path):
     detector = adopted(case)
     stages = detector.base.stages

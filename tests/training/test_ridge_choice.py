@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from sklearn.metrics import roc_auc_score
 from tests.drawn_sets import van_set
 
@@ -26,6 +27,7 @@ def test_another_ridge_needs_to_be_better_by_more_than_chance():
     assert _best(errors).ridge == RIDGES[other]
 
 
+@pytest.mark.slow
 def test_it_is_chosen_from_images_and_the_same_again(tmp_path):
     found = van_set(tmp_path, n=30)
     choice = window_of(found.boxes)
