@@ -26,7 +26,7 @@ class Done(NamedTuple):
 # What to do about an error: a verb that asks for something, an option or command to use, a list of the choices, or a
 # statement that the file named does not exist or cannot be read, which needs no advice.
 REMEDY = re.compile(
-    r"\b(use|expected|choose|give|pass|run|remove|take|create|install|available|there are)\b|--[a-z]"
+    r"\b(use|expected|choose|give|pass|run|remove|take|create|install|set|available|knows?|there are)\b|--[a-z]"
     rf"|(?<!\.)\bwhet (?:{'|'.join(COMMANDS)})\b|no such|there is no|does not exist|cannot be read|damaged",
     re.IGNORECASE,
 )
