@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whet.features.responses import SampleLayout
-from whet.features.weak_learners import class_weights
+from whet.features.training import class_weights
 
 CLASS_SIZES = st.sampled_from([1, 2, 63, 64, 65, 128, 130])
 

@@ -89,7 +89,7 @@ def test_slip_w0_is_compared_against_and_the_intercept_is_its_negative(rng):
 
     X, y = two_gaussians(100, 3, rng)
     model = GSLDA(2).fit(X, y)
-    scores = model.weak_learners_.respond(X) @ model.coef_
+    scores = model.weak_learners_.transform(X) @ model.coef_
     np.testing.assert_array_equal(model.predict(X) == 1, scores > -model.intercept_)
 
 

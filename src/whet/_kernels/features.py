@@ -1,5 +1,7 @@
 """Feature values of training patches: weighted rectangles and local binary patterns, from integral images."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -108,3 +110,15 @@ def _block_sum(sums: NDArray[np.uint32], grid: NDArray[np.int32], y: int, x: int
     c, d = sums[grid[y + 1, x]], sums[grid[y + 1, x + 1]]
     for s in range(total.size):
         total[s] = np.int32(a[s] - b[s] - c[s] + d[s])
+
+
+@kernel
+def respond_one(
+    x: NDArray[np.float64], feature: NDArray[np.intp], threshold: NDArray[np.floating[Any]], polarity: NDArray[np.int8]
+) -> NDArray[np.uint8]:
+    """Responses (P,) of stumps to one sample x (features,)."""
+    P = feature.shape[0]
+    out = np.empty(P, dtype=np.uint8)
+    for j in range(P):
+        out[j] = (x[feature[j]] > threshold[j]) == (polarity[j] > 0)
+    return out

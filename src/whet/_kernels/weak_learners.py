@@ -304,15 +304,3 @@ def best_splits(
         threshold[f] = middle if low <= middle < high else low
         polarity[f] = side
         error[f] = least if cut < N - 1 else total_pos
-
-
-@kernel
-def respond_one(
-    x: Floats, feature: NDArray[np.intp], threshold: Floats, polarity: NDArray[np.int8]
-) -> NDArray[np.uint8]:
-    """Responses (P,) of stumps to one sample x (features,)."""
-    P = feature.shape[0]
-    out = np.empty(P, dtype=np.uint8)
-    for j in range(P):
-        out[j] = (x[feature[j]] > threshold[j]) == (polarity[j] > 0)
-    return out

@@ -22,9 +22,9 @@ class Cascade:
     the last bit, for the windows of an image.
 
     >>> from whet.features.haar import HaarKind, HaarPool
-    >>> from whet.features.weak_learners import TrainedStumps
+    >>> from whet.features.weak_learners import Stumps
     >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])
-    >>> right = TrainedStumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(1.0), np.int8(1), 0.0)))
+    >>> right = Stumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(1.0), np.int8(1), 0.0)))
     >>> stage = Stage(pool.take(right.feature), right, coef=np.array([2.0]), threshold=0.5)
     >>> patch = np.repeat(np.array([[[0, 0, 99, 99]]], dtype=np.uint8), 4, axis=1)
     >>> Cascade((4, 4), (stage,)).scores(np.concatenate([patch, patch[..., ::-1], patch // 99]))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.features.integral import FeatureFamily, IntegralStack
-from whet.features.weak_learners import Weak
+from whet.features.weak_learners import WeakLearners
 
 Patches = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -24,9 +24,9 @@ class Stage:
     everything go on. Sums are taken in the order of the learners, so that every implementation has the same bits.
 
     >>> from whet.features.haar import HaarKind, HaarPool
-    >>> from whet.features.weak_learners import TrainedStumps
+    >>> from whet.features.weak_learners import Stumps
     >>> pool = HaarPool.from_window((3, 3), [HaarKind.X3])  # the last one: a bright column between two dark ones
-    >>> bright = TrainedStumps(*(np.array([v]) for v in (5, np.float32(100), np.int8(1), 0.0)))
+    >>> bright = Stumps(*(np.array([v]) for v in (5, np.float32(100), np.int8(1), 0.0)))
     >>> stage = Stage(pool.take(bright.feature), bright, coef=np.array([2.0]), threshold=0.5)
     >>> stripes = np.tile(np.array([0, 100, 0], dtype=np.uint8), (1, 3, 1))
     >>> stage.score(np.concatenate([stripes, 255 - stripes]))
@@ -34,7 +34,7 @@ class Stage:
     """
 
     features: FeatureFamily
-    weak: Weak
+    weak: WeakLearners
     coef: Floats
     threshold: float
     rejection_thresholds: Floats | None = None

@@ -18,7 +18,7 @@ from whet.cascade.cascade import Cascade
 from whet.cascade.columns import columns_of, family_name
 from whet.cascade.stage import Stage
 from whet.features.integral import FeatureFamily
-from whet.features.weak_learners import Weak
+from whet.features.weak_learners import WeakLearners
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
 from whet.lda.online import OnlineDiscriminant
 from whet.lda.rejection import RejectionThresholds
@@ -157,8 +157,8 @@ class StageBase:
     be written to. With `votes`, the stage runs those until there are enough negatives, and may have begun with none.
 
     >>> from whet.features.haar import HaarKind, HaarPool
-    >>> from whet.features.weak_learners import TrainedStumps
-    >>> right = TrainedStumps(*(np.array([v]) for v in (0, np.float32(1.0), np.int8(1), 0.0)))
+    >>> from whet.features.weak_learners import Stumps
+    >>> right = Stumps(*(np.array([v]) for v in (0, np.float32(1.0), np.int8(1), 0.0)))
     >>> seen = [BinaryStatistics.from_samples(np.uint8([x]).T) for x in ([1, 1, 1, 0], [0, 0, 0, 1])]
     >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])
     >>> StageBase(pool.take(np.array([0])), right, *seen, Rate(-1.0), ridge=1.0).stage().coef
@@ -166,7 +166,7 @@ class StageBase:
     """
 
     features: FeatureFamily
-    weak: Weak
+    weak: WeakLearners
     positive: BinaryStatistics
     negative: BinaryStatistics
     rule: StageRule
@@ -209,7 +209,7 @@ class StageBase:
     def from_discriminant(
         cls,
         features: FeatureFamily,
-        weak: Weak,
+        weak: WeakLearners,
         vote: OnlineDiscriminant,
         rejection_thresholds: RejectionThresholds | None = None,
     ) -> Self:

@@ -20,9 +20,9 @@ class TaughtDetector:
 
     >>> import numpy as np
     >>> from whet.features.haar import HaarKind, HaarPool
-    >>> from whet.features.weak_learners import TrainedStumps
+    >>> from whet.features.weak_learners import Stumps
     >>> from whet.lda.thresholds import Rate
-    >>> right = TrainedStumps(*(np.array([v]) for v in (0, np.float32(1.0), np.int8(1), 0.0)))
+    >>> right = Stumps(*(np.array([v]) for v in (0, np.float32(1.0), np.int8(1), 0.0)))
     >>> seen = [BinaryStatistics.from_samples(np.uint8([x]).T) for x in ([1, 1, 1, 0], [0, 0, 0, 1])]
     >>> features = HaarPool.from_window((4, 4), [HaarKind.X2]).take(np.array([0]))
     >>> detector = TaughtDetector(DetectorBase((4, 4), (StageBase(features, right, *seen, Rate(-1.0)),)))

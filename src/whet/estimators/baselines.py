@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from whet._kernels.boosting import boost_one, log_ratios
 from whet.estimators.base import TwoClassClassifier, check_known, check_labels, counted
 from whet.features.responses import BitResponses
-from whet.features.weak_learners import SortedFeatures, Stumps
+from whet.features.training import SortedFeatures
+from whet.features.weak_learners import Stumps
 
 # The smallest weighted error that a vote is computed from; a perfect stump would have an infinite one.
 SMALLEST_ERROR = 1e-10
@@ -99,24 +100,26 @@ class AdaBoost(BoostedVote):
         features = SortedFeatures.from_values(X)
         tilt = self._tilt(is_positive)
         D = balanced(is_positive, weights)
-        rows: list[tuple[int, float, int]] = []
+        rows: list[tuple[int, float, int, float]] = []
         votes: list[float] = []
         for _ in range(self.n_weak):
             D = D * tilt
             D /= D.sum()
-            stumps, errors = features.best_stumps(is_positive, D)
-            best = int(np.flatnonzero(errors <= errors.min() + 1e-12)[0])  # the first of equals, up to rounding
+            stumps = features.best_stumps(is_positive, D)
+            best = int(
+                np.flatnonzero(stumps.error <= stumps.error.min() + 1e-12)[0]
+            )  # the first of equals, up to rounding
             stump = stumps.take(np.array([best]))
-            right = stump.respond(X)[:, 0] == is_positive
+            right = stump.transform(X)[:, 0] == is_positive
             error = max(float(D[~right].sum()), SMALLEST_ERROR)
-            rows.append((best, float(stump.threshold[0]), int(stump.polarity[0])))
+            rows.append((best, float(stump.threshold[0]), int(stump.polarity[0]), error))
             votes.append(np.log((1 - error) / error))
             if error == SMALLEST_ERROR or error >= 0.5:
                 break
             D = reweighted(D, right, error)
-        feature, threshold, polarity = zip(*rows, strict=True)
+        feature, threshold, polarity, errors = zip(*rows, strict=True)
         self.weak_learners_ = Stumps(
-            np.array(feature, dtype=np.intp), np.array(threshold), np.array(polarity, dtype=np.int8)
+            np.array(feature, dtype=np.intp), np.array(threshold), np.array(polarity, dtype=np.int8), np.array(errors)
         )
         self.coef_ = np.array(votes)
 
@@ -128,7 +131,7 @@ class AdaBoost(BoostedVote):
 
     def _ballots(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         # A vote for or against with half its weight is Viola and Jones's threshold at half the sum of votes.
-        return np.asarray((self.weak_learners_.respond(X) - 0.5) * self.coef_)
+        return np.asarray((self.weak_learners_.transform(X) - 0.5) * self.coef_)
 
 
 class AsymBoost(AdaBoost):

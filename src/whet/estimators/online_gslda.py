@@ -164,7 +164,7 @@ class OnlineGSLDA(GSLDA):
                 if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
                     raise ValueError(f"classes={classes!r} are not those of the first call: {self.classes_.tolist()}")
                 is_positive = check_known(labels, self.classes_)
-                self._insert_many(self._pool.respond(samples), is_positive, weights)
+                self._insert_many(self._pool.transform(samples), is_positive, weights)
         return self
 
     def update(self, x: NDArray[np.float64], label: object, weight: int = 1) -> None:
@@ -179,7 +179,7 @@ class OnlineGSLDA(GSLDA):
             raise ValueError(f"got a sample of {len(x)} values; the model has {self.n_features_in_} features")
         if label not in self._is_positive:
             raise ValueError(f"label {label!r} is not one of the two classes {self.classes_.tolist()}")
-        self._discriminant.insert(self._pool.respond(np.asarray(x)), self._is_positive[label], weight)
+        self._discriminant.insert(self._pool.transform(np.asarray(x)), self._is_positive[label], weight)
 
     def unlearn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Take samples out again that came after the first batch, as if they had never been shown."""
@@ -190,7 +190,7 @@ class OnlineGSLDA(GSLDA):
         samples, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
         samples, labels, weights = counted(samples, check_labels(labels), sample_weight)
         is_positive = check_known(labels, self.classes_)
-        responses = self._pool.respond(samples)
+        responses = self._pool.transform(samples)
         after: list[ClassStatistics] = []
         for total, base, rows in zip(self._totals, self._base, (is_positive, ~is_positive), strict=True):
             part = total.from_samples(responses[rows], weights[rows])

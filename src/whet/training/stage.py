@@ -18,8 +18,8 @@ from whet.errors import CannotSeparateError
 from whet.estimators import baselines as bit_boosting
 from whet.features.integral import FeatureFamily, IntegralStack
 from whet.features.responses import BitResponses, class_statistics
-from whet.features.training import TrainedWeak, train_weak_learners
-from whet.features.weak_learners import Method, TrainedLeaves
+from whet.features.training import Method, train_weak_learners
+from whet.features.weak_learners import Leaves, Stumps, Subsets
 from whet.lda import selection, thresholds
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
 from whet.lda.online import OnlineDiscriminant
@@ -52,7 +52,7 @@ class Judge:
         self,
         goal: NodeGoal,
         features: FeatureFamily,
-        weak: TrainedWeak,
+        weak: Stumps | Subsets,
         patches: NDArray[np.uint8],
         is_positive: NDArray[np.bool_],
     ) -> None:
@@ -169,7 +169,7 @@ class Node:
     """Selected features, the weak learners on them, and their vote."""
 
     features: FeatureFamily
-    weak: TrainedWeak
+    weak: Stumps | Subsets
     vote: Vote
     rejection_thresholds: RejectionThresholds | None = None
 
@@ -208,7 +208,7 @@ class Node:
     @classmethod
     def from_base(cls, stage: StageBase | Stage) -> Node:
         """The node whose base this is; raises ValueError for leaves of trees, which no training makes."""
-        if isinstance(stage.weak, TrainedLeaves):
+        if isinstance(stage.weak, Leaves):
             raise ValueError("a stage is of leaves of trees, as OpenCV's are: no node of ours")
         if isinstance(stage, Stage):
             return cls(stage.features, stage.weak, FixedVote(stage.coef, stage.threshold))
