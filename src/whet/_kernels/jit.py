@@ -6,6 +6,28 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 
+
+def _load_numba_without_scipy() -> None:
+    """Load numba's array functions without SciPy's linear algebra: 0.22 s of a process that detects in one image.
+
+    numba imports `scipy.linalg` only to find out if it is installed. It is, since whet depends on it. Calls of BLAS in
+    other kernels still import it.
+    """
+    try:
+        from numba.np import linalg
+
+        ensure_blas = linalg.ensure_blas
+    except (ImportError, AttributeError):
+        return
+    linalg.ensure_blas = lambda: None
+    try:
+        import numba.np.arraymath  # noqa: F401
+    finally:
+        linalg.ensure_blas = ensure_blas
+
+
+_load_numba_without_scipy()
+
 P = ParamSpec("P")
 R = TypeVar("R")
 

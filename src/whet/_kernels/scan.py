@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from whet._kernels.jit import inlined, kernel
 from whet._kernels.simd import LANES, Address, Lanes, address_of, bits_of, item, load, select, spread, store, to_floats
-from whet._kernels.trees import NODE, corner, has_code, real
-from whet._kernels.windows import Windows, normalise_lanes
+from whet._kernels.windows import NODE, Windows, corner, has_code, normalise_lanes, real
 
 Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]

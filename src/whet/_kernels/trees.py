@@ -11,16 +11,14 @@ from whet._kernels.simd import (
     Address,
     Lanes,
     address_of,
-    as_floats,
     bits_of,
     item,
     load,
-    select,
     spread,
     store,
     to_floats,
 )
-from whet._kernels.windows import Windows, normalise_lanes, pattern_codes, window_factor
+from whet._kernels.windows import NODE, Windows, corner, has_code, normalise_lanes, pattern_codes, real, window_factor
 
 Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]
@@ -127,12 +125,9 @@ def _difference(integral: UInt32s, place: int, corners: Int32s) -> np.uint32:
     return np.uint32(gained - lost)
 
 
-# A node is a row of 32 whole numbers, two lines of the cache. Numbers of float32 are there by their bits.
-NODE = 32
-CORNERS = 0  # 12 of three rectangles, or 16 of 3 x 3 blocks
+# Places in the row of a node, besides `CORNERS` and `SUBSET`. Numbers of float32 are there by their bits.
 WEIGHTS = 12  # 3
 THRESHOLD = 15
-SUBSET = 16  # 8 words of 32 bits
 LEFT, RIGHT = 24, 25  # leaves; 0 where the child is a node. Of a stump, LEFT is what going left adds
 SHARES_TREE = 26  # 0 for a stump
 SLOT, LEFT_SLOT, RIGHT_SLOT = 27, 28, 29  # numbers of the node and its children in their tree; 0 for root and leaves
@@ -167,12 +162,6 @@ def sum_patterns(
 
 
 @inlined
-def real(nodes: Address, node: int, k: int) -> Lanes:
-    """Number k of a node, which is a float32."""
-    return as_floats(spread(item(nodes, node + k)))
-
-
-@inlined
 def _added(nodes: Address, node: int, goes_left: Lanes, asked: Address) -> Lanes:
     """What a node adds to the sums."""
     if item(nodes, node + SHARES_TREE) == 0:
@@ -196,47 +185,10 @@ def _simd_leaf(nodes: Address, node: int, answers: Lanes, asked: Address) -> Lan
 
 
 @inlined
-def corner(sums: Address, place: int, nodes: Address, node: int, k: int) -> Lanes:
-    """Corner k of a node."""
-    return load(sums, place + item(nodes, node + CORNERS + k))
-
-
-@inlined
 def _simd_difference(sums: Address, place: int, nodes: Address, node: int, k: int) -> Lanes:
     """The pixels of a rectangle, modulo 2^32."""
     upper = corner(sums, place, nodes, node, k) - corner(sums, place, nodes, node, k + 1)
     return upper - corner(sums, place, nodes, node, k + 2) + corner(sums, place, nodes, node, k + 3)
-
-
-@inlined
-def has_code(sums: Address, place: int, nodes: Address, node: int) -> Lanes:
-    """Where the code of 3 x 3 blocks is in the subset: three bits choose one of eight words, five a bit of it."""
-    a0, a1, a2 = _blocks(sums, place, nodes, node, 0)
-    b0, b1, b2 = _blocks(sums, place, nodes, node, 4)
-    c0, c1, c2 = _blocks(sums, place, nodes, node, 8)
-    low, middle, high = a2 >= b1, a1 >= b1, a0 >= b1
-    word = select(high, _choose(low, middle, nodes, node, SUBSET + 4), _choose(low, middle, nodes, node, SUBSET))
-    bit = (b2 >= b1) & spread(np.int32(16)) | (c2 >= b1) & spread(np.int32(8))
-    bit = bit | (c1 >= b1) & spread(np.int32(4)) | (c0 >= b1) & spread(np.int32(2))
-    bit = bit | (b0 >= b1) & spread(np.int32(1))
-    return spread(np.int32(0)) - (word >> bit & spread(np.int32(1)))
-
-
-@inlined
-def _choose(low: Lanes, middle: Lanes, nodes: Address, node: int, k: int) -> Lanes:
-    """One of four words."""
-    without = select(low, spread(item(nodes, node + k + 1)), spread(item(nodes, node + k)))
-    return select(middle, select(low, spread(item(nodes, node + k + 3)), spread(item(nodes, node + k + 2))), without)
-
-
-@inlined
-def _blocks(sums: Address, place: int, nodes: Address, node: int, k: int) -> tuple[Lanes, Lanes, Lanes]:
-    """Sums of the three blocks between a row of four corners and the next."""
-    edge0 = corner(sums, place, nodes, node, k + 4) - corner(sums, place, nodes, node, k)
-    edge1 = corner(sums, place, nodes, node, k + 5) - corner(sums, place, nodes, node, k + 1)
-    edge2 = corner(sums, place, nodes, node, k + 6) - corner(sums, place, nodes, node, k + 2)
-    edge3 = corner(sums, place, nodes, node, k + 7) - corner(sums, place, nodes, node, k + 3)
-    return edge1 - edge0, edge2 - edge1, edge3 - edge2
 
 
 def _visits() -> NDArray[np.int32]:

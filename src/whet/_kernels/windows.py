@@ -9,6 +9,7 @@ from whet._kernels.jit import inlined, kernel
 from whet._kernels.simd import (
     Address,
     Lanes,
+    as_floats,
     bits_of,
     item,
     load,
@@ -119,6 +120,55 @@ def normalise_lanes(
 def _inner(integral: Address, place: int, corners: Address) -> Lanes:
     gained = load(integral, place + item(corners, 0)) + load(integral, place + item(corners, 3))
     return gained - load(integral, place + item(corners, 1)) - load(integral, place + item(corners, 2))
+
+
+# A weak learner of a cascade, or a node of an OpenCV tree, is a row of 32 whole numbers, two lines of the cache.
+NODE = 32
+CORNERS = 0  # places of up to 16 corners, seen from the window's own
+SUBSET = 16  # 8 words of 32 bits
+
+
+@inlined
+def real(nodes: Address, node: int, k: int) -> Lanes:
+    """Number k of a node, which is a float32."""
+    return as_floats(spread(item(nodes, node + k)))
+
+
+@inlined
+def corner(sums: Address, place: int, nodes: Address, node: int, k: int) -> Lanes:
+    """Corner k of a node."""
+    return load(sums, place + item(nodes, node + CORNERS + k))
+
+
+@inlined
+def has_code(sums: Address, place: int, nodes: Address, node: int) -> Lanes:
+    """Where the code of 3 x 3 blocks is in the subset: three bits choose one of eight words, five a bit of it."""
+    a0, a1, a2 = _block_lanes(sums, place, nodes, node, 0)
+    b0, b1, b2 = _block_lanes(sums, place, nodes, node, 4)
+    c0, c1, c2 = _block_lanes(sums, place, nodes, node, 8)
+    low, middle, high = a2 >= b1, a1 >= b1, a0 >= b1
+    word = select(high, _choose(low, middle, nodes, node, SUBSET + 4), _choose(low, middle, nodes, node, SUBSET))
+    bit = (b2 >= b1) & spread(np.int32(16)) | (c2 >= b1) & spread(np.int32(8))
+    bit = bit | (c1 >= b1) & spread(np.int32(4)) | (c0 >= b1) & spread(np.int32(2))
+    bit = bit | (b0 >= b1) & spread(np.int32(1))
+    return spread(np.int32(0)) - (word >> bit & spread(np.int32(1)))
+
+
+@inlined
+def _choose(low: Lanes, middle: Lanes, nodes: Address, node: int, k: int) -> Lanes:
+    """One of four words."""
+    without = select(low, spread(item(nodes, node + k + 1)), spread(item(nodes, node + k)))
+    return select(middle, select(low, spread(item(nodes, node + k + 3)), spread(item(nodes, node + k + 2))), without)
+
+
+@inlined
+def _block_lanes(sums: Address, place: int, nodes: Address, node: int, k: int) -> tuple[Lanes, Lanes, Lanes]:
+    """Sums of the three blocks between a row of four corners and the next."""
+    edge0 = corner(sums, place, nodes, node, k + 4) - corner(sums, place, nodes, node, k)
+    edge1 = corner(sums, place, nodes, node, k + 5) - corner(sums, place, nodes, node, k + 1)
+    edge2 = corner(sums, place, nodes, node, k + 6) - corner(sums, place, nodes, node, k + 2)
+    edge3 = corner(sums, place, nodes, node, k + 7) - corner(sums, place, nodes, node, k + 3)
+    return edge1 - edge0, edge2 - edge1, edge3 - edge2
 
 
 UInt32s = NDArray[np.uint32]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whet._kernels.scan import ENDS, EXITS, FLAGS, JOINS, N_CORNERS, OPENS, THRESHOLD, FlatLearners
 from whet._kernels.scan import WEIGHTS as FIRST_WEIGHT
-from whet._kernels.trees import NODE, SUBSET
+from whet._kernels.windows import NODE, SUBSET
 from whet.cascade.cascade import Cascade
 from whet.cascade.stage import Stage
 from whet.features.haar import HaarPool

@@ -14,21 +14,18 @@ from whet._kernels.integral import RUN
 from whet._kernels.opencv_scan import Steps, resize_image, scan_bands
 from whet._kernels.threads import available_threads, blocks, in_threads
 from whet._kernels.trees import (
-    CORNERS,
     LEFT,
     LEFT_SLOT,
-    NODE,
     RIGHT,
     RIGHT_SLOT,
     SHARES_TREE,
     SLOT,
-    SUBSET,
     THRESHOLD,
     WEIGHTS,
     LaneTrees,
     WalkedTrees,
 )
-from whet._kernels.windows import OPENCV_MIN_SIGMA
+from whet._kernels.windows import CORNERS, NODE, OPENCV_MIN_SIGMA, SUBSET
 from whet.cascade.compiled import CORNERS as MOST_CORNERS
 from whet.cascade.compiled import Layout
 from whet.features.lbp import BlockPatternPool
