@@ -10,6 +10,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from whet._kernels.bits import Counts, Words, count_common
+from whet._kernels.cholesky import factorise, solve
 from whet._kernels.jit import kernel
 
 
@@ -194,6 +195,26 @@ def project_centred(n: float, m: Floats, S: Floats, v: Floats, product: Floats) 
         square += v[i] * Sv[i]
         product[i] += Sv[i]
     return mean, max(square, 0.0) / n
+
+
+@kernel
+def direction_and_moments(
+    A: Floats, n1: float, m1: Floats, S1: Floats, n2: float, m2: Floats, S2: Floats
+) -> tuple[Floats, int, Floats, tuple[float, float, float, float]]:
+    """Cholesky factor U of A (T, T), v = A^-1 (m_1 - m_2), and mean and variance of v^T x for both classes.
+
+    The number after U is the first row whose pivot is zero up to rounding, and -1 if there is none. One kernel rather
+    than four: a process that loads a detector reads each from the cache on disk, 7 ms.
+    """
+    U, failed = factorise(A)
+    v = np.zeros(len(A))
+    if failed >= 0:
+        return U, failed, v, (0.0, 0.0, 0.0, 0.0)
+    ignored = np.zeros(len(A))
+    v = solve(U, m1 - m2)
+    mean1, variance1 = project_centred(n1, m1, S1, v, ignored)
+    mean2, variance2 = project_centred(n2, m2, S2, v, ignored)
+    return U, failed, v, (mean1, variance1, mean2, variance2)
 
 
 @kernel

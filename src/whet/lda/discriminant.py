@@ -45,12 +45,17 @@ def degrees_of_freedom(n_positive: float, n_negative: float, criterion: Criterio
 def factorise(A: NDArray[np.float64]) -> NDArray[np.float64]:
     """Upper Cholesky factor of the regularised scatter."""
     U, failed = cholesky.factorise(A)
+    check_factor(U, failed)
+    return U
+
+
+def check_factor(U: NDArray[np.float64], failed: int) -> None:
+    """Raise SingularScatterError if the pivot of a row was zero; -1 stands for none."""
     if failed >= 0:
         raise SingularScatterError(
-            f"the scatter matrix ({len(A)} x {len(A)}) is singular at row {failed}: two weak learners respond "
+            f"the scatter matrix ({len(U)} x {len(U)}) is singular at row {failed}: two weak learners respond "
             "alike, or one never changes; use a larger ridge"
         )
-    return U
 
 
 def direction(

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels import cholesky
-from whet._kernels.statistics import binary_step, centred_step, project_centred
+from whet._kernels.statistics import binary_step, centred_step, direction_and_moments
 from whet.errors import ForgettingError
-from whet.lda.discriminant import Criterion, degrees_of_freedom, factorise, regularised
+from whet.lda.discriminant import Criterion, check_factor, degrees_of_freedom, regularised
 from whet.lda.statistics import BinaryStatistics, ClassStatistics, DecayingStatistics
 from whet.lda.thresholds import Projection, Rule, fisher
 
@@ -74,14 +74,11 @@ class OnlineDiscriminant:
         self._is_stale = True  # until the end: a scatter that cannot be factorised leaves nothing to read
         positive, negative = self._voting(self.positive), self._voting(self.negative)
         S_1, S_2 = positive.scatter, negative.scatter
-        U = factorise(regularised(S_1, S_2, self.criterion, self.ridge))
-        self._factor, self._inverse = U, None
-        self._v = v = cholesky.solve(U, positive.mean - negative.mean)
-        ignored = np.zeros_like(v)
-        self._moments = (
-            *project_centred(positive.n, positive.mean, S_1, v, ignored),
-            *project_centred(negative.n, negative.mean, S_2, v, ignored),
-        )
+        A = regularised(S_1, S_2, self.criterion, self.ridge)
+        classes = positive.n, positive.mean, S_1, negative.n, negative.mean, S_2
+        U, failed, v, moments = direction_and_moments(A, *classes)
+        check_factor(U, failed)
+        self._factor, self._inverse, self._v, self._moments = U, None, v, moments
         self._n_steps = 0
         self._is_stale = False
         self.n_refreshes += 1
