@@ -6,6 +6,8 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
 
+from whet._kernels.simd import HAS_SIMD
+
 
 def _load_numba_without_scipy() -> None:
     """Load numba's array functions without SciPy's linear algebra: 0.22 s of a process that detects in one image.
@@ -32,13 +34,15 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def kernel(function: Callable[P, R]) -> Callable[P, R]:
+def kernel(function: Callable[P, R], *, nogil: bool = True) -> Callable[P, R]:
     """Compile a loop over arrays on its first call, and keep the machine code on disk.
 
     No `parallel` (its thread layers are unsafe under a server's threads) and no `fastmath` (the order of
     the additions is part of the result: equal inputs give equal bits on any number of threads).
     """
-    return cast(Callable[P, R], numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+    if not HAS_SIMD:  # files of their own: the cache does not know which versions a kernel calls
+        function.__qualname__ += "_scalar"
+    return cast(Callable[P, R], numba.njit(nogil=nogil, cache=True, error_model="numpy")(function))
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:

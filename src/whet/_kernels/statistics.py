@@ -1,17 +1,12 @@
 """Class statistics: counting responses, checking counts, and updates by one sample in O(T^2)."""
 
-from collections.abc import Callable
-from typing import Any, cast
-
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from whet._kernels.bits import Counts, Words, count_common
 from whet._kernels.cholesky import factorise, solve
 from whet._kernels.jit import kernel
+from whet._kernels.simd import as_float
 
 
 @kernel
@@ -50,26 +45,6 @@ def binary_scatter(n: int, s: NDArray[np.int64], C: NDArray[np.int64]) -> NDArra
         for j in range(P):
             S[i, j] = float(C[i, j]) - sums[i] * sums[j] / n
     return S
-
-
-def _as_float(_: Any, number: Any) -> Any:  # noqa: ANN401 - numba's own protocol
-    """A count 0 <= n < 2^52 as a float64; a float64 as it is.
-
-    AVX2 has no conversion from 64-bit integers. But the bits of n, laid over those of 2^52, are the float
-    2^52 + n: an OR and a subtraction. Products with co-occurrences become 1.7 times faster.
-    """
-
-    def convert(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:  # noqa: ANN401
-        (value,) = arguments
-        if number == types.float64:
-            return value
-        bits = builder.or_(value, value.type(0x4330000000000000))
-        return builder.fsub(builder.bitcast(bits, ir.DoubleType()), ir.DoubleType()(2.0**52))
-
-    return types.float64(number), convert
-
-
-as_float: Callable[[Any], float] = cast(Any, intrinsic)(_as_float)
 
 
 Floats = NDArray[np.float64]

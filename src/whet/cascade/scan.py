@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whet._kernels.integral import RUN, integrate_channels
 from whet._kernels.scan import scan_windows
-from whet._kernels.simd import LANES
+from whet._kernels.simd import SIMD_WIDTH
 from whet._kernels.threads import blocks, for_each_block
 from whet._kernels.windows import Windows
 from whet.cascade.cascade import Cascade
@@ -69,7 +69,7 @@ def scan_images(
     if step < 1:
         raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
     widest = max((image.shape[1] for image in images), default=0)
-    runnable = compiled(cascade, Layout.from_width(widest + LANES * step + RUN, step, channels_of(cascade)))
+    runnable = compiled(cascade, Layout.from_width(widest + SIMD_WIDTH * step + RUN, step, channels_of(cascade)))
     tasks = [(i, rows) for i, image in enumerate(images) for rows in blocks(_places(image, cascade, step)[0], BAND)]
     bands: list[Scan | None] = [None] * len(tasks)
 
@@ -103,7 +103,7 @@ def _scan_band(cascade: CompiledCascade, image: GreyImage, rows: slice) -> Scan:
     n, columns = rows.stop - rows.start, (image.shape[1] - width) // step + 1
     windows = Windows(n, columns, step * channels * line, cascade.inner, cascade.area, cascade.min_sigma)
     places, scores = np.empty(n * columns, dtype=np.uint32), np.empty(n * columns)
-    factors, eight = np.empty(LANES, dtype=np.float32), np.empty(LANES)
+    factors, eight = np.empty(SIMD_WIDTH, dtype=np.float32), np.empty(SIMD_WIDTH)
     found, *counts = scan_windows(sums, squares, windows, cascade.learners, factors, eight, places, scores)
     row, column = np.divmod(places[:found].astype(np.intp), windows.row_step)
     return Scan((rows.start + row) * step, column * step, scores[:found].copy(), n * columns, *counts)
@@ -191,7 +191,7 @@ class _Cut:
 
         That costs nothing, and cuts of few widths are few layouts to compile a cascade for.
         """
-        places = -(-(self.right - self.left - window[1] + 1) // LANES) * LANES
+        places = -(-(self.right - self.left - window[1] + 1) // SIMD_WIDTH) * SIMD_WIDTH
         wide = self.left + window[1] - 1 + places
         return np.ascontiguousarray(self.level.image[self.top : self.bottom, self.left : wide])
 

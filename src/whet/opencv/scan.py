@@ -22,7 +22,7 @@ from whet._kernels.trees import (
     SLOT,
     THRESHOLD,
     WEIGHTS,
-    LaneTrees,
+    SimdTrees,
     WalkedTrees,
 )
 from whet._kernels.windows import CORNERS, NODE, OPENCV_MIN_SIGMA, SUBSET
@@ -48,7 +48,7 @@ def channels_of(cascade: OpenCVCascade) -> int:
 
 
 @lru_cache(maxsize=8)  # an image has two layouts, and frames of a video have one size
-def lane_trees(cascade: OpenCVCascade, layout: Layout) -> LaneTrees:
+def simd_trees(cascade: OpenCVCascade, layout: Layout) -> SimdTrees:
     """Flatten a cascade, with leaves in whole numbers."""
     walked, trees, sizes = walked_trees(cascade, layout), cascade.trees, cascade.trees.sizes
     n_trees = np.diff(cascade.first_tree)
@@ -59,7 +59,7 @@ def lane_trees(cascade: OpenCVCascade, layout: Layout) -> LaneTrees:
     going_right = np.where(stump, rows[trees.first[:-1], RIGHT], 0)
     order, first_node = _parents_first(trees)
     threshold, doubt = cascade.threshold.astype(np.float64) * scale, n_trees / 2 + 1
-    return LaneTrees(
+    return SimdTrees(
         rows[order],
         first_node[cascade.first_tree],
         np.add.reduceat(going_right, cascade.first_tree[:-1], dtype=np.int32),
@@ -322,7 +322,7 @@ def steps_of(cascade: OpenCVCascade, line: int) -> Steps:
     y, x = np.array([1, 1, height - 1, height - 1]), np.array([1, width - 1, 1, width - 1])
     layouts = Layout(line, 1), Layout(line, 2)
     inner = [layout.offset(0 * y, x) + y * line * channels_of(cascade) for layout in layouts]
-    one, two = (lane_trees(cascade, layout) for layout in layouts)
+    one, two = (simd_trees(cascade, layout) for layout in layouts)
     return Steps(one, two, np.array(inner, dtype=np.int32))
 
 
