@@ -90,7 +90,7 @@ def measure(cascade: Cascade, image: GreyImage, turns: int) -> dict[str, float]:
 def counts(scans: list[Scan], seconds: float) -> dict[str, float]:
     """Windows, and what they took; the speed counts all that `detect` does."""
     windows, looked_at, evaluated = (
-        sum(getattr(scan, name) for scan in scans) for name in ("n_windows", "n_looked_at", "n_evaluated")
+        sum(getattr(scan, name) for scan in scans) for name in ("n_windows", "n_tested", "n_evaluated")
     )
     return {
         "windows": windows,

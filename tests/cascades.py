@@ -83,7 +83,7 @@ def needed_learners(cascade, patches):
     """
     needed = 0
     stack = IntegralStack.from_patches(patches, cascade.min_sigma)
-    alive = stack.looked_at.copy()
+    alive = stack.has_contrast.copy()
     for stage in cascade.stages:
         sums = stage.partial_sums(stack)
         rejection_thresholds = (

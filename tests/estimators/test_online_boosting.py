@@ -5,7 +5,7 @@ from scipy.stats import norm
 from tests.samples import two_gaussians
 
 from whet import OnlineBoosting
-from whet._kernels.boosting import log_ratios
+from whet._kernels.weak_learners import log_ratios
 
 
 def oza_russell_twin(model, x, label):

@@ -3,12 +3,12 @@
 import hashlib
 
 import numpy as np
-
 from tests.cascades import random_cascade, textured
 from tests.opencv_files import haar_file, lbp_file
+
 from whet._kernels.simd import HAS_SIMD
 from whet.cascade.scan import scan_images
-from whet.lda.online import OnlineDiscriminant
+from whet.lda.discriminant import OnlineDiscriminant
 from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import bayes_crossing
 from whet.opencv.scan import scan_levels
@@ -34,7 +34,7 @@ def digests():
         cascade = random_cascade(kinds, WINDOW, [4, 9], rng, soft=True)
         for step in (1, 2, 3):
             (found,) = scan_images(cascade, [image], step=step)
-            counts = found.n_windows, found.n_looked_at, found.n_evaluated
+            counts = found.n_windows, found.n_tested, found.n_evaluated
             yield f"{kinds} {step} {counts} {digest(found.scores, found.y, found.x)}"
     for make in (haar_file, lbp_file):
         cascade = parse_opencv(make(rng, (16, 14), [3, 6, 9], sizes=(1, 2, 3)).encode())

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from tests.kernels.scans import digests
+
 from whet._kernels import llvm, simd
 
 

@@ -46,7 +46,7 @@ def test_the_estimate_is_that_of_the_images_kept_apart(told, images):
     _, kept_apart = split_images(images, PLAN.validation, PLAN.seed)
     levels = [level.image for path in kept_apart for level in pyramid(read_grey(path), WINDOW)]
     scans = scan_images(cascade, levels)
-    assert ending.n_windows == sum(scan.n_looked_at for scan in scans)
+    assert ending.n_windows == sum(scan.n_tested for scan in scans)
     assert ending.false_positive_rate == sum(map(len, scans)) / ending.n_windows
     assert ending.n_images == len(kept_apart)
     assert ending.interval[0] < ending.false_positive_rate < ending.interval[1]

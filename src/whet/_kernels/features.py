@@ -23,7 +23,7 @@ def corner_values(
     """Fill `values` (features, samples) with weighted corner sums times the normalisation of each sample.
 
     `sums` is (pixels, samples), `factors` (samples,), `corners` and `weights` (features, a multiple of 3).
-    Three corners whose weights are all zero are not looked up.
+    Three corners whose weights are all zero are not read.
     """
     n = factors.size
     total = np.empty(min(RUN, n), dtype=np.int32)
@@ -65,7 +65,7 @@ def add_three(
     total: NDArray[np.int32],
 ) -> None:
     """Add three weighted rows of corners to `total`, or, if they are the `first`, write it. Exact modulo 2^32."""
-    # numba widens to 64 bits; the cast back lets the compiler do eight 32-bit lanes at once.
+    # numba widens to 64 bits; the cast back lets the compiler process eight 32-bit numbers at once.
     if first:
         for s in range(a.size):
             total[s] = np.int32(u * a[s] + v * b[s] + w * c[s])

@@ -51,7 +51,7 @@ def inlined(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:
-    """Tell whether machine code of a kernel lies in the cache on disk."""
+    """Whether the cache on disk has machine code of a kernel."""
     cache = getattr(function, "_cache", None)
     if cache is None:
         return False

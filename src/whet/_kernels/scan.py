@@ -44,19 +44,19 @@ Float32s = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
 # A weak learner, or a condition of one, is a row of `NODE` whole numbers, with corners and subset where a node of
-# `simd_trees` has them.
+# an OpenCV tree has them.
 WEIGHTS = 12  # 12 of them, of a stump
 THRESHOLD = 24
 N_CORNERS = 25  # a multiple of 3; 0 for a pattern
 OPENS = 26  # 1 for the first learner of a stage, where a new sum begins; 2 where scores begin, too
 FLAGS = 27  # a sum of what follows
-EXITS = 1  # windows leave here
+REJECTS = 1  # windows whose partial sum is not above `REJECTION_THRESHOLD` are rejected
 JOINS = 2  # the learner is a leaf, and its next condition is in the next row
 ENDS = 4  # the last condition of such a leaf
 # And a row of real numbers.
 REALS = 4
 ABOVE, BELOW = 0, 1  # what a value above the threshold, or a code of the subset, adds to the partial sum, or any other
-EXIT = 2
+REJECTION_THRESHOLD = 2
 BEFORE = 3  # at the first learner of a stage, the threshold of the stage before
 
 ONES = np.array([number.bit_count() for number in range(1 << SIMD_WIDTH)])
@@ -65,8 +65,8 @@ ONES = np.array([number.bit_count() for number in range(1 << SIMD_WIDTH)])
 class FlatLearners(NamedTuple):
     """The weak learners of all stages, one after the other, for integral images of one layout.
 
-    A window goes on while its partial sum is above the learner's exit; at the end of a stage the exit is at least
-    the stage's threshold. Stumps have up to 12 corners with weights, patterns 16 corners and no weights. A leaf has
+    A window goes on while its partial sum is above the learner's rejection threshold, which at the end of a stage is
+    at least the stage's threshold. Stumps have up to 12 corners with weights, patterns 16 corners and no weights. A leaf has
     a row for each of its conditions; all but the last add 1 where they are met, though not to the sum.
     """
 
@@ -89,21 +89,21 @@ def _scan_simd(
     """Write the places of accepted windows in the integral image to `places`, in their order, and `scores`.
 
     `sums` and `squares` are flat, with eight entries to spare after each row; `factors` and `eight` have room for
-    eight numbers, `places` and `scores` for all windows. Returns how many windows were accepted and looked at, and how
-    many weak learners they needed in all, or conditions of such.
+    eight numbers, `places` and `scores` for all windows. Returns how many windows were accepted, how many
+    had enough contrast to be tested, and how many weak learners, or conditions of leaves, they needed in all.
     """
     at, squares_at, inner = address_of(sums), address_of(squares), address_of(windows.inner)
     rows, reals = address_of(learners.rows), address_of(learners.reals)
     factors_at, eight_at = address_of(factors), address_of(eight)
     area, min_sigma, n = np.float64(windows.area), np.float64(windows.min_sigma), len(learners.rows)
-    found = looked_at = needed = 0
+    found = tested = needed = 0
     for y in range(windows.rows):
         for k in range(0, windows.columns, SIMD_WIDTH):
             place = y * windows.row_step + k
             left = normalise_simd(at, squares_at, place, inner, area, min_sigma, factors_at)
             left &= (1 << min(windows.columns - k, SIMD_WIDTH)) - 1
             if left:
-                looked_at += ONES[left]
+                tested += ONES[left]
                 factor = load(factors_at, 0)
                 partial, margins, t = broadcast(0.0), broadcast(0.0), 0
                 met = broadcast(np.int32(-1))
@@ -115,14 +115,14 @@ def _scan_simd(
                             margins = broadcast(0.0)
                         partial = broadcast(0.0)
                     response, flags = _response(at, place, factor, rows, reals, t), load_scalar(rows, NODE * t + FLAGS)
-                    if flags > EXITS:
+                    if flags > REJECTS:
                         if flags & JOINS:
                             met, response = met & (broadcast(0.0) < response), broadcast(0.0)
                         else:
                             met, response = broadcast(np.int32(-1)), select(met, response, broadcast(0.0))
                     partial = partial + response
-                    if flags & EXITS:
-                        left &= mask_bits(broadcast(load_scalar(reals, REALS * t + EXIT)) < partial)
+                    if flags & REJECTS:
+                        left &= mask_bits(broadcast(load_scalar(reals, REALS * t + REJECTION_THRESHOLD)) < partial)
                     t += 1
                 if left:
                     store(eight_at, 0, margins + (partial - broadcast(learners.last_threshold)))
@@ -130,7 +130,7 @@ def _scan_simd(
                         if left >> i & 1:
                             places[found], scores[found] = place + i, eight[i]
                             found += 1
-    return found, looked_at, needed
+    return found, tested, needed
 
 
 @inlined
@@ -188,8 +188,8 @@ def _scan_scalar(
                 elif flags & ENDS:
                     met, response = True, response if met else 0.0
                 partial += response
-                if flags & EXITS:
-                    left = reals[t, EXIT] < partial
+                if flags & REJECTS:
+                    left = reals[t, REJECTION_THRESHOLD] < partial
                 t += 1
             if left:
                 places[found], scores[found] = place, margin + (partial - learners.last_threshold)

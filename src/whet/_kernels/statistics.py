@@ -25,7 +25,7 @@ ResponseCounts = NDArray[np.int64]
 
 @kernel
 def in_order(n: int, s: ResponseCounts, C: ResponseCounts) -> bool:
-    """Tell whether 0 <= C_jk <= min(s_j, s_k) <= n holds for a count n, sums s (P,) and co-occurrences C (P, P)."""
+    """Whether 0 <= C_jk <= min(s_j, s_k) <= n holds for a count n, sums s (P,) and co-occurrences C (P, P)."""
     fine = n >= 0
     for i in range(s.shape[0]):
         if not fine or s[i] > n:

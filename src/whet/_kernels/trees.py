@@ -84,13 +84,13 @@ def walk_row(
 
 @kernel
 def _run(sums: UInt32s, squares: UInt32s, place: int, windows: Windows, trees: WalkedTrees) -> tuple[int, float]:
-    """The stage that rejects a window, or -1 if it is not looked at, or the number of stages; and the last sum."""
+    """The stage that rejects a window, or -1 if it has no contrast, or the number of stages; and the last sum."""
     factor = np.float32(1.0)
     if not trees.categorical:
         total = rectangle_sum(sums, place, windows.inner)
         square = rectangle_sum(squares, place, windows.inner)
-        factor, looked_at = window_factor(np.int64(total), np.int64(square), windows.area, windows.min_sigma)
-        if not looked_at:
+        factor, has_contrast = window_factor(np.int64(total), np.int64(square), windows.area, windows.min_sigma)
+        if not has_contrast:
             return -1, 0.0
     partial = 0.0
     for s in range(trees.stage_threshold.size):

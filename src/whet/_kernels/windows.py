@@ -22,7 +22,7 @@ from whet._kernels.simd import (
     widened,
 )
 
-# OpenCV looks at a window only if area * factor < 0.1, which says sigma > 10.
+# OpenCV skips windows unless area * factor < 0.1, which means sigma > 10.
 OPENCV_MIN_SIGMA = 10.0
 
 
@@ -30,11 +30,11 @@ OPENCV_MIN_SIGMA = 10.0
 def window_factor(
     total: np.int64, squares: np.int64, area: int, min_sigma: float = OPENCV_MIN_SIGMA
 ) -> tuple[np.float32, np.bool_]:
-    """The factor 1 / (area sigma) of a window, and whether the window has enough contrast to be looked at.
+    """The factor 1 / (area sigma) of a window, and whether the window has enough contrast.
 
     `total` and `squares` are the sums of the `area` pixels of the inner rectangle (x = 1, y = 1, width - 2,
     height - 2) and of their squares. A feature's value is its weighted sum of pixels times the factor. Flat
-    windows have the factor 1 and are never looked at.
+    windows have the factor 1 and no contrast.
 
     >>> window_factor(20, 400, 4)  # pixels 0, 0, 0 and 20: area * sigma = sqrt(4 * 400 - 20 * 20)
     (0.0288..., False)
@@ -59,7 +59,7 @@ def stack_factors(
     area: int,
     min_sigma: float,
     factors: NDArray[np.float32],
-    looked_at: NDArray[np.bool_],
+    has_contrast: NDArray[np.bool_],
 ) -> None:
     """Normalise a stack of patches: the factor and the verdict of `window_factor` for each sample.
 
@@ -69,7 +69,7 @@ def stack_factors(
     for s in range(factors.size):
         total = np.int64(_difference(sums, corners, s))
         square_total = np.int64(_difference(squares, corners, s))
-        factors[s], looked_at[s] = window_factor(total, square_total, area, min_sigma)
+        factors[s], has_contrast[s] = window_factor(total, square_total, area, min_sigma)
 
 
 @kernel
@@ -101,7 +101,7 @@ class Windows(NamedTuple):
 def normalise_simd(
     sums: Address, squares: Address, place: int, inner: Address, pixels: float, min_sigma: float, factors: Address
 ) -> int:
-    """Factors of eight windows, by the arithmetic of `window_factor`; which of them are looked at, one bit each."""
+    """Factors of eight windows, by the arithmetic of `window_factor`; one bit for each that has contrast."""
     total, square = to_doubles(_inner(sums, place, inner)), to_doubles(_inner(squares, place, inner))
     area = broadcast(pixels)
     dispersion = area * square - total * total

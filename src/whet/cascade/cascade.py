@@ -72,7 +72,7 @@ class Cascade:
         """
         stack = IntegralStack.from_patches(patches, self.min_sigma)
         check_window(self.window, stack)
-        alive, total = stack.looked_at.copy(), np.zeros(len(patches))
+        alive, total = stack.has_contrast.copy(), np.zeros(len(patches))
         for number, stage in enumerate(self.stages):
             margin, passed = stage.judge(stack)
             alive &= passed

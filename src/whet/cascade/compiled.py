@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.scan import ENDS, EXITS, FLAGS, JOINS, N_CORNERS, OPENS, THRESHOLD, FlatLearners
+from whet._kernels.scan import ENDS, FLAGS, JOINS, N_CORNERS, OPENS, REJECTS, THRESHOLD, FlatLearners
 from whet._kernels.scan import WEIGHTS as FIRST_WEIGHT
 from whet._kernels.windows import NODE, SUBSET
 from whet.cascade.cascade import Cascade
@@ -132,7 +132,7 @@ def _stage_rows(
         rows[:, N_CORNERS] = np.where((weights != 0).any(axis=1), -(-used // 3) * 3, 3)
     rows[0, OPENS], rows[:, FLAGS] = (
         1 + scores_begin,
-        EXITS * (rejection_thresholds > -np.inf) + JOINS * joins + ENDS * ends,
+        REJECTS * (rejection_thresholds > -np.inf) + JOINS * joins + ENDS * ends,
     )
     before = np.where(np.arange(n) == 0, threshold_before, 0.0)
     return rows, np.stack([above, below, rejection_thresholds, before], axis=1)

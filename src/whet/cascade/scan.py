@@ -34,7 +34,7 @@ class Scan:
     x: NDArray[np.intp]
     scores: NDArray[np.float64]
     n_windows: int
-    n_looked_at: int
+    n_tested: int
     n_evaluated: int
 
     def __len__(self) -> int:
@@ -114,7 +114,7 @@ def _joined(bands: Sequence[Scan]) -> Scan:
     if not bands:
         return Scan(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty(0), 0, 0, 0)
     y, x, scores = (np.concatenate([getattr(band, name) for band in bands]) for name in ("y", "x", "scores"))
-    counts = (sum(getattr(band, name) for band in bands) for name in ("n_windows", "n_looked_at", "n_evaluated"))
+    counts = (sum(getattr(band, name) for band in bands) for name in ("n_windows", "n_tested", "n_evaluated"))
     return Scan(y, x, scores, *counts)
 
 

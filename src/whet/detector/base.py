@@ -19,11 +19,9 @@ from whet.cascade.columns import columns_of, family_name
 from whet.cascade.stage import Stage
 from whet.features.integral import FeatureFamily
 from whet.features.weak_learners import WeakLearners
-from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
-from whet.lda.online import OnlineDiscriminant
-from whet.lda.rejection import RejectionThresholds
+from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant
 from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
-from whet.lda.thresholds import Asymmetric, Rate
+from whet.lda.thresholds import Asymmetric, Rate, RejectionThresholds
 
 Fact = str | int | float
 

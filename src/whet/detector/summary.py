@@ -9,7 +9,7 @@ from whet.cascade.columns import family_name
 from whet.cascade.stage import Stage
 from whet.detector.base import StageBase
 from whet.detector.taught import TaughtDetector
-from whet.lda.online import OnlineDiscriminant
+from whet.lda.discriminant import OnlineDiscriminant
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from whet.estimators.base import TwoClassClassifier, check_choices
 from whet.features.training import train_stumps
 from whet.features.weak_learners import Stumps
 from whet.lda import thresholds
-from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, probability
-from whet.lda.online import OnlineDiscriminant
+from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant, probability
 from whet.lda.selection import Scatter, Search, select
 from whet.lda.statistics import BinaryStatistics, CentredStatistics
 
@@ -62,7 +61,7 @@ class GSLDA(TwoClassClassifier):
         "stump" (one threshold a feature, responses in {0, 1}) or "identity" (the value itself; scale the
         features to about unit variance, or choose `ridge` for their units).
     criterion
-        "fda" [FDA], or "lac" [LAC], which looks at the scatter of the positives only.
+        "fda" [FDA], or "lac" [LAC], which uses the scatter of the positives only.
     threshold
         "bayes" (least error), "asymmetric" (the paper's node goal), "fisher" (with priors), "detection_rate"
         or "negative_mean".
@@ -90,7 +89,7 @@ class GSLDA(TwoClassClassifier):
 
     Examples
     --------
-    >>> from whet import GSLDA
+    >>> from whet.estimators import GSLDA
     >>> X = np.array([[0.0, 5.0], [1.0, 3.0], [2.0, 4.0], [3.0, 4.0]])
     >>> model = GSLDA(n_weak=1).fit(X, [0, 0, 1, 1])
     >>> model.selected_features_, model.predict([[0.5, 9.0], [2.5, 0.0]])

@@ -1,4 +1,4 @@
-"""Samples gathered until both classes have come."""
+"""Greedy sparse LDA that learns online, as a scikit-learn classifier [ALG:OGSLDA]."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ColdStart:
         return X, y, weights
 
     def is_complete(self, min_initial: int) -> bool:
-        """Tell whether both classes came at least `min_initial` times."""
+        """Whether both classes came at least `min_initial` times."""
         return len(self.classes) == 2 and bool((self.counts >= min_initial).all())
 
     @property
@@ -96,7 +96,7 @@ class OnlineGSLDA(GSLDA):
 
     Examples
     --------
-    >>> from whet import OnlineGSLDA
+    >>> from whet.estimators import OnlineGSLDA
     >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]
     >>> model = OnlineGSLDA(n_weak=1).fit(X, y)
     >>> before = model.coef_
@@ -182,7 +182,7 @@ class OnlineGSLDA(GSLDA):
         self._discriminant.insert(self._pool.transform(np.asarray(x)), self._is_positive[label], weight)
 
     def unlearn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Take samples out again that came after the first batch, as if they had never been shown."""
+        """Take samples out again that came after the first batch, as if they had never been learned."""
         check_is_fitted(self)
         if not self._is_trained:
             raise CannotUnlearnError("nothing was learned yet: the first batch is still being gathered")
@@ -215,7 +215,7 @@ class OnlineGSLDA(GSLDA):
         if self.base_id_ != other.base_id_:
             raise CannotMergeError(
                 "these models do not share one base: their weak learners or first batches differ; merge copies of "
-                "one trained model (base_id_ tells)"
+                "one trained model, which have the same base_id_"
             )
         # Both hold the same weak learners, but a re-selection may have re-ordered them.
         theirs = np.argsort(other._candidate)[np.argsort(np.argsort(self._candidate))]

@@ -144,7 +144,7 @@ class Miner:
         if boxes is not None:
             scans = without_forbidden(scans, levels, self.window, boxes, self.step)
         places = self._fresh(i, scans, np.random.default_rng([self.seed, turn, i]))
-        n_accepted, n_looked_at = sum(map(len, scans)), sum(scan.n_looked_at for scan in scans)
+        n_accepted, n_looked_at = sum(map(len, scans)), sum(scan.n_tested for scan in scans)
         return _Haul(i, places, self._cut(levels, places), n_accepted, n_looked_at)
 
     def _fresh(self, i: int, scans: Sequence[Scan], rng: np.random.Generator) -> Places:

@@ -16,7 +16,7 @@ from whet.cascade.cascade import Cascade
 from whet.cascade.stage import Stage
 from whet.detector.base import StageBase, Votes
 from whet.detector.counting import weight_in
-from whet.lda.online import OnlineDiscriminant
+from whet.lda.discriminant import OnlineDiscriminant
 from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import Rate, calibrate_rate, deviation_of_positives, quantile_threshold
 from whet.training.adopt import NEGATIVES_A_LEARNER, responses_of

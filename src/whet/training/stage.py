@@ -15,17 +15,15 @@ from whet.cascade.stage import Stage
 from whet.detector.base import StageBase
 from whet.detector.counting import AT_ONCE, Labels, Patches
 from whet.errors import CannotSeparateError
-from whet.estimators import baselines as bit_boosting
+from whet.features import boosting
 from whet.features.integral import FeatureFamily, IntegralStack
 from whet.features.responses import BitResponses, class_statistics
 from whet.features.training import Method, train_weak_learners
 from whet.features.weak_learners import Leaves, Stumps, Subsets
 from whet.lda import selection, thresholds
-from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
-from whet.lda.online import OnlineDiscriminant
-from whet.lda.rejection import RejectionThresholds
+from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant
 from whet.lda.statistics import BinaryStatistics
-from whet.lda.thresholds import Rate, calibrate_rate, quantile_threshold
+from whet.lda.thresholds import Rate, RejectionThresholds, calibrate_rate, quantile_threshold
 
 
 @dataclass(frozen=True)
@@ -154,7 +152,7 @@ class Boosting:
     def rounds(self, responses: BitResponses, n_most: int) -> Iterator[int]:
         """Indices of the chosen learners, at most `n_most`; one may come more than once."""
         self.votes = []
-        for j, vote in bit_boosting.rounds(responses, n_most, self.asymmetry, self.balance):
+        for j, vote in boosting.rounds(responses, n_most, self.asymmetry, self.balance):
             self.votes.append(vote)
             yield j
 
