@@ -20,8 +20,8 @@ def test_positives_fill_their_own_words(n_positive, n_negative, random):
     assert np.array_equal(layout.bit_of < 64 * layout.split, labels)
     assert layout.words == -(-n_positive // 64) + -(-n_negative // 64)
     weights = np.arange(1.0, len(labels) + 1)
-    assert np.array_equal(layout.spread(weights)[layout.bit_of], weights)
-    assert layout.spread(weights).sum() == weights.sum()
+    assert np.array_equal(layout.bit_weights(weights)[layout.bit_of], weights)
+    assert layout.bit_weights(weights).sum() == weights.sum()
 
 
 @pytest.mark.parametrize("labels", [[], [True], [False, False]])

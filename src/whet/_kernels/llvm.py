@@ -41,7 +41,7 @@ def _vector(kind: VectorType) -> ir.VectorType:
 
 
 @register_model(VectorType)
-class _LanesModel(models.PrimitiveModel):
+class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: VectorType) -> None:
         super().__init__(manager, kind, _vector(kind))
 

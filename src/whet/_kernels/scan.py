@@ -66,8 +66,8 @@ class FlatLearners(NamedTuple):
     """The weak learners of all stages, one after the other, for integral images of one layout.
 
     A window goes on while its partial sum is above the learner's rejection threshold, which at the end of a stage is
-    at least the stage's threshold. Stumps have up to 12 corners with weights, patterns 16 corners and no weights. A leaf has
-    a row for each of its conditions; all but the last add 1 where they are met, though not to the sum.
+    at least the stage's threshold. Stumps have up to 12 corners with weights, patterns 16 corners and no weights. A
+    leaf has a row for each of its conditions; all but the last add 1 where they are met, though not to the sum.
     """
 
     rows: Int32s  # (n, NODE)

@@ -119,7 +119,7 @@ class AdaBoost(BoostedVote):
 class AsymBoost(AdaBoost):
     """Asymmetric AdaBoost of Viola and Jones (2002): a missed positive costs `asymmetry` times a false positive.
 
-    The cost is spread over the rounds: before each, positives are weighed up by asymmetry^(1/2T) and negatives
+    The cost is divided over the rounds: before each, positives are weighed up by asymmetry^(1/2T) and negatives
     down by as much. Put in at the start, the first stump would absorb all of it.
 
     Parameters

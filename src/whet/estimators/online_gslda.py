@@ -24,9 +24,9 @@ Block = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.int64]]
 
 @dataclass(frozen=True, eq=False)
 class ColdStart:
-    """Blocks of samples (X, y, weights) that came before there was anything to train on.
+    """Blocks of samples (X, y, weights) collected until the weak learners can be trained.
 
-    `classes` are those named or seen so far, `counts` how often each came.
+    `classes` are those named or seen so far, `counts` (classes,) their numbers of samples.
 
     >>> cold = ColdStart().with_samples(np.zeros((1, 2)), np.array([7]), np.array([1]), None)
     >>> cold.classes, cold.counts, cold.is_complete(1)
@@ -40,7 +40,7 @@ class ColdStart:
     def with_samples(
         self, X: NDArray[np.float64], y: NDArray[Any], weights: NDArray[np.int64], classes: ArrayLike | None
     ) -> ColdStart:
-        """Gather one more block; `classes` names both classes before both have come."""
+        """Gather one more block; `classes` names both classes before both were seen."""
         seen = np.unique(np.concatenate([y, self.classes[self.counts > 0]])) if self.blocks else np.unique(y)
         named = self.classes if len(self.classes) == 2 else seen
         if classes is not None:
@@ -51,12 +51,12 @@ class ColdStart:
         return ColdStart((*self.blocks, (X, y, weights)), named, counts)
 
     def batch(self) -> Block:
-        """All that was gathered."""
+        """All samples collected so far."""
         X, y, weights = (np.concatenate(parts) for parts in zip(*self.blocks, strict=True))
         return X, y, weights
 
     def is_complete(self, min_initial: int) -> bool:
-        """Whether both classes came at least `min_initial` times."""
+        """Whether both classes have at least `min_initial` samples."""
         return len(self.classes) == 2 and bool((self.counts >= min_initial).all())
 
     @property
@@ -151,7 +151,7 @@ class OnlineGSLDA(GSLDA):
     ) -> Self:
         """Learn the rows of X (N, features), each counted `sample_weight` times.
 
-        Until `min_initial` samples of both classes have come they are kept, and the prior is predicted.
+        Samples are kept until both classes have `min_initial` of them; until then, the prior is predicted.
         """
         with unchanged_on_error(self):
             self._check_parameters()
@@ -182,7 +182,7 @@ class OnlineGSLDA(GSLDA):
         self._discriminant.insert(self._pool.transform(np.asarray(x)), self._is_positive[label], weight)
 
     def unlearn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Take samples out again that came after the first batch, as if they had never been learned."""
+        """Remove samples learned after the first batch, as if they had never been learned."""
         check_is_fitted(self)
         if not self._is_trained:
             raise CannotUnlearnError("nothing was learned yet: the first batch is still being gathered")

@@ -34,11 +34,11 @@ def rounds(
 ) -> Iterator[tuple[int, float]]:
     """In each round the learner of least weighted error: its index, and its vote log((1 - e) / e).
 
-    Unlike in `whet.estimators.baselines.AdaBoost`, the learners stay as they were trained under equal weights, so a round is one pass
-    over the bits. With `asymmetry` above 1 a missed positive costs that many false positives, spread over `n_most`
-    rounds, as in `AsymBoost`. With `balance` both classes start with one half of the weight, as Viola and Jones
-    have it; without it all samples start alike, however many there are of a class. Stops early at a learner without
-    error, or at none better than chance.
+    The learners stay as they were trained under equal weights, so a round is one pass over the bits;
+    `whet.estimators.baselines.AdaBoost` trains anew in each. With `asymmetry` above 1 a missed positive costs that many
+    false positives, divided over `n_most` rounds, as in `AsymBoost`. With `balance` both classes start with one half of
+    the weight, as Viola and Jones have it; without it all samples start with equal weights. Stops early at a learner
+    without error, or if none is better than chance.
 
     >>> bits = BitResponses.from_responses(np.array([[1, 0, 0], [1, 1, 1]], dtype=bool), np.array([True, True, False]))
     >>> [(j, round(vote, 3)) for j, vote in rounds(bits, 1)]

@@ -172,7 +172,7 @@ def train_weak_learners(
     `patches` are (samples, height, width), labels and weights (samples,). Features with ordered values get
     stumps, by `histogram` (256 bins) or by exact `sorting`; categorical ones get sets of codes. If the bits
     of the responses would take more than `max_memory` bytes, features are drawn with `seed` and a
-    `MemoryBudgetWarning` says so. The result does not depend on `threads`.
+    `MemoryBudgetWarning` is issued. The result does not depend on `threads`.
 
     >>> from whet.features.haar import HaarPool
     >>> rng = np.random.default_rng(0)

@@ -96,7 +96,7 @@ class Subsets:
 
 @dataclass(frozen=True, eq=False)
 class LeafPool:
-    """Features that leaves ask for: leaf t those from `first[t]` to `first[t + 1]` (leaves + 1,) of `conditions`.
+    """Features of the conditions of leaves: leaf t has those from `first[t]` to `first[t + 1]` (leaves + 1,) of `conditions`.
 
     >>> pool = LeafPool(BlockPatternPool.from_window((3, 5)), np.array([0, 2, 3]))  # an AND of two, and one
     >>> len(pool), pool.joins, pool.take(np.array([1])).conditions.describe(0)
@@ -135,7 +135,7 @@ class LeafPool:
         return LeafPool(self.conditions.take(rows), first)
 
     def evaluate(self, stack: IntegralStack) -> NDArray[np.float32] | NDArray[np.uint8]:
-        """Values (conditions, samples) of the features that the conditions are about."""
+        """Values (conditions, samples) of the features of all conditions."""
         return self.conditions.evaluate(stack)
 
 

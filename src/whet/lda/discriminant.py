@@ -18,7 +18,7 @@ from whet.lda.thresholds import Projection, Rule, fisher
 Criterion = Literal["fda", "lac"]
 
 # In units of scatter, so a prior worth 80 samples of independent fair coins (each scatters 1/4): it steadies few
-# samples and fades as more come. docs/decisions.md has the measurements.
+# samples and fades with more of them. docs/decisions.md has the measurements.
 DEFAULT_RIDGE = 20.0
 
 
@@ -41,7 +41,7 @@ def regularised(
 def degrees_of_freedom(n_positive: float, n_negative: float, criterion: Criterion) -> float:
     """What scatter has to be divided by to be a covariance, at least 1.
 
-    As a factor of w it keeps scores from shrinking as samples come, and makes Fisher's prior term right.
+    As a factor of w it keeps scores from shrinking with more samples, and makes Fisher's prior term right.
     """
     return max(n_positive + n_negative - 2 if criterion == "fda" else n_positive - 1, 1)
 
@@ -91,7 +91,7 @@ class OnlineDiscriminant:
     """Linear discriminant of two classes that follows every sample, in O(T^2) each.
 
     The statistics are the truth; inverse, direction and moments are caches. `insert` and `remove` carry the
-    caches along (Algorithm OGSLDA); any other change drops them, and they are derived anew when next asked for.
+    caches along (Algorithm OGSLDA); any other change drops them, and they are derived anew when next needed.
     With statistics of P > T responses, the discriminant is over the first T: the rest is a reserve.
 
     >>> from whet.lda.thresholds import bayes_crossing
@@ -247,7 +247,7 @@ def log_odds(scores: NDArray[np.float64], p: Projection, threshold: float) -> ND
 def _monotone_range(mu_1: float, v1: float, mu_2: float, v2: float) -> tuple[float, float]:
     """Where the log ratio of the two densities rises: it does between the means, up to its extreme."""
     gap = mu_1 - mu_2
-    # A class that is narrower than this has no spread to speak of, and its square would overflow below.
+    # A class that is narrower than this has practically no variance, and its square would overflow below.
     least = max(1e-24 * gap * gap, 1e-200)
     if not (gap > 0 and v1 > least and v2 > least):
         return 0.0, 0.0

@@ -1,7 +1,7 @@
 """Greedy selection of the weak learners that separate two classes best [ALG:GSLDA].
 
 The separation of a set is J = g^T A^-1 g over its members, with the gap g = m_1 - m_2 and the regularised
-scatter A. Selection asks for A one row at a time, so it runs alike on statistics, on response matrices and on
+scatter A. Selection reads A one row at a time, so it runs alike on statistics, on response matrices and on
 anything else that gives the scatter of one weak learner with all others.
 """
 
@@ -55,7 +55,7 @@ class Scatter:
         criterion: Criterion,
         ridge: float,
     ) -> Scatter:
-        """From a response matrix (N, M), in O(N M) memory: rows of A are computed when asked for.
+        """From a response matrix (N, M), in O(N M) memory: rows of A are computed when needed.
 
         For binary responses the numbers are those of `from_statistics`, to the last bit.
         """

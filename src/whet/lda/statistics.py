@@ -261,8 +261,8 @@ class CentredStatistics(ClassStatistics):
 class DecayingStatistics(CentredStatistics):
     """Centred float64 statistics in which every new sample first fades the old ones by `decay`.
 
-    A class fades only when one of its own samples comes: a stream of positives alone does not wear the
-    negatives away. The memory is about the last 1 / (1 - decay) samples of each class.
+    A class fades only with samples of its own: a stream of positives alone does not fade the
+    negatives. The memory is about the last 1 / (1 - decay) samples of each class.
 
     >>> a = DecayingStatistics.starting_from(CentredStatistics.from_samples(np.array([[0.0], [2.0]])), decay=0.5)
     >>> a.insert(np.array([4.0]))

@@ -81,7 +81,7 @@ class Rate:
 def deviation_of_positives(p: Projection) -> float:
     """The positives' sigma_1, but at least a thousandth of the gap between the means.
 
-    A weak learner that separates the training samples perfectly leaves no spread; every threshold would be mu_1 itself,
+    A weak learner that separates the training samples perfectly leaves no variance: every threshold would be mu_1,
     which no positive exceeds.
     """
     return max(p.sigma_1, 1e-3 * (p.mu_1 - p.mu_2))
