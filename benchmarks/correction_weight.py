@@ -148,12 +148,12 @@ class Responses:
 
     def __init__(self, base: DetectorBase, patches: Patches) -> None:
         stack = IntegralStack.from_patches(patches, base.min_sigma)
-        self.looked_at = stack.looked_at
+        self.has_contrast = stack.has_contrast
         self.of_stage = [stage.respond(stack) for stage in base.cascade.stages]
 
     def accepted(self, cascade: Cascade) -> NDArray[np.bool_]:
         """Which patches a taught cascade accepts."""
-        alive = self.looked_at.copy()
+        alive = self.has_contrast.copy()
         for stage, responses in zip(cascade.stages, self.of_stage, strict=True):
             sums = stage.weigh(responses)
             rejection_thresholds = (

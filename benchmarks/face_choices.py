@@ -98,7 +98,7 @@ def learners_a_window(cascade: Cascade, some: list[Scene], n: int = 30) -> float
     """Mean number of weak learners that a window needs until it is rejected, in the first n scenes."""
     levels = [level.image for image, _ in some[:n] for level in pyramid(image, cascade.window)]
     scans = scan_images(cascade, levels)
-    return round(sum(scan.n_evaluated for scan in scans) / sum(scan.n_looked_at for scan in scans), 2)
+    return round(sum(scan.n_evaluated for scan in scans) / sum(scan.n_tested for scan in scans), 2)
 
 
 if __name__ == "__main__":

@@ -89,14 +89,14 @@ def measure(cascade: Cascade, image: GreyImage, turns: int) -> dict[str, float]:
 
 def counts(scans: list[Scan], seconds: float) -> dict[str, float]:
     """Windows, and what they took; the speed counts all that `detect` does."""
-    windows, looked_at, evaluated = (
-        sum(getattr(scan, name) for scan in scans) for name in ("n_windows", "n_looked_at", "n_evaluated")
+    windows, has_contrast, evaluated = (
+        sum(getattr(scan, name) for scan in scans) for name in ("n_windows", "n_tested", "n_evaluated")
     )
     return {
         "windows": windows,
         "windows a second": round(windows / seconds),
-        "share looked at": round(looked_at / windows, 3),
-        "weak learners a window looked at": round(evaluated / max(looked_at, 1), 2),
+        "share looked at": round(has_contrast / windows, 3),
+        "weak learners a window looked at": round(evaluated / max(has_contrast, 1), 2),
         "weak learners a window": round(evaluated / windows, 2),
         "windows found": sum(map(len, scans)),
     }

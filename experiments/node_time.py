@@ -23,7 +23,8 @@ from experiments.registry import Size
 from experiments.report import Progress, Report, Row
 from whet.features.haar import HaarPool
 from whet.features.responses import BitResponses
-from whet.features.training import TrainedWeak, train_weak_learners
+from whet.features.training import train_weak_learners
+from whet.features.weak_learners import Stumps, Subsets
 from whet.training.negatives import windows_of_images
 from whet.training.stage import GreedyLDA, Node, train_stage
 
@@ -98,7 +99,7 @@ def timed_batch(pool: HaarPool, half: int, rng: np.random.Generator, seconds: Se
 
 
 def _node(
-    pool: HaarPool, weak: TrainedWeak, responses: BitResponses, learner: GreedyLDA, chosen: NDArray[np.intp]
+    pool: HaarPool, weak: Stumps | Subsets, responses: BitResponses, learner: GreedyLDA, chosen: NDArray[np.intp]
 ) -> Node:
     node = Node(pool.take(weak.feature[chosen]), weak.take(chosen), learner.vote(responses, chosen))
     assert node.vote.coef.size == len(chosen)

@@ -23,7 +23,7 @@ from whet.cascade.pyramid import SCALE_FACTOR, Level, level_scales, levels_at
 GreyImage = NDArray[np.uint8]
 Patches = NDArray[np.uint8]
 
-# Weak learners between two looks at what can be left: a look costs about as much as a learner.
+# WeakLearners learners between two looks at what can be left: a look costs about as much as a learner.
 LOOK_EVERY = 8
 
 
@@ -108,8 +108,8 @@ def safe_exits(stage: Stage, threshold: float) -> NDArray[np.float64]:
     """Partial sums (T,) from which not even all further positive weights lead above a threshold."""
     to_come = np.append(np.cumsum(np.maximum(stage.coef, 0.0)[::-1])[::-1][1:], 0.0)
     rejection_thresholds = threshold - to_come - 1e-9 * (1 + abs(threshold))  # sums are rounded on the way
-    looked_at = np.arange(1, len(stage) + 1) % LOOK_EVERY == 0
-    return np.where(looked_at, rejection_thresholds, -np.inf)
+    has_contrast = np.arange(1, len(stage) + 1) % LOOK_EVERY == 0
+    return np.where(has_contrast, rejection_thresholds, -np.inf)
 
 
 def _first_of(found: FiredWindows) -> FiredWindows:

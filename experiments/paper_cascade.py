@@ -18,8 +18,7 @@ from whet.cascade.cascade import LearningStage
 from whet.detector.base import DetectorBase
 from whet.features.haar import HaarPool
 from whet.features.training import train_weak_learners
-from whet.lda.discriminant import DEFAULT_RIDGE
-from whet.lda.online import OnlineDiscriminant
+from whet.lda.discriminant import DEFAULT_RIDGE, OnlineDiscriminant
 from whet.training.config import TrainingConfig
 from whet.training.negatives import windows_of_images
 from whet.training.progress import FEWEST

@@ -9,7 +9,7 @@ from whet.features.haar import HaarKind, HaarPool
 from whet.features.integral import IntegralStack
 from whet.features.lbp import BlockPatternPool
 from whet.features.rectangles import RectanglePool
-from whet.features.weak_learners import LeafPool, TrainedLeaves, TrainedStumps, TrainedSubsets, conditions_of
+from whet.features.weak_learners import LeafPool, Leaves, Stumps, Subsets, conditions_of
 from whet.training.stage import train_stage
 
 
@@ -35,7 +35,7 @@ def random_learners(kind, window, T, rng, stack):
     if "leaves" in kind:
         first = np.cumsum([0, *rng.integers(1, 4, T)])
         features, weak = random_learners(kind.removesuffix(" leaves"), window, first[-1], rng, stack)
-        return LeafPool(features, first), TrainedLeaves(weak, first)
+        return LeafPool(features, first), Leaves(weak, first)
     if kind == "rectangle":
         features, feature = random_rectangle_pool(window, T, rng), np.arange(T)
     else:
@@ -43,9 +43,9 @@ def random_learners(kind, window, T, rng, stack):
         feature = rng.choice(len(pool), T)
         features = pool.take(feature)
     if kind == "lbp":
-        return features, TrainedSubsets(feature, rng.integers(0, 2**64, (T, 4), dtype=np.uint64), np.zeros(T))
+        return features, Subsets(feature, rng.integers(0, 2**64, (T, 4), dtype=np.uint64), np.zeros(T))
     threshold = np.quantile(features.evaluate(stack), rng.uniform(0.3, 0.7), axis=1).astype(np.float32)
-    return features, TrainedStumps(feature, threshold, rng.choice(np.array([-1, 1], dtype=np.int8), T), np.zeros(T))
+    return features, Stumps(feature, threshold, rng.choice(np.array([-1, 1], dtype=np.int8), T), np.zeros(T))
 
 
 def random_stage(kind, window, T, rng, *, soft=False, passing=0.5, like=None):
@@ -82,7 +82,7 @@ def needed_learners(cascade, patches):
     """
     needed = 0
     stack = IntegralStack.from_patches(patches, cascade.min_sigma)
-    alive = stack.looked_at.copy()
+    alive = stack.has_contrast.copy()
     for stage in cascade.stages:
         sums = stage.partial_sums(stack)
         rejection_thresholds = (
@@ -109,7 +109,7 @@ def _flipped_stage(stage):
     odd = np.isin(pool.kind, [HaarKind.X2, HaarKind.X2_Y2])
     threshold = np.where(odd, np.nextafter(-weak.threshold, np.float32(-np.inf)), weak.threshold)
     polarity = np.where(odd, -weak.polarity, weak.polarity).astype(np.int8)
-    learners = TrainedStumps(weak.feature, threshold, polarity, weak.error)
+    learners = Stumps(weak.feature, threshold, polarity, weak.error)
     return Stage(mirrored, learners, stage.coef, stage.threshold, stage.rejection_thresholds)
 
 

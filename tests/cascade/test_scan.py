@@ -76,17 +76,17 @@ def test_images_hardly_larger_than_the_window(shape, step, rng):
 @pytest.mark.parametrize("shape", [(9, 12), (10, 11), (9, 40), (40, 11), (1, 1), (0, 0), (0, 20)])
 def test_images_smaller_than_the_window_have_none(shape, rng):
     found = scan(random_cascade(("haar",), (10, 12), (3,), rng), np.zeros(shape, dtype=np.uint8))
-    assert (len(found), found.n_windows, found.n_looked_at, found.n_evaluated) == (0, 0, 0, 0)
+    assert (len(found), found.n_windows, found.n_tested, found.n_evaluated) == (0, 0, 0, 0)
 
 
 def test_flat_windows_are_not_looked_at(rng):
     cascade = random_cascade(("haar",), (10, 12), (3,), rng, min_sigma=0.0, passing=1.0)
     image = np.full((30, 33), 77, dtype=np.uint8)
-    assert scan(cascade, image).n_looked_at == 0
+    assert scan(cascade, image).n_tested == 0
     image[15, 16] = 78
     patches, _ = windows_of(image, (10, 12))
     inner = patches[:, 1:-1, 1:-1]
-    assert scan(cascade, image).n_looked_at == (inner.max(axis=(1, 2)) > inner.min(axis=(1, 2))).sum() == 80
+    assert scan(cascade, image).n_tested == (inner.max(axis=(1, 2)) > inner.min(axis=(1, 2))).sum() == 80
 
 
 def test_bands_and_threads_change_nothing(rng, monkeypatch):

@@ -23,8 +23,8 @@ def test_a_positive_teaches_all_stages_and_a_negative_those_it_reaches(data):
     first = base().cascade.stages[0]
     stages = base().cascade.stages
     passes = [stage.score(X) > 0 for stage in stages]
-    looked_at = IntegralStack.from_patches(X, base().min_sigma).looked_at
-    reaches = [looked_at, looked_at & passes[0], looked_at & passes[0] & passes[1]]
+    has_contrast = IntegralStack.from_patches(X, base().min_sigma).has_contrast
+    reaches = [has_contrast, has_contrast & passes[0], has_contrast & passes[0] & passes[1]]
     counts = count_patches(base(), X, y, weights=1).counts
     assert counts == tuple((int(y.sum()), int((~y & here).sum())) for here in reaches)
     assert counts[0][1] > counts[1][1] > counts[2][1] > 0

@@ -81,7 +81,7 @@ def test_statistics_that_do_not_fit_are_refused():
 
 
 def test_exits_of_a_soft_detector_follow_what_it_learns_and_come_back():
-    from whet.lda.rejection import prefix_moments
+    from whet.lda.thresholds import prefix_moments
 
     soft = detector(soft=True)
     at_first = [stage.rejection_thresholds for stage in soft.cascade.stages]

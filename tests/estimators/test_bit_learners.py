@@ -7,7 +7,7 @@ import pytest
 from experiments import forward_feature_selection
 from tests.samples import correlated_stumps
 
-from whet.estimators import baselines as bit_boosting
+from whet.features import boosting as bit_boosting
 from whet.features.responses import BitResponses, class_statistics
 from whet.lda.selection import Scatter, forward, rounds
 from whet.lda.statistics import BinaryStatistics

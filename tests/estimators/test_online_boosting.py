@@ -4,8 +4,8 @@ import numpy as np
 from scipy.stats import norm
 from tests.samples import two_gaussians
 
-from whet._kernels.boosting import log_ratios
-from whet.estimators.baselines import OnlineBoosting
+from whet import OnlineBoosting
+from whet._kernels.weak_learners import log_ratios
 
 
 def oza_russell_twin(model, x, label):

@@ -38,7 +38,7 @@ def test_update_partial_fit_and_training_at_once_agree(weak, criterion, threshol
     np.testing.assert_allclose(single.coef_, block.coef_, rtol=1e-10)
     assert single.intercept_ == pytest.approx(block.intercept_, rel=1e-9)
     # The same weak learners on everything at once, by the textbook.
-    H = block.weak_learners_.respond(np.concatenate([X, X_new])).astype(float)
+    H = block.weak_learners_.transform(np.concatenate([X, X_new])).astype(float)
     labels = np.concatenate([y, y_new])
     S1, S2 = (np.cov(H[labels == c].T, bias=True) * (labels == c).sum() for c in (1, 0))
     A = (S1 + S2 if criterion == "fda" else S1) + 20.0 * np.eye(10)
@@ -240,7 +240,7 @@ def assert_reselection_is_batch_selection(X, y, n_weak, ridge, share=0.3):
         model.update(x, label)
     model.reselect()
     # Batch selection over the same stumps: their responses are the features.
-    batch = GSLDA(n_weak, weak="identity", ridge=ridge).fit(stumps.respond(X), y)
+    batch = GSLDA(n_weak, weak="identity", ridge=ridge).fit(stumps.transform(X), y)
     np.testing.assert_array_equal(model.selected_features_, batch.selected_features_)
     np.testing.assert_allclose(model.coef_, batch.coef_, rtol=1e-6)
     return at_start, model.selected_features_

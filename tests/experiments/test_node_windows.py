@@ -15,11 +15,11 @@ def all_scores(stage, levels):
     rows = []
     for scale, level in zip(levels.scales, levels.levels, strict=True):
         patches, places = windows_of(level.image, WINDOW)
-        looked_at = IntegralStack.from_patches(patches).looked_at
+        has_contrast = IntegralStack.from_patches(patches).has_contrast
         scores = stage.score(patches)
         rows += [
             (scale, *place, score)
-            for place, score, seen in zip(places.tolist(), scores, looked_at, strict=True)
+            for place, score, seen in zip(places.tolist(), scores, has_contrast, strict=True)
             if seen
         ]
     return rows

@@ -10,7 +10,7 @@ from tests.opencv_files import haar_file, lbp_file
 from whet.errors import CannotConvertError
 from whet.features.integral import IntegralStack, tilted_integrals
 from whet.features.lbp import BlockPatternPool
-from whet.features.weak_learners import LeafPool, TrainedLeaves, TrainedStumps, TrainedSubsets, conditions_of, rows_of
+from whet.features.weak_learners import LeafPool, Leaves, Stumps, Subsets, conditions_of, rows_of
 from whet.opencv.cascade import OpenCVCascade, Trees, stages_of
 from whet.opencv.xml import parse_opencv
 from whet.plots.features import tilted_pixels
@@ -131,19 +131,19 @@ def test_a_tree_may_be_deep_but_not_without_end():
 
 @pytest.mark.parametrize("first", [[0], [0, 1], [0, 2, 2], [1, 2], [0, 3], [0, 2, 1, 2]])
 def test_every_condition_has_one_leaf(first):
-    two = TrainedStumps(np.arange(2), np.zeros(2, np.float32), np.ones(2, np.int8), np.zeros(2))
+    two = Stumps(np.arange(2), np.zeros(2, np.float32), np.ones(2, np.int8), np.zeros(2))
     with pytest.raises(ValueError, match="at least one of the 2 conditions"):
-        TrainedLeaves(two, np.array(first))
+        Leaves(two, np.array(first))
     with pytest.raises(ValueError, match="at least one of the 2 conditions"):
         LeafPool(BlockPatternPool.from_window((3, 4)), np.array(first))
 
 
 def test_leaves_are_asked_on_the_pool_that_was_made_with_them():
-    subsets = TrainedSubsets(np.arange(2), np.zeros((2, 4), np.uint64), np.zeros(2))
+    subsets = Subsets(np.arange(2), np.zeros((2, 4), np.uint64), np.zeros(2))
     pool = BlockPatternPool.from_window((3, 4))
     for features in (pool, LeafPool(pool, np.array([0, 1, 2]))):
         with pytest.raises(TypeError, match="made with them"):
-            conditions_of(features, TrainedLeaves(subsets, np.array([0, 2])))
+            conditions_of(features, Leaves(subsets, np.array([0, 2])))
 
 
 def test_conditions_of_chosen_leaves_stay_together():

@@ -73,4 +73,4 @@ def test_windows_that_are_not_looked_at(contrast):
     patch = np.zeros((24, 24), dtype=np.uint8)
     patch[:, ::2] = contrast  # sigma is half the contrast; OpenCV wants more than 10
     rectangles = [(0, 0, 12, 24, -1), (12, 0, 12, 24, 1)]
-    assert is_below(patch, rectangles, np.float32(1e6)) == IntegralStack.from_patches(patch[None]).looked_at[0]
+    assert is_below(patch, rectangles, np.float32(1e6)) == IntegralStack.from_patches(patch[None]).has_contrast[0]

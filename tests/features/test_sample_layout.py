@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from whet.features.responses import SampleLayout
-from whet.features.weak_learners import class_weights
+from whet.features.training import class_weights
 
 CLASS_SIZES = st.sampled_from([1, 2, 63, 64, 65, 128, 130])
 
@@ -20,8 +20,8 @@ def test_positives_fill_their_own_words(n_positive, n_negative, random):
     assert np.array_equal(layout.bit_of < 64 * layout.split, labels)
     assert layout.words == -(-n_positive // 64) + -(-n_negative // 64)
     weights = np.arange(1.0, len(labels) + 1)
-    assert np.array_equal(layout.spread(weights)[layout.bit_of], weights)
-    assert layout.spread(weights).sum() == weights.sum()
+    assert np.array_equal(layout.bit_weights(weights)[layout.bit_of], weights)
+    assert layout.bit_weights(weights).sum() == weights.sum()
 
 
 @pytest.mark.parametrize("labels", [[], [True], [False, False]])

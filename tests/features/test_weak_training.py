@@ -13,8 +13,7 @@ from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
 from whet.features.lbp import BlockPatternPool
 from whet.features.responses import SampleLayout
-from whet.features.training import train_weak_learners
-from whet.features.weak_learners import ClassWeights, StumpTrainer, SubsetTrainer, class_weights
+from whet.features.training import ClassWeights, StumpTrainer, SubsetTrainer, class_weights, train_weak_learners
 
 WINDOW = (8, 8)
 FAMILIES = [HaarPool.from_window(WINDOW), BlockPatternPool.from_window(WINDOW)]

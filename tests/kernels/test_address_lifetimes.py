@@ -21,10 +21,10 @@ from whet.cascade.scan import scan_images
 cascade = whet.load("face").cascade
 rng = np.random.default_rng(0)
 images = [np.kron(rng.integers(0, 256, (40, 60)), np.ones((5, 5))).astype(np.uint8) for _ in range(6)]
-counts = [(scan.n_looked_at, scan.n_evaluated, len(scan)) for scan in scan_images(cascade, images, threads=1)]
+counts = [(scan.n_tested, scan.n_evaluated, len(scan)) for scan in scan_images(cascade, images, threads=1)]
 for _ in range(30):
     scans = scan_images(cascade, images, threads=4)
-    assert counts == [(scan.n_looked_at, scan.n_evaluated, len(scan)) for scan in scans]
+    assert counts == [(scan.n_tested, scan.n_evaluated, len(scan)) for scan in scans]
 """
 
 

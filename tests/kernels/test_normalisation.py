@@ -28,7 +28,7 @@ def test_a_stack_is_normalised_patch_by_patch(patches, min_sigma):
     stack = IntegralStack.from_patches(patches, min_sigma)
     expected = [twin(patch, min_sigma) for patch in patches]
     assert np.array_equal(stack.factors, [factor for factor, _ in expected])
-    assert np.array_equal(stack.looked_at, [looked_at for _, looked_at in expected])
+    assert np.array_equal(stack.has_contrast, [has_contrast for _, has_contrast in expected])
 
 
 def test_the_factor_is_one_over_area_times_standard_deviation():
@@ -42,11 +42,11 @@ def test_only_the_inner_rectangle_counts():
     patch = np.full((24, 24), 50, dtype=np.uint8)
     patch[0], patch[:, 0], patch[-1], patch[:, -1] = 255, 255, 0, 0
     stack = IntegralStack.from_patches(patch[None])
-    assert (stack.factors[0], stack.looked_at[0]) == (1, False)
+    assert (stack.factors[0], stack.has_contrast[0]) == (1, False)
 
 
 @pytest.mark.parametrize(
-    ("dark", "bright", "min_sigma", "looked_at"),
+    ("dark", "bright", "min_sigma", "has_contrast"),
     [
         (0, 20, 10.0, False),  # sigma is 10, and OpenCV wants more than 10
         (0, 22, 10.0, True),
@@ -56,9 +56,9 @@ def test_only_the_inner_rectangle_counts():
         (7, 7, 0.0, False),  # but flat windows are never looked at
     ],
 )
-def test_windows_of_too_little_contrast_are_refused(dark, bright, min_sigma, looked_at):
+def test_windows_of_too_little_contrast_are_refused(dark, bright, min_sigma, has_contrast):
     pixels = np.array([dark, bright] * 8)
-    assert window_factor(pixels.sum(), (pixels**2).sum(), 16, min_sigma)[1] == looked_at
+    assert window_factor(pixels.sum(), (pixels**2).sum(), 16, min_sigma)[1] == has_contrast
 
 
 def test_a_window_of_an_image_and_the_patch_cut_out_of_it_have_the_same_factor():

@@ -8,7 +8,7 @@ from tests.samples import binary_samples, correlated_stumps
 
 from whet._kernels import statistics as rank_one
 from whet._kernels.jit import kernel
-from whet._kernels.statistics import as_float
+from whet._kernels.simd import as_float
 
 
 @kernel

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from whet.features.weak_learners import SortedFeatures, Stumps, train_stumps
+from whet.features.training import SortedFeatures, train_stumps
+from whet.features.weak_learners import Stumps
 
 
 def best_split_by_trying_all(x, is_positive, weights):
@@ -25,17 +26,17 @@ def test_the_best_stump_is_found(data):
     x = data.draw(hnp.arrays(np.float64, n, elements=st.integers(-3, 3).map(float)))
     is_positive = data.draw(hnp.arrays(np.bool_, n))
     weights = data.draw(hnp.arrays(np.float64, n, elements=st.integers(0, 4).map(float)))
-    stumps, error = SortedFeatures.from_values(x[:, None]).best_stumps(is_positive, weights)
-    assert error[0] == best_split_by_trying_all(x, is_positive, weights)
-    says = stumps.respond(x[:, None])[:, 0] == 1
-    assert weights[says != is_positive].sum() == error[0]
+    stumps = SortedFeatures.from_values(x[:, None]).best_stumps(is_positive, weights)
+    assert stumps.error[0] == best_split_by_trying_all(x, is_positive, weights)
+    says = stumps.transform(x[:, None])[:, 0] == 1
+    assert weights[says != is_positive].sum() == stumps.error[0]
 
 
 def test_neighbouring_floats_are_told_apart():
     low = 1.0
     high = np.nextafter(low, 2.0)
     stump = train_stumps(np.array([[low], [high]]), np.array([False, True]))
-    np.testing.assert_array_equal(stump.respond(np.array([[low], [high]])), [[0], [1]])
+    np.testing.assert_array_equal(stump.transform(np.array([[low], [high]])), [[0], [1]])
 
 
 def test_huge_values_do_not_overflow():
@@ -50,16 +51,16 @@ def test_ties_go_to_the_lowest_threshold_and_to_polarity_one():
 
 def test_a_constant_feature_never_responds():
     stump = train_stumps(np.full((4, 1), 7.0), np.array([False, True, False, True]))
-    assert not stump.respond(np.full((4, 1), 7.0)).any()
+    assert not stump.transform(np.full((4, 1), 7.0)).any()
 
 
 def test_classes_weigh_the_same_however_many_samples_they_have():
     # Plain error would call everything negative: 100 negatives against 10 positives that overlap with them.
     x = np.concatenate([np.linspace(-2, 2, 100), np.linspace(0, 2, 10)])[:, None]
     is_positive = np.arange(110) >= 100
-    plain, _ = SortedFeatures.from_values(x).best_stumps(is_positive, np.ones(110))
-    assert plain.respond(x)[is_positive].mean() < 0.5
-    assert train_stumps(x, is_positive).respond(x)[is_positive].mean() > 0.5
+    plain = SortedFeatures.from_values(x).best_stumps(is_positive, np.ones(110))
+    assert plain.transform(x)[is_positive].mean() < 0.5
+    assert train_stumps(x, is_positive).transform(x)[is_positive].mean() > 0.5
 
 
 def test_a_weight_of_three_is_three_copies(rng):
@@ -75,5 +76,5 @@ def test_a_weight_of_three_is_three_copies(rng):
 @pytest.mark.parametrize("polarity", [1, -1])
 def test_responses_of_a_batch_are_those_of_its_samples(polarity, rng):
     X = rng.normal(size=(9, 3))
-    stumps = Stumps(np.array([2, 0]), np.array([0.1, -0.2]), np.array([polarity, 1], dtype=np.int8))
-    np.testing.assert_array_equal(stumps.respond(X), [stumps.respond(x) for x in X])
+    stumps = Stumps(np.array([2, 0]), np.array([0.1, -0.2]), np.array([polarity, 1], dtype=np.int8), np.zeros(2))
+    np.testing.assert_array_equal(stumps.transform(X), [stumps.transform(x) for x in X])

@@ -7,9 +7,8 @@ import pytest
 from tests.samples import correlated_stumps, two_gaussians
 
 from whet.errors import ForgettingError
-from whet.lda import online as module
-from whet.lda.discriminant import direction
-from whet.lda.online import OnlineDiscriminant
+from whet.lda import discriminant as module
+from whet.lda.discriminant import OnlineDiscriminant, direction
 from whet.lda.statistics import BinaryStatistics, CentredStatistics, DecayingStatistics
 from whet.lda.thresholds import bayes_crossing
 

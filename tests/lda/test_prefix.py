@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from tests.samples import correlated_stumps
 
-from whet.lda.rejection import prefix_moments
 from whet.lda.statistics import BinaryStatistics, CentredStatistics
+from whet.lda.thresholds import prefix_moments
 
 
 @pytest.mark.parametrize("kind", [BinaryStatistics, CentredStatistics])

@@ -56,7 +56,7 @@ def test_slip_sigma_is_a_standard_deviation_and_has_one_over_n(rng):
     X, y = two_gaussians(500, 3, rng)
     positive, negative = CentredStatistics.from_samples(X[y == 1]), CentredStatistics.from_samples(X[y == 0])
     w = direction(positive, negative)
-    from whet.lda.online import OnlineDiscriminant
+    from whet.lda.discriminant import OnlineDiscriminant
 
     p = OnlineDiscriminant(positive, negative, 3, rule=bayes_crossing).projection
     assert p.sigma_1 == pytest.approx((X[y == 1] @ w).std())
@@ -89,7 +89,7 @@ def test_slip_w0_is_compared_against_and_the_intercept_is_its_negative(rng):
 
     X, y = two_gaussians(100, 3, rng)
     model = GSLDA(2).fit(X, y)
-    scores = model.weak_learners_.respond(X) @ model.coef_
+    scores = model.weak_learners_.transform(X) @ model.coef_
     np.testing.assert_array_equal(model.predict(X) == 1, scores > -model.intercept_)
 
 

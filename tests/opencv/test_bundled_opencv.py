@@ -56,7 +56,7 @@ def test_an_lbp_cascade_is_a_detector_that_finds_a_face_and_judges_windows_as_op
     patches = np.array([image[y : y + height, x : x + width] for y, x in places])
     face = resized(np.ascontiguousarray(image[round(y1) : round(y2), round(x1) : round(x2)]), detector.window)
     patches = np.concatenate([patches, face[None]])
-    enough = IntegralStack.from_patches(patches).looked_at
+    enough = IntegralStack.from_patches(patches).has_contrast
     theirs = np.array([len(classifier.detectMultiScale(np.ascontiguousarray(one), 1.1, 0)) == 1 for one in patches])
     np.testing.assert_array_equal(detector.cascade.accepts(patches)[enough], theirs[enough])
     assert theirs.any()

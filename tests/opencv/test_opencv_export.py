@@ -47,10 +47,10 @@ def test_a_hard_cascade_decides_alike(kind, seed, exact, tmp_path):
     patches = windows_of(image, WINDOW)[0]
     expected = cascade.accepts(patches)
     assert 20 < expected.sum() < len(patches) / 2
-    looked_at = IntegralStack.from_patches(patches).looked_at
+    has_contrast = IntegralStack.from_patches(patches).has_contrast
     for classifier in classifiers(tmp_path / "c.xml"):
         found = accepts(classifier, patches)
-        assert np.array_equal(found[looked_at], expected[looked_at])
+        assert np.array_equal(found[has_contrast], expected[has_contrast])
         assert "lbp" in kind or np.array_equal(found, expected)
 
 
@@ -59,7 +59,7 @@ def test_a_hard_cascade_decides_alike(kind, seed, exact, tmp_path):
 def test_a_soft_cascade_keeps_its_windows_and_accepts_more_the_fewer_exits_are_kept(kind, tmp_path):
     cascade, image = made(kind, True, 3)
     patches = windows_of(image, WINDOW)[0]
-    patches = patches[IntegralStack.from_patches(patches).looked_at]
+    patches = patches[IntegralStack.from_patches(patches).has_contrast]
     expected, found, stumps = cascade.accepts(patches), {}, {}
     for early_exits in ("all", "doubling", "none"):
         exported = write_opencv(cascade, tmp_path / f"{early_exits}.xml", early_exits=early_exits)

@@ -10,7 +10,7 @@ from tests.opencv_files import haar_file, lbp_file
 
 from whet.cascade.cascade import Cascade, Stage
 from whet.features.integral import IntegralStack
-from whet.features.weak_learners import LeafPool, TrainedLeaves, TrainedSubsets, conditions_of
+from whet.features.weak_learners import LeafPool, Leaves, Subsets, conditions_of
 from whet.opencv import CascadeClassifier
 from whet.opencv.cascade import stages_of
 from whet.opencv.export import trees_of, write_opencv
@@ -85,12 +85,12 @@ def related_leaves(kind, n, rng):
     features, weak, _ = conditions_of(*random_learners(kind, (12, 12), 3, rng, IntegralStack.from_patches(noise(50))))
     sizes = rng.integers(1, 4, n)
     rows, flip = rng.integers(0, 3, sizes.sum()), rng.random(sizes.sum()) < 0.5
-    if isinstance(weak, TrainedSubsets):
+    if isinstance(weak, Subsets):
         chosen = replace(weak.take(rows), subset=np.where(flip[:, None], ~weak.subset[rows], weak.subset[rows]))
     else:
         chosen = replace(weak.take(rows), polarity=np.where(flip, -1, 1).astype(np.int8))
     first = np.cumsum([0, *sizes])
-    return Stage(LeafPool(features.take(rows), first), TrainedLeaves(chosen, first), rng.normal(size=n), 0.1)
+    return Stage(LeafPool(features.take(rows), first), Leaves(chosen, first), rng.normal(size=n), 0.1)
 
 
 def noise(n):

@@ -12,7 +12,7 @@ from whet.errors import MissingExtraError
 from whet.evaluation.curves import sweep
 from whet.evaluation.evaluation import Mistake, evaluate_detections
 from whet.features.haar import HaarPool
-from whet.features.weak_learners import TrainedStumps
+from whet.features.weak_learners import Stumps
 from whet.plots.drawing import (
     FALSE_POSITIVE,
     FOUND,
@@ -144,7 +144,7 @@ def test_the_end_of_a_name_that_is_too_long_can_still_be_read():
 @pytest.mark.parametrize("window", [(24, 24), (30, 8)])
 def test_features_are_drawn_with_their_stage_number_and_weight(window):
     pool = HaarPool.from_window(window)
-    weak = TrainedStumps(np.arange(2), np.zeros(2, np.float32), np.ones(2, np.int8), np.zeros(2))
+    weak = Stumps(np.arange(2), np.zeros(2, np.float32), np.ones(2, np.int8), np.zeros(2))
     stage = Stage(pool.take([0, 1]), weak, np.array([2.5, 0.25]), 1.0)
     heavier = replace(stage, coef=np.array([2.5, 7.25]))
     sheets = [feature_sheet(Detector(DetectorBase(window, (one, one)))) for one in (stage, heavier)]

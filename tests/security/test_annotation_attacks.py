@@ -97,13 +97,13 @@ def test_a_file_beyond_any_is_refused_before_it_is_read(tmp_path):
 @pytest.mark.parametrize("last", ["", "x"], ids=["a wrong count", "a count everywhere, and a word at the end"])
 def test_each_word_of_a_row_is_looked_at_once(last, monkeypatch):
     """A row of a megabyte took minutes."""
-    n, looked_at = 1000, []
+    n, has_contrast = 1000, []
     number_in = opencv_info.number_in
-    monkeypatch.setattr(opencv_info, "number_in", lambda text: looked_at.append(text) or number_in(text))
+    monkeypatch.setattr(opencv_info, "number_in", lambda text: has_contrast.append(text) or number_in(text))
     counts = " ".join(f"{n - i} 1 1 1" for i in range(n)) if last else " ".join([str(n + 1), "1.5 2.5 3.5 4.5 " * n])
     row = f"a.png {counts} {last}"
     assert opencv_info.parse_row(row) is None
-    assert len(looked_at) <= len(row.split())
+    assert len(has_contrast) <= len(row.split())
 
 
 def test_a_name_of_any_length_makes_no_long_message(tmp_path):

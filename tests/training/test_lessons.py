@@ -99,14 +99,16 @@ def test_false_positives_that_were_seen_when_it_was_judged_are_not_looked_for_ag
     alone = bull_finder()
     lessons = teach(alone, images, min_score=threshold)
     assert lessons.n_false_positives > 2  # they share a weight, which follows from their number
-    looked_at = []
+    has_contrast = []
     detect = Detector.detect
-    monkeypatch.setattr(Detector, "detect", lambda *given, **options: looked_at.append(1) or detect(*given, **options))
+    monkeypatch.setattr(
+        Detector, "detect", lambda *given, **options: has_contrast.append(1) or detect(*given, **options)
+    )
     run = learn_from(bull_finder(), Shown(tuple(images)), min_score=threshold)
     assert run.lessons.entries == lessons.entries
     assert content(run.detector) == content(alone)
     # Before, as it is taught, and after; the image that is cut fails twice where it is judged.
-    assert len(looked_at) == 2 * 3 + 2
+    assert len(has_contrast) == 2 * 3 + 2
 
 
 def test_contradictions_and_detectors_that_cannot_learn_are_refused(scene, tmp_path):

@@ -184,7 +184,7 @@ def test_exits_follow_what_is_learned(soft, data):
     from copy import deepcopy
     from dataclasses import replace
 
-    from whet.lda.rejection import prefix_moments
+    from whet.lda.thresholds import prefix_moments
 
     _, (X_new, y_new) = data
     taught = replace(soft, vote=deepcopy(soft.vote))

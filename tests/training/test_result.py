@@ -46,7 +46,7 @@ def test_the_estimate_is_that_of_the_images_kept_apart(told, images):
     _, kept_apart = split_images(images, CONFIG.validation_share, CONFIG.seed)
     levels = [level.image for path in kept_apart for level in Pyramid.from_image(read_grey(path), WINDOW).levels]
     scans = scan_images(cascade, levels)
-    assert result.n_windows == sum(scan.n_looked_at for scan in scans)
+    assert result.n_windows == sum(scan.n_tested for scan in scans)
     assert result.false_positive_rate == sum(map(len, scans)) / result.n_windows
     assert result.n_images == len(kept_apart)
     assert result.false_positive_interval[0] < result.false_positive_rate < result.false_positive_interval[1]
@@ -74,8 +74,8 @@ def test_events_tell_of_every_stage_in_order(told):
         assert bool(mining) == (number > 0)
         if mining:
             assert mining[-1].n_found == finished.n_negatives
-            assert (mining[-1].n_looked_at, mining[-1].n_images) == (
-                finished.mined.n_looked_at,
+            assert (mining[-1].n_tested, mining[-1].n_images) == (
+                finished.mined.n_tested,
                 finished.mined.n_images,
             )
     seconds = [event.seconds for event in events]
@@ -96,9 +96,9 @@ def test_every_event_has_a_line(told):
     assert any("false-positive rate" in line and "weak learners" in line for line in lines)
 
 
-def judged(n_accepted, n_looked_at, n_patches=100):
+def judged(n_accepted, n_tested, n_patches=100):
     patches = np.zeros((n_patches, *WINDOW), dtype=np.uint8)
-    return Mined(patches, np.array([n_accepted, 0]), np.array([n_looked_at, n_looked_at]), is_exhausted=False)
+    return Mined(patches, np.array([n_accepted, 0]), np.array([n_tested, n_tested]), is_exhausted=False)
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_intervals_by_the_image_hold_where_intervals_by_the_window_do_not(rng):
     rate, hits = 0.01, {"image": 0, "window": 0}
     for _ in range(300):
         accepted = rng.binomial(1000, rng.beta(0.5, 0.5 * (1 - rate) / rate, 40))
-        looked_at = np.full(40, 1000)
+        has_contrast = np.full(40, 1000)
         for name, (low, high) in {
-            "image": image_interval(accepted, looked_at),
-            "window": rate_interval(accepted.sum(), looked_at.sum()),
+            "image": image_interval(accepted, has_contrast),
+            "window": rate_interval(accepted.sum(), has_contrast.sum()),
         }.items():
             hits[name] += low <= rate <= high
     assert hits["image"] > 0.88 * 300

@@ -3,14 +3,11 @@
 Bit i of word i // 64 is sample i; a row is padded with zeros to a whole word.
 """
 
-from typing import Any
-
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from whet._kernels.jit import kernel
+from whet._kernels.simd import popcount
 
 Words = NDArray[np.uint64]
 Counts = NDArray[np.int64]
@@ -18,16 +15,6 @@ Counts = NDArray[np.int64]
 BITS = 64
 # Times eight bytes of 0 or 1, this gathers their bits in the highest byte, first byte lowest.
 GATHER = np.uint64(0x0102040810204080)
-
-
-@intrinsic
-def popcount(typing_context: Any, word: Any) -> Any:  # noqa: ANN401, ARG001
-    """The number of ones in a word: the processor's own instruction, or vectors of them in a loop."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ANN401, ARG001
-        return builder.ctpop(arguments[0])
-
-    return types.uint64(types.uint64), generate
 
 
 @kernel
@@ -54,7 +41,7 @@ def count_common(left: Words, right: Words) -> np.int64:
     """The number of ones that two rows share."""
     total = np.uint64(0)
     for w in range(left.size):
-        total += popcount(left[w] & right[w])  # type: ignore[call-arg]  # numba adds the context
+        total += popcount(left[w] & right[w])
     return np.int64(total)
 
 

@@ -1,5 +1,7 @@
 """Feature values of training patches: weighted rectangles and local binary patterns, from integral images."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,7 +23,7 @@ def corner_values(
     """Fill `values` (features, samples) with weighted corner sums times the normalisation of each sample.
 
     `sums` is (pixels, samples), `factors` (samples,), `corners` and `weights` (features, a multiple of 3).
-    Three corners whose weights are all zero are not looked up.
+    Three corners whose weights are all zero are not read.
     """
     n = factors.size
     total = np.empty(min(RUN, n), dtype=np.int32)
@@ -63,7 +65,7 @@ def add_three(
     total: NDArray[np.int32],
 ) -> None:
     """Add three weighted rows of corners to `total`, or, if they are the `first`, write it. Exact modulo 2^32."""
-    # numba widens to 64 bits; the cast back lets the compiler do eight 32-bit lanes at once.
+    # numba widens to 64 bits; the cast back lets the compiler process eight 32-bit numbers at once.
     if first:
         for s in range(a.size):
             total[s] = np.int32(u * a[s] + v * b[s] + w * c[s])
@@ -108,3 +110,15 @@ def _block_sum(sums: NDArray[np.uint32], grid: NDArray[np.int32], y: int, x: int
     c, d = sums[grid[y + 1, x]], sums[grid[y + 1, x + 1]]
     for s in range(total.size):
         total[s] = np.int32(a[s] - b[s] - c[s] + d[s])
+
+
+@kernel
+def respond_one(
+    x: NDArray[np.float64], feature: NDArray[np.intp], threshold: NDArray[np.floating[Any]], polarity: NDArray[np.int8]
+) -> NDArray[np.uint8]:
+    """Responses (P,) of stumps to one sample x (features,)."""
+    P = feature.shape[0]
+    out = np.empty(P, dtype=np.uint8)
+    for j in range(P):
+        out[j] = (x[feature[j]] > threshold[j]) == (polarity[j] > 0)
+    return out

@@ -5,17 +5,18 @@ from numpy.typing import NDArray
 
 from whet._kernels.jit import inlined, kernel
 from whet._kernels.simd import (
-    LANES,
+    HAS_SIMD,
+    SIMD_WIDTH,
     Address,
-    Lanes,
+    Vector,
     address_of,
+    broadcast,
+    broadcast_last,
     evens,
-    last_of,
     load,
     load_bytes,
     odds,
-    running_sum,
-    spread,
+    prefix_sum,
     store,
 )
 
@@ -58,7 +59,48 @@ def _integrate_some(patches: NDArray[np.uint8], start: int, stop: int, sums: UIn
 Pixels = NDArray[np.uint8]
 
 # Rows are integrated in runs of pixels: a line of pixels, and each part of a line of integrals, has so many to spare.
-RUN = 2 * LANES
+RUN = 2 * SIMD_WIDTH
+
+
+@inlined
+def _integrate_simd(row: Pixels, width: int, channel: int, step: int, above: UInt32s, here: UInt32s) -> None:
+    pixels, old, new = address_of(row), address_of(above), address_of(here)
+    line = here.shape[1]
+    start, part = channel * line, line // step
+    total = broadcast(np.int32(0))
+    for x in range(0, width, RUN):
+        first, second = load_bytes(pixels, x), load_bytes(pixels, x + SIMD_WIDTH)
+        if channel == 1:
+            first, second = first * first, second * second
+        first = prefix_sum(first) + total
+        total = broadcast_last(first, first)
+        second = prefix_sum(second) + total
+        total = broadcast_last(second, second)
+        if step == 1:
+            _add(old, new, start + x + 1, first)
+            _add(old, new, start + x + 1 + SIMD_WIDTH, second)
+        else:
+            _add(old, new, start + part + x // 2, evens(first, second))
+            _add(old, new, start + x // 2 + 1, odds(first, second))
+
+
+@inlined
+def _add(old: Address, new: Address, place: int, growth: Vector) -> None:
+    store(new, place, load(old, place) + growth)
+
+
+@inlined
+def _integrate_scalar(row: Pixels, width: int, channel: int, step: int, above: UInt32s, here: UInt32s) -> None:
+    part = here.shape[1] // step
+    total = np.uint32(0)
+    for x in range(1, width + 1):
+        pixel = np.uint32(row[x - 1])
+        total = np.uint32(total + (pixel * pixel if channel == 1 else pixel))
+        place = x % step * part + x // step
+        here[channel, place] = above[channel, place] + total
+
+
+integrate_line = _integrate_simd if HAS_SIMD else _integrate_scalar
 
 
 @kernel
@@ -84,41 +126,13 @@ def integrate_row(row: Pixels, width: int, step: int, above: UInt32s, here: UInt
     `row` goes on with zeros for `RUN` pixels after its `width`, and `line` is at least `step` + `RUN` longer than it.
     `tilted` (3, width + 2) holds what the third channel has to know of the rows before; zero at first.
     """
-    count, line = here.shape
+    count = here.shape[0]
     here[:, 0] = 0
-    old, new, part = address_of(above), address_of(here), line // step
-    pixels = address_of(row)
     for channel in range(min(count, 2)):
-        _integrate_lane(pixels, width, channel == 1, step, old, new, channel * line, part)
+        integrate_line(row, width, channel, step, above, here)
     if count > 2:
         _tilted_growth(row[:width], tilted)
         _add_row(above[2], tilted[2, : width + 1], step, here[2])
-
-
-@inlined
-def _integrate_lane(
-    pixels: Address, width: int, squared: bool, step: int, old: Address, new: Address, start: int, part: int
-) -> None:
-    total = spread(np.int32(0))
-    for x in range(0, width, RUN):
-        first, second = load_bytes(pixels, x), load_bytes(pixels, x + LANES)
-        if squared:
-            first, second = first * first, second * second
-        first = running_sum(first) + total
-        total = last_of(first, first)
-        second = running_sum(second) + total
-        total = last_of(second, second)
-        if step == 1:
-            _add(old, new, start + x + 1, first)
-            _add(old, new, start + x + 1 + LANES, second)
-        else:
-            _add(old, new, start + part + x // 2, evens(first, second))
-            _add(old, new, start + x // 2 + 1, odds(first, second))
-
-
-@inlined
-def _add(old: Address, new: Address, place: int, growth: Lanes) -> None:
-    store(new, place, load(old, place) + growth)
 
 
 @kernel

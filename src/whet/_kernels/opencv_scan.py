@@ -1,37 +1,26 @@
 """An OpenCV cascade over the levels of an image, in bands of rows that threads take in turn."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from whet._kernels.integral import RUN, integrate_row
 from whet._kernels.jit import inlined, kernel
-from whet._kernels.simd import LANES, address_of, item, load_bytes, pair, spread, store
-from whet._kernels.trees import Found, LaneTrees, scan_row
+from whet._kernels.simd import (
+    HAS_SIMD,
+    SIMD_WIDTH,
+    address_of,
+    broadcast,
+    load_bytes,
+    load_pair,
+    load_scalar,
+    store,
+    take,
+)
+from whet._kernels.trees import Found, SimdTrees, scan_row
 from whet._kernels.windows import Windows
-
-# numba fixes the arguments of a generator, and has no types.
-# ruff: noqa: ANN401, ARG001
-# mypy: disable-error-code="no-untyped-call, misc"
-
-
-@intrinsic
-def _take(typing: Any, counter: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        return builder.atomic_rmw("add", data, ir.Constant(ir.IntType(64), 1), "monotonic")
-
-    return types.int64(counter), generate
-
-
-# The value of a counter (1,) of int64, which is then one more.
-take = cast(Callable[[NDArray[np.int64]], int], _take)
-
 
 Pixels = NDArray[np.uint8]
 Int32s = NDArray[np.int32]
@@ -64,6 +53,46 @@ def column_sources(width: int, sources: Int32s, weights: Int64s) -> None:
         weights[k] = weight | (ONE - weight) << 32
 
 
+@inlined
+def _mix_rows_simd(upper: Pixels, lower: Pixels, weight: int, mixed: Int32s) -> None:
+    a, b, to, width = address_of(upper), address_of(lower), address_of(mixed), upper.size
+    above, below = broadcast(np.int32(ONE - weight)), broadcast(np.int32(weight))
+    whole = width // SIMD_WIDTH * SIMD_WIDTH
+    for k in range(0, whole, SIMD_WIDTH):
+        store(to, k, load_bytes(a, k) * above + load_bytes(b, k) * below)
+    for k in range(whole, width):
+        mixed[k] = np.int32((ONE - weight) * np.int32(upper[k]) + weight * np.int32(lower[k]))
+
+
+@inlined
+def _mix_rows_scalar(upper: Pixels, lower: Pixels, weight: int, mixed: Int32s) -> None:
+    for k in range(upper.size):
+        mixed[k] = np.int32((ONE - weight) * np.int32(upper[k]) + weight * np.int32(lower[k]))
+
+
+@inlined
+def _mix_columns_simd(mixed: Int32s, sources: Int32s, weights: Int64s, out: Pixels) -> None:
+    """One product for two columns.
+
+    Of left + 2^32 right and weight + 2^32 (256 - weight), modulo 2^64, the upper half is the sum.
+    """
+    at, places, shares = address_of(mixed), address_of(sources), address_of(weights)
+    for k in range(sources.size):
+        out[k] = np.uint8((load_pair(at, load_scalar(places, k)) * load_scalar(shares, k) + (HALF << 32)) >> 48)
+
+
+@inlined
+def _mix_columns_scalar(mixed: Int32s, sources: Int32s, weights: Int64s, out: Pixels) -> None:
+    for k in range(sources.size):
+        weight = weights[k] & 0xFFFFFFFF
+        total = (ONE - weight) * np.int64(mixed[sources[k]]) + weight * np.int64(mixed[sources[k] + 1])
+        out[k] = np.uint8((total + HALF) >> 16)
+
+
+mix_rows = _mix_rows_simd if HAS_SIMD else _mix_rows_scalar
+mix_columns = _mix_columns_simd if HAS_SIMD else _mix_columns_scalar
+
+
 @kernel
 def resize_row(
     image: Pixels, y: int, height: int, sources: Int32s, weights: Int64s, mixed: Int32s, out: Pixels
@@ -71,20 +100,16 @@ def resize_row(
     """Row y of the image at a `height` and the width of `sources`, written to `out`.
 
     `mixed` has room for a row of the image and one pixel more. Products are below 2^24 and sums exact, so rounding
-    once at the end does not depend on which side goes first: columns are contiguous, so rows are mixed first. Columns
-    are mixed by one product: of left + 2^32 right and weight + 2^32 (256 - weight), modulo 2^64, the upper half is what
-    is wanted.
+    once at the end does not depend on which side goes first: columns are contiguous, so rows are mixed first.
     """
     rows, width = image.shape
     if rows == height and width == sources.size:
         out[:width] = image[y]
         return
     first, weight = _source(y, rows, height)
-    _mix(image[first], image[min(first + 1, rows - 1)], weight, mixed)
+    mix_rows(image[first], image[min(first + 1, rows - 1)], weight, mixed)
     mixed[width] = 0
-    at, places, shares = address_of(mixed), address_of(sources), address_of(weights)
-    for k in range(sources.size):
-        out[k] = np.uint8((pair(at, item(places, k)) * item(shares, k) + (HALF << 32)) >> 48)
+    mix_columns(mixed, sources, weights, out)
 
 
 @kernel
@@ -96,17 +121,6 @@ def resize_image(image: Pixels, out: Pixels) -> None:
     mixed = np.empty(image.shape[1] + 1, np.int32)
     for y in range(height):
         resize_row(image, y, height, sources, weights, mixed, out[y])
-
-
-@inlined
-def _mix(upper: Pixels, lower: Pixels, weight: int, mixed: Int32s) -> None:
-    a, b, to, width = address_of(upper), address_of(lower), address_of(mixed), upper.size
-    above, below = spread(np.int32(ONE - weight)), spread(np.int32(weight))
-    whole = width // LANES * LANES
-    for k in range(0, whole, LANES):
-        store(to, k, load_bytes(a, k) * above + load_bytes(b, k) * below)
-    for k in range(whole, width):
-        mixed[k] = np.int32((ONE - weight) * np.int32(upper[k]) + weight * np.int32(lower[k]))
 
 
 UInt32s = NDArray[np.uint32]
@@ -127,8 +141,8 @@ class Band(NamedTuple):
 class Steps(NamedTuple):
     """What depends on the step: the cascade and the corners of the inner rectangle in its layout, for steps 1 and 2."""
 
-    one: LaneTrees
-    two: LaneTrees
+    one: SimdTrees
+    two: SimdTrees
     inner: Int32s  # (2, 4)
 
 
@@ -141,12 +155,12 @@ class Buffers(NamedTuple):
     sources: Int32s
     weights: Int64s
     tilted: UInt32s
-    asked: Int32s
+    reached: Int32s
     factors: NDArray[np.float32]
     found: Found
 
 
-@kernel
+@partial(kernel, nogil=HAS_SIMD)  # the scalar `take` is not atomic
 def scan_bands(
     image: Pixels,
     bands: Int64s,
@@ -196,8 +210,8 @@ def buffers_of(width: int, channels: UInt32s, largest: int) -> Buffers:
         np.empty(width, np.int32),
         np.empty(width, np.int64),
         np.empty((3, width + 2), np.uint32),
-        np.empty(LANES * largest, np.int32),
-        np.ones(LANES, np.float32),
+        np.empty(SIMD_WIDTH * largest, np.int32),
+        np.ones(SIMD_WIDTH, np.float32),
         Found(np.empty(width, np.uint32), np.empty(width)),
     )
 
@@ -228,11 +242,11 @@ def make_row(image: Pixels, band: Band, y: int, buffers: Buffers) -> None:
 
 
 @kernel
-def _scan_row(start: int, windows: Windows, trees: LaneTrees, buffers: Buffers) -> int:
+def _scan_row(start: int, windows: Windows, trees: SimdTrees, buffers: Buffers) -> int:
     channels = buffers.channels
     sums = channels.reshape(channels.size)
     squares = sums[channels.shape[2] if channels.shape[1] > 1 else 0 :]
-    return scan_row(sums, squares, start, windows, trees, buffers.asked, buffers.factors, buffers.found)
+    return scan_row(sums, squares, start, windows, trees, buffers.reached, buffers.factors, buffers.found)
 
 
 @kernel

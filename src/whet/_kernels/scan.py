@@ -10,9 +10,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.jit import inlined, kernel
-from whet._kernels.simd import LANES, Address, Lanes, address_of, bits_of, item, load, select, spread, store, to_floats
-from whet._kernels.trees import NODE, corner, has_code, real
-from whet._kernels.windows import Windows, normalise_lanes
+from whet._kernels.simd import (
+    HAS_SIMD,
+    SIMD_WIDTH,
+    Address,
+    Vector,
+    address_of,
+    broadcast,
+    load,
+    load_scalar,
+    mask_bits,
+    select,
+    store,
+    to_floats,
+)
+from whet._kernels.windows import (
+    CORNERS,
+    NODE,
+    SUBSET,
+    Windows,
+    corner,
+    has_code,
+    normalise_simd,
+    pattern_code,
+    real,
+    rectangle_sum,
+    window_factor,
+)
 
 Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]
@@ -20,30 +44,30 @@ Float32s = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
 # A weak learner, or a condition of one, is a row of `NODE` whole numbers, with corners and subset where a node of
-# `lane_trees` has them.
+# an OpenCV tree has them.
 WEIGHTS = 12  # 12 of them, of a stump
 THRESHOLD = 24
 N_CORNERS = 25  # a multiple of 3; 0 for a pattern
 OPENS = 26  # 1 for the first learner of a stage, where a new sum begins; 2 where scores begin, too
 FLAGS = 27  # a sum of what follows
-EXITS = 1  # windows leave here
+REJECTS = 1  # windows whose partial sum is not above `REJECTION_THRESHOLD` are rejected
 JOINS = 2  # the learner is a leaf, and its next condition is in the next row
 ENDS = 4  # the last condition of such a leaf
 # And a row of real numbers.
 REALS = 4
 ABOVE, BELOW = 0, 1  # what a value above the threshold, or a code of the subset, adds to the partial sum, or any other
-EXIT = 2
+REJECTION_THRESHOLD = 2
 BEFORE = 3  # at the first learner of a stage, the threshold of the stage before
 
-ONES = np.array([number.bit_count() for number in range(1 << LANES)])
+ONES = np.array([number.bit_count() for number in range(1 << SIMD_WIDTH)])
 
 
 class FlatLearners(NamedTuple):
     """The weak learners of all stages, one after the other, for integral images of one layout.
 
-    A window goes on while its partial sum is above the learner's exit; at the end of a stage the exit is at least
-    the stage's threshold. Stumps have up to 12 corners with weights, patterns 16 corners and no weights. A leaf has
-    a row for each of its conditions; all but the last add 1 where they are met, though not to the sum.
+    A window goes on while its partial sum is above the learner's rejection threshold, which at the end of a stage is
+    at least the stage's threshold. Stumps have up to 12 corners with weights, patterns 16 corners and no weights. A
+    leaf has a row for each of its conditions; all but the last add 1 where they are met, though not to the sum.
     """
 
     rows: Int32s  # (n, NODE)
@@ -52,7 +76,7 @@ class FlatLearners(NamedTuple):
 
 
 @kernel
-def scan_windows(
+def _scan_simd(
     sums: UInt32s,
     squares: UInt32s,
     windows: Windows,
@@ -65,66 +89,124 @@ def scan_windows(
     """Write the places of accepted windows in the integral image to `places`, in their order, and `scores`.
 
     `sums` and `squares` are flat, with eight entries to spare after each row; `factors` and `eight` have room for
-    eight numbers, `places` and `scores` for all windows. Returns how many windows were accepted and looked at, and how
-    many weak learners they needed in all, or conditions of such.
+    eight numbers, `places` and `scores` for all windows. Returns how many windows were accepted, how many
+    had enough contrast to be tested, and how many weak learners, or conditions of leaves, they needed in all.
     """
     at, squares_at, inner = address_of(sums), address_of(squares), address_of(windows.inner)
     rows, reals = address_of(learners.rows), address_of(learners.reals)
     factors_at, eight_at = address_of(factors), address_of(eight)
     area, min_sigma, n = np.float64(windows.area), np.float64(windows.min_sigma), len(learners.rows)
-    found = looked_at = needed = 0
+    found = tested = needed = 0
     for y in range(windows.rows):
-        for k in range(0, windows.columns, LANES):
+        for k in range(0, windows.columns, SIMD_WIDTH):
             place = y * windows.row_step + k
-            left = normalise_lanes(at, squares_at, place, inner, area, min_sigma, factors_at)
-            left &= (1 << min(windows.columns - k, LANES)) - 1
+            left = normalise_simd(at, squares_at, place, inner, area, min_sigma, factors_at)
+            left &= (1 << min(windows.columns - k, SIMD_WIDTH)) - 1
             if left:
-                looked_at += ONES[left]
+                tested += ONES[left]
                 factor = load(factors_at, 0)
-                partial, margins, t = spread(0.0), spread(0.0), 0
-                met = spread(np.int32(-1))
+                partial, margins, t = broadcast(0.0), broadcast(0.0), 0
+                met = broadcast(np.int32(-1))
                 while left and t < n:
                     needed += ONES[left]
-                    if item(rows, NODE * t + OPENS):
-                        margins = margins + (partial - spread(item(reals, REALS * t + BEFORE)))
-                        if item(rows, NODE * t + OPENS) == 2:
-                            margins = spread(0.0)
-                        partial = spread(0.0)
-                    response, flags = _response(at, place, factor, rows, reals, t), item(rows, NODE * t + FLAGS)
-                    if flags > EXITS:
+                    if load_scalar(rows, NODE * t + OPENS):
+                        margins = margins + (partial - broadcast(load_scalar(reals, REALS * t + BEFORE)))
+                        if load_scalar(rows, NODE * t + OPENS) == 2:
+                            margins = broadcast(0.0)
+                        partial = broadcast(0.0)
+                    response, flags = _response(at, place, factor, rows, reals, t), load_scalar(rows, NODE * t + FLAGS)
+                    if flags > REJECTS:
                         if flags & JOINS:
-                            met, response = met & (spread(0.0) < response), spread(0.0)
+                            met, response = met & (broadcast(0.0) < response), broadcast(0.0)
                         else:
-                            met, response = spread(np.int32(-1)), select(met, response, spread(0.0))
+                            met, response = broadcast(np.int32(-1)), select(met, response, broadcast(0.0))
                     partial = partial + response
-                    if flags & EXITS:
-                        left &= bits_of(spread(item(reals, REALS * t + EXIT)) < partial)
+                    if flags & REJECTS:
+                        left &= mask_bits(broadcast(load_scalar(reals, REALS * t + REJECTION_THRESHOLD)) < partial)
                     t += 1
                 if left:
-                    store(eight_at, 0, margins + (partial - spread(learners.last_threshold)))
-                    for lane in range(LANES):
-                        if left >> lane & 1:
-                            places[found], scores[found] = place + lane, eight[lane]
+                    store(eight_at, 0, margins + (partial - broadcast(learners.last_threshold)))
+                    for i in range(SIMD_WIDTH):
+                        if left >> i & 1:
+                            places[found], scores[found] = place + i, eight[i]
                             found += 1
-    return found, looked_at, needed
+    return found, tested, needed
 
 
 @inlined
-def _response(sums: Address, place: int, factors: Lanes, rows: Address, reals: Address, t: int) -> Lanes:
+def _response(sums: Address, place: int, factors: Vector, rows: Address, reals: Address, t: int) -> Vector:
     """What a weak learner adds to the partial sums of eight windows."""
     row = NODE * t
-    above, below = spread(item(reals, REALS * t + ABOVE)), spread(item(reals, REALS * t + BELOW))
-    if item(rows, row + N_CORNERS) == 0:
+    above, below = broadcast(load_scalar(reals, REALS * t + ABOVE)), broadcast(load_scalar(reals, REALS * t + BELOW))
+    if load_scalar(rows, row + N_CORNERS) == 0:
         return select(has_code(sums, place, rows, row), above, below)
     total = _three(sums, place, rows, row, 0)
-    for k in range(3, item(rows, row + N_CORNERS), 3):
+    for k in range(3, load_scalar(rows, row + N_CORNERS), 3):
         total = total + _three(sums, place, rows, row, k)
     return select(real(rows, row, THRESHOLD) < to_floats(total) * factors, above, below)
 
 
 @inlined
-def _three(sums: Address, place: int, rows: Address, row: int, k: int) -> Lanes:
+def _three(sums: Address, place: int, rows: Address, row: int, k: int) -> Vector:
     """Three weighted corners, modulo 2^32."""
-    first = corner(sums, place, rows, row, k) * spread(item(rows, row + WEIGHTS + k))
-    second = corner(sums, place, rows, row, k + 1) * spread(item(rows, row + WEIGHTS + k + 1))
-    return first + second + corner(sums, place, rows, row, k + 2) * spread(item(rows, row + WEIGHTS + k + 2))
+    first = corner(sums, place, rows, row, k) * broadcast(load_scalar(rows, row + WEIGHTS + k))
+    second = corner(sums, place, rows, row, k + 1) * broadcast(load_scalar(rows, row + WEIGHTS + k + 1))
+    return first + second + corner(sums, place, rows, row, k + 2) * broadcast(load_scalar(rows, row + WEIGHTS + k + 2))
+
+
+@kernel
+def _scan_scalar(
+    sums: UInt32s,
+    squares: UInt32s,
+    windows: Windows,
+    learners: FlatLearners,
+    factors: Float32s,  # noqa: ARG001
+    eight: Floats,  # noqa: ARG001
+    places: UInt32s,
+    scores: Floats,
+) -> tuple[int, int, int]:
+    """As `_scan_simd`, one window after the other."""
+    rows, reals, n = learners.rows, learners.reals, len(learners.rows)
+    thresholds = rows.view(np.float32)
+    found = tested = needed = 0
+    for y in range(windows.rows):
+        for k in range(windows.columns):
+            place = y * windows.row_step + k
+            total, square = rectangle_sum(sums, place, windows.inner), rectangle_sum(squares, place, windows.inner)
+            factor, left = window_factor(np.int64(total), np.int64(square), windows.area, windows.min_sigma)
+            tested += int(left)
+            partial, margin, t, met = 0.0, 0.0, 0, True
+            while left and t < n:
+                needed += 1
+                if rows[t, OPENS]:
+                    margin = 0.0 if rows[t, OPENS] == 2 else margin + (partial - reals[t, BEFORE])
+                    partial = 0.0
+                is_above = _is_above(sums, place, factor, rows[t], thresholds[t, THRESHOLD])
+                response, flags = reals[t, ABOVE if is_above else BELOW], rows[t, FLAGS]
+                if flags & JOINS:
+                    met, response = met and response > 0.0, 0.0
+                elif flags & ENDS:
+                    met, response = True, response if met else 0.0
+                partial += response
+                if flags & REJECTS:
+                    left = reals[t, REJECTION_THRESHOLD] < partial
+                t += 1
+            if left:
+                places[found], scores[found] = place, margin + (partial - learners.last_threshold)
+                found += 1
+    return found, tested, needed
+
+
+@kernel
+def _is_above(sums: UInt32s, place: int, factor: np.float32, row: Int32s, threshold: np.float32) -> bool:
+    """Whether the value of a feature is above the threshold, or its code in the subset."""
+    if row[N_CORNERS] == 0:
+        code = np.int64(pattern_code(sums, place, row[CORNERS : CORNERS + 16]))
+        return bool(row[SUBSET + (code >> 5)] >> (code & 31) & 1)
+    total = np.int64(0)
+    for k in range(row[N_CORNERS]):
+        total += np.int64(sums[place + row[CORNERS + k]]) * np.int64(row[WEIGHTS + k])
+    return bool(threshold < np.float32(np.float32(np.int32(total)) * factor))
+
+
+scan_windows = _scan_simd if HAS_SIMD else _scan_scalar

@@ -7,20 +7,29 @@ from numpy.typing import NDArray
 
 from whet._kernels.jit import inlined, kernel
 from whet._kernels.simd import (
-    LANES,
+    HAS_SIMD,
+    SIMD_WIDTH,
     Address,
-    Lanes,
+    Vector,
     address_of,
-    as_floats,
-    bits_of,
-    item,
+    broadcast,
     load,
-    select,
-    spread,
+    load_scalar,
+    mask_bits,
     store,
     to_floats,
 )
-from whet._kernels.windows import Windows, normalise_lanes, pattern_codes, window_factor
+from whet._kernels.windows import (
+    NODE,
+    Windows,
+    corner,
+    has_code,
+    normalise_simd,
+    pattern_code,
+    real,
+    rectangle_sum,
+    window_factor,
+)
 
 Int32s = NDArray[np.int32]
 UInt32s = NDArray[np.uint32]
@@ -54,26 +63,34 @@ def walk_trees(
     """
     found = 0
     for y in range(windows.rows):
-        k = 0
-        while k < windows.columns:
-            place = y * windows.row_step + k
-            stage, score = _run(sums, squares, place, windows, trees)
-            if stage == trees.stage_threshold.size:
-                places[found], scores[found] = place, score
-                found += 1
-            k += 2 if stage == 0 else 1
+        found += walk_row(sums, squares, y * windows.row_step, windows, trees, places[found:], scores[found:])
+    return found
+
+
+@kernel
+def walk_row(
+    sums: UInt32s, squares: UInt32s, start: int, windows: Windows, trees: WalkedTrees, places: UInt32s, scores: Floats
+) -> int:
+    """As `walk_trees`, for the row of windows that begins at `start`."""
+    found = k = 0
+    while k < windows.columns:
+        stage, score = _run(sums, squares, start + k, windows, trees)
+        if stage == trees.stage_threshold.size:
+            places[found], scores[found] = start + k, score
+            found += 1
+        k += 2 if stage == 0 else 1
     return found
 
 
 @kernel
 def _run(sums: UInt32s, squares: UInt32s, place: int, windows: Windows, trees: WalkedTrees) -> tuple[int, float]:
-    """The stage that rejects a window, or -1 if it is not looked at, or the number of stages; and the last sum."""
+    """The stage that rejects a window, or -1 if it has no contrast, or the number of stages; and the last sum."""
     factor = np.float32(1.0)
     if not trees.categorical:
-        total = _difference(sums, place, windows.inner)
-        square = _difference(squares, place, windows.inner)
-        factor, looked_at = window_factor(np.int64(total), np.int64(square), windows.area, windows.min_sigma)
-        if not looked_at:
+        total = rectangle_sum(sums, place, windows.inner)
+        square = rectangle_sum(squares, place, windows.inner)
+        factor, has_contrast = window_factor(np.int64(total), np.int64(square), windows.area, windows.min_sigma)
+        if not has_contrast:
             return -1, 0.0
     partial = 0.0
     for s in range(trees.stage_threshold.size):
@@ -106,33 +123,22 @@ def _leaf(sums: UInt32s, place: int, factor: np.float32, trees: WalkedTrees, t: 
 def _goes_left(sums: UInt32s, place: int, factor: np.float32, trees: WalkedTrees, node: int) -> bool:
     corners = trees.corners[node]
     if trees.categorical:
-        code = np.empty(1, np.uint8)
-        pattern_codes(sums, place, corners, code)
-        word, bit = trees.subset[node][code[0] >> np.uint8(6)], np.uint64(code[0] & np.uint8(63))
+        code = pattern_code(sums, place, corners)
+        word, bit = trees.subset[node][code >> np.uint8(6)], np.uint64(code & np.uint8(63))
         return bool((word >> bit) & np.uint64(1) != np.uint64(0))
     weights = trees.weights[node]
     value = np.float32(0.0)
     for r in range(3):
         if r < 2 or weights[r] != np.float32(0.0):
-            pixels = np.int32(_difference(sums, place, corners[4 * r : 4 * r + 4]))
+            pixels = np.int32(rectangle_sum(sums, place, corners[4 * r : 4 * r + 4]))
             part = np.float32(weights[r] * np.float32(pixels))
             value = part if r == 0 else np.float32(value + part)
     return bool(np.float32(value * factor) < trees.threshold[node])
 
 
-@kernel
-def _difference(integral: UInt32s, place: int, corners: Int32s) -> np.uint32:
-    gained = integral[place + corners[0]] + integral[place + corners[3]]
-    lost = integral[place + corners[1]] + integral[place + corners[2]]
-    return np.uint32(gained - lost)
-
-
-# A node is a row of 32 whole numbers, two lines of the cache. Numbers of float32 are there by their bits.
-NODE = 32
-CORNERS = 0  # 12 of three rectangles, or 16 of 3 x 3 blocks
+# Places in the row of a node, besides `CORNERS` and `SUBSET`. Numbers of float32 are there by their bits.
 WEIGHTS = 12  # 3
 THRESHOLD = 15
-SUBSET = 16  # 8 words of 32 bits
 LEFT, RIGHT = 24, 25  # leaves; 0 where the child is a node. Of a stump, LEFT is what going left adds
 SHARES_TREE = 26  # 0 for a stump
 SLOT, LEFT_SLOT, RIGHT_SLOT = 27, 28, 29  # numbers of the node and its children in their tree; 0 for root and leaves
@@ -140,103 +146,61 @@ SLOT, LEFT_SLOT, RIGHT_SLOT = 27, 28, 29  # numbers of the node and its children
 
 @inlined
 def sum_haar(
-    sums: Address, place: int, factors: Lanes, nodes: Address, first: int, last: int, total: Lanes, asked: Address
-) -> Lanes:
+    sums: Address, place: int, factors: Vector, nodes: Address, first: int, last: int, total: Vector, reached: Address
+) -> Vector:
     """Add nodes `first` to `last` to the sums of the eight windows from `place` on.
 
-    `asked` has room for eight numbers for every node of the largest tree.
+    `reached` has room for eight numbers for every node of the largest tree.
     """
     for node in range(NODE * first, NODE * last, NODE):
         value = to_floats(_simd_difference(sums, place, nodes, node, 0)) * real(nodes, node, WEIGHTS)
         value = value + to_floats(_simd_difference(sums, place, nodes, node, 4)) * real(nodes, node, WEIGHTS + 1)
-        if item(nodes, node + WEIGHTS + 2) != 0:
+        if load_scalar(nodes, node + WEIGHTS + 2) != 0:
             value = value + to_floats(_simd_difference(sums, place, nodes, node, 8)) * real(nodes, node, WEIGHTS + 2)
         goes_left = value * factors < real(nodes, node, THRESHOLD)
-        total = total + _added(nodes, node, goes_left, asked)
+        total = total + _added(nodes, node, goes_left, reached)
     return total
 
 
 @inlined
 def sum_patterns(
-    sums: Address, place: int, nodes: Address, first: int, last: int, total: Lanes, asked: Address
-) -> Lanes:
+    sums: Address, place: int, nodes: Address, first: int, last: int, total: Vector, reached: Address
+) -> Vector:
     """As `sum_haar`, for nodes with patterns."""
     for node in range(NODE * first, NODE * last, NODE):
-        total = total + _added(nodes, node, has_code(sums, place, nodes, node), asked)
+        total = total + _added(nodes, node, has_code(sums, place, nodes, node), reached)
     return total
 
 
 @inlined
-def real(nodes: Address, node: int, k: int) -> Lanes:
-    """Number k of a node, which is a float32."""
-    return as_floats(spread(item(nodes, node + k)))
-
-
-@inlined
-def _added(nodes: Address, node: int, goes_left: Lanes, asked: Address) -> Lanes:
+def _added(nodes: Address, node: int, goes_left: Vector, reached: Address) -> Vector:
     """What a node adds to the sums."""
-    if item(nodes, node + SHARES_TREE) == 0:
-        return goes_left & spread(item(nodes, node + LEFT))
-    return _simd_leaf(nodes, node, goes_left, asked)
+    if load_scalar(nodes, node + SHARES_TREE) == 0:
+        return goes_left & broadcast(load_scalar(nodes, node + LEFT))
+    return _simd_leaf(nodes, node, goes_left, reached)
 
 
 @inlined
-def _simd_leaf(nodes: Address, node: int, answers: Lanes, asked: Address) -> Lanes:
-    """What a node of a larger tree adds: a leaf, where it is asked and the child is one. Masks are -1 and 0."""
+def _simd_leaf(nodes: Address, node: int, answers: Vector, reached: Address) -> Vector:
+    """What a node of a larger tree adds: a leaf, where it is reached and the child is one. Masks are -1 and 0."""
     here = answers >= answers
-    if item(nodes, node + SLOT) > 0:
-        here = load(asked, LANES * item(nodes, node + SLOT))
+    if load_scalar(nodes, node + SLOT) > 0:
+        here = load(reached, SIMD_WIDTH * load_scalar(nodes, node + SLOT))
     goes_left = answers & here
     goes_right = here - goes_left
-    if item(nodes, node + LEFT_SLOT) > 0:
-        store(asked, LANES * item(nodes, node + LEFT_SLOT), goes_left)
-    if item(nodes, node + RIGHT_SLOT) > 0:
-        store(asked, LANES * item(nodes, node + RIGHT_SLOT), goes_right)
-    return (goes_left & spread(item(nodes, node + LEFT))) + (goes_right & spread(item(nodes, node + RIGHT)))
+    if load_scalar(nodes, node + LEFT_SLOT) > 0:
+        store(reached, SIMD_WIDTH * load_scalar(nodes, node + LEFT_SLOT), goes_left)
+    if load_scalar(nodes, node + RIGHT_SLOT) > 0:
+        store(reached, SIMD_WIDTH * load_scalar(nodes, node + RIGHT_SLOT), goes_right)
+    left, right = broadcast(load_scalar(nodes, node + LEFT)), broadcast(load_scalar(nodes, node + RIGHT))
+    return (goes_left & left) + (goes_right & right)
 
 
 @inlined
-def corner(sums: Address, place: int, nodes: Address, node: int, k: int) -> Lanes:
-    """Corner k of a node."""
-    return load(sums, place + item(nodes, node + CORNERS + k))
-
-
-@inlined
-def _simd_difference(sums: Address, place: int, nodes: Address, node: int, k: int) -> Lanes:
+def _simd_difference(sums: Address, place: int, nodes: Address, node: int, k: int) -> Vector:
     """The pixels of a rectangle, modulo 2^32."""
     upper = corner(sums, place, nodes, node, k) - corner(sums, place, nodes, node, k + 1)
     return upper - corner(sums, place, nodes, node, k + 2) + corner(sums, place, nodes, node, k + 3)
-
-
-@inlined
-def has_code(sums: Address, place: int, nodes: Address, node: int) -> Lanes:
-    """Where the code of 3 x 3 blocks is in the subset: three bits choose one of eight words, five a bit of it."""
-    a0, a1, a2 = _blocks(sums, place, nodes, node, 0)
-    b0, b1, b2 = _blocks(sums, place, nodes, node, 4)
-    c0, c1, c2 = _blocks(sums, place, nodes, node, 8)
-    low, middle, high = a2 >= b1, a1 >= b1, a0 >= b1
-    word = select(high, _choose(low, middle, nodes, node, SUBSET + 4), _choose(low, middle, nodes, node, SUBSET))
-    bit = (b2 >= b1) & spread(np.int32(16)) | (c2 >= b1) & spread(np.int32(8))
-    bit = bit | (c1 >= b1) & spread(np.int32(4)) | (c0 >= b1) & spread(np.int32(2))
-    bit = bit | (b0 >= b1) & spread(np.int32(1))
-    return spread(np.int32(0)) - (word >> bit & spread(np.int32(1)))
-
-
-@inlined
-def _choose(low: Lanes, middle: Lanes, nodes: Address, node: int, k: int) -> Lanes:
-    """One of four words."""
-    without = select(low, spread(item(nodes, node + k + 1)), spread(item(nodes, node + k)))
-    return select(middle, select(low, spread(item(nodes, node + k + 3)), spread(item(nodes, node + k + 2))), without)
-
-
-@inlined
-def _blocks(sums: Address, place: int, nodes: Address, node: int, k: int) -> tuple[Lanes, Lanes, Lanes]:
-    """Sums of the three blocks between a row of four corners and the next."""
-    edge0 = corner(sums, place, nodes, node, k + 4) - corner(sums, place, nodes, node, k)
-    edge1 = corner(sums, place, nodes, node, k + 5) - corner(sums, place, nodes, node, k + 1)
-    edge2 = corner(sums, place, nodes, node, k + 6) - corner(sums, place, nodes, node, k + 2)
-    edge3 = corner(sums, place, nodes, node, k + 7) - corner(sums, place, nodes, node, k + 3)
-    return edge1 - edge0, edge2 - edge1, edge3 - edge2
 
 
 def _visits() -> NDArray[np.int32]:
@@ -246,11 +210,11 @@ def _visits() -> NDArray[np.int32]:
     """
     table = np.empty(512, dtype=np.int32)
     for entry in range(512):
-        step_over, visited = entry >> LANES, 0
-        for lane in range(LANES):
-            visited |= (1 - step_over) << lane
-            step_over = (1 - step_over) & (entry >> lane)
-        table[entry] = visited | step_over << LANES
+        step_over, visited = entry >> SIMD_WIDTH, 0
+        for i in range(SIMD_WIDTH):
+            visited |= (1 - step_over) << i
+            step_over = (1 - step_over) & (entry >> i)
+        table[entry] = visited | step_over << SIMD_WIDTH
     return table
 
 
@@ -258,7 +222,7 @@ VISITS = _visits()
 STEP_OVER = 256
 
 
-class LaneTrees(NamedTuple):
+class SimdTrees(NamedTuple):
     """The nodes of all stages (nodes, 32), those of a tree together and parents before their children.
 
     A stage's sum begins with `base`. Below `surely_out` it is below the stage's threshold, and from `surely_in` on it
@@ -282,42 +246,43 @@ class Found(NamedTuple):
 
 
 @kernel
-def scan_row(
+def _scan_row_simd(
     sums: UInt32s,
     squares: UInt32s,
     start: int,
     windows: Windows,
-    trees: LaneTrees,
-    asked: Int32s,
+    trees: SimdTrees,
+    reached: Int32s,
     factors: Float32s,
     found: Found,
 ) -> int:
     """Accepted windows of the row that begins at `start`, from left to right; returns how many there are.
 
-    `asked` has room for eight numbers for every node of the largest tree, `factors` for eight.
+    `reached` has room for eight numbers for every node of the largest tree, `factors` for eight.
     """
     categorical, walked, last = trees.walked.categorical, trees.walked, trees.base.size
     at, squares_at, inner = address_of(sums), address_of(squares), address_of(windows.inner)
-    nodes, room, factors_at = address_of(trees.nodes), address_of(asked), address_of(factors)
+    nodes, room, factors_at = address_of(trees.nodes), address_of(reached), address_of(factors)
     first_node, base = address_of(trees.first_node), address_of(trees.base)
     surely_out, surely_in = address_of(trees.surely_out), address_of(trees.surely_in)
     area, min_sigma = np.float64(windows.area), np.float64(windows.min_sigma)
     n = step_over = 0
-    for k in range(0, windows.columns, LANES):
+    for k in range(0, windows.columns, SIMD_WIDTH):
         place, s = start + k, 0
-        left = (1 << min(windows.columns - k, LANES)) - 1
+        left = (1 << min(windows.columns - k, SIMD_WIDTH)) - 1
         if not categorical:
-            left &= normalise_lanes(at, squares_at, place, inner, area, min_sigma, factors_at)
+            left &= normalise_simd(at, squares_at, place, inner, area, min_sigma, factors_at)
         if left == 0:
             step_over = 0
         while left and s < last:
-            begin, end, total = item(first_node, s), item(first_node, s + 1), spread(item(base, s))
+            begin, end = load_scalar(first_node, s), load_scalar(first_node, s + 1)
+            total = broadcast(load_scalar(base, s))
             if categorical:
                 total = sum_patterns(at, place, nodes, begin, end, total, room)
             else:
                 total = sum_haar(at, place, load(factors_at, 0), nodes, begin, end, total, room)
-            passed = bits_of(total >= spread(item(surely_out, s))) & left
-            unsure = bits_of(total < spread(item(surely_in, s))) & passed
+            passed = mask_bits(total >= broadcast(load_scalar(surely_out, s))) & left
+            unsure = mask_bits(total < broadcast(load_scalar(surely_in, s))) & passed
             if unsure:
                 passed = _settle(sums, place, factors, walked, s, passed, unsure)
             if s == 0:
@@ -334,9 +299,9 @@ def scan_row(
 @kernel
 def _settle(sums: UInt32s, place: int, factors: Float32s, trees: WalkedTrees, s: int, passed: int, unsure: int) -> int:
     """Sum up as OpenCV does what whole numbers leave open."""
-    for lane in range(LANES):
-        if unsure >> lane & 1 and stage_sum(sums, place + lane, factors[lane], trees, s) < trees.stage_threshold[s]:
-            passed &= ~(1 << lane)
+    for i in range(SIMD_WIDTH):
+        if unsure >> i & 1 and stage_sum(sums, place + i, factors[i], trees, s) < trees.stage_threshold[s]:
+            passed &= ~(1 << i)
     return passed
 
 
@@ -352,9 +317,26 @@ def _keep(
 ) -> int:
     """Write windows that passed all stages after the first n; returns how many there are then."""
     last = trees.stage_threshold.size - 1
-    for lane in range(LANES):
-        if left >> lane & 1:
-            found.places[n] = place + lane
-            found.scores[n] = stage_sum(sums, place + lane, factors[lane], trees, last)
+    for i in range(SIMD_WIDTH):
+        if left >> i & 1:
+            found.places[n] = place + i
+            found.scores[n] = stage_sum(sums, place + i, factors[i], trees, last)
             n += 1
     return n
+
+
+@kernel
+def _scan_row_scalar(
+    sums: UInt32s,
+    squares: UInt32s,
+    start: int,
+    windows: Windows,
+    trees: SimdTrees,
+    reached: Int32s,  # noqa: ARG001
+    factors: Float32s,  # noqa: ARG001
+    found: Found,
+) -> int:
+    return walk_row(sums, squares, start, windows, trees.walked, found.places, found.scores)
+
+
+scan_row = _scan_row_simd if HAS_SIMD else _scan_row_scalar

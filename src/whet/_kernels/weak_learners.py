@@ -1,4 +1,6 @@
-"""Training of weak learners: histograms of feature values, thresholds, subsets of codes, response bits."""
+"""Training of weak learners: histograms, thresholds, subsets of codes, response bits, and online boosting."""
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ Values = NDArray[np.float32]
 Bins = NDArray[np.uint8]
 
 BINS = 256
-# Just below 256, so that the largest value falls into the last bin. Even float32 tells them apart.
+# Just below 256, so that the largest value falls into the last bin. float32 can represent the difference.
 SPAN = np.float32(255.999)
 # Ranges below this would overflow the scale: such a feature counts as constant.
 NARROW = np.float32(1e-30)
@@ -278,7 +280,7 @@ def best_splits(
 ) -> None:
     """Write threshold, polarity and weighted error (features,) of the best stump on each feature.
 
-    `values` (features, samples) are sorted, `order` tells which sample each was; `signed` (samples,) are the
+    `values` (features, samples) are sorted, `order` has the sample of each; `signed` (samples,) are the
     weights, those of negatives with a minus. A stump responds 1 to value > threshold, or, with polarity -1, to
     value <= threshold. Ties go to the lowest threshold, and there to polarity 1.
     """
@@ -307,12 +309,55 @@ def best_splits(
 
 
 @kernel
-def respond_one(
-    x: Floats, feature: NDArray[np.intp], threshold: Floats, polarity: NDArray[np.int8]
-) -> NDArray[np.uint8]:
-    """Responses (P,) of stumps to one sample x (features,)."""
-    P = feature.shape[0]
-    out = np.empty(P, dtype=np.uint8)
-    for j in range(P):
-        out[j] = (x[feature[j]] > threshold[j]) == (polarity[j] > 0)
+def log_ratio(x: float, n: Floats, m: Floats, S: Floats, smallest_variance: float) -> float:
+    """Log N(x; positives) - log N(x; negatives), from counts (2,), means (2,) and scatters (2,); 1 is positive."""
+    ratio = 0.0
+    for c in range(2):
+        variance = max(S[c] / max(n[c], 1e-300), smallest_variance)
+        term = -0.5 * (math.log(variance) + (x - m[c]) ** 2 / variance)
+        ratio += term if c == 1 else -term
+    return ratio
+
+
+@kernel
+def boost_one(
+    x: Floats,
+    label: int,
+    weight: float,
+    n: Floats,
+    m: Floats,
+    S: Floats,
+    right: Floats,
+    wrong: Floats,
+    smallest: Floats,
+) -> None:
+    """Update T weak learners in turn with one sample x (T,), one value for each.
+
+    n, m, S are (T, 2): each learner's weighted count, mean and scatter of the two classes, updated by
+    d = x - m; n += w; m += w d / n; S += w d (x - m). `right` and `wrong` (T,) sum the weights of the samples that
+    each learner got right and wrong. A sample's weight falls where a learner is right and grows where it is wrong,
+    so that right and wrong samples have the same total weight for the next learner.
+    """
+    w = weight
+    for t in range(x.shape[0]):
+        d = x[t] - m[t, label]
+        n[t, label] += w
+        m[t, label] += w * d / n[t, label]
+        S[t, label] += w * d * (x[t] - m[t, label])
+        is_right = (log_ratio(x[t], n[t], m[t], S[t], smallest[t]) > 0.0) == (label == 1)
+        if is_right:
+            right[t] += w
+        else:
+            wrong[t] += w
+        total = right[t] + wrong[t]
+        w *= total / (2.0 * (right[t] if is_right else wrong[t]))
+
+
+@kernel
+def log_ratios(X: Floats, n: Floats, m: Floats, S: Floats, smallest: Floats) -> Floats:
+    """`log_ratio` of every sample under every weak learner, (N, T)."""
+    out = np.empty(X.shape)
+    for i in range(X.shape[0]):
+        for t in range(X.shape[1]):
+            out[i, t] = log_ratio(X[i, t], n[t], m[t], S[t], smallest[t])
     return out

@@ -8,20 +8,21 @@ from numpy.typing import NDArray
 from whet._kernels.jit import inlined, kernel
 from whet._kernels.simd import (
     Address,
-    Lanes,
-    bits_of,
-    item,
+    Vector,
+    as_floats,
+    broadcast,
     load,
+    load_scalar,
+    mask_bits,
     rounded,
     select,
-    spread,
     square_root,
     store,
     to_doubles,
     widened,
 )
 
-# OpenCV looks at a window only if area * factor < 0.1, which says sigma > 10.
+# OpenCV skips windows unless area * factor < 0.1, which means sigma > 10.
 OPENCV_MIN_SIGMA = 10.0
 
 
@@ -29,11 +30,11 @@ OPENCV_MIN_SIGMA = 10.0
 def window_factor(
     total: np.int64, squares: np.int64, area: int, min_sigma: float = OPENCV_MIN_SIGMA
 ) -> tuple[np.float32, np.bool_]:
-    """The factor 1 / (area sigma) of a window, and whether the window has enough contrast to be looked at.
+    """The factor 1 / (area sigma) of a window, and whether the window has enough contrast.
 
     `total` and `squares` are the sums of the `area` pixels of the inner rectangle (x = 1, y = 1, width - 2,
     height - 2) and of their squares. A feature's value is its weighted sum of pixels times the factor. Flat
-    windows have the factor 1 and are never looked at.
+    windows have the factor 1 and no contrast.
 
     >>> window_factor(20, 400, 4)  # pixels 0, 0, 0 and 20: area * sigma = sqrt(4 * 400 - 20 * 20)
     (0.0288..., False)
@@ -42,12 +43,12 @@ def window_factor(
     """
     # In float64: area * squares reaches 2e10 in a window of 24 x 24, too much for 32 bits.
     wide = np.float64(total)
-    spread = np.float64(area) * np.float64(squares) - wide * wide
+    dispersion = np.float64(area) * np.float64(squares) - wide * wide
     # Without a branch, so that the compiler normalises four windows at once.
-    has_spread = spread > 0.0
-    factor = np.float32(1.0 / np.sqrt(spread if has_spread else 1.0))
+    is_varied = dispersion > 0.0
+    factor = np.float32(1.0 / np.sqrt(dispersion if is_varied else 1.0))
     has_contrast = np.float64(area) * np.float64(factor) < 1.0 / np.float64(min_sigma)
-    return factor, has_spread & has_contrast
+    return factor, is_varied & has_contrast
 
 
 @kernel
@@ -58,7 +59,7 @@ def stack_factors(
     area: int,
     min_sigma: float,
     factors: NDArray[np.float32],
-    looked_at: NDArray[np.bool_],
+    has_contrast: NDArray[np.bool_],
 ) -> None:
     """Normalise a stack of patches: the factor and the verdict of `window_factor` for each sample.
 
@@ -68,7 +69,7 @@ def stack_factors(
     for s in range(factors.size):
         total = np.int64(_difference(sums, corners, s))
         square_total = np.int64(_difference(squares, corners, s))
-        factors[s], looked_at[s] = window_factor(total, square_total, area, min_sigma)
+        factors[s], has_contrast[s] = window_factor(total, square_total, area, min_sigma)
 
 
 @kernel
@@ -97,58 +98,109 @@ class Windows(NamedTuple):
 
 
 @inlined
-def normalise_lanes(
+def normalise_simd(
     sums: Address, squares: Address, place: int, inner: Address, pixels: float, min_sigma: float, factors: Address
 ) -> int:
-    """Factors of eight windows, by the arithmetic of `window_factor`; which of them are looked at, one bit each."""
+    """Factors of eight windows, by the arithmetic of `window_factor`; one bit for each that has contrast."""
     total, square = to_doubles(_inner(sums, place, inner)), to_doubles(_inner(squares, place, inner))
-    area = spread(pixels)
-    spread_out = area * square - total * total
+    area = broadcast(pixels)
+    dispersion = area * square - total * total
     least = pixels * min_sigma
-    if bits_of(spread_out >= spread(NEARLY_ONE * least * least)) == 0:
+    if mask_bits(dispersion >= broadcast(NEARLY_ONE * least * least)) == 0:
         return 0
-    one = spread(1.0)
-    has_spread = spread(0.0) < spread_out
-    factor = rounded(one / square_root(select(has_spread, spread_out, one)))
+    one = broadcast(1.0)
+    is_varied = broadcast(0.0) < dispersion
+    factor = rounded(one / square_root(select(is_varied, dispersion, one)))
     store(factors, 0, factor)
-    has_contrast = area * widened(factor) < spread(1.0 / min_sigma)
-    return bits_of(has_spread & has_contrast)
+    has_contrast = area * widened(factor) < broadcast(1.0 / min_sigma)
+    return mask_bits(is_varied & has_contrast)
 
 
 @inlined
-def _inner(integral: Address, place: int, corners: Address) -> Lanes:
-    gained = load(integral, place + item(corners, 0)) + load(integral, place + item(corners, 3))
-    return gained - load(integral, place + item(corners, 1)) - load(integral, place + item(corners, 2))
+def _inner(integral: Address, place: int, corners: Address) -> Vector:
+    gained = load(integral, place + load_scalar(corners, 0)) + load(integral, place + load_scalar(corners, 3))
+    return gained - load(integral, place + load_scalar(corners, 1)) - load(integral, place + load_scalar(corners, 2))
+
+
+# A weak learner of a cascade, or a node of an OpenCV tree, is a row of 32 whole numbers, two lines of the cache.
+NODE = 32
+CORNERS = 0  # places of up to 16 corners, seen from the window's own
+SUBSET = 16  # 8 words of 32 bits
+
+
+@inlined
+def real(nodes: Address, node: int, k: int) -> Vector:
+    """Number k of a node, which is a float32."""
+    return as_floats(broadcast(load_scalar(nodes, node + k)))
+
+
+@inlined
+def corner(sums: Address, place: int, nodes: Address, node: int, k: int) -> Vector:
+    """Corner k of a node."""
+    return load(sums, place + load_scalar(nodes, node + CORNERS + k))
+
+
+@inlined
+def has_code(sums: Address, place: int, nodes: Address, node: int) -> Vector:
+    """Where the code of 3 x 3 blocks is in the subset: three bits choose one of eight words, five a bit of it."""
+    a0, a1, a2 = _block_sums_simd(sums, place, nodes, node, 0)
+    b0, b1, b2 = _block_sums_simd(sums, place, nodes, node, 4)
+    c0, c1, c2 = _block_sums_simd(sums, place, nodes, node, 8)
+    low, middle, high = a2 >= b1, a1 >= b1, a0 >= b1
+    word = select(high, _choose(low, middle, nodes, node, SUBSET + 4), _choose(low, middle, nodes, node, SUBSET))
+    bit = (b2 >= b1) & broadcast(np.int32(16)) | (c2 >= b1) & broadcast(np.int32(8))
+    bit = bit | (c1 >= b1) & broadcast(np.int32(4)) | (c0 >= b1) & broadcast(np.int32(2))
+    bit = bit | (b0 >= b1) & broadcast(np.int32(1))
+    return broadcast(np.int32(0)) - (word >> bit & broadcast(np.int32(1)))
+
+
+@inlined
+def _choose(low: Vector, middle: Vector, nodes: Address, node: int, k: int) -> Vector:
+    """One of four words."""
+    lower = select(low, broadcast(load_scalar(nodes, node + k + 1)), broadcast(load_scalar(nodes, node + k)))
+    upper = select(low, broadcast(load_scalar(nodes, node + k + 3)), broadcast(load_scalar(nodes, node + k + 2)))
+    return select(middle, upper, lower)
+
+
+@inlined
+def _block_sums_simd(sums: Address, place: int, nodes: Address, node: int, k: int) -> tuple[Vector, Vector, Vector]:
+    """Sums of the three blocks between a row of four corners and the next."""
+    edge0 = corner(sums, place, nodes, node, k + 4) - corner(sums, place, nodes, node, k)
+    edge1 = corner(sums, place, nodes, node, k + 5) - corner(sums, place, nodes, node, k + 1)
+    edge2 = corner(sums, place, nodes, node, k + 6) - corner(sums, place, nodes, node, k + 2)
+    edge3 = corner(sums, place, nodes, node, k + 7) - corner(sums, place, nodes, node, k + 3)
+    return edge1 - edge0, edge2 - edge1, edge3 - edge2
 
 
 UInt32s = NDArray[np.uint32]
-Codes = NDArray[np.uint8]
 Corners = tuple[np.uint32, np.uint32, np.uint32, np.uint32]
 
 
 @kernel
-def pattern_codes(sums: UInt32s, start: int, corners: Int32s, codes: Codes) -> None:
-    """Codes of 3 x 3 blocks for windows `start`, `start` + 1 and so on; `corners` (16,) row by row."""
-    n = codes.size
-    a0, a1, a2, a3 = _corner_row(sums, start, corners[0:4], n)
-    b0, b1, b2, b3 = _corner_row(sums, start, corners[4:8], n)
-    c0, c1, c2, c3 = _corner_row(sums, start, corners[8:12], n)
-    d0, d1, d2, d3 = _corner_row(sums, start, corners[12:16], n)
-    for k in range(n):
-        a, b = (a0[k], a1[k], a2[k], a3[k]), (b0[k], b1[k], b2[k], b3[k])
-        c, d = (c0[k], c1[k], c2[k], c3[k]), (d0[k], d1[k], d2[k], d3[k])
-        codes[k] = _code(a, b, c, d)
+def rectangle_sum(integral: UInt32s, place: int, corners: Int32s) -> np.uint32:
+    """The sum over a rectangle of the window at `place`, modulo 2^32; `corners` (4,) as in `Windows.inner`."""
+    gained = integral[place + corners[0]] + integral[place + corners[3]]
+    lost = integral[place + corners[1]] + integral[place + corners[2]]
+    return np.uint32(gained - lost)
 
 
 @kernel
-def _corner_row(sums: UInt32s, start: int, corners: Int32s, n: int) -> tuple[UInt32s, UInt32s, UInt32s, UInt32s]:
-    a, b, c, d = start + corners[0], start + corners[1], start + corners[2], start + corners[3]
-    return sums[a : a + n], sums[b : b + n], sums[c : c + n], sums[d : d + n]
+def pattern_code(sums: UInt32s, place: int, corners: Int32s) -> np.uint8:
+    """The code of 3 x 3 blocks for the window at `place`; `corners` (16,) row by row."""
+    a, b = _corner_row(sums, place, corners[0:4]), _corner_row(sums, place, corners[4:8])
+    c, d = _corner_row(sums, place, corners[8:12]), _corner_row(sums, place, corners[12:16])
+    return _code(a, b, c, d)
+
+
+@kernel
+def _corner_row(sums: UInt32s, place: int, corners: Int32s) -> Corners:
+    a, b, c, d = place + corners[0], place + corners[1], place + corners[2], place + corners[3]
+    return sums[a], sums[b], sums[c], sums[d]
 
 
 @kernel
 def _code(a: Corners, b: Corners, c: Corners, d: Corners) -> np.uint8:
-    """The code of one window from its 4 x 4 corners, rows a to d; bits as `CLOCKWISE` in `block_patterns`."""
+    """The code of one window from its 4 x 4 corners, rows a to d; bits as `CLOCKWISE` in `whet._kernels.features`."""
     top, middle, bottom = _blocks(a, b), _blocks(b, c), _blocks(c, d)
     centre = middle[1]
     code = np.int32(top[0] >= centre) << 7 | np.int32(top[1] >= centre) << 6 | np.int32(top[2] >= centre) << 5

@@ -15,12 +15,10 @@ from whet._kernels.threads import for_each_block
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.columns import columns_of, family_name
 from whet.features.integral import FeatureFamily, IntegralStack, check_window
-from whet.features.weak_learners import Weak
-from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
-from whet.lda.online import OnlineDiscriminant
-from whet.lda.rejection import RejectionThresholds
+from whet.features.weak_learners import WeakLearners
+from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant
 from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
-from whet.lda.thresholds import Asymmetric, Rate, Rule
+from whet.lda.thresholds import Asymmetric, Rate, RejectionThresholds, Rule
 
 Patches = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -42,7 +40,7 @@ class TrainedStage(Protocol):
         """The features of the weak learners."""
 
     @property
-    def weak(self) -> Weak:
+    def weak(self) -> WeakLearners:
         """The weak learners, learner t on feature t."""
 
     @property
@@ -75,9 +73,9 @@ class Stage:
     everything go on. Sums are taken in the order of the learners, so that every implementation has the same bits.
 
     >>> from whet.features.haar import HaarKind, HaarPool
-    >>> from whet.features.weak_learners import TrainedStumps
+    >>> from whet.features.weak_learners import Stumps
     >>> pool = HaarPool.from_window((3, 3), [HaarKind.X3])  # the last one: a bright column between two dark ones
-    >>> bright = TrainedStumps(*(np.array([v]) for v in (5, np.float32(100), np.int8(1), 0.0)))
+    >>> bright = Stumps(*(np.array([v]) for v in (5, np.float32(100), np.int8(1), 0.0)))
     >>> stage = Stage(pool.take(bright.feature), bright, coef=np.array([2.0]), threshold=0.5)
     >>> stripes = np.tile(np.array([0, 100, 0], dtype=np.uint8), (1, 3, 1))
     >>> stage.score(np.concatenate([stripes, 255 - stripes]))
@@ -85,7 +83,7 @@ class Stage:
     """
 
     features: FeatureFamily
-    weak: Weak
+    weak: WeakLearners
     coef: Floats
     threshold: float
     rejection_thresholds: Floats | None = None
@@ -172,8 +170,8 @@ class LearningStage:
     thresholds on partial sums, in standard deviations of the positives.
 
     >>> from whet.features.haar import HaarKind, HaarPool
-    >>> from whet.features.weak_learners import TrainedStumps
-    >>> right = TrainedStumps(*(np.array([v]) for v in (0, np.float32(1.0), np.int8(1), 0.0)))
+    >>> from whet.features.weak_learners import Stumps
+    >>> right = Stumps(*(np.array([v]) for v in (0, np.float32(1.0), np.int8(1), 0.0)))
     >>> seen = [BinaryStatistics.from_samples(np.uint8([x]).T) for x in ([1, 1, 1, 0], [0, 0, 0, 1])]
     >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])
     >>> LearningStage(pool.take(np.array([0])), right, *seen, Rate(-1.0), ridge=1.0).run().coef
@@ -181,7 +179,7 @@ class LearningStage:
     """
 
     features: FeatureFamily
-    weak: Weak
+    weak: WeakLearners
     positive: BinaryStatistics
     negative: BinaryStatistics
     rule: Rule
@@ -215,7 +213,7 @@ class LearningStage:
     def from_discriminant(
         cls,
         features: FeatureFamily,
-        weak: Weak,
+        weak: WeakLearners,
         vote: OnlineDiscriminant,
         rejection: RejectionThresholds | None = None,
     ) -> Self:
@@ -312,9 +310,9 @@ class Cascade:
     the last bit, for the windows of an image.
 
     >>> from whet.features.haar import HaarKind, HaarPool
-    >>> from whet.features.weak_learners import TrainedStumps
+    >>> from whet.features.weak_learners import Stumps
     >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])
-    >>> right = TrainedStumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(1.0), np.int8(1), 0.0)))
+    >>> right = Stumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(1.0), np.int8(1), 0.0)))
     >>> stage = Stage(pool.take(right.feature), right, coef=np.array([2.0]), threshold=0.5)
     >>> patch = np.repeat(np.array([[[0, 0, 99, 99]]], dtype=np.uint8), 4, axis=1)
     >>> Cascade((4, 4), (stage,)).scores(np.concatenate([patch, patch[..., ::-1], patch // 99]))
@@ -362,7 +360,7 @@ class Cascade:
         """
         stack = IntegralStack.from_patches(patches, self.min_sigma)
         check_window(self.window, stack)
-        alive, total = stack.looked_at.copy(), np.zeros(len(patches))
+        alive, total = stack.has_contrast.copy(), np.zeros(len(patches))
         for number, stage in enumerate(self.stages):
             margin, passed = stage.judge(stack)
             alive &= passed

@@ -12,7 +12,7 @@ from whet.features.haar import PARTS, HaarPool
 from whet.features.integral import FeatureFamily
 from whet.features.lbp import BlockPatternPool
 from whet.features.rectangles import RECTANGLES, RectanglePool
-from whet.features.weak_learners import LeafPool, TrainedLeaves, TrainedStumps, TrainedSubsets, Weak, conditions_of
+from whet.features.weak_learners import LeafPool, Leaves, Stumps, Subsets, WeakLearners, conditions_of
 
 Columns = Mapping[str, NDArray[Any]]
 
@@ -62,13 +62,13 @@ def family_name(features: FeatureFamily) -> str:
     return names[type(features)]
 
 
-def columns_of(features: FeatureFamily, weak: Weak) -> Columns:
+def columns_of(features: FeatureFamily, weak: WeakLearners) -> Columns:
     """Each column of the features and of their weak learners, by name, in the order of the layout.
 
     The weak learners' index into a training pool and their training errors are not among them: neither is run.
 
     >>> pool = BlockPatternPool.from_window((3, 3))
-    >>> columns = columns_of(pool, TrainedSubsets(np.arange(1), np.ones((1, 4), np.uint64), np.zeros(1)))
+    >>> columns = columns_of(pool, Subsets(np.arange(1), np.ones((1, 4), np.uint64), np.zeros(1)))
     >>> {name: column.shape for name, column in columns.items()}
     {'x': (1,), 'y': (1,), 'block_width': (1,), 'block_height': (1,), 'subset': (1, 4)}
     """
@@ -82,20 +82,20 @@ def columns_of(features: FeatureFamily, weak: Weak) -> Columns:
     return {name: np.ascontiguousarray(column, dtype=layout[name][0]) for name, column in found.items()}
 
 
-def from_columns(family: str, window: tuple[int, int], columns: Columns) -> tuple[FeatureFamily, Weak]:
+def from_columns(family: str, window: tuple[int, int], columns: Columns) -> tuple[FeatureFamily, WeakLearners]:
     """Features and weak learners from their columns; raises ValueError on what no window could have."""
     if family in LEAVES:
         return _leaves(LEAVES[family], window, columns)
     return _plain(family, window, columns)
 
 
-def _leaves(family: str, window: tuple[int, int], columns: Columns) -> tuple[LeafPool, TrainedLeaves]:
+def _leaves(family: str, window: tuple[int, int], columns: Columns) -> tuple[LeafPool, Leaves]:
     joins = columns["joins"]
     if (joins > 1).any() or joins[-1] != 0:
         raise ValueError("a condition joins the next one (1) or is the last of its leaf (0), as the very last one is")
     first = np.concatenate([[0], np.flatnonzero(joins == 0) + 1])
     conditions, weak = _plain(family, window, columns)
-    return LeafPool(conditions, first), TrainedLeaves(weak, first)
+    return LeafPool(conditions, first), Leaves(weak, first)
 
 
 def _plain(family: str, window: tuple[int, int], columns: Columns) -> tuple[Any, Any]:
@@ -106,17 +106,17 @@ def _plain(family: str, window: tuple[int, int], columns: Columns) -> tuple[Any,
         if not pool.is_exact:
             raise ValueError("the weights of rectangles must be whole numbers, and their sums below 2^24")
         _check_stumps(columns["threshold"], columns["polarity"])
-        return pool, TrainedStumps(learner, columns["threshold"], columns["polarity"], unknown)
+        return pool, Stumps(learner, columns["threshold"], columns["polarity"], unknown)
     place = columns["x"], columns["y"]
     if family == "haar":
         features = HaarPool(window, columns["kind"], *place, columns["width"], columns["height"])
         _check_boxes(window, *place, columns["width"], columns["height"], _parts(columns["kind"]))
         _check_stumps(columns["threshold"], columns["polarity"])
-        return features, TrainedStumps(learner, columns["threshold"], columns["polarity"], unknown)
+        return features, Stumps(learner, columns["threshold"], columns["polarity"], unknown)
     size = columns["block_width"].astype(np.int64) * 3, columns["block_height"].astype(np.int64) * 3
     patterns = BlockPatternPool(window, *place, columns["block_width"], columns["block_height"])
     _check_boxes(window, *place, *size, np.full((T, 2), 3))
-    return patterns, TrainedSubsets(learner, columns["subset"], unknown)
+    return patterns, Subsets(learner, columns["subset"], unknown)
 
 
 def _tilted(columns: Columns, T: int) -> NDArray[np.bool_]:

@@ -9,15 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.scan import ENDS, EXITS, FLAGS, JOINS, N_CORNERS, OPENS, THRESHOLD, FlatLearners
+from whet._kernels.scan import ENDS, FLAGS, JOINS, N_CORNERS, OPENS, REJECTS, THRESHOLD, FlatLearners
 from whet._kernels.scan import WEIGHTS as FIRST_WEIGHT
-from whet._kernels.trees import NODE, SUBSET
+from whet._kernels.windows import NODE, SUBSET
 from whet.cascade.cascade import Cascade, Stage
 from whet.features.haar import HaarPool
 from whet.features.integral import FeatureFamily
 from whet.features.lbp import BlockPatternPool
 from whet.features.rectangles import RectanglePool
-from whet.features.weak_learners import Conditions, TrainedStumps, TrainedSubsets, conditions_of
+from whet.features.weak_learners import Stumps, Subsets, conditions_of
 
 Int32s = NDArray[np.int32]
 
@@ -120,7 +120,7 @@ def _stage_rows(
     rows = np.zeros((n, NODE), dtype=np.int32)
     corners, weights = _corners(features, weak, layout)
     rows[:, :CORNERS] = corners
-    if isinstance(weak, TrainedSubsets):
+    if isinstance(weak, Subsets):
         above, below = coef, np.zeros(n)
         rows[:, SUBSET : SUBSET + 8] = np.ascontiguousarray(weak.subset).view(np.int32)
     else:
@@ -132,25 +132,25 @@ def _stage_rows(
         rows[:, N_CORNERS] = np.where((weights != 0).any(axis=1), -(-used // 3) * 3, 3)
     rows[0, OPENS], rows[:, FLAGS] = (
         1 + scores_begin,
-        EXITS * (rejection_thresholds > -np.inf) + JOINS * joins + ENDS * ends,
+        REJECTS * (rejection_thresholds > -np.inf) + JOINS * joins + ENDS * ends,
     )
     before = np.where(np.arange(n) == 0, threshold_before, 0.0)
     return rows, np.stack([above, below, rejection_thresholds, before], axis=1)
 
 
-def _corners(features: FeatureFamily, weak: Conditions, layout: Layout) -> tuple[Int32s, Int32s]:
+def _corners(features: FeatureFamily, weak: Stumps | Subsets, layout: Layout) -> tuple[Int32s, Int32s]:
     """Corners (T, 16) in the layout and weights (T, 12), unused ones zero."""
     n, channel = len(weak), np.zeros(len(weak), dtype=np.int32)
     corners, weights = np.zeros((n, CORNERS), dtype=np.int32), np.zeros((n, WEIGHTS), dtype=np.int32)
     match features, weak:
-        case HaarPool() as pool, TrainedStumps():
+        case HaarPool() as pool, Stumps():
             pixels, few = pool.corners()
             weights[:, : few.shape[1]] = few
-        case RectanglePool() as pool, TrainedStumps():
+        case RectanglePool() as pool, Stumps():
             y, x, weights = pool.merged_corners
             pixels = y * np.int32(pool.window[1] + 1) + x
             channel[pool.tilted] = TILTED
-        case BlockPatternPool() as pool, TrainedSubsets():
+        case BlockPatternPool() as pool, Subsets():
             pixels = pool.corners().reshape(n, CORNERS)
         case family, other:
             raise TypeError(f"no scan for {type(other).__name__} on {type(family).__name__}")

@@ -51,10 +51,10 @@ def detect(
     number of `threads`.
 
     >>> from whet.features.haar import HaarKind, HaarPool
-    >>> from whet.features.weak_learners import TrainedStumps
+    >>> from whet.features.weak_learners import Stumps
     >>> from whet.cascade.cascade import Stage
     >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])  # the last one: dark on the left, bright on the right
-    >>> edge = TrainedStumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
+    >>> edge = Stumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
     >>> cascade = Cascade((4, 4), (Stage(pool.take(edge.feature), edge, np.array([2.0]), threshold=0.5),))
     >>> image = np.repeat(np.uint8([[0, 0, 0, 99, 99, 99]]), 5, axis=0)
     >>> found = detect(cascade, image, max_size=4)  # windows at (1, 0) and (1, 1)

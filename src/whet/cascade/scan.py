@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whet._kernels.integral import RUN, integrate_channels
 from whet._kernels.scan import scan_windows
-from whet._kernels.simd import LANES
+from whet._kernels.simd import SIMD_WIDTH
 from whet._kernels.threads import blocks, for_each_block
 from whet._kernels.windows import Windows
 from whet.cascade.boxes import Boxes
@@ -35,7 +35,7 @@ class Scan:
     x: NDArray[np.intp]
     scores: NDArray[np.float64]
     n_windows: int
-    n_looked_at: int
+    n_tested: int
     n_evaluated: int
 
     def __len__(self) -> int:
@@ -50,10 +50,10 @@ def scan(cascade: Cascade, image: GreyImage, *, step: int = 1, threads: int | No
     were rejected.
 
     >>> from whet.features.haar import HaarKind, HaarPool
-    >>> from whet.features.weak_learners import TrainedStumps
+    >>> from whet.features.weak_learners import Stumps
     >>> from whet.cascade.cascade import Stage
     >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])  # the last one: dark on the left, bright on the right
-    >>> edge = TrainedStumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
+    >>> edge = Stumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
     >>> cascade = Cascade((4, 4), (Stage(pool.take(edge.feature), edge, np.array([2.0]), threshold=0.5),))
     >>> image = np.repeat(np.uint8([[0, 0, 0, 99, 99, 99]]), 5, axis=0)
     >>> found = scan(cascade, image)
@@ -78,7 +78,7 @@ def scan_images(
     if step < 1:
         raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
     widest = max((image.shape[1] for image in images), default=0)
-    layout = Layout.from_width(widest + LANES * step + RUN, step, channels_of(cascade))
+    layout = Layout.from_width(widest + SIMD_WIDTH * step + RUN, step, channels_of(cascade))
     runnable = compiled(cascade, layout, reject)
     tasks = [(i, rows) for i, image in enumerate(images) for rows in blocks(_places(image, cascade, step)[0], BAND)]
     bands: list[Scan | None] = [None] * len(tasks)
@@ -113,7 +113,7 @@ def _scan_band(cascade: CompiledCascade, image: GreyImage, rows: slice) -> Scan:
     n, columns = rows.stop - rows.start, (image.shape[1] - width) // step + 1
     windows = Windows(n, columns, step * channels * line, cascade.inner, cascade.area, cascade.min_sigma)
     places, scores = np.empty(n * columns, dtype=np.uint32), np.empty(n * columns)
-    factors, eight = np.empty(LANES, dtype=np.float32), np.empty(LANES)
+    factors, eight = np.empty(SIMD_WIDTH, dtype=np.float32), np.empty(SIMD_WIDTH)
     found, *counts = scan_windows(sums, squares, windows, cascade.learners, factors, eight, places, scores)
     row, column = np.divmod(places[:found].astype(np.intp), windows.row_step)
     return Scan((rows.start + row) * step, column * step, scores[:found].copy(), n * columns, *counts)
@@ -124,7 +124,7 @@ def _joined(bands: Sequence[Scan]) -> Scan:
     if not bands:
         return Scan(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty(0), 0, 0, 0)
     y, x, scores = (np.concatenate([getattr(band, name) for band in bands]) for name in ("y", "x", "scores"))
-    counts = (sum(getattr(band, name) for band in bands) for name in ("n_windows", "n_looked_at", "n_evaluated"))
+    counts = (sum(getattr(band, name) for band in bands) for name in ("n_windows", "n_tested", "n_evaluated"))
     return Scan(y, x, scores, *counts)
 
 
@@ -198,7 +198,7 @@ class _Cut:
 
         That costs nothing, and cuts of few widths are few layouts to compile a cascade for.
         """
-        places = -(-(self.right - self.left - window[1] + 1) // LANES) * LANES
+        places = -(-(self.right - self.left - window[1] + 1) // SIMD_WIDTH) * SIMD_WIDTH
         wide = self.left + window[1] - 1 + places
         return np.ascontiguousarray(self.level.image[self.top : self.bottom, self.left : wide])
 

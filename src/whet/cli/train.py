@@ -82,7 +82,7 @@ def _live(console: Any) -> Iterator[Callable[[Event], None]]:  # noqa: ANN401 - 
                 case Mining():
                     text = (
                         f"stage {event.stage}: mined {event.n_found:,} of {event.n_wanted:,} "
-                        f"{'held-out ' * event.held_out}negatives, {event.n_looked_at:,} windows{left}"
+                        f"{'held-out ' * event.held_out}negatives, {event.n_tested:,} windows{left}"
                     )
                     progress.update(task, description=text, completed=event.n_found / max(event.n_wanted, 1))
                 case StageStarted():

@@ -20,9 +20,8 @@ from whet.errors import DetectorNotFoundError, ModelFileError, WhetError
 from whet.features.weak_learners import conditions_of
 from whet.io.files import Table, as_table, check_keys, finite, one_of, parse_table, whole
 from whet.lda.discriminant import Criterion
-from whet.lda.rejection import RejectionThresholds
 from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
-from whet.lda.thresholds import Asymmetric, Rate
+from whet.lda.thresholds import Asymmetric, Rate, RejectionThresholds
 
 FORMAT = "whet detector"
 VERSION = 1

@@ -92,7 +92,7 @@ def route(base: DetectorBase, patches: Patches, is_positive: Labels) -> Iterator
     """For each stage of a base: which patches reach it (n,), and their responses (n, T)."""
     stack = IntegralStack.from_patches(patches, base.min_sigma)
     rows = np.arange(len(patches))
-    reaches = is_positive | stack.looked_at
+    reaches = is_positive | stack.has_contrast
     for stage in base.cascade.stages:
         stack, rows = stack.take(reaches), rows[reaches]
         responses = stage.respond(stack)

@@ -1,1 +1,36 @@
-"""Learners on response matrices: greedy sparse LDA, boosting. Never on images."""
+"""Classifiers of feature matrices with the interfaces of scikit-learn and River.
+
+`whet.estimators.baselines` has AdaBoost, AsymBoost and online boosting for comparison.
+
+>>> from whet.estimators import OnlineGSLDA
+>>> model = OnlineGSLDA(n_weak=1).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+>>> model.partial_fit([[2.5]], [1]).predict([[0.4], [2.6]])
+array([0, 1])
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from whet.estimators.gslda import GSLDA as GSLDA
+    from whet.estimators.online_gslda import OnlineGSLDA as OnlineGSLDA
+    from whet.estimators.river import RiverClassifier as RiverClassifier
+
+_HOME = {
+    "GSLDA": "whet.estimators.gslda",
+    "OnlineGSLDA": "whet.estimators.online_gslda",
+    "RiverClassifier": "whet.estimators.river",
+}
+
+# RiverClassifier needs an extra: it is there by name, but not for `from whet.estimators import *`.
+__all__ = ["GSLDA", "OnlineGSLDA"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'whet.estimators' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*_HOME, *__all__})

@@ -2,37 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from collections.abc import Iterator
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from whet._kernels.boosting import boost_one, log_ratios
+from whet._kernels.weak_learners import boost_one, log_ratios
 from whet.estimators.base import TwoClassClassifier, check_known, check_labels, counted
-from whet.features.responses import BitResponses
-from whet.features.weak_learners import SortedFeatures, Stumps
+from whet.features.boosting import SMALLEST_ERROR, balanced, reweighted
+from whet.features.training import SortedFeatures
+from whet.features.weak_learners import Stumps
 
-# The smallest weighted error that a vote is computed from; a perfect stump would have an infinite one.
-SMALLEST_ERROR = 1e-10
-
-
-def reweighted(D: NDArray[np.float64], right: NDArray[np.bool_], error: float) -> NDArray[np.float64]:
-    """Weights for the next round: samples that were right count e / (1 - e) of what they did."""
-    return np.asarray(np.where(right, D * (error / (1 - error)), D))
-
-
-def balanced(is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Weights that sum to one half over each class (N,).
-
-    >>> balanced(np.array([True, False, False]), np.array([1, 1, 1]))
-    array([0.5 , 0.25, 0.25])
-    """
-    of_class = np.where(is_positive, weights[is_positive].sum(), weights[~is_positive].sum())
-    return np.asarray(weights / (2.0 * of_class))
+__all__ = ["AdaBoost", "AsymBoost", "OnlineBoosting"]
 
 
 class BoostedVote(TwoClassClassifier):
@@ -99,24 +82,26 @@ class AdaBoost(BoostedVote):
         features = SortedFeatures.from_values(X)
         tilt = self._tilt(is_positive)
         D = balanced(is_positive, weights)
-        rows: list[tuple[int, float, int]] = []
+        rows: list[tuple[int, float, int, float]] = []
         votes: list[float] = []
         for _ in range(self.n_weak):
             D = D * tilt
             D /= D.sum()
-            stumps, errors = features.best_stumps(is_positive, D)
-            best = int(np.flatnonzero(errors <= errors.min() + 1e-12)[0])  # the first of equals, up to rounding
+            stumps = features.best_stumps(is_positive, D)
+            best = int(
+                np.flatnonzero(stumps.error <= stumps.error.min() + 1e-12)[0]
+            )  # the first of equals, up to rounding
             stump = stumps.take(np.array([best]))
-            right = stump.respond(X)[:, 0] == is_positive
+            right = stump.transform(X)[:, 0] == is_positive
             error = max(float(D[~right].sum()), SMALLEST_ERROR)
-            rows.append((best, float(stump.threshold[0]), int(stump.polarity[0])))
+            rows.append((best, float(stump.threshold[0]), int(stump.polarity[0]), error))
             votes.append(np.log((1 - error) / error))
             if error == SMALLEST_ERROR or error >= 0.5:
                 break
             D = reweighted(D, right, error)
-        feature, threshold, polarity = zip(*rows, strict=True)
+        feature, threshold, polarity, errors = zip(*rows, strict=True)
         self.weak_learners_ = Stumps(
-            np.array(feature, dtype=np.intp), np.array(threshold), np.array(polarity, dtype=np.int8)
+            np.array(feature, dtype=np.intp), np.array(threshold), np.array(polarity, dtype=np.int8), np.array(errors)
         )
         self.coef_ = np.array(votes)
 
@@ -128,13 +113,13 @@ class AdaBoost(BoostedVote):
 
     def _ballots(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         # A vote for or against with half its weight is Viola and Jones's threshold at half the sum of votes.
-        return np.asarray((self.weak_learners_.respond(X) - 0.5) * self.coef_)
+        return np.asarray((self.weak_learners_.transform(X) - 0.5) * self.coef_)
 
 
 class AsymBoost(AdaBoost):
     """Asymmetric AdaBoost of Viola and Jones (2002): a missed positive costs `asymmetry` times a false positive.
 
-    The cost is spread over the rounds: before each, positives are weighed up by asymmetry^(1/2T) and negatives
+    The cost is divided over the rounds: before each, positives are weighed up by asymmetry^(1/2T) and negatives
     down by as much. Put in at the start, the first stump would absorb all of it.
 
     Parameters
@@ -239,16 +224,16 @@ class OnlineBoosting(BoostedVote):
         is_positive = check_known(labels, self.classes_)
         values = np.ascontiguousarray(samples[:, self.selected_features_])
         for x, label, weight in zip(values, is_positive.astype(np.int64), weights.astype(float), strict=True):
-            self._show(x, int(label), float(weight))
+            self._update(x, int(label), float(weight))
         return self
 
     def update(self, x: Floats, label: object) -> None:
         """Learn one sample x (features,) after `fit`; for hot loops, its values are not checked."""
         check_is_fitted(self)
         (is_positive,) = check_known(np.array([label]), self.classes_)
-        self._show(x[self.selected_features_], int(is_positive), 1.0)
+        self._update(x[self.selected_features_], int(is_positive), 1.0)
 
-    def _show(self, x: Floats, label: int, weight: float) -> None:
+    def _update(self, x: Floats, label: int, weight: float) -> None:
         boost_one(x, label, weight, self._n, self._m, self._S, self._right, self._wrong, self._smallest)
 
     @property
@@ -275,38 +260,3 @@ def _weighted_normals(X: Floats, is_positive: NDArray[np.bool_], D: Floats) -> t
         m[:, c] = weights @ X[rows] / weights.sum()
         S[:, c] = weights @ (X[rows] - m[:, c]) ** 2
     return n, m, S
-
-
-def rounds(
-    responses: BitResponses, n_most: int, asymmetry: float = 1.0, balance: bool = True
-) -> Iterator[tuple[int, float]]:
-    """In each round the learner of least weighted error: its index, and its vote log((1 - e) / e).
-
-    Unlike in `whet.AdaBoost`, the learners stay as they were trained under equal weights, so a round is one pass
-    over the bits. With `asymmetry` above 1 a missed positive costs that many false positives, spread over `n_most`
-    rounds, as in `whet.AsymBoost`. With `balance` both classes start with one half of the weight, as Viola and Jones
-    have it; without it all samples start alike, however many there are of a class. Stops early at a learner without
-    error, or at none better than chance.
-
-    >>> bits = BitResponses.from_responses(np.array([[1, 0, 0], [1, 1, 1]], dtype=bool), np.array([True, True, False]))
-    >>> [(j, round(vote, 3)) for j, vote in rounds(bits, 1)]
-    [(0, 1.099)]
-    """
-    is_positive = responses.layout.is_positive
-    up = asymmetry ** (0.5 / n_most)
-    tilt = np.where(is_positive, up, 1 / up)
-    n = len(is_positive)
-    D = balanced(is_positive, np.ones(n, dtype=np.int64)) if balance else np.full(n, 1 / n)
-    for _ in range(n_most):
-        D = D * tilt
-        D /= D.sum()
-        j = int(np.argmin(responses.weighted_errors(D)))
-        right = responses.row(j) == is_positive
-        error = float(D[~right].sum())
-        if error >= 0.5:
-            return
-        error = max(error, SMALLEST_ERROR)
-        yield j, math.log((1 - error) / error)
-        if error == SMALLEST_ERROR:
-            return
-        D = reweighted(D, right, error)

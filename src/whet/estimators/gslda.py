@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -10,14 +11,40 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whet.estimators.base import TwoClassClassifier, check_choices
-from whet.features.weak_learners import Identity, Stumps, WeakLearners, train_stumps
+from whet.features.training import train_stumps
+from whet.features.weak_learners import Stumps
 from whet.lda import thresholds
-from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, probability
-from whet.lda.online import OnlineDiscriminant
+from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant, probability
 from whet.lda.selection import Scatter, Search, select
 from whet.lda.statistics import BinaryStatistics, CentredStatistics
 
 Threshold = Literal["bayes", "asymmetric", "fisher", "detection_rate", "negative_mean"]
+
+
+@dataclass(frozen=True, eq=False)
+class Identity:
+    """Weak learners that pass a feature's value on as it is.
+
+    >>> Identity(np.array([1])).transform(np.array([[5.0, 7.0]]))
+    array([[7.]])
+    """
+
+    feature: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.feature)
+
+    def transform(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values (samples, selected features)."""
+        return np.ascontiguousarray(X[..., self.feature], dtype=np.float64)
+
+    def take(self, indices: NDArray[np.intp]) -> Identity:
+        """The learners at these indices, in this order."""
+        return Identity(self.feature[indices])
+
+    def arrays(self) -> tuple[NDArray[np.generic], ...]:
+        """All arrays that decide the responses, for hashing."""
+        return (self.feature,)
 
 
 class GSLDA(TwoClassClassifier):
@@ -34,7 +61,7 @@ class GSLDA(TwoClassClassifier):
         "stump" (one threshold a feature, responses in {0, 1}) or "identity" (the value itself; scale the
         features to about unit variance, or choose `ridge` for their units).
     criterion
-        "fda" [FDA], or "lac" [LAC], which looks at the scatter of the positives only.
+        "fda" [FDA], or "lac" [LAC], which uses the scatter of the positives only.
     threshold
         "bayes" (least error), "asymmetric" (the paper's node goal), "fisher" (with priors), "detection_rate"
         or "negative_mean".
@@ -110,10 +137,10 @@ class GSLDA(TwoClassClassifier):
                 f"n_weak={self.n_weak} is more than the {n_features} features; using {n_features}",
                 stacklevel=3,
             )
-        candidates: WeakLearners = (
+        candidates: Stumps | Identity = (
             train_stumps(X, is_positive, weights) if self.weak == "stump" else Identity(np.arange(n_features))
         )
-        responses = candidates.respond(X)
+        responses = candidates.transform(X)
         scatter = Scatter.from_responses(responses, is_positive, weights, self.criterion, self.ridge)
         chosen = self._select(scatter)
         # Statistics are kept of a reserve too: the selected ones first, then the next best.
@@ -141,7 +168,7 @@ class GSLDA(TwoClassClassifier):
         return chosen if len(chosen) else np.zeros(1, dtype=np.intp)
 
     @property
-    def weak_learners_(self) -> WeakLearners:
+    def weak_learners_(self) -> Stumps | Identity:
         """The selected weak learners, in the order of selection."""
         check_is_fitted(self, "_discriminant")
         return self._pool.take(np.arange(self._discriminant.size))
@@ -172,7 +199,7 @@ class GSLDA(TwoClassClassifier):
         """Margins (N,): weighted sum of the weak responses above the threshold; positive is `classes_[1]`."""
         check_is_fitted(self)
         samples = validate_data(self, X, dtype=np.float64, reset=False)
-        return np.asarray(self.weak_learners_.respond(samples) @ self.coef_ + self.intercept_)
+        return np.asarray(self.weak_learners_.transform(samples) @ self.coef_ + self.intercept_)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Posteriors (N, 2) of the two projected Gaussians, monotone in the margin and 0.5 at the threshold."""

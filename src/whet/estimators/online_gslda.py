@@ -1,4 +1,4 @@
-"""Samples gathered until both classes have come."""
+"""Greedy sparse LDA that learns online, as a scikit-learn classifier [ALG:OGSLDA]."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Block = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.int64]]
 
 @dataclass(frozen=True, eq=False)
 class ColdStart:
-    """Blocks of samples (X, y, weights) that came before there was anything to train on.
+    """Blocks of samples (X, y, weights) collected until the weak learners can be trained.
 
-    `classes` are those named or seen so far, `counts` how often each came.
+    `classes` are those named or seen so far, `counts` (classes,) their numbers of samples.
 
     >>> cold = ColdStart().with_samples(np.zeros((1, 2)), np.array([7]), np.array([1]), None)
     >>> cold.classes, cold.counts, cold.is_complete(1)
@@ -40,7 +40,7 @@ class ColdStart:
     def with_samples(
         self, X: NDArray[np.float64], y: NDArray[Any], weights: NDArray[np.int64], classes: ArrayLike | None
     ) -> ColdStart:
-        """Gather one more block; `classes` names both classes before both have come."""
+        """Gather one more block; `classes` names both classes before both were seen."""
         seen = np.unique(np.concatenate([y, self.classes[self.counts > 0]])) if self.blocks else np.unique(y)
         named = self.classes if len(self.classes) == 2 else seen
         if classes is not None:
@@ -51,12 +51,12 @@ class ColdStart:
         return ColdStart((*self.blocks, (X, y, weights)), named, counts)
 
     def batch(self) -> Block:
-        """All that was gathered."""
+        """All samples collected so far."""
         X, y, weights = (np.concatenate(parts) for parts in zip(*self.blocks, strict=True))
         return X, y, weights
 
     def is_complete(self, min_initial: int) -> bool:
-        """Tell whether both classes came at least `min_initial` times."""
+        """Whether both classes have at least `min_initial` samples."""
         return len(self.classes) == 2 and bool((self.counts >= min_initial).all())
 
     @property
@@ -151,7 +151,7 @@ class OnlineGSLDA(GSLDA):
     ) -> Self:
         """Learn the rows of X (N, features), each counted `sample_weight` times.
 
-        Until `min_initial` samples of both classes have come they are kept, and the prior is predicted.
+        Samples are kept until both classes have `min_initial` of them; until then, the prior is predicted.
         """
         with unchanged_on_error(self):
             self._check_parameters()
@@ -164,7 +164,7 @@ class OnlineGSLDA(GSLDA):
                 if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
                     raise ValueError(f"classes={classes!r} are not those of the first call: {self.classes_.tolist()}")
                 is_positive = check_known(labels, self.classes_)
-                self._insert_many(self._pool.respond(samples), is_positive, weights)
+                self._insert_many(self._pool.transform(samples), is_positive, weights)
         return self
 
     def update(self, x: NDArray[np.float64], label: object, weight: int = 1) -> None:
@@ -179,10 +179,10 @@ class OnlineGSLDA(GSLDA):
             raise ValueError(f"got a sample of {len(x)} values; the model has {self.n_features_in_} features")
         if label not in self._is_positive:
             raise ValueError(f"label {label!r} is not one of the two classes {self.classes_.tolist()}")
-        self._discriminant.insert(self._pool.respond(np.asarray(x)), self._is_positive[label], weight)
+        self._discriminant.insert(self._pool.transform(np.asarray(x)), self._is_positive[label], weight)
 
     def unlearn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Take samples out again that came after the first batch, as if they had never been shown."""
+        """Remove samples learned after the first batch, as if they had never been learned."""
         check_is_fitted(self)
         if not self._is_trained:
             raise CannotUnlearnError("nothing was learned yet: the first batch is still being gathered")
@@ -190,7 +190,7 @@ class OnlineGSLDA(GSLDA):
         samples, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
         samples, labels, weights = counted(samples, check_labels(labels), sample_weight)
         is_positive = check_known(labels, self.classes_)
-        responses = self._pool.respond(samples)
+        responses = self._pool.transform(samples)
         after: list[ClassStatistics] = []
         for total, base, rows in zip(self._totals, self._base, (is_positive, ~is_positive), strict=True):
             part = total.from_samples(responses[rows], weights[rows])
@@ -215,7 +215,7 @@ class OnlineGSLDA(GSLDA):
         if self.base_id_ != other.base_id_:
             raise CannotMergeError(
                 "these models do not share one base: their weak learners or first batches differ; merge copies of "
-                "one trained model (base_id_ tells)"
+                "one trained model, which have the same base_id_"
             )
         # Both hold the same weak learners, but a re-selection may have re-ordered them.
         theirs = np.argsort(other._candidate)[np.argsort(np.argsort(self._candidate))]

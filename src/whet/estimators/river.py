@@ -21,7 +21,7 @@ except ImportError as error:
 class RiverClassifier(base.Classifier):
     """River's `learn_one` and `predict_proba_one` over `OnlineGSLDA`.
 
-    The features are those of the samples that come before the weak learners are trained; a feature that is
+    The features are those of the samples before the weak learners are trained. A feature that is
     missing later counts as 0, and one that appears later is passed over.
 
     Parameters
@@ -80,7 +80,7 @@ class RiverClassifier(base.Classifier):
         """Probability of each class; of the prior, while samples are still being gathered."""
         if self._model is None:
             count = dict(self._count)
-            if set(count) <= {False, True}:  # River's binary labels: both are known before either has come
+            if set(count) <= {False, True}:  # River's binary labels: both are known before the first sample
                 count = {False: 0, True: 0} | count
             prior = {label: n + 1 for label, n in count.items()}
             return {label: n / sum(prior.values()) for label, n in prior.items()}

@@ -25,7 +25,7 @@ def rate_interval(n_accepted: float, n: float, confidence: float = 0.95) -> tupl
 
 
 def image_interval(
-    accepted: NDArray[np.int64], looked_at: NDArray[np.int64], confidence: float = 0.95
+    accepted: NDArray[np.int64], has_contrast: NDArray[np.int64], confidence: float = 0.95
 ) -> tuple[float, float]:
     """Interval of the share of windows that are accepted, from counts of each image (images,).
 
@@ -41,11 +41,11 @@ def image_interval(
     """
     from scipy.special import stdtrit
 
-    k, n = len(accepted), int(looked_at.sum())
+    k, n = len(accepted), int(has_contrast.sum())
     rate = int(accepted.sum()) / max(n, 1)
     if k < 2 or not 0 < rate < 1:
         return rate_interval(int(accepted.sum()), n, confidence)
-    spread = k / (k - 1) * float(((accepted - rate * looked_at) ** 2).sum()) / n**2
+    spread = k / (k - 1) * float(((accepted - rate * has_contrast) ** 2).sum()) / n**2
     tail = (1 - confidence) / 2
     worth = rate * (1 - rate) / max(spread, rate * (1 - rate) / n)  # never more than the windows there are
     worth *= float(stdtrit(n - 1, tail) / stdtrit(k - 1, tail)) ** 2

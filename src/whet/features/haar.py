@@ -1,4 +1,4 @@
-"""Enumeration of the intervals that a feature can cover along one side of a window."""
+"""Haar features of up to four rectangles, and the enumeration of all boxes in a window."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ class HaarPool:
     the format: an index means the same feature in every version.
 
     >>> pool = HaarPool.from_window((24, 24))
-    >>> len(pool), len(pool.of_kinds([HaarKind.X2_Y2]))
-    (162336, 20736)
+    >>> len(pool)
+    162336
     >>> pool.describe(100_000)
     HaarFeature(kind='x3', x=6, y=0, width=15, height=8)
     """
@@ -147,20 +147,6 @@ class HaarPool:
         """
         return self.take(np.sort(rng.choice(len(self), n, replace=False)))
 
-    def of_kinds(self, kinds: Iterable[HaarKind]) -> HaarPool:
-        """Only the features of these kinds."""
-        return self.take(np.isin(self.kind, list(kinds)))
-
-    def of_size(self, smallest: tuple[int, int], largest: tuple[int, int]) -> HaarPool:
-        """Only the features whose box is (height, width) from `smallest` to `largest`, both included.
-
-        >>> len(HaarPool.from_window((24, 24)).of_size((1, 1), (1, 2)))  # one pixel against its neighbour
-        552
-        """
-        tall = (self.height >= smallest[0]) & (self.height <= largest[0])
-        wide = (self.width >= smallest[1]) & (self.width <= largest[1])
-        return self.take(tall & wide)
-
     def describe(self, i: int) -> HaarFeature:
         """Kind and box of feature i."""
         box = (int(column[i]) for column in (self.x, self.y, self.width, self.height))
@@ -191,7 +177,7 @@ class HaarPool:
     def corners(self) -> tuple[Int32s, Int32s]:
         """Pixels of the integral image and their weights, both (features, 9); unused ones weigh nothing.
 
-        Where parts touch, their corners are merged: 6, 8 or 9 look-ups instead of 8, 12 or 16.
+        Where parts touch, their corners are merged: 6, 8 or 9 loads instead of 8, 12 or 16.
         """
         down, across, weights = CORNER_GRIDS[self.kind].transpose(1, 0, 2)
         parts_down, parts_across = PARTS[self.kind].T

@@ -61,21 +61,21 @@ def tilted_integrals(patches: NDArray[np.uint8]) -> UInt32s:
 
 @dataclass(frozen=True, eq=False)
 class IntegralStack:
-    """Patches as features see them.
+    """Patches with their integral images, as features read them.
 
     `window` is the (height, width) of a patch, `sums` (pixels, samples) the integral images, `factors`
-    (samples,) their normalisation and `looked_at` (samples,) whether a detector would look at such a window. `patches`
-    (samples, height, width) are kept for `tilted`, which few features ask for.
+    (samples,) their normalisation. Detectors skip windows without `has_contrast` (samples,). `patches` (samples,
+    height, width) are kept for `tilted`, which few features need.
 
     >>> stack = IntegralStack.from_patches(np.eye(4, dtype=np.uint8)[None] * 200)
-    >>> stack.sums.shape, stack.factors, stack.looked_at
+    >>> stack.sums.shape, stack.factors, stack.has_contrast
     ((25, 1), array([0.0025], dtype=float32), array([ True]))
     """
 
     window: tuple[int, int]
     sums: UInt32s
     factors: NDArray[np.float32]
-    looked_at: NDArray[np.bool_]
+    has_contrast: NDArray[np.bool_]
     patches: NDArray[np.uint8]
 
     @classmethod
@@ -87,10 +87,10 @@ class IntegralStack:
             )
         n, height, width = patches.shape
         sums, squares = patch_integrals(patches)
-        factors, looked_at = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.bool_)
+        factors, has_contrast = np.empty(n, dtype=np.float32), np.empty(n, dtype=np.bool_)
         area = (height - 2) * (width - 2)
-        stack_factors(sums, squares, _inner_corners(height, width), area, min_sigma, factors, looked_at)
-        return cls((height, width), sums, factors, looked_at, patches)
+        stack_factors(sums, squares, _inner_corners(height, width), area, min_sigma, factors, has_contrast)
+        return cls((height, width), sums, factors, has_contrast, patches)
 
     def __len__(self) -> int:
         return len(self.factors)
@@ -105,7 +105,7 @@ class IntegralStack:
         if samples.all():
             return self
         sums = np.compress(samples, self.sums, axis=1)
-        columns = self.factors[samples], self.looked_at[samples], self.patches[samples]
+        columns = self.factors[samples], self.has_contrast[samples], self.patches[samples]
         return IntegralStack(self.window, sums, *columns)
 
 
@@ -124,7 +124,7 @@ class FeatureFamily(Protocol):
 
     @property
     def window(self) -> tuple[int, int]:
-        """Height and width of the windows that the features look at."""
+        """Height and width of the windows that the features cover."""
 
     @property
     def categories(self) -> int | None:

@@ -48,7 +48,7 @@ class RectanglePool:
         self._check_places()
 
     def _check_places(self) -> None:
-        """Every corner that would be looked up lies inside the window; so does all that is summed."""
+        """Raise ValueError unless all corners lie inside the window."""
         height, width = self.window
         y, x = self.corner_places
         inside = ((y >= 0) & (y <= height) & (x >= 0) & (x <= width)).all(axis=-1)

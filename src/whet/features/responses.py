@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 class SampleLayout:
     """The order of samples in bit rows, so that a class is a range of whole words.
 
-    `order` (samples,) lists the samples, positives first, each class in the order in which it came.
+    `order` (samples,) lists the samples, positives first, each class in its original order.
 
     >>> layout = SampleLayout.from_labels(np.array([False, True, True]))
     >>> layout.order, layout.split, layout.words
@@ -51,7 +51,7 @@ class SampleLayout:
 
     @property
     def is_positive(self) -> NDArray[np.bool_]:
-        """Which samples are positive (samples,), in the order in which they came."""
+        """Which samples are positive (samples,), in their original order."""
         flags = np.zeros(len(self), dtype=np.bool_)
         flags[self.order[: self.n_positive]] = True
         return flags
@@ -73,11 +73,11 @@ class SampleLayout:
         place[self.order] = np.arange(len(self))
         return np.where(place < self.n_positive, place, place + BITS * self.split - self.n_positive)
 
-    def spread(self, weights: Floats) -> Floats:
+    def bit_weights(self, weights: Floats) -> Floats:
         """Weights of samples (samples,) as weights of bits (64 words,); padding weighs nothing."""
-        spread = np.zeros(BITS * self.words)
-        spread[self.bit_of] = weights
-        return spread
+        of_bits = np.zeros(BITS * self.words)
+        of_bits[self.bit_of] = weights
+        return of_bits
 
 
 Int64s = NDArray[np.int64]
@@ -174,7 +174,7 @@ class BitResponses:
         That is the weight of all positives, less that of the positives it responds to, plus that of the
         negatives it responds to.
         """
-        signed = self.layout.spread(weights)
+        signed = self.layout.bit_weights(weights)
         signed[: BITS * self.layout.split] *= -1
         errors = np.full(len(self), -signed[: BITS * self.layout.split].sum())
 

@@ -1,26 +1,158 @@
-"""Training of one weak learner on every feature of a pool, at full scale."""
+"""Training of weak learners: one stump or one subset of codes on every feature of a pool."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.threads import DEFAULT_MAX_MEMORY, for_each_block, within_budget
+from whet._kernels.weak_learners import best_splits, train_by_histogram, train_by_sorting, train_subsets
 from whet.features.integral import FeatureFamily, IntegralStack
+from whet.features.lbp import CODES
 from whet.features.responses import BitResponses, SampleLayout
-from whet.features.weak_learners import (
-    Method,
-    StumpTrainer,
-    SubsetTrainer,
-    TrainedStumps,
-    TrainedSubsets,
-    class_weights,
-)
+from whet.features.weak_learners import Stumps, Subsets
+
+Floats = NDArray[np.float64]
+Method = Literal["histogram", "sorting"]
+
+
+class ClassWeights(NamedTuple):
+    """Weights as kernels take them, and their sum.
+
+    Two numbers, what a positive and what a negative weighs, or one for every sample, positives first. An
+    error that a kernel counts, over `total`, is a share of 1.
+    """
+
+    weights: Floats
+    total: float
+
+
+def class_weights(layout: SampleLayout, weights: Floats | None, balanced: bool) -> ClassWeights:
+    """Weights of samples (samples,), or equal ones; if balanced, each class weighs one half in all.
+
+    A plain count of errors gives useless stumps, the same answer for nearly all, when negatives outnumber
+    positives by ten to one. Equal weights are whole numbers, so that errors are exact and ties are seen.
+
+    >>> class_weights(SampleLayout.from_labels(np.array([True, False, False])), None, balanced=True)
+    ClassWeights(weights=array([2., 1.]), total=4.0)
+    """
+    if weights is None:
+        ones, zeros = layout.n_positive, layout.n_negative
+        of_classes = np.array([zeros, ones] if balanced else [1, 1], dtype=np.float64)
+        return ClassWeights(of_classes, float(of_classes @ [ones, zeros]))
+    ordered = _checked(weights, len(layout))[layout.order]
+    if balanced:
+        ordered[: layout.n_positive] /= 2 * ordered[: layout.n_positive].sum()
+        ordered[layout.n_positive :] /= 2 * ordered[layout.n_positive :].sum()
+    return ClassWeights(ordered, float(ordered.sum()))
+
+
+def _checked(weights: Floats, n: int) -> Floats:
+    weights = np.asarray(weights, dtype=np.float64)
+    if weights.shape != (n,) or not np.all(np.isfinite(weights) & (weights >= 0)):
+        raise ValueError(f"got weights of shape {weights.shape}; expected {n} finite numbers, none below zero")
+    return weights
+
+
+# Values a task of stump training: two milliseconds of work, far more than to hand it to a thread.
+SAMPLES_AT_ONCE = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class SortedFeatures:
+    """Feature values in order (features, samples): sort once, train stumps under many weightings."""
+
+    values: NDArray[np.float64]
+    order: NDArray[np.int32]
+
+    @classmethod
+    def from_values(cls, X: NDArray[np.float64]) -> SortedFeatures:
+        """Sort the columns of X (samples, features)."""
+        values = np.ascontiguousarray(X.T)
+        order = np.argsort(values, axis=1, kind="stable")
+        return cls(np.take_along_axis(values, order, axis=1), order.astype(np.int32))
+
+    def best_stumps(self, is_positive: NDArray[np.bool_], weights: NDArray[np.float64]) -> Stumps:
+        """The stump of least weighted error on every feature, with its error."""
+        n_features = len(self.values)
+        totals = float(weights[is_positive].sum()), float(weights[~is_positive].sum())
+        signed = np.where(is_positive, weights, -weights)
+        threshold, error = np.empty(n_features), np.empty(n_features)
+        polarity = np.empty(n_features, dtype=np.int8)
+
+        def train(rows: slice) -> None:
+            values, order = self.values[rows], self.order[rows]
+            best_splits(values, order, signed, *totals, threshold[rows], polarity[rows], error[rows])
+
+        at_once = max(1, SAMPLES_AT_ONCE // self.values.shape[1])
+        for_each_block(train, n_features, at_once)
+        return Stumps(np.arange(n_features), threshold, polarity, error)
+
+
+def train_stumps(
+    X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64] | None = None
+) -> Stumps:
+    """Train one stump a feature to the least class-balanced error (line 1 of [ALG:GSLDA]).
+
+    Each class weighs one half in all: a plain error count gives useless constant stumps when negatives
+    outnumber positives by ten to one.
+
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> train_stumps(X, np.array([False, False, True, True])).threshold
+    array([1.5])
+    """
+    counts = np.ones(len(X), dtype=np.int64) if weights is None else weights
+    n_pos, n_neg = int(counts[is_positive].sum()), int(counts[~is_positive].sum())
+    # n_pos * n_neg times the balanced error: whole numbers, so a weight of 3 is three copies to the last bit.
+    scaled = np.where(is_positive, float(n_neg), float(n_pos)) * counts.astype(np.float64)
+    return SortedFeatures.from_values(X).best_stumps(is_positive, scaled)
+
+
+class StumpTrainer:
+    """Trains a stump on each of `n` features, block by block."""
+
+    def __init__(self, n: int, layout: SampleLayout, weights: ClassWeights, method: Method) -> None:
+        self.layout, self.weights = layout, weights
+        self.train = {"histogram": train_by_histogram, "sorting": train_by_sorting}[method]
+        self.threshold = np.empty(n, dtype=np.float32)
+        self.polarity = np.empty(n, dtype=np.int8)
+        self.error = np.empty(n)
+
+    def train_block(self, values: NDArray[np.float32], rows: slice, bits: NDArray[np.uint64]) -> None:
+        """Train on values (features, samples), positives first; write stumps and `bits` of these rows."""
+        columns = (self.threshold[rows], self.polarity[rows], self.error[rows])
+        self.train(values, self.layout.n_positive, self.weights.weights, *columns, bits[rows])
+        self.error[rows] /= self.weights.total
+
+    def learners(self, feature: NDArray[np.intp]) -> Stumps:
+        """What was trained, on these features of a pool."""
+        return Stumps(feature, self.threshold, self.polarity, self.error)
+
+
+class SubsetTrainer:
+    """Trains a set of codes on each of `n` features, block by block."""
+
+    def __init__(self, n: int, layout: SampleLayout, weights: ClassWeights) -> None:
+        self.layout, self.weights = layout, weights
+        self.subset = np.empty((n, CODES // 64), dtype=np.uint64)
+        self.error = np.empty(n)
+
+    def train_block(self, codes: NDArray[np.uint8], rows: slice, bits: NDArray[np.uint64]) -> None:
+        """Train on codes (features, samples), positives first; write sets and `bits` of these rows."""
+        columns = (self.subset[rows], self.error[rows], bits[rows])
+        train_subsets(codes, self.layout.n_positive, self.weights.weights, *columns)
+        self.error[rows] /= self.weights.total
+
+    def learners(self, feature: NDArray[np.intp]) -> Subsets:
+        """What was trained, on these features of a pool."""
+        return Subsets(feature, self.subset, self.error)
+
 
 # Features a task: their values on 20,000 samples are 5 MB, which stay in the cache until they are binned.
 TRAINED_AT_ONCE = 64
-
-TrainedWeak = TrainedStumps | TrainedSubsets
 
 
 def train_weak_learners(
@@ -34,13 +166,13 @@ def train_weak_learners(
     max_memory: int = DEFAULT_MAX_MEMORY,
     threads: int | None = None,
     seed: int = 0,
-) -> tuple[TrainedWeak, BitResponses]:
+) -> tuple[Stumps | Subsets, BitResponses]:
     """Train one weak learner on each feature, and keep its responses to the patches it was trained on.
 
     `patches` are (samples, height, width), labels and weights (samples,). Features with ordered values get
     stumps, by `histogram` (256 bins) or by exact `sorting`; categorical ones get sets of codes. If the bits
     of the responses would take more than `max_memory` bytes, features are drawn with `seed` and a
-    `MemoryBudgetWarning` says so. The result does not depend on `threads`.
+    `MemoryBudgetWarning` is issued. The result does not depend on `threads`.
 
     >>> from whet.features.haar import HaarPool
     >>> rng = np.random.default_rng(0)

@@ -1,8 +1,8 @@
 """Greedy selection of the weak learners that separate two classes best [ALG:GSLDA].
 
 The separation of a set is J = g^T A^-1 g over its members, with the gap g = m_1 - m_2 and the regularised
-scatter A. Selection asks for A one row at a time, so it runs alike on statistics, on response matrices and on
-anything else that can tell how one weak learner scatters with all the others.
+scatter A. Selection reads A one row at a time, so it runs alike on statistics, on response matrices and on
+anything else that gives the scatter of one weak learner with all others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Search = Literal["forward", "forward-backward"]
 
 # A candidate of which less than this share of its own scatter is left after projecting the selected ones out
-# is a linear combination of them, as far as float64 can tell.
+# is a linear combination of them, up to the rounding of float64.
 DEPENDENT = 1e-11
 # Candidates a task of a round: 100 earlier rows of them are 13 MB, a millisecond's work.
 PROJECTED_AT_ONCE = 16_384
@@ -55,7 +55,7 @@ class Scatter:
         criterion: Criterion,
         ridge: float,
     ) -> Scatter:
-        """From a response matrix (N, M), in O(N M) memory: rows of A are computed when asked for.
+        """From a response matrix (N, M), in O(N M) memory: rows of A are computed when needed.
 
         For binary responses the numbers are those of `from_statistics`, to the last bit.
         """

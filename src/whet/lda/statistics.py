@@ -73,7 +73,7 @@ class ClassStatistics(ABC):
 
     @abstractmethod
     def is_possible(self, before: Self) -> bool:
-        """Tell whether some samples could have these statistics: a necessary condition, not a proof.
+        """Whether some samples could have these statistics: a necessary condition, not a proof.
 
         `before` is what they were subtracted from, whose rounding they carry.
         """
@@ -161,7 +161,7 @@ class BinaryStatistics(ClassStatistics):
         return type(self)(self.n - other.n, self.s - other.s, self.C - other.C)
 
     def is_possible(self, before: Self) -> bool:  # noqa: ARG002
-        """Tell whether 0 <= C_jk <= min(s_j, s_k) <= n holds; integers carry no rounding."""
+        """Whether 0 <= C_jk <= min(s_j, s_k) <= n holds; integers carry no rounding."""
         return in_order(self.n, self.s, self.C)
 
     def take(self, indices: NDArray[np.intp]) -> Self:
@@ -234,7 +234,7 @@ class CentredStatistics(ClassStatistics):
         return type(self)(n, self.m - other.n / n * d, self.S - other.S - self.n * other.n / n * np.outer(d, d))
 
     def is_possible(self, before: Self) -> bool:
-        """Tell whether neither the count nor any variance is negative, up to the rounding of `before`."""
+        """Whether neither the count nor any variance is negative, up to the rounding of `before`."""
         rounding = 1e-9 * np.diagonal(before.S) + 1e-12 * before.n * before.m**2
         return self.n >= 0 and bool((np.diagonal(self.S) >= -rounding).all())
 
@@ -261,8 +261,8 @@ class CentredStatistics(ClassStatistics):
 class DecayingStatistics(CentredStatistics):
     """Centred float64 statistics in which every new sample first fades the old ones by `decay`.
 
-    A class fades only when one of its own samples comes: a stream of positives alone does not wear the
-    negatives away. The memory is about the last 1 / (1 - decay) samples of each class.
+    A class fades only with samples of its own: a stream of positives alone does not fade the
+    negatives. The memory is about the last 1 / (1 - decay) samples of each class.
 
     >>> a = DecayingStatistics.starting_from(CentredStatistics.from_samples(np.array([[0.0], [2.0]])), decay=0.5)
     >>> a.insert(np.array([4.0]))
@@ -291,7 +291,7 @@ class DecayingStatistics(CentredStatistics):
         vars(self).update(vars(CentredStatistics(self.n, self.m, self.S) + block))
 
     def remove_many(self, X: NDArray[Any], weights: NDArray[Any] | None = None) -> Never:  # noqa: ARG002
-        """Refuse: no single sample can be told apart any more."""
+        """Refuse: single samples cannot be separated any more."""
         raise self._cannot_unlearn()
 
     def _fade(self, factor: float) -> None:

@@ -16,7 +16,7 @@ from whet.cascade.columns import MOST_CONDITIONS
 from whet.errors import CannotConvertError
 from whet.features.lbp import BlockPatternPool
 from whet.features.rectangles import RectanglePool
-from whet.features.weak_learners import LeafPool, TrainedLeaves, TrainedStumps, TrainedSubsets
+from whet.features.weak_learners import LeafPool, Leaves, Stumps, Subsets
 
 Int32s = NDArray[np.int32]
 Float32s = NDArray[np.float32]
@@ -175,20 +175,18 @@ def _stage(cascade: OpenCVCascade, leaves: list[Leaf], threshold: float, is_plai
     if is_plain:  # one condition each: stumps, as other stages have them
         return Stage(features, weak, coef, threshold)
     first = np.cumsum([0, *(len(leaf.nodes) for leaf in leaves)])
-    return Stage(LeafPool(features, first), TrainedLeaves(weak, first), coef, threshold)
+    return Stage(LeafPool(features, first), Leaves(weak, first), coef, threshold)
 
 
-def _conditions(
-    cascade: OpenCVCascade, nodes: NDArray[np.intp], goes_left: NDArray[np.bool_]
-) -> TrainedStumps | TrainedSubsets:
+def _conditions(cascade: OpenCVCascade, nodes: NDArray[np.intp], goes_left: NDArray[np.bool_]) -> Stumps | Subsets:
     """What responds 1 where a window goes this way at a node: left for a code of the subset or a value below."""
     learner, unknown = np.arange(len(nodes)), np.full(len(nodes), np.nan)
     if isinstance(cascade.features, BlockPatternPool):
         subset = cascade.trees.subset[nodes]
-        return TrainedSubsets(learner, np.where(goes_left[:, None], subset, ~subset), unknown)
+        return Subsets(learner, np.where(goes_left[:, None], subset, ~subset), unknown)
     # Ours is above the threshold where OpenCV's is not below it.
     threshold: NDArray[np.float32] = np.nextafter(cascade.trees.threshold[nodes], np.float32(-np.inf))
-    return TrainedStumps(learner, threshold, np.where(goes_left, -1, 1).astype(np.int8), unknown)
+    return Stumps(learner, threshold, np.where(goes_left, -1, 1).astype(np.int8), unknown)
 
 
 def _leaves_of(cascade: OpenCVCascade) -> tuple[list[float], list[list[Leaf]]]:

@@ -23,7 +23,7 @@ from whet.features.haar import HaarKind, HaarPool
 from whet.features.integral import FeatureFamily
 from whet.features.lbp import BlockPatternPool
 from whet.features.rectangles import EXACT, RectanglePool
-from whet.features.weak_learners import Conditions, TrainedLeaves, TrainedStumps, TrainedSubsets, conditions_of
+from whet.features.weak_learners import Leaves, Stumps, Subsets, conditions_of
 from whet.io.files import write_atomically
 
 LEFT, RIGHT = 0, 1
@@ -67,10 +67,10 @@ class Questions:
     """What conditions ask, for telling which of them a tree can ask once."""
 
     names: list[bytes]
-    conditions: Conditions
+    conditions: Stumps | Subsets
 
     @classmethod
-    def from_conditions(cls, features: FeatureFamily, conditions: Conditions) -> Questions:
+    def from_conditions(cls, features: FeatureFamily, conditions: Stumps | Subsets) -> Questions:
         """Name conditions by feature and threshold, or by feature and a subset or all but that subset."""
         columns: list[NDArray[np.generic]]
         match features:
@@ -80,7 +80,7 @@ class Questions:
                 columns = [pool.x, pool.y, pool.block_width, pool.block_height]
             case _:  # never in leaves, which alone share a tree
                 columns = [np.arange(len(conditions))]
-        if isinstance(conditions, TrainedSubsets):
+        if isinstance(conditions, Subsets):
             columns.append(np.where(conditions.subset[:, :1] >> np.uint64(63), ~conditions.subset, conditions.subset))
         else:
             columns.append(conditions.threshold)
@@ -89,7 +89,7 @@ class Questions:
 
     def side(self, condition: int, node: int) -> int:
         """Where a window goes that meets a condition, at a node that asks another one of the same name."""
-        if isinstance(self.conditions, TrainedSubsets):
+        if isinstance(self.conditions, Subsets):
             same = np.array_equal(self.conditions.subset[condition], self.conditions.subset[node])
             return LEFT if same else RIGHT
         return LEFT if self.conditions.polarity[condition] < 0 else RIGHT
@@ -99,8 +99,8 @@ def trees_of(stage: Stage, n: int) -> list[Tree]:
     """Trees that together add what the first `n` weak learners of a stage add; those of fewer learners begin them.
 
     >>> from whet.features.haar import HaarPool
-    >>> from whet.features.weak_learners import TrainedStumps
-    >>> above = TrainedStumps(np.arange(2), np.zeros(2, np.float32), np.int8([1, -1]), np.zeros(2))
+    >>> from whet.features.weak_learners import Stumps
+    >>> above = Stumps(np.arange(2), np.zeros(2, np.float32), np.int8([1, -1]), np.zeros(2))
     >>> stage = Stage(HaarPool.from_window((3, 3)).take(np.arange(2)), above, np.array([2.0, 3.0]), 1.0)
     >>> [(tree.links, tree.leaves) for tree in trees_of(stage, 2)]
     [([[0, -1]], [0.0, 2.0]), ([[0, -1]], [3.0, 0.0])]
@@ -109,7 +109,7 @@ def trees_of(stage: Stage, n: int) -> list[Tree]:
     questions, trees = Questions.from_conditions(features, conditions), list[Tree]()
     for t, value in enumerate(stage.coef[:n].tolist()):
         way = range(first[t], first[t + 1])
-        may_share = bool(trees) and isinstance(stage.weak, TrainedLeaves)
+        may_share = bool(trees) and isinstance(stage.weak, Leaves)
         if not (may_share and _hang(trees[-1], way, float(value), questions)):
             trees.append(Tree([way[0]], [[None, None]]))
             _hang(trees[-1], way, float(value), questions)
@@ -182,7 +182,7 @@ def write_opencv(
     what float32 rounded off the first.
 
     >>> from tempfile import TemporaryDirectory
-    >>> edge = TrainedStumps(*(np.array([v]) for v in (0, np.float32(0.5), np.int8(1), 0.0)))
+    >>> edge = Stumps(*(np.array([v]) for v in (0, np.float32(0.5), np.int8(1), 0.0)))
     >>> pool = HaarPool.from_window((8, 8), [HaarKind.X2])
     >>> with TemporaryDirectory() as folder:
     ...     write_opencv(Cascade((8, 8), (Stage(pool.take([0]), edge, np.array([2.0]), 1.0),)), f"{folder}/edge.xml")
@@ -201,9 +201,9 @@ def _family(cascade: Cascade) -> str:
     """HAAR or LBP; a file holds one of them."""
     conditions = [conditions_of(stage.features, stage.weak)[:2] for stage in cascade.stages]
     kinds = {(type(features), type(weak)) for features, weak in conditions}
-    if kinds == {(BlockPatternPool, TrainedSubsets)}:
+    if kinds == {(BlockPatternPool, Subsets)}:
         return "LBP"
-    if not kinds <= {(HaarPool, TrainedStumps), (RectanglePool, TrainedStumps)}:
+    if not kinds <= {(HaarPool, Stumps), (RectanglePool, Stumps)}:
         names = sorted(f"{weak.__name__} on {features.__name__}" for features, weak in kinds)
         raise CannotExportError(
             f"got stages of {', '.join(names)}; an OpenCV file holds Haar stumps alone or LBP alone"
@@ -340,7 +340,7 @@ def _stage_lines(piece: Piece, numbers: dict[int, int], exact: bool) -> Iterator
 def _test(stage: Stage, condition: int) -> str:
     """What sends a window to the left: a code of the subset, or a value below the threshold."""
     weak = conditions_of(stage.features, stage.weak)[1]
-    if isinstance(weak, TrainedSubsets):
+    if isinstance(weak, Subsets):
         words = np.ascontiguousarray(weak.subset[condition].astype("<u8")).view("<i4")
         return " ".join(str(int(word)) for word in words)
     # "Above t" is "not below the next number after t".

@@ -14,21 +14,18 @@ from whet._kernels.integral import RUN
 from whet._kernels.opencv_scan import Steps, resize_image, scan_bands
 from whet._kernels.threads import available_threads, blocks, in_threads
 from whet._kernels.trees import (
-    CORNERS,
     LEFT,
     LEFT_SLOT,
-    NODE,
     RIGHT,
     RIGHT_SLOT,
     SHARES_TREE,
     SLOT,
-    SUBSET,
     THRESHOLD,
     WEIGHTS,
-    LaneTrees,
+    SimdTrees,
     WalkedTrees,
 )
-from whet._kernels.windows import OPENCV_MIN_SIGMA
+from whet._kernels.windows import CORNERS, NODE, OPENCV_MIN_SIGMA, SUBSET
 from whet.cascade.compiled import CORNERS as MOST_CORNERS
 from whet.cascade.compiled import Layout
 from whet.features.lbp import BlockPatternPool
@@ -51,7 +48,7 @@ def channels_of(cascade: OpenCVCascade) -> int:
 
 
 @lru_cache(maxsize=8)  # an image has two layouts, and frames of a video have one size
-def lane_trees(cascade: OpenCVCascade, layout: Layout) -> LaneTrees:
+def simd_trees(cascade: OpenCVCascade, layout: Layout) -> SimdTrees:
     """Flatten a cascade, with leaves in whole numbers."""
     walked, trees, sizes = walked_trees(cascade, layout), cascade.trees, cascade.trees.sizes
     n_trees = np.diff(cascade.first_tree)
@@ -62,7 +59,7 @@ def lane_trees(cascade: OpenCVCascade, layout: Layout) -> LaneTrees:
     going_right = np.where(stump, rows[trees.first[:-1], RIGHT], 0)
     order, first_node = _parents_first(trees)
     threshold, doubt = cascade.threshold.astype(np.float64) * scale, n_trees / 2 + 1
-    return LaneTrees(
+    return SimdTrees(
         rows[order],
         first_node[cascade.first_tree],
         np.add.reduceat(going_right, cascade.first_tree[:-1], dtype=np.int32),
@@ -325,7 +322,7 @@ def steps_of(cascade: OpenCVCascade, line: int) -> Steps:
     y, x = np.array([1, 1, height - 1, height - 1]), np.array([1, width - 1, 1, width - 1])
     layouts = Layout(line, 1), Layout(line, 2)
     inner = [layout.offset(0 * y, x) + y * line * channels_of(cascade) for layout in layouts]
-    one, two = (lane_trees(cascade, layout) for layout in layouts)
+    one, two = (simd_trees(cascade, layout) for layout in layouts)
     return Steps(one, two, np.array(inner, dtype=np.int32))
 
 

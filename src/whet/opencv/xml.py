@@ -70,10 +70,10 @@ def read_opencv(path: Path | str) -> OpenCVCascade:
     >>> from tempfile import TemporaryDirectory
     >>> from whet.opencv.export import write_opencv
     >>> from whet.features.haar import HaarKind, HaarPool
-    >>> from whet.features.weak_learners import TrainedStumps
+    >>> from whet.features.weak_learners import Stumps
     >>> from whet.cascade.cascade import Cascade
     >>> from whet.cascade.cascade import Stage
-    >>> edge = TrainedStumps(*(np.array([v]) for v in (0, np.float32(0.5), np.int8(1), 0.0)))
+    >>> edge = Stumps(*(np.array([v]) for v in (0, np.float32(0.5), np.int8(1), 0.0)))
     >>> pool = HaarPool.from_window((8, 8), [HaarKind.X2])
     >>> stage = Stage(pool.take([0]), edge, np.array([2.0]), 1.0)
     >>> with TemporaryDirectory() as folder:

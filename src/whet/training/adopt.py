@@ -21,7 +21,7 @@ from whet.errors import TrainingDataError
 from whet.evaluation.runs import evaluate
 from whet.features.integral import FeatureFamily, IntegralStack
 from whet.features.responses import BitResponses
-from whet.features.weak_learners import Weak
+from whet.features.weak_learners import WeakLearners
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations, Boxes, Problem, ProblemKind
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.lda.thresholds import Rate, calibrate_rate
@@ -100,7 +100,7 @@ def extension_of(
     return LearningStage.from_discriminant(features.take(chosen), weak.take(chosen), vote)
 
 
-def joined(stages: Sequence[Stage], window: tuple[int, int]) -> tuple[FeatureFamily, Weak]:
+def joined(stages: Sequence[Stage], window: tuple[int, int]) -> tuple[FeatureFamily, WeakLearners]:
     """The features and weak learners of all stages, one after the other; all are of one family."""
     columns = [columns_of(stage.features, stage.weak) for stage in stages]
     together = {name: np.concatenate([each[name] for each in columns]) for name in columns[0]}
@@ -118,7 +118,7 @@ def _hard_windows(stages: Sequence[Stage], window: tuple[int, int], miner: Miner
     return found
 
 
-def responses_of(features: FeatureFamily, weak: Weak, patches: Patches) -> NDArray[np.bool_]:
+def responses_of(features: FeatureFamily, weak: WeakLearners, patches: Patches) -> NDArray[np.bool_]:
     """Responses (learners, samples), some samples at a time: their integral images take more than they do."""
     parts = [weak.respond(features.evaluate(IntegralStack.from_patches(block))) for block in _blocks(patches)]
     return np.concatenate([np.empty((len(weak), 0), np.bool_), *parts], axis=1)

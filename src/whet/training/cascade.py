@@ -189,8 +189,8 @@ class _Training:
             stop_reason,
             message,
             held_out.acceptance_rate,
-            image_interval(held_out.accepted, held_out.looked_at),
-            held_out.n_looked_at,
+            image_interval(held_out.accepted, held_out.has_contrast),
+            held_out.n_tested,
             held_out.n_images,
             float(accepted.mean()),
             _detection_interval(accepted, self.data.held_out_groups),
@@ -203,8 +203,8 @@ class _Training:
         miner = self.miners[held_out]
         n = self.config.held_out_per_stage if held_out else self.config.negatives_per_stage
 
-        def progress(n_found: int, n_looked_at: int, n_images: int) -> None:
-            self._send(Mining, n_found, n, n_looked_at, n_images, len(miner.images), held_out)
+        def progress(n_found: int, n_tested: int, n_images: int) -> None:
+            self._send(Mining, n_found, n, n_tested, n_images, len(miner.images), held_out)
 
         return miner.mine(self._cascade(), n, len(self.state.stages), progress)
 
@@ -216,7 +216,7 @@ class _Training:
         if state.records:
             last, n_images = state.records[-1], state.mined.n_images + state.held_out.n_images
             mining = self._seconds() - last.ended
-            windows = (state.mined.n_looked_at + state.held_out.n_looked_at) / max(n_images, 1)
+            windows = (state.mined.n_tested + state.held_out.n_tested) / max(n_images, 1)
             state.paces.append(Pace(last.seconds, mining, n_images, windows, state.held_out.acceptance_rate))
         self._estimate()
         positives, held_out = self._positives()

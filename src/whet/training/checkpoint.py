@@ -112,7 +112,7 @@ def _to_bytes(state: State, fingerprint: Mapping[str, str]) -> bytes:
         tensors["detector"] = np.frombuffer(Detector(base).to_bytes(), dtype=np.uint8)
     for side, mined in zip(SIDES, (state.mined, state.held_out), strict=True):
         if mined is not None:
-            tensors |= {f"{side}.{name}": getattr(mined, name) for name in ("patches", "accepted", "looked_at")}
+            tensors |= {f"{side}.{name}": getattr(mined, name) for name in ("patches", "accepted", "has_contrast")}
     for side, miner in zip(SIDES, state.miners, strict=True):
         tensors |= {f"{side}.{name}": array for name, array in miner.items()}
     header = {
@@ -175,8 +175,8 @@ def _state(header: dict[str, Any], tensors: Tensors) -> State:
 def _mined(side: str, is_exhausted: bool, tensors: Tensors) -> Mined | None:
     if f"{side}.patches" not in tensors:
         return None
-    patches, accepted, looked_at = (tensors[f"{side}.{name}"] for name in ("patches", "accepted", "looked_at"))
-    return Mined(patches, accepted, looked_at, is_exhausted)
+    patches, accepted, has_contrast = (tensors[f"{side}.{name}"] for name in ("patches", "accepted", "has_contrast"))
+    return Mined(patches, accepted, has_contrast, is_exhausted)
 
 
 def _stages(tensors: Tensors) -> list[TrainedStage]:

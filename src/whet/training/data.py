@@ -170,7 +170,7 @@ def usable_rows(
 
 def _with_contrast(positives: Patches, min_sigma: float) -> NDArray[np.bool_]:
     blocks = [positives[start : start + AT_ONCE] for start in range(0, len(positives), AT_ONCE)]
-    verdicts = [IntegralStack.from_patches(block, min_sigma).looked_at for block in blocks]
+    verdicts = [IntegralStack.from_patches(block, min_sigma).has_contrast for block in blocks]
     return np.concatenate([np.empty(0, dtype=np.bool_), *verdicts])
 
 

@@ -32,7 +32,7 @@ class Mined:
 
     patches: Patches
     accepted: Counts
-    looked_at: Counts
+    has_contrast: Counts
     is_exhausted: bool
 
     @property
@@ -41,9 +41,9 @@ class Mined:
         return int(self.accepted.sum())
 
     @property
-    def n_looked_at(self) -> int:
+    def n_tested(self) -> int:
         """Windows with enough contrast, which the cascade evaluated, of all images."""
-        return int(self.looked_at.sum())
+        return int(self.has_contrast.sum())
 
     @property
     def n_images(self) -> int:
@@ -53,7 +53,7 @@ class Mined:
     @property
     def acceptance_rate(self) -> float:
         """Share of the evaluated windows that the cascade accepted."""
-        return self.n_accepted / max(self.n_looked_at, 1)
+        return self.n_accepted / max(self.n_tested, 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class _Haul:
     places: Places
     patches: Patches
     n_accepted: int
-    n_looked_at: int
+    n_tested: int
 
 
 @dataclass(eq=False)
@@ -102,7 +102,7 @@ class Miner:
         hauls = map_in_order(lambda i: self._scan(cascade, i, turn, inner), readable, self.threads)
         found = [np.empty((0, *self.window), dtype=np.uint8)]
         counts: list[tuple[int, int]] = []
-        n_found = n_looked_at = 0
+        n_found = n_tested = 0
         for haul in hauls:
             if isinstance(haul, _Unreadable):
                 self._skip(haul)
@@ -110,13 +110,13 @@ class Miner:
             taken = slice(n - n_found)
             found.append(haul.patches[taken])
             self._mark(haul.image, haul.places[taken])
-            counts.append((haul.n_accepted, haul.n_looked_at))
-            n_found, n_looked_at = n_found + len(found[-1]), n_looked_at + haul.n_looked_at
-            progress(n_found, n_looked_at, len(counts))
+            counts.append((haul.n_accepted, haul.n_tested))
+            n_found, n_tested = n_found + len(found[-1]), n_tested + haul.n_tested
+            progress(n_found, n_tested, len(counts))
             if n_found >= n:
                 break
-        accepted, looked_at = np.array(counts, dtype=np.int64).reshape(-1, 2).T
-        return Mined(np.concatenate(found), accepted, looked_at, n_found < n)
+        accepted, has_contrast = np.array(counts, dtype=np.int64).reshape(-1, 2).T
+        return Mined(np.concatenate(found), accepted, has_contrast, n_found < n)
 
     def state(self) -> dict[str, NDArray[np.int32]]:
         """The windows returned so far, as rows of image, level, y and x, and the unreadable images."""
@@ -143,8 +143,8 @@ class Miner:
         if boxes is not None:
             scans = without_excluded(scans, pyramid.levels, self.window, boxes, self.step)
         places = self._fresh(i, scans, np.random.default_rng([self.seed, turn, i]))
-        n_accepted, n_looked_at = sum(map(len, scans)), sum(scan.n_looked_at for scan in scans)
-        return _Haul(i, places, self._cut(pyramid, places), n_accepted, n_looked_at)
+        n_accepted, n_tested = sum(map(len, scans)), sum(scan.n_tested for scan in scans)
+        return _Haul(i, places, self._cut(pyramid, places), n_accepted, n_tested)
 
     def _fresh(self, i: int, scans: Sequence[Scan], rng: np.random.Generator) -> Places:
         """Up to `max_per_image` random places of image i that were not returned before."""

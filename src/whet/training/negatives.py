@@ -230,14 +230,14 @@ def _without(scan: Scan, excluded: Flags, step: int) -> Scan:
     free = ~excluded[scan.y, scan.x]
     places = excluded[::step, ::step]
     left = 1.0 if not places.size else 1 - float(places.mean())
-    n_looked_at = max(round(scan.n_looked_at * left), int(free.sum()))
+    n_tested = max(round(scan.n_tested * left), int(free.sum()))
     return replace(
         scan,
         y=scan.y[free],
         x=scan.x[free],
         scores=scan.scores[free],
         n_windows=round(scan.n_windows * left),
-        n_looked_at=n_looked_at,
+        n_tested=n_tested,
     )
 
 
@@ -257,9 +257,9 @@ def rejected_by_stage(
     def count(start: int) -> NDArray[np.int64]:
         counts = np.zeros(1 + len(cascade.stages), np.int64)
         left = windows[start : start + AT_ONCE]
-        looked_at = IntegralStack.from_patches(left, cascade.min_sigma).looked_at
-        counts[0] += len(left) - int(looked_at.sum())
-        left = left[looked_at]
+        has_contrast = IntegralStack.from_patches(left, cascade.min_sigma).has_contrast
+        counts[0] += len(left) - int(has_contrast.sum())
+        left = left[has_contrast]
         for number, stage in enumerate(cascade.stages, start=1):
             passed = stage.accepts(left)
             counts[number] += len(left) - int(passed.sum())

@@ -140,7 +140,7 @@ class Mining(Event):
 
     n_found: int
     n_wanted: int
-    n_looked_at: int
+    n_tested: int
     n_images: int
     most_images: int
     held_out: bool
@@ -149,7 +149,7 @@ class Mining(Event):
         side = "held-out" if self.held_out else "training"
         return (
             f"mined {self.n_found} of {self.n_wanted} negatives in {self.n_images} of {self.most_images} "
-            f"{side} images, {self.n_looked_at:,} windows"
+            f"{side} images, {self.n_tested:,} windows"
         )
 
 
@@ -225,7 +225,7 @@ def stop_by_held_out(
     held_out: Mined, n_stages: int, config: TrainingConfig, stalled: float | None
 ) -> tuple[StopReason, str] | None:
     """Whether training stops after `n_stages` stages, by the windows that they accept in the held-out images."""
-    _, high = image_interval(held_out.accepted, held_out.looked_at)
+    _, high = image_interval(held_out.accepted, held_out.has_contrast)
     # A rate of 0 in few windows proves little: then the upper end of the interval has to be below the target.
     rate = held_out.acceptance_rate if held_out.n_accepted else high
     if rate <= config.target_false_positive_rate:

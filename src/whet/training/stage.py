@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
 from whet.cascade.cascade import Bools, LearningStage, Patches, Stage, TrainedStage
 from whet.errors import CannotSeparateError
-from whet.estimators import baselines as bit_boosting
+from whet.features import boosting
 from whet.features.integral import FeatureFamily, IntegralStack
 from whet.features.responses import BitResponses, class_statistics
-from whet.features.training import TrainedWeak, train_weak_learners
-from whet.features.weak_learners import Method
+from whet.features.training import Method, train_weak_learners
+from whet.features.weak_learners import Stumps, Subsets
 from whet.lda import selection, thresholds
-from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
-from whet.lda.online import OnlineDiscriminant
-from whet.lda.rejection import RejectionThresholds
-from whet.lda.thresholds import Rate, calibrate_rate, quantile_threshold
+from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant
+from whet.lda.thresholds import Rate, RejectionThresholds, calibrate_rate, quantile_threshold
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Judge:
         self,
         goal: NodeGoal,
         features: FeatureFamily,
-        weak: TrainedWeak,
+        weak: Stumps | Subsets,
         patches: NDArray[np.uint8],
         is_positive: NDArray[np.bool_],
     ) -> None:
@@ -150,7 +148,7 @@ class Boosting:
     def rounds(self, responses: BitResponses, n_most: int) -> Iterator[int]:
         """Indices of the chosen learners, at most `n_most`; one may come more than once."""
         self.votes = []
-        for j, vote in bit_boosting.rounds(responses, n_most, self.asymmetry, self.balance):
+        for j, vote in boosting.rounds(responses, n_most, self.asymmetry, self.balance):
             self.votes.append(vote)
             yield j
 

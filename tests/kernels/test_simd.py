@@ -1,4 +1,4 @@
-"""Lanes do what NumPy does on arrays of eight."""
+"""Vector do what NumPy does on arrays of eight."""
 
 import threading
 
@@ -8,34 +8,33 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from whet._kernels.jit import kernel
-from whet._kernels.opencv_scan import take
 from whet._kernels.simd import (
-    LANES,
+    SIMD_WIDTH,
     address_of,
     as_floats,
-    bits_of,
+    broadcast,
+    broadcast_last,
     evens,
-    item,
-    last_of,
     load,
     load_bytes,
-    mask_of,
+    load_pair,
+    load_scalar,
+    mask_bits,
     odds,
-    pair,
+    prefix_sum,
     rounded,
-    running_sum,
     select,
-    spread,
     square_root,
     store,
+    take,
     to_doubles,
     to_floats,
     widened,
 )
 from whet._kernels.threads import in_threads
 
-ints = arrays(np.int32, LANES)
-floats = arrays(np.float32, LANES, elements=st.floats(-(2.0**60), 2.0**60, width=32))
+ints = arrays(np.int32, SIMD_WIDTH)
+floats = arrays(np.float32, SIMD_WIDTH, elements=st.floats(-(2.0**60), 2.0**60, width=32))
 
 
 @kernel
@@ -43,40 +42,40 @@ def whole(a, b, out):
     x, y = load(address_of(a), 0), load(address_of(b), 0)
     to = address_of(out)
     k = 0
-    for lanes in (x + y, x - y, x * y, x & y, x | y, x < y, x >= y, select(x < y, x, y)):
-        store(to, k, lanes)
-        k += LANES
-    shift = y & spread(np.int32(31))
-    for lanes in (running_sum(x), evens(x, y), odds(x, y), last_of(x, y), x >> shift, mask_of(bits_of(x < y))):
-        store(to, k, lanes)
-        k += LANES
-    return bits_of(x < y)
+    for vector in (x + y, x - y, x * y, x & y, x | y, x < y, x >= y, select(x < y, x, y)):
+        store(to, k, vector)
+        k += SIMD_WIDTH
+    shift = y & broadcast(np.int32(31))
+    for vector in (prefix_sum(x), evens(x, y), odds(x, y), broadcast_last(x, y), x >> shift):
+        store(to, k, vector)
+        k += SIMD_WIDTH
+    return mask_bits(x < y)
 
 
 @given(ints, ints)
 def test_whole_numbers_wrap_around(a, b):
-    out = np.empty((14, LANES), dtype=np.int32)
+    out = np.empty((13, SIMD_WIDTH), dtype=np.int32)
     bits = whole(a, b, out.reshape(-1))
     both, less = np.concatenate([a, b]), -(a < b).astype(np.int32)
     shifted = (a.view(np.uint32) >> (b & 31).astype(np.uint32)).view(np.int32)
     expected = [a + b, a - b, a * b, a & b, a | b, less, -1 - less, np.minimum(a, b), np.cumsum(a, dtype=np.int32)]
-    expected += [both[::2], both[1::2], np.full(LANES, a[-1]), shifted, less]
+    expected += [both[::2], both[1::2], np.full(SIMD_WIDTH, a[-1]), shifted]
     assert np.array_equal(out, np.array(expected))
-    assert bits == sum(1 << lane for lane in range(LANES) if a[lane] < b[lane])
+    assert bits == sum(1 << i for i in range(SIMD_WIDTH) if a[i] < b[i])
 
 
 @kernel
 def real(a, b, out):
     x, y, to = load(address_of(a), 0), load(address_of(b), 0), address_of(out)
     k = 0
-    for lanes in (x + y, x - y, x * y, x / y, select(x < y, x, y), rounded(widened(x) * widened(y))):
-        store(to, k, lanes)
-        k += LANES
+    for vector in (x + y, x - y, x * y, x / y, select(x < y, x, y), rounded(widened(x) * widened(y))):
+        store(to, k, vector)
+        k += SIMD_WIDTH
 
 
 @given(floats, floats)
 def test_real_numbers_are_rounded_once_an_operation(a, b):
-    out = np.empty((6, LANES), dtype=np.float32)
+    out = np.empty((6, SIMD_WIDTH), dtype=np.float32)
     real(a, b, out.reshape(-1))
     with np.errstate(all="ignore"):
         wide = (a.astype(np.float64) * b.astype(np.float64)).astype(np.float32)
@@ -88,13 +87,13 @@ def test_real_numbers_are_rounded_once_an_operation(a, b):
 def converted(a, out):
     x, to = load(address_of(a), 0), address_of(out)
     store(to, 0, to_floats(x))
-    store(to, LANES, rounded(square_root(to_doubles(x))))
-    store(to, 2 * LANES, as_floats(x & spread(np.int32(0x3FFFFFFF))))
+    store(to, SIMD_WIDTH, rounded(square_root(to_doubles(x))))
+    store(to, 2 * SIMD_WIDTH, as_floats(x & broadcast(np.int32(0x3FFFFFFF))))
 
 
 @given(ints)
 def test_conversions(a):
-    out = np.empty((3, LANES), dtype=np.float32)
+    out = np.empty((3, SIMD_WIDTH), dtype=np.float32)
     converted(a, out.reshape(-1))
     root = np.sqrt(a.view(np.uint32).astype(np.float64)).astype(np.float32)
     expected = np.array([a.astype(np.float32), root, (a & 0x3FFFFFFF).view(np.float32)])
@@ -104,12 +103,12 @@ def test_conversions(a):
 @kernel
 def read(a, b, out):
     store(address_of(out), 0, load_bytes(address_of(a), 1))
-    return item(address_of(b), 3), pair(address_of(b), 3)
+    return load_scalar(address_of(b), 3), load_pair(address_of(b), 3)
 
 
 def test_reading_at_any_place(rng):
-    out, b = np.empty(LANES, dtype=np.int32), np.array([9, 9, 9, 5, 7], dtype=np.int32)
-    a = rng.integers(0, 256, LANES + 1).astype(np.uint8)
+    out, b = np.empty(SIMD_WIDTH, dtype=np.int32), np.array([9, 9, 9, 5, 7], dtype=np.int32)
+    a = rng.integers(0, 256, SIMD_WIDTH + 1).astype(np.uint8)
     assert read(a, b, out) == (5, 5 + (7 << 32))
     assert np.array_equal(out, a[1:])
 

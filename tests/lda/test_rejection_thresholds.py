@@ -2,10 +2,9 @@ import numpy as np
 import pytest
 from tests.samples import correlated_stumps
 
-from whet.lda.online import OnlineDiscriminant
-from whet.lda.rejection import RejectionThresholds
+from whet.lda.discriminant import OnlineDiscriminant
 from whet.lda.statistics import BinaryStatistics
-from whet.lda.thresholds import Rate
+from whet.lda.thresholds import Rate, RejectionThresholds
 
 
 @pytest.fixture

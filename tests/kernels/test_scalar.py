@@ -1,0 +1,34 @@
+"""Without SIMD, kernels compute the same bytes."""
+
+import os
+import subprocess
+import sys
+
+from tests.kernels.scans import digests
+
+from whet._kernels import llvm, simd
+
+
+def run_scans(**environment):
+    command = [sys.executable, "-m", "tests.kernels.scans"]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_scans_without_simd_find_the_same_windows_with_the_same_scores():
+    version, *lines = run_scans(WHET_SIMD="0")
+    assert version == "scalar"
+    assert lines == list(digests())
+    assert all(" 0 e3b0c4" not in line for line in lines)  # every scan accepts some windows
+
+
+def test_internals_of_numba_that_are_gone_choose_the_scalar_version():
+    code = "import numba.extending; del numba.extending.register_model; from whet._kernels import simd; print(simd.HAS_SIMD)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
+
+
+def test_both_files_have_one_width():
+    assert simd.HAS_SIMD
+    assert llvm.SIMD_WIDTH == simd.SIMD_WIDTH
