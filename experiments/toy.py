@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import figures
-from experiments.registry import Size
-from experiments.report import Progress, Report, Row
+from experiments.report import Progress, Report, Row, Size
 from whet.estimators.gslda import GSLDA
 from whet.features.weak_learners import Stumps
 from whet.lda.statistics import CentredStatistics
 from whet.lda.thresholds import Projection, bayes_crossing
+from whet.plots import figure as figures
 
 RUNS = {"small": 20, "paper": 200}
 SETTINGS = ("stationary", "spreading", "separable")

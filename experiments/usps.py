@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import figures
 from experiments.datasets import DigitPair, usps_pair
-from experiments.registry import Size
-from experiments.report import Progress, Report, Row
+from experiments.report import Progress, Report, Row, Size, draw_curve
 from whet.estimators.baselines import OnlineBoosting
 from whet.estimators.gslda import GSLDA
 from whet.estimators.online_gslda import OnlineGSLDA
 from whet.lda.discriminant import DEFAULT_RIDGE
+from whet.plots import figure as figures
 
 RUNS = {"small": 3, "paper": 10}
 SHARES = (0.3, 0.5, 0.7)
@@ -180,16 +179,16 @@ def _draw_by_size(report: Report, path: Path) -> Path:
             ("online, re-selected", "online, re-selected", figures.PURPLE, "-^"),
             (f"online, default ridge {DEFAULT_RIDGE:g}", "online, default ridge", figures.GREEN, "--"),
         )
-        figures.curve(top, report.of("error", "batch"), "n_weak", "batch on all", figures.RED, "-")
+        draw_curve(top, report.of("error", "batch"), "n_weak", "batch on all", figures.RED, "-")
         for label, method, color, style in curves:
-            figures.curve(top, report.of("error", method, share=share), "n_weak", label, color, style)
+            draw_curve(top, report.of("error", method, share=share), "n_weak", label, color, style)
         top.set_ylim(0.03, 0.16)
         top.set_title(f"({'abc'[column]}) {share:.0%} at the start", fontsize=10)
         for label, method, color in (
             ("online boosting", "online boosting", figures.ORANGE),
             ("online GSLDA", "online", figures.BLUE),
         ):
-            figures.curve(bottom, report.of("error", method, share=share), "n_weak", label, color, "-o")
+            draw_curve(bottom, report.of("error", method, share=share), "n_weak", label, color, "-o")
         bottom.set_ylim(0.03, 0.2)
         bottom.set_title(f"({'def'[column]}) {share:.0%} at the start", fontsize=10)
         bottom.set_xlabel("weak learners")
@@ -207,7 +206,7 @@ def _draw_by_arrival(report: Report, path: Path) -> Path:
             panel = axes[0, 2 * i + j]
             for method, color in (("batch", figures.RED), ("online", figures.BLUE)):
                 rows = report.of(measure, method, n_weak=n_weak)
-                figures.curve(panel, rows, "share_seen", method, color, "-o")
+                draw_curve(panel, rows, "share_seen", method, color, "-o")
             panel.set_title(f"({'abcd'[2 * i + j]}) {n_weak} weak learners", fontsize=10)
             panel.set_xlabel("share of the training data")
             panel.set_ylabel("test error" if j == 0 else "seconds so far")
