@@ -37,9 +37,9 @@ def main() -> None:
     parser.add_argument("xml", type=Path)
     options = parser.parse_args()
     family: FeatureFamily = FAMILIES[options.family].from_window(WINDOW)
-    taught, ending = train_detector(family, split_faces()[0][:5000], split_images()[0], PLAN, show)
-    print(ending)
-    print(write_opencv(taught.base.cascade, options.xml))
+    detector, stop_reason = train_detector(family, split_faces()[0][:5000], split_images()[0], PLAN, show)
+    print(stop_reason)
+    print(write_opencv(detector.cascade, options.xml))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Train the face detector that ships with whet: `python -m scripts.train_face`.
 
-Faces are those of `faces_opencv24`, the other images `negatives`, both looked for in $WHET_DATA. One run of 100 faces
-in ten and 300 images are kept apart: they judge, and never train. A checkpoint beside the result lets a training
-that was stopped go on. Stages take turns between Haar features and local binary patterns.
+Faces are those of `faces_opencv24`, images without a face those of `negatives`, both in $WHET_DATA. A tenth of the
+faces, in runs of 100, and 300 images are held out for evaluation. With the checkpoint beside the result, an interrupted
+training continues. Stages alternate between Haar features and local binary patterns.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 from experiments.datasets import faces24, negative_images
-from experiments.mit_cmu import FRAME
+from experiments.mit_cmu import FACE_OFFSET
 from numpy.typing import NDArray
 
-from whet.detector.base import DEFAULT_POINT, DetectorBase, Provenance
+from whet.detector.base import DEFAULT_POINT, DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector
 from whet.evaluation.curves import operating_point
 from whet.evaluation.evaluation import evaluate
@@ -52,13 +52,13 @@ DEFAULT = "one per ten images"
 
 
 def split_faces() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Faces to train on and faces to judge by: neighbours in the file, which may be near-duplicates, stay together."""
+    """Faces for training and for evaluation: neighbours in the file, which may be near-duplicates, stay together."""
     faces = faces24()
     runs = np.array_split(np.arange(len(faces)), len(faces) // RUN)
     order = np.random.default_rng([PLAN.seed, 1]).permutation(len(runs))
     held_out, rest = order[: len(runs) // 10], order[len(runs) // 10 :]
-    train, judge = (np.sort(np.concatenate([runs[i] for i in some])) for some in (rest, held_out))
-    return faces[train], faces[judge]
+    train, test = (np.sort(np.concatenate([runs[i] for i in some])) for some in (rest, held_out))
+    return faces[train], faces[test]
 
 
 def split_images() -> tuple[list[Path], list[Path]]:
@@ -74,9 +74,10 @@ def show(event: Event) -> None:
         print(event, flush=True)
 
 
-def judged(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Path]) -> Detector:
+def evaluated(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Path]) -> Detector:
     """The detector with operating points by the false positives in images, and its recall of faces, in its header."""
-    detector = Detector.from_base(base, FRAME)
+    reporting = Reporting(FACE_OFFSET)
+    detector = Detector(base, reporting=reporting)
     found = [detector.detect(path) for path in images]
     curve = evaluate([(one.boxes, one.scores) for one in found], [([], None)] * len(found)).curve
     facts = {
@@ -86,7 +87,7 @@ def judged(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Path])
         "false positives in them, all stages passed": int(curve.false_positives[-1]),
     }
     provenance = replace(base.provenance, facts={**base.provenance.facts, **facts})
-    detector = Detector.from_base(replace(base, provenance=provenance), FRAME)
+    detector = Detector(replace(base, provenance=provenance), reporting=reporting)
     for name, rate in POINTS.items():
         detector.set_operating_point(name, operating_point(curve, rate))
     detector.set_operating_point(DEFAULT_POINT, detector.operating_points[DEFAULT])
@@ -94,7 +95,7 @@ def judged(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Path])
 
 
 def main() -> None:
-    """Train, judge and save."""
+    """Train, evaluate and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/face.whet"))
     out = parser.parse_args().out
@@ -103,9 +104,9 @@ def main() -> None:
     images, held_out_images = split_images()
     families = [HaarPool.from_window(WINDOW), BlockPatternPool.from_window(WINDOW)]
     checkpoint = out.with_suffix(".checkpoint")
-    taught, ending = train_detector(families, faces, images, PLAN, show, checkpoint=checkpoint, origin=ORIGIN)
-    print(ending)
-    detector = judged(taught.base, held_out_faces, held_out_images)
+    trained, stop_reason = train_detector(families, faces, images, PLAN, show, checkpoint=checkpoint, origin=ORIGIN)
+    print(stop_reason)
+    detector = evaluated(trained.base, held_out_faces, held_out_images)
     detector.save(out)
     print(f"{detector}\n{out}: {out.stat().st_size:,} bytes\n{detector.provenance.facts}")
 
