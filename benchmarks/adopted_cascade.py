@@ -145,16 +145,18 @@ def pasted(cascade: Cascade, some: Sequence[Scene]) -> dict[str, Any]:
 
 
 def in_opencv(trial: Trial, cascade: Cascade) -> dict[str, Any]:
-    return swept(cascade, trial.images, lambda found: trial.judge(found).curve)
+    return swept(cascade, trial.images, lambda found: trial.evaluate(found).curve)
 
 
-def swept(cascade: Cascade, images: Sequence[NDArray[np.uint8]], judge: Callable[[list[Any]], Curve]) -> dict[str, Any]:
+def swept(
+    cascade: Cascade, images: Sequence[NDArray[np.uint8]], curve_of: Callable[[list[Any]], Curve]
+) -> dict[str, Any]:
     """The file in `cv2.CascadeClassifier`: swept by `minNeighbors`, and by the last stage's weight at 3 neighbours."""
     with TemporaryDirectory() as folder:
         write_opencv(cascade, f"{folder}/cascade.xml")
         peer = cv2.CascadeClassifier(f"{folder}/cascade.xml")
     grouped = [groupings(peer, image, OPENCV_FACTOR) for image in images]
-    curves = {k: judge([(one[k].boxes, one[k].weights) for one in grouped]) for k in NEIGHBOURS}
+    curves = {k: curve_of([(one[k].boxes, one[k].weights) for one in grouped]) for k in NEIGHBOURS}
     ends = [(int(curve.found[-1]), int(curve.false_positives[-1])) for curve in curves.values()]
     by_neighbours = [
         max((faces for faces, false_positives in ends if false_positives <= n), default=0) for n in FALSE_POSITIVES

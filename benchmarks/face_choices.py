@@ -78,15 +78,15 @@ def _with_scores(
 
 def found(fired: list[FiredWindows], some: list[Scene], grouping: Grouping = "peaks") -> dict[str, float]:
     """Per cent of the faces at each number of false positives, and at the lowest threshold."""
-    result = judged([group_windows(one, grouping) for one in fired], some)
+    result = evaluated([group_windows(one, grouping) for one in fired], some)
     percent = partial(round, ndigits=1)
     at = faces_at(result.curve, FALSE_POSITIVES)
     table = {str(n): percent(100 * faces / result.curve.n_truths) for n, faces in zip(FALSE_POSITIVES, at, strict=True)}
     return table | {f"{result.curve.false_positives[-1]} (all)": percent(100 * float(result.curve.recall[-1]))}
 
 
-def judged(groups: list[Any], some: list[Scene]) -> Evaluation:
-    """All scenes together, overlap above one half."""
+def evaluated(groups: list[Any], some: list[Scene]) -> Evaluation:
+    """All scenes together, IoU above 0.5."""
     return evaluate([(one.boxes, one.scores) for one in groups], [(boxes, None) for _, boxes in some])
 
 

@@ -2,8 +2,8 @@
 
 Prints JSON. Recall: faces of MIT+CMU found at given numbers of false positives, by one rule for all; ours with
 `detect` at scale factors 1.1 and 1.2, OpenCV's in the best of many settings at that number. Speed: images of 640 x 480,
-OpenCV and ours alternating, on one thread and on all. A remark says which parts were skipped because the test
-set or OpenCV is missing.
+OpenCV and ours alternating, on one thread and on all. Parts that need a missing test set or OpenCV are
+skipped, with a remark.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ LEFT, TOP, FACE = LFW_FACE
 CENTRE_X, CENTRE_Y = LEFT + FACE / 2, TOP + FACE / 2
 RADIUS = 78.0  # of the head, a cylinder, in pixels of the photograph
 # A face seen from the side extends from the nose to the ear: its centre moves less than the nose.
-FOLLOWS = 0.6
+SHIFT = 0.6
 SMALLEST, LARGEST = 36.0, 90.0
 
 
@@ -99,7 +99,7 @@ def clip(photograph: GreyImage, background: GreyImage, length: int, rng: np.rand
 def true_box(centre: tuple[float, float], size: float, turn: tuple[float, float]) -> Floats:
     """The box (4,) of a face on a turned head: its centre moves 0.6 times as far as the nose."""
     (x, y), (roll, yaw), half = centre, turn, size / 2
-    aside = FOLLOWS * RADIUS * np.sin(yaw) * size / FACE
+    aside = SHIFT * RADIUS * np.sin(yaw) * size / FACE
     x, y = x + aside * np.cos(roll), y + aside * np.sin(roll)
     return np.asarray(FACE_OFFSET.boxes(np.array([[x - half, y - half, x + half, y + half]]))[0])
 

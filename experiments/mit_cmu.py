@@ -109,7 +109,7 @@ FACE_OFFSET = BoxOffset(0.5 - 0.5 / WIDTH, TOP, 0.5 + 0.5 / WIDTH, TOP + 1 / HEI
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Images in memory and the true boxes of their faces."""
+    """Test images in memory and the true boxes of their faces."""
 
     images: tuple[GreyImage, ...]
     truths: tuple[Boxes, ...]
@@ -125,7 +125,7 @@ class Trial:
         """Faces in all images."""
         return sum(map(len, self.truths))
 
-    def judge(self, found: Sequence[Found], convention: Convention = "offset") -> Evaluation:
+    def evaluate(self, found: Sequence[Found], convention: Convention = "offset") -> Evaluation:
         """Evaluate boxes and scores of each image; with `offset`, boxes are windows, widened to faces."""
         offset = FACE_OFFSET if convention == "offset" else BoxOffset()
         reported = [(offset.boxes(np.asarray(boxes)), scores) for boxes, scores in found]
@@ -144,7 +144,7 @@ class Trial:
             detect(cascade, image, scale_factor=scale_factor, grouping=grouping, threads=threads)
             for image in self.images
         )
-        return self.judge([(one.boxes, one.scores) for one in found])
+        return self.evaluate([(one.boxes, one.scores) for one in found])
 
 
 def faces_at(curve: Curve, false_positives: Sequence[int]) -> list[int]:

@@ -122,7 +122,7 @@ def _settings(trial: Trial, name: str, scale_factor: float) -> Iterator[Setting]
     grouped = [groupings(peer, image, scale_factor) for image in trial.images]
     for convention in get_args(Convention):
         curves = {
-            k: trial.judge([(one[k].boxes, one[k].weights) for one in grouped], convention).curve for k in NEIGHBOURS
+            k: trial.evaluate([(one[k].boxes, one[k].weights) for one in grouped], convention).curve for k in NEIGHBOURS
         }
         ends = tuple(Point(int(curve.found[-1]), int(curve.false_positives[-1])) for curve in curves.values())
         yield Setting("minNeighbors", scale_factor, convention, ends)

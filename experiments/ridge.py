@@ -1,7 +1,7 @@
-"""How the default ridge was chosen: cross-validation on training samples only, never on a test set.
+"""Choice of the default ridge, by cross-validation on training samples only, never on a test set.
 
 USPS digits 3 against 5: in each of five folds of the training set, 30 % of the other folds train the weak
-learners and the rest arrives online; and the same without the stream, where a ridge matters most.
+learners and the rest arrives online; and the same without the stream, for which the ridge matters most.
 """
 
 from __future__ import annotations

@@ -62,10 +62,10 @@ def test_a_trial_compares_windows_with_offset_to_whole_faces():
     window = np.array([[100.0, 100.0, 124.0, 124.0]])
     trial = Trial((np.zeros((9, 9), dtype=np.uint8),), (FACE_OFFSET.boxes(window),))
     found = [(window, np.array([1.0]))]
-    overlaps = [trial.judge(found, how).curve.found[-1] for how in ("offset", "raw")]
+    overlaps = [trial.evaluate(found, how).curve.found[-1] for how in ("offset", "raw")]
     assert overlaps == [1, 1]
     shifted = [(window - 4.5, np.array([1.0]))]
-    assert [trial.judge(shifted, how).curve.found[-1] for how in ("offset", "raw")] == [1, 0]
+    assert [trial.evaluate(shifted, how).curve.found[-1] for how in ("offset", "raw")] == [1, 0]
 
 
 def test_stages_have_the_papers_threshold_and_reach_its_goal(drawn):
