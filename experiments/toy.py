@@ -1,9 +1,9 @@
 """Online updates of a weak learner's threshold. Fig. compare_linear of the paper.
 
-Weak learners are lines of different slopes in the plane. One is selected on 50 + 50 samples; then 25 + 25 and
-another 25 + 25 arrive, and its threshold either stays, is the crossing of two Gaussians [w0Crit1], or comes
-from a linear regression of the labels. The paper does not give its "artificial asymmetric data set". Here the positives are compact and
-the negatives have a long tail away from them, in three settings:
+Weak learners are lines of different slopes in the plane. One is selected on 50 + 50 samples; then 25 + 25 and another
+25 + 25 arrive, and its threshold either stays, is the crossing of two Gaussians [w0Crit1], or comes from a linear
+regression of the labels. The paper does not give its "artificial asymmetric data set". Here the positives are compact
+and the negatives have a long tail away from them, in three settings:
 
 - stationary: all samples from one distribution;
 - spreading: the negatives that arrive reach further than those of the start, as mined negatives do;
