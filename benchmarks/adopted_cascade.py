@@ -1,17 +1,16 @@
-"""OpenCV's face cascade before and after it was adopted: `python -m benchmarks.adopted_cascade --seed 0`.
+"""OpenCV's face cascade before and after adoption: `python -m benchmarks.adopted_cascade --seed 0`.
 
-Prints JSON. The cascade is shown 1,000 people of LFW, each many ways (`whet.training.positives`), and its own false
-false_positives in 500 images without faces. Before and after are judged alike: run in whet's own way (same pyramid,
-step and merging) and, as files, by OpenCV. MIT+CMU is for reporting, and nothing is chosen by it; choices are made with
-`--pasted`, which judges by other people of LFW, and by faces of `faces_opencv24`, pasted into other images. `--join
-FILE ...` puts runs of several seeds together.
+Prints JSON. The cascade is adopted with 1,000 people of LFW, each in many variations (`whet.training.positives`), and
+its own false positives in 500 images without faces. Before and after are evaluated alike: in whet (same pyramid, step
+and grouping) and, as files, in OpenCV. MIT+CMU is for reporting; no parameter is chosen on it. Parameters are chosen
+with `--pasted`, which evaluates on other people of LFW, and on faces of `faces_opencv24`, pasted into other images.
+`--join FILE ...` combines runs of several seeds.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,7 +28,7 @@ from scripts.train_face import split_images
 
 import whet
 from benchmarks.pasted_faces import FACE, LEFT, TOP, Scene, scenes, window_scenes
-from whet.cascade.cascade import Cascade, LearningStage
+from whet.cascade.cascade import Cascade, TrainedStage
 from whet.cascade.detect import detect
 from whet.evaluation.curves import Curve
 from whet.evaluation.evaluation import evaluate_detections
@@ -48,32 +47,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cascade", default="frontalface_default")
     parser.add_argument("--faces", type=int, default=1000)
-    parser.add_argument("--windows", type=int, default=10, help="of each face")
+    parser.add_argument("--windows", type=int, default=10, help="variations of each face")
     parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--pasted", action="store_true", help="judge by pasted faces, not by MIT+CMU")
-    parser.add_argument("--join", nargs="+", type=Path, metavar="FILE", help="runs to put together")
+    parser.add_argument("--pasted", action="store_true", help="evaluate on pasted faces, not on MIT+CMU")
+    parser.add_argument("--join", nargs="+", type=Path, metavar="FILE", help="results of runs to combine")
     options = parser.parse_args()
     report = joined([json.loads(path.read_text()) for path in options.join]) if options.join else run(options)
     print(json.dumps(report, indent=1))
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Adopt, and judge before and after."""
+    """Adopt, and evaluate before and after."""
     path = f"{cv2.data.haarcascades}haarcascade_{options.cascade}.xml"
     before = whet.load(path)
-    taught, others = people(options.faces, options.seed)
+    photographs, others = people(options.faces, options.seed)
     images = chosen_negatives(options.images, options.seed)
     began = time.perf_counter()
     after = adopt(
         path,
-        faces(taught, before.window, options.windows, options.seed),
+        faces(photographs, before.window, options.windows, options.seed),
         images,
-        groups=np.repeat(np.arange(len(taught)), options.windows),
+        groups=np.repeat(np.arange(len(photographs)), options.windows),
         seed=options.seed,
         threads=options.threads,
-        tell=lambda number, base, n: print(f"stage {number}: {n} negatives, {type(base).__name__}", file=sys.stderr),
     )
     seconds = time.perf_counter() - began
     cascades = {"before": before.cascade, "after": after.cascade}
@@ -109,20 +107,20 @@ def people(n: int, seed: int) -> tuple[list[Path], list[Path]]:
 
 
 def faces(photographs: Sequence[Path], window: tuple[int, int], n: int, seed: int) -> NDArray[np.uint8]:
-    """Windows of each face, n ways."""
+    """N variations of each face."""
     rng = np.random.default_rng(seed)
     return np.concatenate([Variations().cut(read_grey(path), BOX, window, n, rng) for path in photographs])
 
 
 def chosen_negatives(n: int, seed: int) -> list[Path]:
-    """Images without faces, drawn from those that are not for judging."""
+    """Images without faces, drawn from those that are not used to evaluate."""
     every = split_images()[0]
     return [every[i] for i in sorted(np.random.default_rng(seed).permutation(len(every))[:n].tolist())]
 
 
-def stage_report(stage: Any) -> dict[str, Any]:  # noqa: ANN401 - a stage that learns, or a fixed one
-    learns = isinstance(stage, LearningStage)
-    return {"learners": len(stage), "learns": learns, **({"negatives": stage.negative.n} if learns else {})}
+def stage_report(stage: TrainedStage) -> dict[str, Any]:
+    negatives = {"negatives": stage.statistics[1].n} if stage.learns else {}
+    return {"learners": len(stage), "learns": stage.learns, **negatives}
 
 
 def in_whet(trial: Trial, cascade: Cascade) -> dict[str, Any]:
@@ -139,7 +137,7 @@ def points(curve: Curve) -> dict[str, Any]:
 
 
 def pasted(cascade: Cascade, some: Sequence[Scene]) -> dict[str, Any]:
-    """The same on pasted faces, whose boxes are those of windows."""
+    """The same on pasted faces; their boxes need no offset."""
     found = [detect(cascade, image) for image, _ in some]
     truths = [(boxes, None) for _, boxes in some]
     in_whet = points(evaluate_detections([(one.boxes, one.scores) for one in found], truths).curve)
@@ -149,16 +147,18 @@ def pasted(cascade: Cascade, some: Sequence[Scene]) -> dict[str, Any]:
 
 
 def in_opencv(trial: Trial, cascade: Cascade) -> dict[str, Any]:
-    return swept(cascade, trial.images, lambda found: trial.judge(found).curve)
+    return swept(cascade, trial.images, lambda found: trial.evaluate(found).curve)
 
 
-def swept(cascade: Cascade, images: Sequence[NDArray[np.uint8]], judge: Callable[[list[Any]], Curve]) -> dict[str, Any]:
+def swept(
+    cascade: Cascade, images: Sequence[NDArray[np.uint8]], curve_of: Callable[[list[Any]], Curve]
+) -> dict[str, Any]:
     """The file in `cv2.CascadeClassifier`: swept by `minNeighbors`, and by the last stage's weight at 3 neighbours."""
     with TemporaryDirectory() as folder:
         write_opencv(cascade, f"{folder}/cascade.xml")
         peer = cv2.CascadeClassifier(f"{folder}/cascade.xml")
     grouped = [groupings(peer, image, OPENCV_FACTOR) for image in images]
-    curves = {k: judge([(one[k].boxes, one[k].weights) for one in grouped]) for k in NEIGHBOURS}
+    curves = {k: curve_of([(one[k].boxes, one[k].weights) for one in grouped]) for k in NEIGHBOURS}
     ends = [(int(curve.found[-1]), int(curve.false_positives[-1])) for curve in curves.values()]
     by_neighbours = [
         max((faces for faces, false_positives in ends if false_positives <= n), default=0) for n in FALSE_POSITIVES

@@ -1,14 +1,15 @@
-"""How often a correction has to count to be felt, and what that costs. `python -m benchmarks.correction_weight`.
+"""The weight of a correction: its effect and its cost. `python -m benchmarks.correction_weight`.
 
-Prints JSON. Trains a small face cascade on the spot, or takes `--model`, a detector of `scripts.train_face`, with the
-faces and images that its training kept apart. Then each trial corrects one mistake, on a fresh copy, through
-`Detector.learn`: a false positive in an image without a face that it was not trained on, or a held-out face that it
-misses, put into such an image. For each policy: how many false positives are gone (no detection
-overlaps the box by half), how many windows were taught, and how many points of recall on held-out faces one corrected
-false positive costs, on average and at worst (a gain is negative); for the default, how many missed faces are found.
+Prints JSON. Trains a small face cascade, or loads `--model`, a detector of `scripts.train_face`, with the faces and
+images held out from its training. Each trial corrects one mistake on a fresh copy with `Detector.learn`: a false
+positive in a held-out image without a face, or a held-out face that is missed, pasted into such an image. For each
+policy: the share of false positives removed (no detection has an IoU of 0.5 with the box), the number of windows
+learned, and the points of recall on held-out faces that one corrected false positive costs, on average and at worst (a
+gain is negative); for the default, the share of missed faces that are found.
 
 A policy is a share of the base's count; whether the windows of a false positive share it or each counts as much; and
-the most rounds of scanning again and teaching what still fires, with how many times the weight of the round before.
+the maximum number of rounds in which windows that still fire are learned again, with the growth of the weight in each
+round.
 """
 
 from __future__ import annotations
@@ -28,8 +29,7 @@ from scripts.train_face import split_faces, split_images
 
 from whet.cascade.boxes import box_iou
 from whet.cascade.cascade import Cascade
-from whet.detector import corrections as correction
-from whet.detector import counting as online
+from whet.detector import corrections, records
 from whet.detector.base import DEFAULT_POINT, DetectorBase
 from whet.detector.detector import Detector, load
 from whet.features.haar import HaarPool
@@ -42,7 +42,7 @@ Patches = NDArray[np.uint8]
 
 # A quarter of most of the images: trials go four times as fast.
 PART = (240, 320)
-DEFAULT = (online.CORRECTION_SHARE, correction.MOST_ROUNDS, correction.GROWTH)
+DEFAULT = (records.CORRECTION_SHARE, corrections.MOST_ROUNDS, corrections.GROWTH)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +78,11 @@ POLICIES = [
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--model", help="a detector's name or path, instead of a small one that is trained on the spot")
-    parser.add_argument("--save", help="where to keep the detector that is trained on the spot")
+    parser.add_argument("--model", help="name or path of a detector (default: train a small one)")
+    parser.add_argument("--save", help="path to save the trained detector")
     parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--default-only", action="store_true", help="no other policy than that of `Detector.learn`")
-    parser.add_argument("--threshold", type=float, help="of detections, instead of the detector's default point")
+    parser.add_argument("--default-only", action="store_true", help="only the policy of `Detector.learn`")
+    parser.add_argument("--threshold", type=float, help="minimum score (default: the default operating point)")
     args = parser.parse_args()
     rng = np.random.default_rng(args.seed)
     files = negative_images()
@@ -109,13 +109,13 @@ def main() -> None:
         "recall": float(found.mean()),
         "false positives": len(false_positives),
         "windows of a false positive": np.quantile(
-            [alarm.n_windows for alarm in false_positives] or [0], [0, 0.5, 0.9, 1]
+            [mistake.n_windows for mistake in false_positives] or [0], [0, 0.5, 0.9, 1]
         ).tolist(),
         "misses": len(misses),
         "misses found": after_misses(detector, misses),
         "default": vars(default),
         "versions": versions(),
-        "policies": [after_alarms(detector, policy, false_positives, faces) for policy in policies],
+        "policies": [after_false_positives(detector, policy, false_positives, faces) for policy in policies],
     }
     print(json.dumps(report, indent=1))
 
@@ -123,7 +123,7 @@ def main() -> None:
 def train(images: list[Any], rng: np.random.Generator) -> Detector:
     """Up to eleven stages on 3,000 faces: some minutes.
 
-    A cascade that fires at every leaf tells nothing: its false positives are chains of a thousand windows.
+    With fewer stages, false positives would be chains of a thousand windows.
     """
     pool = HaarPool.from_window((24, 24)).sample(4000, rng)
     sizes = (10, 20, 40, 60, 80, 100, 120, 150)
@@ -139,12 +139,12 @@ def train(images: list[Any], rng: np.random.Generator) -> Detector:
         min_sigma=10.0,
         seed=1,
     )
-    _, nodes, _ = train_cascade(pool, faces24()[:3000], images, config)
-    return Detector.from_base(DetectorBase((24, 24), tuple(node.base() for node in nodes)))
+    _, stages, _ = train_cascade(pool, faces24()[:3000], images, config)
+    return Detector(DetectorBase((24, 24), stages))
 
 
 class Responses:
-    """Weak responses to patches: they are the base's, and stay as they are whatever is learned."""
+    """Responses of the weak learners to patches; they depend on the base only, not on what is learned."""
 
     def __init__(self, base: DetectorBase, patches: Patches) -> None:
         stack = IntegralStack.from_patches(patches, base.min_sigma)
@@ -152,7 +152,7 @@ class Responses:
         self.of_stage = [stage.respond(stack) for stage in base.cascade.stages]
 
     def accepted(self, cascade: Cascade) -> NDArray[np.bool_]:
-        """Which patches a taught cascade accepts."""
+        """Which patches a cascade of the same base accepts."""
         alive = self.has_contrast.copy()
         for stage, responses in zip(cascade.stages, self.of_stage, strict=True):
             sums = stage.weigh(responses)
@@ -190,7 +190,7 @@ def missed_faces(
         height, width = face.shape
         y, x = (int(rng.integers(side - length)) for side, length in zip(image.shape, face.shape, strict=True))
         image[y : y + height, x : x + width] = face
-        box = detector.frame.boxes(np.array([[x, y, x + width, y + height]], np.float64))
+        box = detector.box_offset.boxes(np.array([[x, y, x + width, y + height]], np.float64))
         miss = Mistake(image, box)
         if not is_found(detector, miss):
             yield miss
@@ -198,49 +198,49 @@ def missed_faces(
 
 def is_found(detector: Detector, mistake: Mistake) -> bool:
     boxes = detector.detect(mistake.image).boxes
-    return bool((box_iou(mistake.box, boxes) >= correction.SAME).any())
+    return bool((box_iou(mistake.box, boxes) >= corrections.SAME).any())
 
 
 def after_misses(detector: Detector, misses: list[Mistake]) -> float | None:
-    """Share of the misses that are found once they were taught at the default weight."""
+    """Share of the misses that are found after they were learned with the default weight."""
     found = []
     for miss in misses:
-        taught = detector.copy()
-        taught.learn(miss.image, miss.box, [True])
-        found.append(is_found(taught, miss))
+        corrected = detector.copy()
+        corrected.learn(miss.image, miss.box, [True])
+        found.append(is_found(corrected, miss))
     return float(np.mean(found)) if found else None
 
 
-def after_alarms(
+def after_false_positives(
     detector: Detector, policy: Policy, false_positives: list[Mistake], faces: Responses
 ) -> dict[str, Any]:
     """All false positives under one policy."""
     recall = faces.accepted(detector.cascade).mean()
-    gone, costs, taught_windows = [], [], []
-    for alarm in false_positives:
-        taught = detector.copy()
-        taught_windows.append(teach(taught, policy, alarm))
-        gone.append(not is_found(taught, alarm))
-        costs.append(100 * float(recall - faces.accepted(taught.cascade).mean()))
+    gone, costs, learned_windows = [], [], []
+    for mistake in false_positives:
+        corrected = detector.copy()
+        learned_windows.append(correct(corrected, policy, mistake))
+        gone.append(not is_found(corrected, mistake))
+        costs.append(100 * float(recall - faces.accepted(corrected.cascade).mean()))
     result = {
         **vars(policy),
         "false_positives gone": round(float(np.mean(gone)), 3),
         "points of recall lost": round(float(np.mean(costs)), 3),
         "at worst": round(float(np.max(costs)), 3),
         "more than 0.2 points": round(float(np.mean(np.array(costs) > 0.2)), 3),
-        "windows taught": float(np.mean(taught_windows)),
+        "windows learned": float(np.mean(learned_windows)),
     }
     print(json.dumps(result), file=sys.stderr, flush=True)
     return result
 
 
-def teach(detector: Detector, policy: Policy, alarm: Mistake) -> int:
-    """Correct a false positive; returns how many windows were taught."""
-    online.CORRECTION_SHARE, correction.MOST_ROUNDS, correction.GROWTH = policy.share, policy.rounds, policy.growth
-    weight = online.default_weight(detector.base, False) * alarm.n_windows if policy.each else None
-    entries = detector.learn(alarm.image, alarm.box, [False], weight)
-    online.CORRECTION_SHARE, correction.MOST_ROUNDS, correction.GROWTH = DEFAULT
-    return len(entries)
+def correct(detector: Detector, policy: Policy, mistake: Mistake) -> int:
+    """Correct a false positive; returns the number of windows learned."""
+    records.CORRECTION_SHARE, corrections.MOST_ROUNDS, corrections.GROWTH = policy.share, policy.rounds, policy.growth
+    weight = records.default_weight(detector.base, False) * mistake.n_windows if policy.each else None
+    learned = detector.learn(mistake.image, mistake.box, [False], weight)
+    records.CORRECTION_SHARE, corrections.MOST_ROUNDS, corrections.GROWTH = DEFAULT
+    return len(learned)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from experiments.report import versions
 from whet.demo.objects import OBJECTS, draw_set
 from whet.io.annotations.formats import write_annotations
 
-# Images: to train on (about 200 objects), to learn from, to judge by, and without the object.
+# Images: for training (about 200 objects), to learn from, for evaluation, and without the object.
 SIZES = {"train": 140, "more": 30, "test": 100, "empty": 300}
 
 

@@ -40,9 +40,9 @@ def main() -> None:
     parser.add_argument("xml", type=Path)
     options = parser.parse_args()
     family: FeatureFamily = FAMILIES[options.family].from_window(WINDOW)
-    taught, result = train_detector(family, split_faces()[0][:5000], split_images()[0], CONFIG, show)
+    detector, result = train_detector(family, split_faces()[0][:5000], split_images()[0], CONFIG, show)
     print(result)
-    print(write_opencv(taught.base.cascade, options.xml))
+    print(write_opencv(detector.cascade, options.xml))
 
 
 if __name__ == "__main__":

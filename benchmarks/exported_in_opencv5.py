@@ -28,7 +28,7 @@ from benchmarks.adopted_cascade import chosen_negatives, faces, people
 from benchmarks.opencv_agreement import chosen
 from benchmarks.soft_export import trained
 from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import pyramid
+from whet.cascade.pyramid import Pyramid
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
 from whet.io.images import read_grey
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     images = chosen(options.images)
-    patches = judged_patches(options.seed)
+    patches = held_out_patches(options.seed)
     with TemporaryDirectory() as folder:
         files = exported(Path(folder), options.seed)
         arrays: dict[str, Any] = {f"{n:03}": one for n, one in enumerate(images)}
@@ -68,13 +68,13 @@ def main() -> None:
     print(json.dumps(report, indent=1))
 
 
-def judged_patches(seed: int) -> NDArray[np.uint8]:
+def held_out_patches(seed: int) -> NDArray[np.uint8]:
     """Faces that were held out, and windows of images that were held out."""
     rng = np.random.default_rng(seed)
     height, width = WINDOW
     cut = []
     for path in split_images()[1][:10]:
-        levels = pyramid(read_grey(path), WINDOW)
+        levels = Pyramid.from_image(read_grey(path), WINDOW).levels
         for number in rng.integers(0, len(levels), WINDOWS_PER_IMAGE):
             image = levels[number].image
             y, x = (int(rng.integers(0, n - m + 1)) for n, m in zip(image.shape, WINDOW, strict=True))
@@ -83,7 +83,7 @@ def judged_patches(seed: int) -> NDArray[np.uint8]:
 
 
 def exported(folder: Path, seed: int) -> dict[Path, tuple[Cascade, Exported]]:
-    """Files, the cascades that they were made of, and what was said of them."""
+    """Files, the cascades that they were made of, and the reports of the export."""
     made: dict[Path, tuple[Cascade, Exported]] = {}
     kinds = {"hard Haar": (HaarPool, False), "LBP": (BlockPatternPool, False), "soft Haar": (HaarPool, True)}
     for name, (family, soft) in kinds.items():
@@ -91,12 +91,12 @@ def exported(folder: Path, seed: int) -> dict[Path, tuple[Cascade, Exported]]:
         for early_exits in ("doubling", "all") if soft else ("doubling",):
             path = folder / (f"{name}, {early_exits}.xml" if soft else f"{name}.xml")
             made[path] = cascade, write_opencv(cascade, path, early_exits=early_exits)
-    taught = people(1000, seed)[0]
+    photographs = people(1000, seed)[0]
     detector = adopt(
         f"{cv2.data.haarcascades}haarcascade_frontalface_default.xml",
-        faces(taught, WINDOW, 10, seed),
+        faces(photographs, WINDOW, 10, seed),
         chosen_negatives(500, seed),
-        groups=np.repeat(np.arange(len(taught)), 10),
+        groups=np.repeat(np.arange(len(photographs)), 10),
         n_weak=2000,  # twice the default: the larger a stage, the more there is to round
         stage_rate=0.985,
         seed=seed,
@@ -136,7 +136,7 @@ def compared(
         "same boxes": four["grouped"] == five["grouped"] == file["grouped"],
         "patches accepted": {name: len(one["accepted"]) for name, one in named(four, five, file)}
         | {"detector": len(accepted)},
-        "patches judged as by the detector": len(patches) - len(set(four["accepted"]) ^ set(accepted)),
+        "patches classified as by the detector": len(patches) - len(set(four["accepted"]) ^ set(accepted)),
     }
 
 

@@ -1,4 +1,4 @@
-"""A small face cascade, trained in half a minute for benchmarks, or a random one where the data are not there."""
+"""A small face cascade for benchmarks, trained in half a minute; on random patches if the data are missing."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from benchmarks.face_patches import WINDOW, face_patches
 from whet.cascade.cascade import Cascade, Stage
-from whet.cascade.pyramid import pyramid
-from whet.cascade.scan import scan_images
+from whet.cascade.pyramid import Pyramid
+from whet.cascade.scan import scan_pyramid
 from whet.errors import DataNotFoundError
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
@@ -35,7 +35,7 @@ def face_cascade(family: str = "haar", n_stages: int = 8, seed: int = 0) -> tupl
         labels = np.arange(len(everything)) < len(faces)
         half = np.arange(len(everything)) % 2 == 0
         train, validation = (everything[half], labels[half]), (everything[~half], labels[~half])
-        stages.append(train_stage(pool, *train, 100, goal=GOAL, validation=validation).stage())
+        stages.append(train_stage(pool, *train, 100, goal=GOAL, validation=validation).run())
         negatives = false_positives(Cascade(WINDOW, tuple(stages)), rng)
     return Cascade(WINDOW, tuple(stages)), data
 
@@ -48,11 +48,9 @@ def false_positives(cascade: Cascade, rng: np.random.Generator) -> NDArray[np.ui
         return np.empty((0, *WINDOW), dtype=np.uint8)
     found: list[NDArray[np.uint8]] = []
     for i in rng.permutation(len(paths))[:200]:
-        images = [level.image for level in pyramid(read_grey(paths[i]), WINDOW)]
-        scans = scan_images(cascade, images, step=2)
-        places = [(n, y, x) for n, scan in enumerate(scans) for y, x in zip(scan.y, scan.x, strict=True)]
-        chosen = rng.permutation(len(places))[:MAX_PER_IMAGE]
-        found += [images[n][y : y + 24, x : x + 24] for n, y, x in (places[k] for k in chosen)]
+        pyramid = Pyramid.from_image(read_grey(paths[i]), WINDOW, step=2)
+        fired = scan_pyramid(cascade, pyramid)
+        found += list(pyramid.patches(fired.index.take(rng.permutation(len(fired))[:MAX_PER_IMAGE])))
         if len(found) >= NEGATIVES:
             break
     return np.array(found[:NEGATIVES]).reshape(-1, *WINDOW)

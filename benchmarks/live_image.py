@@ -1,10 +1,11 @@
-"""What the live image of `whet watch --show` costs: frames a second without it, with it, and with a viewer.
+"""The cost of the live image of `whet watch --show`: frames per second without it, with it, and with a viewer.
 
     python -m benchmarks.live_image
 
-The three take turns on the same frames (those of `david`, 320 x 240, or made-up ones), one thread each. The viewer is
-a process of its own that reads the stream and the numbers. Ratios are of each turn to that without a page just before
-or after it, by the clock and in seconds of the processor that the watching process takes; the median of all turns.
+The three modes alternate on the same frames (those of `david`, 320 x 240, or synthetic ones), one thread each. The
+viewer is a separate process that reads the stream and the numbers. Ratios compare each turn with the turn without a
+page next to it, in wall-clock time and in processor seconds of the tracking process; the result is the median of all
+turns.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 import numpy as np
 
 import whet
-from benchmarks.watching import GreyImages, images
+from benchmarks.tracking import GreyImages, images
 from whet.io.video import VideoFrame
 from whet.tracking.session import Session, Sink
 from whet.tracking.tracker import Tracker
@@ -37,14 +38,14 @@ threading.Thread(target=lambda: urllib.request.urlopen(address + "events").read(
 for line in urllib.request.urlopen(address + "stream.mjpg"):
     n += line.startswith(b"Content-Length")
     if n == 1 and line.startswith(b"Content-Length"):
-        print("looks", flush=True)
+        print("started", flush=True)
 print(n)
 """
 
 
 @contextmanager
 def viewed(address: str) -> Iterator[subprocess.Popen[str]]:
-    """A viewer that has seen its first image."""
+    """A viewer that has received its first image."""
     with subprocess.Popen([sys.executable, "-c", VIEWER, address], stdout=subprocess.PIPE, text=True) as viewer:
         assert viewer.stdout is not None
         viewer.stdout.readline()
@@ -96,9 +97,9 @@ def main() -> None:
         order = MODES if turn % 2 == 0 else MODES[::-1]
         turns.append({mode: one_turn(frames, mode) for mode in order})
         print(f"turn {turn + 1} of {options.turns}", file=sys.stderr)
-    told: dict[str, object] = {"frames": len(frames), "turns": options.turns}
+    report: dict[str, object] = {"frames": len(frames), "turns": options.turns}
     for mode in MODES:
-        told[mode] = {
+        report[mode] = {
             "frames_a_second": 1 / statistics.median(turn[mode]["clock"] for turn in turns),
             "processor_ms_a_frame": 1e3 * statistics.median(turn[mode]["processor"] for turn in turns),
             "images_a_second": statistics.median(turn[mode]["images_a_second"] for turn in turns),
@@ -107,8 +108,8 @@ def main() -> None:
                 for clock in ("clock", "processor")
             },
         }
-    told["drawing_ms"] = {f"{w}x{h}": drawing((h, w, 3)) for w, h in ((320, 240), (640, 480), (1920, 1080))}
-    print(json.dumps(told, indent=1))
+    report["drawing_ms"] = {f"{w}x{h}": drawing((h, w, 3)) for w, h in ((320, 240), (640, 480), (1920, 1080))}
+    print(json.dumps(report, indent=1))
 
 
 if __name__ == "__main__":

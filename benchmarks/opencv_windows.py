@@ -1,7 +1,7 @@
 """The windows that OpenCV accepts, as JSON: `python benchmarks/opencv_windows.py IMAGES.npz FILE.xml ...`.
 
 Needs OpenCV and NumPy alone, so that an environment with another OpenCV, and without whet, can run it. The NPZ has
-images under any names; `patches` (n, height, width), if it is there, are judged one window each.
+images under any names; `patches` (n, height, width), if present, are classified as one window each.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Photographs of faces pasted into images without any: what choices about the face detector are made by.
+"""Faces pasted into images without any: the scenes on which choices about the face detector are made.
 
-Faces are of LFW and images those that the training of the face detector kept apart (`scripts.train_face`), so that
-neither was seen in training, and no test set has to be looked at. Half of the scenes are hard: small, faint, turned,
-blurred and noisy faces. `window_scenes` pastes OpenCV's own training faces, as hard: what was taught with LFW has to be
-better on faces of another kind too.
+Faces are of LFW and images are those held out from the training of the face detector (`scripts.train_face`), so that
+neither was used in training, and no test set is needed. Half of the scenes are hard: small, faint, turned, blurred and
+noisy faces. `window_scenes` pastes OpenCV's own training faces, as hard: training with LFW has to help on faces of
+another kind too.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from benchmarks.interleaved import take_turns
 from whet._kernels.threads import available_threads
 from whet.cascade.cascade import Cascade
 from whet.cascade.detect import detect
-from whet.cascade.pyramid import level_scales, level_shape, pyramid
+from whet.cascade.pyramid import Pyramid, level_scales, level_shape
 from whet.cascade.scan import Scan, scan_images
 from whet.errors import DataNotFoundError
 from whet.io.images import read_grey
@@ -65,11 +65,11 @@ def images(n: int) -> list[GreyImage]:
 
 def measure(cascade: Cascade, image: GreyImage, turns: int) -> dict[str, float]:
     """Milliseconds of the parts, windows per second, and weak learners a window."""
-    levels = [level.image for level in pyramid(image, cascade.window)]
+    levels = [level.image for level in Pyramid.from_image(image, cascade.window).levels]
     contestants: dict[str, Callable[[], Any]] = {
         "detect": lambda: detect(cascade, image),
         "detect on one thread": lambda: detect(cascade, image, threads=1),
-        "pyramid": lambda: pyramid(image, cascade.window),
+        "pyramid": lambda: Pyramid.from_image(image, cascade.window),
         "scan": lambda: scan_images(cascade, levels),
     }
     opencv = opencv_detector()

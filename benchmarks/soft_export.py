@@ -1,8 +1,9 @@
-"""What OpenCV's format costs a soft cascade: `python -m benchmarks.soft_export`.
+"""The cost of OpenCV's format for a soft cascade: `python -m benchmarks.soft_export`.
 
-Prints JSON. A small soft cascade of Haar stumps is trained on `faces_opencv24` and exported with all of its exits, with
-those after 1, 2, 4, ... learners, and with none. For each file: stages, stumps, bytes, and how many windows OpenCV
-accepts in images without faces and in the faces that were held out, next to whet. Windows are those of whet's scan.
+Prints JSON. A small soft cascade of Haar stumps is trained on `faces_opencv24` and exported with all rejection
+thresholds, with those after 1, 2, 4, ... learners, and with none. For each file: stages, stumps, bytes, and the number
+of windows that OpenCV accepts in images without faces and in the held-out faces, compared with whet. Windows are those
+of whet's scan.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from experiments.report import versions
 from scripts.train_face import split_faces, split_images
 
 import whet
-from whet.cascade.detect import fired_windows
+from whet.cascade.pyramid import Pyramid
+from whet.cascade.scan import scan_pyramid
 from whet.detector.detector import Detector
 from whet.features.haar import HaarPool
 from whet.features.integral import FeatureFamily
@@ -85,15 +87,15 @@ def trained(
         min_sigma=10.0,
         seed=seed,
     )
-    taught, result = train_detector([some], chosen, split_images()[0], config)
+    detector, result = train_detector([some], chosen, split_images()[0], config)
     print(result, file=sys.stderr)
-    return Detector.from_base(taught.base)
+    return detector
 
 
 def accepted(detector: Detector, faces: Any, images: list[Any]) -> dict[str, int]:  # noqa: ANN401 - arrays
-    """Windows that pass: an exported file judges a window in OpenCV as its stages do here, which tests show."""
+    """Numbers of windows that pass; tests show that an exported file decides as in OpenCV."""
     cascade = detector.cascade
-    windows = sum(len(fired_windows(cascade, image, step=2).scale) for image in images)
+    windows = sum(len(scan_pyramid(cascade, Pyramid.from_image(image, WINDOW, step=2))) for image in images)
     return {"windows without a face": windows, "held-out faces": int(cascade.accepts(faces).sum()), "of": len(faces)}
 
 

@@ -2,7 +2,7 @@
 
     WHET_TRAINCASCADE=/path/to/opencv_traincascade python -m benchmarks.traincascade
 
-Negatives are given as images of the size of the window, so that both see the very same ones.
+Negatives are images of the size of the window, so that both train on the same ones.
 """
 
 from __future__ import annotations

@@ -16,61 +16,59 @@ if TYPE_CHECKING:
 
 
 class Name(StrEnum):
-    """Experiments; the same as `experiments.registry.EXPERIMENTS`, listed here for help without imports."""
+    """Names of experiments, as in `experiments.report.EXPERIMENTS`; listed here so that --help loads quickly."""
 
     toy = "toy"
     node = "node"
     node_time = "node-time"
     cascade = "cascade"
     video = "video"
-    watching = "watching"
+    tracking = "tracking"
     ridge = "ridge"
     usps = "usps"
 
 
 class Size(StrEnum):
-    """How much work."""
+    """Amount of data."""
 
     small = "small"
     paper = "paper"
 
 
 def reproduce(
-    name: Annotated[Name, typer.Argument(help="Which experiment.")],
-    out: Annotated[Path, typer.Option(help="Folder for NAME.json and NAME-*.png.")] = Path("reproduced"),
-    size: Annotated[
-        Size, typer.Option(help="small: half a minute; paper: up to 5. cascade and video: minutes, and an hour.")
-    ] = Size.small,
+    name: Annotated[Name, typer.Argument(help="Experiment to run.")],
+    out: Annotated[Path, typer.Option(help="Output folder for NAME.json and NAME-*.png.")] = Path("reproduced"),
+    size: Annotated[Size, typer.Option(help="Amount of data: small takes minutes, paper up to an hour.")] = Size.small,
     runs: Annotated[
-        int | None, typer.Option(min=1, help="Repetitions with other seeds; else as the size says.")
+        int | None, typer.Option(min=1, help="Number of runs with different seeds (default: depends on the size).")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first run.")] = 0,
-    table: Annotated[bool, typer.Option("--table", help="Print every number.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON file, for programs.")] = False,
+    table: Annotated[bool, typer.Option("--table", help="Print a table of all numbers.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the JSON file.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Repeat an experiment: every number as JSON, and the figures as PNG.
+    """Run an experiment; write its numbers as JSON and its figures as PNG.
 
     \b
     toy        weak learners with updated thresholds on asymmetric data
-    usps       digits 3 against 5, batch and online; fetches them with pip
-    ridge      how whet's default ridge was chosen, on the same digits
-    node       single nodes on faces as samples arrive; needs $WHET_DATA
-    node-time  seconds of training a node; needs $WHET_DATA
-    cascade    whole cascades on MIT+CMU, next to OpenCV's; needs $WHET_DATA
-    video      nodes that learn from their own detections in two videos; needs $WHET_DATA
-    watching   the face detector following the same faces, next to OpenCV's; needs $WHET_DATA
+    usps       digits 3 and 5, batch and online (downloads them with pip)
+    ridge      choice of the default ridge, on the same digits
+    node       single stages on faces as samples arrive (needs $WHET_DATA)
+    node-time  training time of a stage (needs $WHET_DATA)
+    cascade    cascades on MIT+CMU, compared with OpenCV (needs $WHET_DATA)
+    video      single stages that learn from their own detections in two videos (needs $WHET_DATA)
+    tracking   the face detector as a tracker on the same videos, compared with OpenCV (needs $WHET_DATA)
 
     \b
     python -m experiments toy
     python -m experiments usps --size paper --out results
     python -m experiments usps --json | jq .remarks
     """
-    from experiments import registry
+    from experiments import report
 
     start(quiet=quiet)
-    with progress_bar(f"reproduce {name.value}", hidden=quiet) as progress:
-        done = registry.reproduce(name.value, out, size.value, runs, seed, progress)
+    with progress_bar(f"experiment {name.value}", hidden=quiet) as progress:
+        done = report.reproduce(name.value, out, size.value, runs, seed, progress)
     if as_json:
         typer.echo(done.files[0].read_text())
         return

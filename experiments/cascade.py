@@ -1,38 +1,36 @@
-"""Whole cascades taught online, on MIT+CMU. Fig. cascade_face of the paper.
+"""Whole cascades that learn online, on MIT+CMU. Fig. cascade_face of the paper.
 
-From 500, 1,000 and 5,000 mirrored faces each: a cascade trained in one batch, and the same one taught a million false
-positives of its earlier stages, 5,000 new faces, or both; and a batch of 10,000. Each sample counts once. OpenCV's
-frontal face cascades are judged on the same images by the same rule.
+Starting from 500, 1,000 and 5,000 mirrored faces: a cascade trained in one batch, and the same cascade after it learned
+a million false positives of its earlier stages, 5,000 new faces, or both; and a batch of 10,000. Each sample counts
+once. OpenCV's frontal face cascades are evaluated on the same images by the same rule.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from whet.detector.taught import TaughtDetector
 
-from experiments import figures, opencv_peers
-from experiments.cascade_lessons import lesson_of_faces, lesson_of_false_positives
+from experiments import opencv_peers
+from experiments.cascade_training import CascadeSettings, count_faces, count_false_positives, train
 from experiments.datasets import faces24, negative_images
 from experiments.face_samples import WINDOW, mirrored
 from experiments.mit_cmu import Trial, faces_at
-from experiments.paper_cascade import CONFIG, train
-from experiments.registry import Size
-from experiments.report import Progress, Report, Row
-from whet.detector.base import Delta
+from experiments.report import Progress, Report, Row, Size, draw_curve
+from whet.detector.detector import Detector
 from whet.features.haar import HaarPool
+from whet.plots import figure as figures
 
 RUNS = {"small": 1, "paper": 3}
 METHODS = ("batch", "+ negatives", "+ faces", "+ both")
-# False positives in all 130 images together, at which faces are counted.
+# Numbers of false positives in all 130 images at which faces are counted.
 FALSE_POSITIVES = (0, 2, 5, 10, 15, 20, 26, 35, 50, 75, 100, 150, 200, 300)
 SUMMARY = (10, 26, 50, 100, 200)
-RUN = 20  # faces that follow each other in the file may be near-duplicates: they are drawn in such runs
+RUN = 20  # neighbouring faces in the file may be near-duplicates: they are drawn in runs of this length
 HELD_OUT = 1000
 
 Patches = NDArray[np.uint8]
@@ -41,9 +39,9 @@ Counts = dict[tuple[str, str, int, int], list[float]]
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of everything a size of the experiment has."""
+    """Numbers of samples, features, stages and images of the small and the paper's size."""
 
-    taught: tuple[int, ...]
+    initial: tuple[int, ...]
     batch_only: tuple[int, ...]
     n_new_faces: int
     n_false_positives: int
@@ -61,7 +59,7 @@ SCALES = {
 
 @dataclass(frozen=True, eq=False)
 class Material:
-    """What one run has: mirrored faces to start from, new ones and held-out ones, images for both parts, features."""
+    """The data of one run: initial, new and held-out faces, images for training and for learning, features."""
 
     initial: Patches
     new: Patches
@@ -72,8 +70,8 @@ class Material:
 
     @classmethod
     def drawn(cls, scale: Scale, rng: np.random.Generator) -> Material:
-        """Draw at random; no run of neighbouring faces and no image is in two parts."""
-        n_initial = max((*scale.taught, *scale.batch_only)) // 2
+        """Draw at random; the parts share no run of neighbouring faces and no image."""
+        n_initial = max((*scale.initial, *scale.batch_only)) // 2
         n_new = scale.n_new_faces // 2
         faces = faces24()
         runs = np.arange(len(faces) // RUN * RUN).reshape(-1, RUN)
@@ -89,14 +87,14 @@ class Material:
 
 
 def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
-    """Faces found at given numbers of false positives, of all detectors, over the runs."""
+    """Faces found at given numbers of false positives, for all detectors and runs."""
     report, scale = Report("cascade", seed, runs, size), SCALES[size]
     trial = Trial.from_mit_cmu()
     counts: Counts = defaultdict(list)
-    done, steps = 0, runs * (len(scale.taught) + len(scale.batch_only)) + 1
+    done, steps = 0, runs * (len(scale.initial) + len(scale.batch_only)) + 1
     for r in range(runs):
         material = Material.drawn(scale, np.random.default_rng(seed + r))
-        for n in (*scale.taught, *scale.batch_only):
+        for n in (*scale.initial, *scale.batch_only):
             for method, detector in detectors(material, scale, n, seed + r):
                 note(counts, method, n, detector, trial, material.held_out)
             done += 1
@@ -112,28 +110,27 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
     return report
 
 
-def detectors(material: Material, scale: Scale, n: int, seed: int) -> Iterator[tuple[str, TaughtDetector]]:
-    """The batch cascade from n faces, and the same one taught in three ways where the paper does that."""
-    # As many negatives as faces in the largest, as the paper has it; it does not say for the small ones.
-    config = replace(CONFIG, max_stages=scale.n_stages, negatives_per_stage=max(scale.n_negatives, n), seed=seed)
-    base = train(material.pool, material.initial[:n], material.images, config)
-    yield "batch", TaughtDetector(base)
+def detectors(material: Material, scale: Scale, n: int, seed: int) -> Iterator[tuple[str, Detector]]:
+    """The batch cascade from n faces, and the same cascade after learning in the paper's three ways."""
+    # The paper has as many negatives as faces in the largest cascade, and gives no number for the smaller ones.
+    settings = CascadeSettings(scale.n_stages, n_negatives=max(scale.n_negatives, n), seed=seed)
+    base = train(material.pool, material.initial[:n], material.images, settings)
+    yield "batch", Detector(base)
     if n in scale.batch_only:
         return
-    negatives = lesson_of_false_positives(base, material.new_images, scale.n_false_positives, seed)
-    faces = lesson_of_faces(base, material.new)
-    lessons: dict[str, Delta] = {"+ negatives": negatives, "+ faces": faces, "+ both": negatives + faces}
-    for method, delta in lessons.items():
-        yield method, TaughtDetector(base, delta)
+    negatives = count_false_positives(base, material.new_images, scale.n_false_positives, seed)
+    faces = count_faces(base, material.new)
+    for method, delta in (("+ negatives", negatives), ("+ faces", faces), ("+ both", negatives + faces)):
+        yield method, Detector(base, delta)
 
 
-def note(counts: Counts, method: str, n: int, detector: TaughtDetector, trial: Trial, held_out: Patches) -> None:
-    """Faces at each number of false positives, and what explains them."""
-    cascade = detector.cascade()
+def note(counts: Counts, method: str, n: int, detector: Detector, trial: Trial, held_out: Patches) -> None:
+    """Add the faces at each number of false positives, and the numbers that explain them."""
+    cascade = detector.cascade
     curve = trial.run(cascade).curve
     for at, faces in zip(FALSE_POSITIVES, faces_at(curve, FALSE_POSITIVES), strict=True):
         counts["faces", method, n, at].append(faces)
-    counts["negatives taught", method, n, 0].append(sum(negatives for _, negatives in detector.learned.counts))
+    counts["negatives learned", method, n, 0].append(sum(negatives for _, negatives in detector.delta.counts))
     counts["stages", method, n, 0].append(len(cascade.stages))
     counts["weak learners", method, n, 0].append(cascade.n_weak)
     counts["held-out faces accepted", method, n, 0].append(float(cascade.accepts(held_out).mean()))
@@ -142,7 +139,7 @@ def note(counts: Counts, method: str, n: int, detector: TaughtDetector, trial: T
 
 
 def add_peers(report: Report, trial: Trial) -> list[str]:
-    """OpenCV's cascades as rows of the report; a remark where there are none."""
+    """Add OpenCV's cascades to the report; a remark if OpenCV is not installed."""
     try:
         peers = opencv_peers.run_peers(trial)
     except opencv_peers.NoPeersError as error:
@@ -150,21 +147,18 @@ def add_peers(report: Report, trial: Trial) -> list[str]:
     for peer in peers:
         for at, faces in zip(FALSE_POSITIVES, peer.faces_at(FALSE_POSITIVES), strict=True):
             report.rows.append(Row.from_values("faces", peer.name, [faces], false_positives=at))
-    return [
-        f"OpenCV's {peer.name}, in whichever setting is best at each: {_listed(peer.faces_at(SUMMARY))}"
-        for peer in peers
-    ]
+    return [f"OpenCV's {peer.name}, best setting at each number: {_listed(peer.faces_at(SUMMARY))}" for peer in peers]
 
 
 def remarks(report: Report, scale: Scale) -> list[str]:
-    """A line for each detector, and whether the order is the paper's."""
+    """A line for each detector, and the order of the methods."""
     lines = [f"faces of {report.name} at {', '.join(map(str, SUMMARY))} false positives, mean of {report.runs} runs"]
-    for n in (*scale.taught, *scale.batch_only):
+    for n in (*scale.initial, *scale.batch_only):
         for method in METHODS:
             rows = [row for at in SUMMARY for row in report.of("faces", method, initial=n, false_positives=at)]
             if rows:
                 lines.append(f"{n:,} faces, {method}: {_listed([row.mean for row in rows])}")
-        if n in scale.taught:
+        if n in scale.initial:
             best = sorted(METHODS, key=lambda method: -level(report, method, n))
             lines.append(f"{n:,} faces: {' > '.join(f'{m} {level(report, m, n):.0f}' for m in best)} on average")
     return lines
@@ -181,7 +175,7 @@ def _listed(values: Sequence[float]) -> str:
 
 
 def draw(report: Report, out: Path) -> list[Path]:
-    """A panel for each number of initial faces, as the paper's."""
+    """A panel for each number of initial faces, as in the paper."""
     sizes = [row.setting["initial"] for row in report.of("most faces", "+ both")]
     batch_only = [
         row.setting["initial"] for row in report.of("most faces", "batch") if row.setting["initial"] not in sizes
@@ -190,14 +184,12 @@ def draw(report: Report, out: Path) -> list[Path]:
     colors = dict(zip(METHODS, (figures.RED, figures.ORANGE, figures.BLUE, figures.GREEN), strict=True))
     for panel, n, letter in zip(axes[0], sizes, "abcdefgh", strict=False):
         for method, color in colors.items():
-            figures.curve(panel, report.of("faces", method, initial=n), "false_positives", method, color, "-o")
+            draw_curve(panel, report.of("faces", method, initial=n), "false_positives", method, color, "-o")
         for other in batch_only if n == sizes[-1] else []:
             rows = report.of("faces", "batch", initial=other)
-            figures.curve(panel, rows, "false_positives", f"batch of {other:,}", figures.PURPLE, "-s")
+            draw_curve(panel, rows, "false_positives", f"batch of {other:,}", figures.PURPLE, "-s")
         for name, style in zip(opencv_peers.NAMES, ("-", "--", ":"), strict=True):
-            figures.curve(
-                panel, report.of("faces", name), "false_positives", f"OpenCV {name[12:]}", figures.GREY, style
-            )
+            draw_curve(panel, report.of("faces", name), "false_positives", f"OpenCV {name[12:]}", figures.GREY, style)
         panel.set_title(f"({letter}) {n:,} initial faces", fontsize=10)
         panel.set_xlabel("false positives in 130 images")
         panel.grid(alpha=0.3)

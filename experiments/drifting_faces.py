@@ -1,8 +1,8 @@
-"""Made-up footage of one face each: what choices about watching are made by, so that no test video has to be looked at.
+"""Synthetic video of one face each, on which tracking parameters are chosen, so that no test video is used for that.
 
-A photograph of LFW moves, nears, turns in the image and around its vertical axis, over an image without faces that
-pans the other way; the light changes, a shadow's edge wanders across the face, the camera blurs, and now and then
-something passes in front. Everything is smooth in time, and follows from the seed.
+A photograph of LFW moves, approaches, rolls and turns over an image without faces that pans the other way; the light
+changes, the edge of a shadow moves across the face, the camera blurs, and now and then an object covers the face. All
+changes are smooth in time and depend on the seed only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.datasets import LFW_FACE, lfw_images, negative_images
-from experiments.face_tracks import FRAME
+from experiments.single_stage import FACE_OFFSET
 from whet.io.images import read_grey
 
 GreyImage = NDArray[np.uint8]
@@ -26,8 +26,8 @@ SIDE = 160
 LEFT, TOP, FACE = LFW_FACE
 CENTRE_X, CENTRE_Y = LEFT + FACE / 2, TOP + FACE / 2
 RADIUS = 78.0  # of the head, a cylinder, in pixels of the photograph
-# A face that is seen from the side reaches from the nose to the ear: its middle moves less than the nose.
-FOLLOWS = 0.6
+# A face seen from the side extends from the nose to the ear: its centre moves less than the nose.
+SHIFT = 0.6
 SMALLEST, LARGEST = 36.0, 90.0
 
 
@@ -44,7 +44,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class Trouble:
-    """How far a face turns (radians, in the image and around its axis), and how bad light, blur and covers become."""
+    """How far a face rolls and turns (radians), and how strong light, blur and covers become."""
 
     roll: float = 0.35
     yaw: float = 0.7
@@ -61,9 +61,9 @@ HARD = Trouble(0.5, 0.95, 0.2, 1.0, 0.8, 2.0, 0.8)
 def clips(
     n: int, length: int, seed: int = 0, trouble: Trouble | None = None, faces: Sequence[Path] | None = None
 ) -> Iterator[Clip]:
-    """So many clips of so many frames, each of another person before another background.
+    """`n` clips of `length` frames, each of another person before another background.
 
-    People are of all of LFW or of these photographs.
+    The people are from these photographs, or from all of LFW.
     """
     rng = np.random.default_rng([seed, 6])
     faces, images = faces or lfw_images(), negative_images()
@@ -97,11 +97,11 @@ def clip(photograph: GreyImage, background: GreyImage, length: int, rng: np.rand
 
 
 def true_box(centre: tuple[float, float], size: float, turn: tuple[float, float]) -> Floats:
-    """The box (4,) of a face on a head that is turned: it goes most of the way with eyes and nose."""
+    """The box (4,) of a face on a turned head: its centre moves 0.6 times as far as the nose."""
     (x, y), (roll, yaw), half = centre, turn, size / 2
-    aside = FOLLOWS * RADIUS * np.sin(yaw) * size / FACE
+    aside = SHIFT * RADIUS * np.sin(yaw) * size / FACE
     x, y = x + aside * np.cos(roll), y + aside * np.sin(roll)
-    return np.asarray(FRAME.boxes(np.array([[x - half, y - half, x + half, y + half]]))[0])
+    return np.asarray(FACE_OFFSET.boxes(np.array([[x - half, y - half, x + half, y + half]]))[0])
 
 
 def wander(length: int, rng: np.random.Generator, speed: float = 1.0) -> Floats:
@@ -118,7 +118,7 @@ def wander(length: int, rng: np.random.Generator, speed: float = 1.0) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Light:
-    """How bright the face is (n,), from which side, where a shadow's edge lies, how blurred, and what covers it."""
+    """Brightness (n,) and direction of the light, edge and depth of a shadow, blur, and position of a cover."""
 
     gain: Floats
     angle: Floats
@@ -131,7 +131,7 @@ class Light:
 
     @classmethod
     def from_length(cls, length: int, rng: np.random.Generator, trouble: Trouble) -> Light:
-        """Light that wanders."""
+        """Smoothly changing light."""
         gain, strength = trouble.dark + trouble.bright * wander(length, rng), 0.6 * wander(length, rng)
         angle = 2 * np.pi * (wander(length, rng) + rng.random())
         edge, depth = 3 * wander(length, rng, 2.0) - 1.5, 1 - trouble.shadow * wander(length, rng)
@@ -146,7 +146,7 @@ class Light:
         return np.asarray(lit * self.gain[t] * (1 + self.strength[t] * along) * shadow)
 
     def blurred(self, scene: Floats, t: int) -> Floats:
-        """A scene as the camera sees it."""
+        """A scene after the blur of the camera."""
         from scipy.ndimage import gaussian_filter
 
         return np.asarray(gaussian_filter(scene, self.blur[t])) if self.blur[t] > 0.2 else scene
@@ -161,7 +161,7 @@ def _with_face(
     light: Light,
     t: int,
 ) -> Floats:
-    """A scene with the face around a centre, its window `size` pixels wide, turned by two angles."""
+    """A scene with the face around a centre, its window `size` pixels wide, turned by roll and yaw."""
     from scipy.ndimage import map_coordinates
 
     (x, y), (roll, yaw), scale = centre, turn, FACE / size

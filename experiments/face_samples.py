@@ -1,4 +1,4 @@
-"""Faces and non-faces for the experiments on nodes: mirrored, in several crops, and never in two sets at once."""
+"""Faces and non-faces for the experiments: mirrored, in several crops, in disjoint sets."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def mirrored(faces: Patches) -> Patches:
 
 
 def inner_faces(n: int, share: float, rng: np.random.Generator) -> Patches:
-    """Faces (n, 24, 24) of so many people of LFW: the inner part of Viola and Jones's box, `share` of its side.
+    """Faces (n, 24, 24) of n people of LFW: the inner `share` of Viola and Jones's box.
 
-    Only every second person is drawn: the others are for footage that choices are made by.
+    Only every second person is used: the others are for synthetic video, on which parameters are chosen.
     """
     left, top, side = LFW_FACE
     middle, half = np.array([left, top]) + side / 2, share * side / 2
@@ -41,13 +41,16 @@ def inner_faces(n: int, share: float, rng: np.random.Generator) -> Patches:
 def face_sets(n_sets: int, size: int, rng: np.random.Generator) -> list[Patches]:
     """Sets of `size` mirrored faces; a face and its mirror image are in one set.
 
-    A set is a run of neighbours in the file, where near-duplicates are, and sets are as far apart as they can be.
+    A set is a run of neighbours in the file, where near-duplicates are, and sets are as far apart as possible.
     """
     faces = faces24()
     starts = np.linspace(0, len(faces), n_sets, endpoint=False).astype(int)
     room = len(faces) // n_sets - size // 2
     if room < 0:
-        raise ValueError(f"{n_sets} sets of {size} mirrored faces need {n_sets * size // 2}; there are {len(faces)}")
+        needed = n_sets * size // 2
+        raise ValueError(
+            f"{n_sets} sets of {size} mirrored faces need {needed}; there are {len(faces)}: use fewer or smaller sets"
+        )
     offsets = starts + rng.integers(0, room + 1)
     return [mirrored(faces[start : start + size // 2]) for start in offsets]
 
@@ -55,7 +58,7 @@ def face_sets(n_sets: int, size: int, rng: np.random.Generator) -> list[Patches]
 def non_face_sets(
     n_sets: int, size: int, rng: np.random.Generator, progress: Callable[[float], None] = lambda _: None
 ) -> list[Patches]:
-    """Sets of `size` random windows; no image gives windows to two sets."""
+    """Sets of `size` random windows; no two sets have windows of the same image."""
     paths = negative_images()
     order = rng.permutation(len(paths))
     sets = []

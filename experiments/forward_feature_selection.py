@@ -37,7 +37,7 @@ def rounds(responses: BitResponses, n_most: int) -> Iterator[tuple[int, int]]:
 
     With v votes so far, v + h >= k holds where v >= k, and where v = k - 1 and h = 1. So for each k only the
     samples at v = k - 1 decide between the candidates: one pass over the bits. What a perfect candidate would
-    reach there bounds the error from below, and most k need not be looked at.
+    reach there bounds the error from below, and most k need not be tried.
 
     >>> bits = BitResponses.from_responses(np.array([[1, 0, 0], [1, 1, 1]], dtype=bool), np.array([True, True, False]))
     >>> list(rounds(bits, 2))

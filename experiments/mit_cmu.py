@@ -37,8 +37,8 @@ class LabelledImage:
 def labelled_images() -> tuple[LabelledImage, ...]:
     """All images, by folder and name, with boxes of whole faces (not the tight ones from eyes to mouth).
 
-    Boxes are as published: 12 reach beyond the edge of their image. Raises `DataNotFoundError` that names what is
-    missing: the set, its box file, images, or faces.
+    Boxes are as published: 12 reach beyond the edge of their image. Raises `DataNotFoundError` if the set, its box
+    file, images or faces are missing.
     """
     folder = _folder()
     by_stem = {path.stem: path for path in _images(folder)}
@@ -68,9 +68,9 @@ def _images(folder: Path) -> list[Path]:
         if len(found) != expected:
             raise DataNotFoundError(f"{folder / name} has {len(found)} images (*.png); expected {expected}")
         paths += found
-    # Boxes name an image without its folder. No name is there twice, and if one were, its boxes would be anyone's.
+    # Boxes name an image without its folder, so no name may occur twice.
     if len({path.stem for path in paths}) != len(paths):
-        raise DataNotFoundError(f"{folder} has images of the same name in different folders; expected other files")
+        raise DataNotFoundError(f"{folder} has images of the same name in different folders; expected unique names")
     return paths
 
 
@@ -98,25 +98,25 @@ def _corners(words: list[str], row: str, path: Path) -> list[float]:
 Boxes = NDArray[np.float64]
 GreyImage = NDArray[np.uint8]
 Found = tuple[Boxes, NDArray[np.float64]]
-Convention = Literal["raw", "framed"]
+Convention = Literal["raw", "offset"]
 
 WIDTH, HEIGHT = 0.90, 0.81
 EYES_IN_WINDOW, EYES_IN_FACE = 0.39, 0.375
 TOP = EYES_IN_WINDOW - EYES_IN_FACE / HEIGHT
-# The annotated face around a window: the eyes stay where they are.
-FRAME = BoxOffset(0.5 - 0.5 / WIDTH, TOP, 0.5 + 0.5 / WIDTH, TOP + 1 / HEIGHT)
+# The annotated face around a window, with the eyes at the same place.
+FACE_OFFSET = BoxOffset(0.5 - 0.5 / WIDTH, TOP, 0.5 + 0.5 / WIDTH, TOP + 1 / HEIGHT)
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """Images in memory and the true boxes of their faces."""
+    """Test images in memory and the true boxes of their faces."""
 
     images: tuple[GreyImage, ...]
     truths: tuple[Boxes, ...]
 
     @classmethod
     def from_mit_cmu(cls) -> Trial:
-        """All 130 images and 511 faces; raises `DataNotFoundError` where they are not on this machine."""
+        """All 130 images and 511 faces; raises `DataNotFoundError` if they are not on this machine."""
         labelled = labelled_images()
         return cls(tuple(read_grey(one.path) for one in labelled), tuple(one.boxes for one in labelled))
 
@@ -125,11 +125,11 @@ class Trial:
         """Faces in all images."""
         return sum(map(len, self.truths))
 
-    def judge(self, found: Sequence[Found], convention: Convention = "framed") -> Evaluation:
-        """Judge boxes and scores of each image; `framed` ones are windows, to be widened to faces."""
-        frame = FRAME if convention == "framed" else BoxOffset()
-        framed_boxes = [(frame.boxes(np.asarray(boxes)), scores) for boxes, scores in found]
-        return evaluate_detections(framed_boxes, [(truths, None) for truths in self.truths])
+    def evaluate(self, found: Sequence[Found], convention: Convention = "offset") -> Evaluation:
+        """Evaluate boxes and scores of each image; with `offset`, boxes are windows, widened to faces."""
+        offset = FACE_OFFSET if convention == "offset" else BoxOffset()
+        reported = [(offset.boxes(np.asarray(boxes)), scores) for boxes, scores in found]
+        return evaluate_detections(reported, [(truths, None) for truths in self.truths])
 
     def run(
         self,
@@ -139,16 +139,16 @@ class Trial:
         grouping: Grouping = GROUPING,
         threads: int | None = None,
     ) -> Evaluation:
-        """Run a cascade of ours over all images, step 1, and judge its framed windows."""
+        """Run a cascade over all images with step 1, and evaluate its windows with box offset."""
         found = (
             detect(cascade, image, scale_factor=scale_factor, grouping=grouping, threads=threads)
             for image in self.images
         )
-        return self.judge([(one.boxes, one.scores) for one in found])
+        return self.evaluate([(one.boxes, one.scores) for one in found])
 
 
 def faces_at(curve: Curve, false_positives: Sequence[int]) -> list[int]:
-    """Most faces found with at most so many false positives.
+    """Most faces found with at most each number of false positives.
 
     >>> from whet.evaluation.curves import sweep
     >>> faces_at(sweep([3.0, 2.0, 1.0], [1, 0, 1], n_truths=2, n_images=1), [0, 1])

@@ -1,30 +1,28 @@
-"""Single nodes on faces: batch and online GSLDA as samples arrive. Fig. single_face of the paper.
+"""Single stages ("nodes" in the paper) on faces: batch and online GSLDA as samples arrive. Fig. single_face.
 
-Five sets of 2,000 faces and 2,000 non-faces, three to train and two to test. In each of three rotations two
-training sets are used (the paper keeps the third for validation). The paper does not say how many samples the online
-node starts from, so there are three starts; batch trains everything anew each time that more have come.
+Five sets of 2,000 faces and 2,000 non-faces, three to train and two to test. Each of three rotations uses two training
+sets (the paper keeps the third for validation). The paper does not give the number of samples that the online stage
+starts from, so there are three starts. Batch training starts again each time that samples have arrived.
 """
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from copy import deepcopy
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import figures
 from experiments.datasets import faces24
 from experiments.face_samples import WINDOW, face_sets, mirrored, non_face_sets
-from experiments.registry import Size
-from experiments.report import Progress, Report, Row
+from experiments.report import Progress, Report, Row, Size, draw_curve
+from whet.cascade.cascade import LearningStage
 from whet.features.haar import HaarPool
 from whet.features.training import train_weak_learners
-from whet.training.stage import GreedyLDA, Node
+from whet.plots import figure as figures
+from whet.training.stage import GreedyLDA
 
 RUNS = {"small": 1, "paper": 3}
 N_WEAK = (30, 50, 100)
@@ -38,7 +36,7 @@ Curves = dict[tuple[str, str, int, int], list[float]]
 
 
 def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
-    """Test errors and seconds of both, over runs and rotations."""
+    """Test errors and seconds of batch and online training, over runs and rotations."""
     report = Report("node", seed, runs, size)
     curves: Curves = defaultdict(list)
     for r in range(runs):
@@ -63,64 +61,60 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
 
 
 def joined(faces: list[NDArray[np.uint8]], others: list[NDArray[np.uint8]]) -> Samples:
-    """Patches with the faces first, and which are faces."""
+    """Patches, faces first, and which of them are faces."""
     X = np.concatenate([*faces, *others])
     return X, np.arange(len(X)) < sum(map(len, faces))
 
 
 def arrival(n_faces: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """A random order of faces (first half) and non-faces that takes them in turns; mirror images arrive together."""
+    """A random order in which faces (first half) and non-faces alternate; mirror images arrive together."""
     pairs = rng.permutation(n_faces // 2)
     faces = np.column_stack([2 * pairs, 2 * pairs + 1]).ravel()
     return np.column_stack([faces, n_faces + rng.permutation(n_faces)]).ravel()
 
 
 def one_rotation(pool: HaarPool, train: Samples, test: Samples, size: Size, curves: Curves) -> None:
-    """Batch at every mark, online from each start on; smaller nodes are the beginning of the largest."""
+    """Batch at every mark, online from each start on; smaller stages are the beginning of the largest one."""
     X, y = train
-    online: dict[tuple[int, int], Node] = {}
+    online: dict[tuple[int, int], LearningStage] = {}
     spent: dict[tuple[int, int], float] = {}
     seen = 0
     for n in MARKS[size]:
-        for (start, n_weak), node in online.items():
+        for (start, n_weak), stage in online.items():
             begin = time.perf_counter()
-            node.learn(X[seen:n], y[seen:n])
+            online[start, n_weak] = stage.learn(X[seen:n], y[seen:n])
             spent[start, n_weak] += time.perf_counter() - begin
         begin = time.perf_counter()
-        batch = nested_nodes(pool, X[:n], y[:n])
+        batch = nested_stages(pool, X[:n], y[:n])
         seconds = time.perf_counter() - begin
         for n_weak in N_WEAK:
             note(curves, "batch", n_weak, n, batch[n_weak], seconds, test)
             if n in STARTS[size]:
-                online[n, n_weak] = with_own_statistics(batch[n_weak])
+                online[n, n_weak] = batch[n_weak]
                 spent[n, n_weak] = seconds
-        for (start, n_weak), node in online.items():
-            note(curves, f"online from {start:,}", n_weak, n, node, spent[start, n_weak], test)
+        for (start, n_weak), stage in online.items():
+            note(curves, f"online from {start:,}", n_weak, n, stage, spent[start, n_weak], test)
         seen = n
 
 
-def note(curves: Curves, method: str, n_weak: int, n: int, node: Node, seconds: float, test: Samples) -> None:
-    """Test error and seconds of one node after n samples."""
-    curves["error", method, n_weak, n].append(float((node.predict(test[0]) != test[1]).mean()))
+def note(curves: Curves, method: str, n_weak: int, n: int, stage: LearningStage, seconds: float, test: Samples) -> None:
+    """Add the test error and the seconds of one stage after n samples."""
+    curves["error", method, n_weak, n].append(float(((stage.run().score(test[0]) > 0) != test[1]).mean()))
     curves["seconds", method, n_weak, n].append(seconds)
 
 
-def nested_nodes(pool: HaarPool, X: NDArray[np.uint8], y: NDArray[np.bool_]) -> dict[int, Node]:
-    """Nodes of all sizes from one training: forward search adds to what it has."""
+def nested_stages(pool: HaarPool, X: NDArray[np.uint8], y: NDArray[np.bool_]) -> dict[int, LearningStage]:
+    """Stages of all sizes from one training: forward search only adds weak learners."""
     weak, responses = train_weak_learners(pool, X, y)
     learner = GreedyLDA()
     chosen = np.array(list(learner.rounds(responses, max(N_WEAK))))
-    nodes = {}
+    stages = {}
     for n_weak in N_WEAK:
         first = chosen[:n_weak]
         features = pool.take(weak.feature[first])
-        nodes[n_weak] = Node(features, weak.take(first), learner.vote(responses, first))
-    return nodes
-
-
-def with_own_statistics(node: Node) -> Node:
-    """The same node, free to learn."""
-    return replace(node, vote=deepcopy(node.vote))
+        vote = learner.vote(responses, first)
+        stages[n_weak] = LearningStage.from_discriminant(features, weak.take(first), vote)
+    return stages
 
 
 def _gaps(report: Report, n_weak: int) -> str:
@@ -140,14 +134,14 @@ def _online_methods(report: Report) -> list[str]:
 
 
 def draw(report: Report, out: Path) -> list[Path]:
-    """Three panels as the paper's, the time, and a sheet of training faces."""
+    """The three panels of the paper, the time, and a sheet of training faces."""
     figure, axes = figures.new_figure(1, 4, 16, 3.8)
     curves = [("batch", figures.RED)]
     curves += list(zip(_online_methods(report), (figures.GREEN, figures.BLUE, figures.PURPLE), strict=False))
     for panel, n_weak, letter in zip(axes[0], (*N_WEAK, N_WEAK[-1]), "abcd", strict=True):
         measure = "seconds" if letter == "d" else "error"
         for method, color in curves:
-            figures.curve(panel, report.of(measure, method, n_weak=n_weak), "samples", method, color, "-o")
+            draw_curve(panel, report.of(measure, method, n_weak=n_weak), "samples", method, color, "-o")
         panel.set_title(f"({letter}) {n_weak} weak learners", fontsize=10)
         panel.set_ylabel("seconds of training" if letter == "d" else "test error")
         panel.set_xlabel("training samples")

@@ -1,7 +1,7 @@
-"""Training time against the number of weak learners. Fig. gslda_cpu of the paper.
+"""Training time of a stage against the number of weak learners. Fig. gslda_cpu of the paper.
 
-Batch GSLDA on 5,000 + 5,000 and on 10,000 + 10,000 patches, and online GSLDA from 5,000 + 5,000 plus one million
-new patches: features evaluated, statistics updated, coefficients solved.
+Batch GSLDA on 5,000 + 5,000 and on 10,000 + 10,000 patches, and online GSLDA from 5,000 + 5,000 plus one million new
+patches. Online time includes features, statistics and coefficients.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import figures
 from experiments.datasets import faces24, negative_images
 from experiments.face_samples import WINDOW, mirrored
 from experiments.node import joined
-from experiments.registry import Size
-from experiments.report import Progress, Report, Row
+from experiments.report import Progress, Report, Row, Size, draw_curve
+from whet.cascade.cascade import LearningStage
 from whet.features.haar import HaarPool
+from whet.features.integral import IntegralStack
 from whet.features.responses import BitResponses
 from whet.features.training import train_weak_learners
 from whet.features.weak_learners import Stumps, Subsets
+from whet.plots import figure as figures
 from whet.training.negatives import windows_of_images
-from whet.training.stage import GreedyLDA, Node, train_stage
+from whet.training.stage import GreedyLDA, train_stage
 
 RUNS = {"small": 1, "paper": 1}
 N_WEAK = (10, 50, 100, 150, 200)
@@ -39,7 +40,7 @@ Seconds = dict[tuple[str, int], list[float]]
 
 
 def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
-    """Seconds of batch training on two sizes, and of the smaller one with the stream added."""
+    """Seconds of batch training on two sizes, and of the smaller one plus the stream."""
     report = Report("node-time", seed, runs, size)
     seconds: Seconds = defaultdict(list)
     exact = []
@@ -50,12 +51,12 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
         if size == "small":
             pool = pool.sample(N_FEATURES, rng)
         smaller, larger = N_HALF[size]
-        nodes = timed_batch(pool, smaller, rng, seconds)
+        stages = timed_batch(pool, smaller, rng, seconds)
         progress((r + 0.1) / runs)
         timed_batch(pool, larger, rng, seconds)
         progress((r + 0.3) / runs)
         after_batch = partial(_later, progress, r, runs)
-        exact.append(timed_stream(nodes, N_STREAM[size], rng, seconds, after_batch))
+        exact.append(timed_stream(stages, N_STREAM[size], rng, seconds, after_batch))
         for n_weak in N_WEAK:
             start = seconds[f"batch, {smaller:,} + {smaller:,}", n_weak][-1]
             more = seconds["the stream alone", n_weak][-1]
@@ -66,83 +67,87 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
 
 
 def _warm_up() -> None:
-    """Compile the kernels, or load them from the cache, before anything is timed."""
+    """Compile the kernels, or load them from the cache, before the timing."""
     patches = np.random.default_rng(0).integers(0, 256, (100, *WINDOW), dtype=np.uint8)
     is_positive = np.arange(100) < 50
-    node = train_stage(HaarPool.from_window(WINDOW).take(slice(None, None, 100)), patches, is_positive, 3)
-    node.learn(patches, is_positive)
+    stage = train_stage(HaarPool.from_window(WINDOW).take(slice(None, None, 100)), patches, is_positive, 3)
+    if isinstance(stage, LearningStage):
+        stage.learn(patches, is_positive).run()
 
 
 def _later(progress: Progress, r: int, runs: int, share: float) -> None:
     progress((r + 0.3 + 0.7 * share) / runs)
 
 
-def timed_batch(pool: HaarPool, half: int, rng: np.random.Generator, seconds: Seconds) -> dict[int, Node]:
-    """Train once, and note when each number of weak learners was reached."""
+def timed_batch(pool: HaarPool, half: int, rng: np.random.Generator, seconds: Seconds) -> dict[int, LearningStage]:
+    """Train once, and record the time at which each number of weak learners was reached."""
     faces = mirrored(faces24()[: -(-half // 2)])[:half]
     X, y = joined([faces], [windows_of_images(negative_images(), half, WINDOW, rng)])
     start = time.perf_counter()
     weak, responses = train_weak_learners(pool, X, y)
     learner = GreedyLDA()
-    nodes: dict[int, Node] = {}
+    stages: dict[int, LearningStage] = {}
     chosen: list[int] = []
     for j, number in zip(learner.rounds(responses, max(N_WEAK)), count(1)):
         chosen.append(j)
         if number in N_WEAK:
             reached = time.perf_counter() - start
             solve = time.perf_counter()
-            nodes[number] = _node(pool, weak, responses, learner, np.array(chosen))
+            stages[number] = _stage(pool, weak, responses, learner, np.array(chosen))
             solving = time.perf_counter() - solve
             seconds[f"batch, {half:,} + {half:,}", number].append(reached + solving)
-            start += solving  # what solving a smaller node took is not part of a larger one's time
-    return nodes
+            start += solving  # the time to solve a smaller stage is not part of a larger one's
+    return stages
 
 
-def _node(
+def _stage(
     pool: HaarPool, weak: Stumps | Subsets, responses: BitResponses, learner: GreedyLDA, chosen: NDArray[np.intp]
-) -> Node:
-    node = Node(pool.take(weak.feature[chosen]), weak.take(chosen), learner.vote(responses, chosen))
-    assert node.vote.coef.size == len(chosen)
-    return node
+) -> LearningStage:
+    vote = learner.vote(responses, chosen)
+    stage = LearningStage.from_discriminant(pool.take(weak.feature[chosen]), weak.take(chosen), vote)
+    assert stage.run().coef.size == len(chosen)
+    return stage
 
 
 def timed_stream(
-    nodes: dict[int, Node], n: int, rng: np.random.Generator, seconds: Seconds, progress: Progress
+    stages: dict[int, LearningStage], n: int, rng: np.random.Generator, seconds: Seconds, progress: Progress
 ) -> bool:
-    """Teach every node the same n non-faces, chunk by chunk; tell whether the result is that of one batch.
+    """Every stage learns the same n non-faces in chunks; returns whether the result equals that of one batch.
 
-    The oracle counts the largest node's responses with NumPy's own integers, all chunks together.
+    The reference counts the responses of the largest stage with NumPy's own integers, all chunks together.
     """
     paths = [negative_images()[i] for i in rng.permutation(len(negative_images()))]
     n_chunks = -(-n // CHUNK)
-    largest = nodes[max(nodes)]
-    C = np.array(largest.vote.negative.C)  # type: ignore[union-attr]
-    spent = dict.fromkeys(nodes, 0.0)
+    stages = dict(stages)
+    largest = max(stages)
+    C = np.array(stages[largest].negative.C)
+    spent = dict.fromkeys(stages, 0.0)
     done = 0
     while done < n:
-        images = paths[done // CHUNK :: n_chunks]  # a chunk has images of its own
+        images = paths[done // CHUNK :: n_chunks]  # every chunk has its own images
         X = windows_of_images(images, min(CHUNK, n - done), WINDOW, rng)
         negatives = np.zeros(len(X), dtype=np.bool_)
-        H = largest.respond(X).astype(np.float32)  # whole numbers below 2^24: exact in any order
+        # Whole numbers below 2^24: exact in any order.
+        H = stages[largest].run().respond(IntegralStack.from_patches(X)).T.astype(np.float32)
         C += (H.T @ H).astype(np.int64)
-        for n_weak, node in nodes.items():
+        for n_weak, stage in stages.items():
             start = time.perf_counter()
-            node.learn(X, negatives)
-            assert node.vote.coef.size == n_weak
+            stages[n_weak] = stage.learn(X, negatives)
+            assert stages[n_weak].run().coef.size == n_weak
             spent[n_weak] += time.perf_counter() - start
         done += len(X)
         progress(done / n)
     for n_weak, value in spent.items():
         seconds["the stream alone", n_weak].append(value)
-    return np.array_equal(C, largest.vote.negative.C)  # type: ignore[union-attr]
+    return np.array_equal(C, stages[largest].negative.C)
 
 
 def draw(report: Report, out: Path) -> list[Path]:
-    """One panel, as the paper's."""
+    """One panel, as in the paper."""
     figure, axes = figures.new_figure(1, 1, 6, 4)
     methods = list(dict.fromkeys(row.method for row in report.rows if row.method != "the stream alone"))
     for method, color in zip(methods, (figures.ORANGE, figures.RED, figures.BLUE), strict=True):
-        figures.curve(axes[0, 0], report.of("seconds", method), "n_weak", method, color, "-o")
+        draw_curve(axes[0, 0], report.of("seconds", method), "n_weak", method, color, "-o")
     axes[0, 0].set_xlabel("weak learners")
     axes[0, 0].set_ylabel("seconds")
     axes[0, 0].set_ylim(0, None)

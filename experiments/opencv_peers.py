@@ -1,8 +1,8 @@
-"""OpenCV's frontal face cascades as peers, each at its best.
+"""OpenCV's frontal face cascades on MIT+CMU, each at its best, and its cascades and trackers on the face videos.
 
-Their curves are swept in two ways: by `minNeighbors`, a point for each, and by the weight of the last stage that
-`detectMultiScale3` gives, at several `minNeighbors`. Two scale factors and two conventions of boxes (OpenCV's own, and
-framed as ours are) are tried. The best of all that, at each number of false positives, is the peer.
+The curve of a cascade is swept in two ways: by `minNeighbors`, a point for each, and by the weight of the last stage
+from `detectMultiScale3`, at several `minNeighbors`. Two scale factors and two box conventions (OpenCV's own, and with
+our box offset) are tried. The best of all these settings counts, at each number of false positives.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from experiments.mit_cmu import Boxes, Convention, GreyImage, Trial, faces_at
 from experiments.report import Progress, silent
+from experiments.single_stage import BestWindows
 from whet.errors import MissingExtraError
 from whet.evaluation.curves import Curve
 
@@ -26,6 +27,9 @@ FACTORS = (1.1, 1.2)
 NEIGHBOURS = (*range(1, 21), 25, 30, 40, 50, 70, 100)
 WEIGHED_NEIGHBOURS = (1, 2, 3, 5, 8)
 EPSILON = 0.2  # of the grouping in detectMultiScale
+VIDEO_CASCADES = ("frontalface_default", "frontalface_alt2")
+TRACKERS = ("Boosting", "MIL")
+DEFAULT_FACTOR, DEFAULT_NEIGHBOURS = 1.1, 3  # OpenCV's defaults
 
 
 class NoPeersError(MissingExtraError):
@@ -37,7 +41,7 @@ class NoPeersError(MissingExtraError):
 
 @dataclass(frozen=True)
 class Point:
-    """What one setting found, and how often it gave a false positive."""
+    """Faces found and false positives of one setting."""
 
     faces: int
     false_positives: int
@@ -45,7 +49,7 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """One way to run a peer, and what it gave: points by falling `minNeighbors`, or a curve over weights."""
+    """One way to run a cascade, and its points: by falling `minNeighbors`, or by weight."""
 
     sweep: str
     scale_factor: float
@@ -53,7 +57,7 @@ class Setting:
     points: tuple[Point, ...]
 
     def faces_at(self, false_positives: int) -> int:
-        """Most faces with at most so many false positives."""
+        """Most faces with at most this number of false positives."""
         return max((point.faces for point in self.points if point.false_positives <= false_positives), default=0)
 
 
@@ -65,7 +69,7 @@ class Peer:
     settings: tuple[Setting, ...]
 
     def faces_at(self, false_positives: Sequence[int]) -> list[int]:
-        """Most faces with at most so many false positives, in whichever setting is best there."""
+        """Most faces with at most each number of false positives, in the best setting for it."""
         return [max(setting.faces_at(n) for setting in self.settings) for n in false_positives]
 
     def setting(self, sweep: str, scale_factor: float, convention: Convention) -> Setting:
@@ -79,7 +83,7 @@ class Peer:
 
 
 def cascade_file(name: str) -> Path:
-    """OpenCV's own file of a cascade; raises `NoPeersError` where there is none."""
+    """OpenCV's own file of a cascade; raises `NoPeersError` if there is none."""
     try:
         cv2: Any = import_module("cv2")
         folder = Path(cv2.data.haarcascades)
@@ -92,7 +96,7 @@ def cascade_file(name: str) -> Path:
 
 
 def classifier(name: str) -> Any:  # noqa: ANN401 - OpenCV has no types
-    """OpenCV's classifier of this name."""
+    """OpenCV's classifier with this name."""
     path = cascade_file(name)
     import cv2
 
@@ -118,7 +122,7 @@ def _settings(trial: Trial, name: str, scale_factor: float) -> Iterator[Setting]
     grouped = [groupings(peer, image, scale_factor) for image in trial.images]
     for convention in get_args(Convention):
         curves = {
-            k: trial.judge([(one[k].boxes, one[k].weights) for one in grouped], convention).curve for k in NEIGHBOURS
+            k: trial.evaluate([(one[k].boxes, one[k].weights) for one in grouped], convention).curve for k in NEIGHBOURS
         }
         ends = tuple(Point(int(curve.found[-1]), int(curve.false_positives[-1])) for curve in curves.values())
         yield Setting("minNeighbors", scale_factor, convention, ends)
@@ -128,16 +132,16 @@ def _settings(trial: Trial, name: str, scale_factor: float) -> Iterator[Setting]
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """What `detectMultiScale3` gives: boxes (n, 4) as x1, y1, x2, y2, and the greatest weight (n,) of each group."""
+    """A result of `detectMultiScale3`: boxes (n, 4) as x1, y1, x2, y2, and the highest weight (n,) of each group."""
 
     boxes: Boxes
     weights: NDArray[np.float64]
 
 
 def groupings(peer: Any, image: GreyImage, scale_factor: float) -> dict[int, Grouped]:  # noqa: ANN401
-    """What `detectMultiScale3` gives for each of `NEIGHBOURS`, from one scan instead of as many.
+    """The results of `detectMultiScale3` for each of `NEIGHBOURS`, from one scan.
 
-    It groups with `groupRectangles`, which is also public, but for the weights; they are put back to the boxes here.
+    OpenCV groups with `groupRectangles`, which returns no weights; this function assigns them to the boxes.
     """
     import cv2
 
@@ -148,7 +152,7 @@ def groupings(peer: Any, image: GreyImage, scale_factor: float) -> dict[int, Gro
     found = {}
     for k in NEIGHBOURS:
         boxes = np.asarray(cv2.groupRectangles(windows.tolist(), k, EPSILON)[0], dtype=np.float64).reshape(-1, 4)
-        distance = np.abs(boxes[:, None] - means[None]).sum(axis=2)  # the same, but for rounding
+        distance = np.abs(boxes[:, None] - means[None]).sum(axis=2)  # equal up to rounding
         x, y, width, height = boxes.T
         found[k] = Grouped(np.stack([x, y, x + width, y + height], axis=-1), greatest[distance.argmin(axis=1)])
     return found
@@ -172,3 +176,40 @@ def _classes(windows: Boxes, weights: NDArray[np.float64]) -> tuple[Boxes, NDArr
 def _points(curve: Curve) -> tuple[Point, ...]:
     false_positives = np.unique(curve.false_positives).tolist()
     return tuple(Point(faces, n) for faces, n in zip(faces_at(curve, false_positives), false_positives, strict=True))
+
+
+def strongest_windows(name: str, images: Sequence[GreyImage]) -> BestWindows:
+    """The detection of an OpenCV cascade with the highest weight of the last stage, in each frame."""
+    peer = classifier(name)
+    windows, scores = np.full((len(images), 4), np.nan), np.full(len(images), -np.inf)
+    for number, image in enumerate(images):
+        boxes, _, weights = peer.detectMultiScale3(image, DEFAULT_FACTOR, DEFAULT_NEIGHBOURS, outputRejectLevels=True)
+        if len(boxes):
+            best = int(np.argmax(weights))
+            x, y, width, height = boxes[best]
+            windows[number], scores[number] = (x, y, x + width, y + height), np.ravel(weights)[best]
+    return BestWindows(windows, scores)
+
+
+def tracked_boxes(name: str, images: Sequence[GreyImage], first: NDArray[np.float64]) -> Boxes:
+    """The boxes (n, 4) of one of OpenCV's trackers, which starts from the true box (4,) of the first frame."""
+    tracker, frames = _tracker(name), [np.repeat(image[..., None], 3, axis=2) for image in images]
+    x1, y1, x2, y2 = (round(side) for side in first.tolist())
+    tracker.init(frames[0], (x1, y1, x2 - x1, y2 - y1))
+    boxes = np.full((len(images), 4), np.nan)
+    boxes[0] = first
+    for number, image in enumerate(frames[1:], start=1):
+        is_sure, (x, y, width, height) = tracker.update(image)
+        if is_sure:
+            boxes[number] = x, y, x + width, y + height
+    return boxes
+
+
+def _tracker(name: str) -> Any:  # noqa: ANN401 - OpenCV has no types
+    try:
+        import cv2
+
+        made: Any = getattr(cv2, "legacy")  # noqa: B009 - not in its stubs
+        return getattr(made, f"Tracker{name}_create")()
+    except (ImportError, AttributeError) as error:
+        raise NoPeersError from error

@@ -1,4 +1,4 @@
-"""What an experiment found: rows of numbers, and the file that anyone can check them against."""
+"""How an experiment runs, and its report: rows of numbers as a JSON file, and curves for the figures."""
 
 from __future__ import annotations
 
@@ -7,16 +7,23 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import numpy as np
 
 from whet.io.files import write_atomically
+from whet.plots.figure import check_installed, prepared_folder
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+EXPERIMENTS = ("toy", "usps", "ridge", "node", "node-time", "cascade", "video", "tracking")
+
+Size = Literal["small", "paper"]
 # Called with the share of the work that is done, from 0 to 1.
 Progress = Callable[[float], None]
 
@@ -27,7 +34,7 @@ def silent(_: float) -> None:
 
 @dataclass(frozen=True)
 class Row:
-    """One number of a table: what was measured, of which method, in which setting, over how many runs."""
+    """One number of a table: mean and standard deviation of a measure of a method in a setting, over the runs."""
 
     measure: str
     method: str
@@ -49,7 +56,7 @@ class Row:
 
 @dataclass
 class Report:
-    """An experiment's rows with all that is needed to get them again."""
+    """The rows of an experiment, and the options that reproduce them."""
 
     name: str
     seed: int
@@ -60,7 +67,7 @@ class Report:
     started: float = field(default_factory=time.time)
 
     def of(self, measure: str, method: str, **setting: object) -> list[Row]:
-        """The rows of one curve: those whose setting has at least these entries."""
+        """The rows of one curve: those whose setting contains these values."""
         return [
             row
             for row in self.rows
@@ -68,7 +75,7 @@ class Report:
         ]
 
     def write(self, out: Path) -> Path:
-        """Write `out/NAME.json`, whole or not at all."""
+        """Write `out/NAME.json` atomically."""
         content = {
             "name": self.name,
             "command": f"python -m experiments {self.name} --size {self.size} --runs {self.runs} --seed {self.seed}",
@@ -85,6 +92,62 @@ class Report:
 
 
 def versions() -> dict[str, str]:
-    """Python and the packages that numbers depend on."""
+    """Versions of Python and of the packages that the numbers depend on."""
     packages = ("whet", "numpy", "scipy", "numba", "scikit-learn")
     return {"python": sys.version.split()[0]} | {name: metadata.version(name) for name in packages}
+
+
+class Experiment(Protocol):
+    """The interface of a module with an experiment."""
+
+    RUNS: dict[str, int]
+
+    def run(self, size: Size, runs: int, seed: int, progress: Progress) -> Report:
+        """Measure."""
+
+    def draw(self, report: Report, out: Path) -> list[Path]:
+        """Draw the figures."""
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """A finished experiment and the files that it wrote."""
+
+    report: Report
+    files: list[Path]
+
+
+def reproduce(
+    name: str,
+    out: Path,
+    size: Size = "small",
+    runs: int | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Reproduction:
+    """Run an experiment; writes `out/NAME.json` and `out/NAME-*.png`.
+
+    >>> import tempfile
+    >>> done = reproduce("toy", Path(tempfile.mkdtemp()), runs=2)
+    >>> sorted(path.name for path in done.files)[0]
+    'toy-separable.png'
+    """
+    if name not in EXPERIMENTS:
+        raise ValueError(f"got experiment {name!r}; expected one of: {', '.join(EXPERIMENTS)}")
+    experiment = cast(Experiment, import_module(f"experiments.{name.replace('-', '_')}"))
+    check_installed()
+    prepared_folder(out)
+    report = experiment.run(size, runs or experiment.RUNS[size], seed, progress)
+    return Reproduction(report, [report.write(out), *experiment.draw(report, out)])
+
+
+def draw_curve(axes: Axes, rows: Iterable[Row], along: str, label: str, color: str, style: str = "-") -> None:
+    """Plot means against one value of the setting, with the standard deviation of the runs as a band."""
+    points = sorted((row.setting[along], row.mean, row.std) for row in rows)
+    if not points:
+        return
+    x, mean, std = zip(*points, strict=True)
+    axes.plot(x, mean, style, color=color, label=label, linewidth=1.6, markersize=4)
+    low = [m - s for m, s in zip(mean, std, strict=True)]
+    high = [m + s for m, s in zip(mean, std, strict=True)]
+    axes.fill_between(x, low, high, color=color, alpha=0.15, linewidth=0)

@@ -1,7 +1,7 @@
-"""How the default ridge was chosen: cross-validation on training samples only, never on a test set.
+"""Choice of the default ridge, by cross-validation on training samples only, never on a test set.
 
 USPS digits 3 against 5: in each of five folds of the training set, 30 % of the other folds train the weak
-learners and the rest arrives online; and the same without the stream, where a ridge matters most.
+learners and the rest arrives online; and the same without the stream, for which the ridge matters most.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments import figures
 from experiments.datasets import usps_pair
-from experiments.registry import Size
-from experiments.report import Progress, Report, Row
+from experiments.report import Progress, Report, Row, Size, draw_curve
 from experiments.usps import split
 from whet.estimators.online_gslda import OnlineGSLDA
+from whet.plots import figure as figures
 
 RUNS = {"small": 1, "paper": 10}
 RIDGES = (1e-6, 0.1, 1.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0)
@@ -67,7 +66,7 @@ def draw(report: Report, out: Path) -> list[Path]:
     for panel, method in zip(axes[0], METHODS, strict=True):
         for n_weak, color in zip(SIZES, (figures.BLUE, figures.GREEN, figures.ORANGE, figures.RED), strict=True):
             rows = report.of("error", method, n_weak=n_weak)
-            figures.curve(panel, rows, "ridge", f"{n_weak} weak learners", color, "-o")
+            draw_curve(panel, rows, "ridge", f"{n_weak} weak learners", color, "-o")
         panel.set_xscale("log")
         panel.set_xlabel("ridge")
         panel.set_title(method, fontsize=10)

@@ -1,9 +1,9 @@
-"""Should a weak learner's threshold follow new samples? Fig. compare_linear of the paper.
+"""Online updates of a weak learner's threshold. Fig. compare_linear of the paper.
 
-Weak learners are lines of different slopes in the plane. One is selected on 50 + 50 samples; then 25 + 25 and
-another 25 + 25 arrive, and its threshold either stays, follows two Gaussians [w0Crit1], or a linear regression
-of the labels. The paper does not give its "artificial asymmetric data set". Here the positives are compact and
-the negatives have a long tail away from them, in three settings:
+Weak learners are lines of different slopes in the plane. One is selected on 50 + 50 samples; then 25 + 25 and another
+25 + 25 arrive, and its threshold either stays, is the crossing of two Gaussians [w0Crit1], or comes from a linear
+regression of the labels. The paper does not give its "artificial asymmetric data set". Here the positives are compact
+and the negatives have a long tail away from them, in three settings:
 
 - stationary: all samples from one distribution;
 - spreading: the negatives that arrive reach further than those of the start, as mined negatives do;
@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import figures
-from experiments.registry import Size
-from experiments.report import Progress, Report, Row
+from experiments.report import Progress, Report, Row, Size
 from whet.estimators.gslda import GSLDA
 from whet.features.weak_learners import Stumps
 from whet.lda.statistics import CentredStatistics
 from whet.lda.thresholds import Projection, bayes_crossing
+from whet.plots import figure as figures
 
 RUNS = {"small": 20, "paper": 200}
 SETTINGS = ("stationary", "spreading", "separable")
@@ -39,7 +38,7 @@ SLOPES = np.array([np.cos(np.radians(ANGLES)), np.sin(np.radians(ANGLES))])  # (
 
 
 def draw_samples(setting: str, n: int, arrived: bool, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Positives and negatives (n, 2) each; `arrived` tells the stream from the start."""
+    """Positives (n, 2) and negatives (n, 2), of the stream if `arrived`, else of the start."""
     positives = rng.normal(0.0, 0.6, (n, 2))
     if setting == "separable":
         return positives, rng.normal([4.0, 0.0], 0.6, (n, 2))

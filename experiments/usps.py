@@ -1,8 +1,8 @@
 """USPS digits 3 against 5: batch, offline and online GSLDA, and online boosting. Figs. USPS1 and USPS2.
 
-A share of the training samples trains the weak learners; the rest arrives one sample at a time. Errors are on
-the test set, which chooses nothing. The ridge is 1e-6, as near to the paper's unregularised LDA as stays
-solvable; curves with whet's default ridge stand beside it.
+A share of the training samples trains the weak learners; the rest arrives one sample at a time. Errors are on the test
+set, on which no parameter is chosen. The ridge is 1e-6, close to the paper's unregularised LDA and still solvable;
+curves with whet's default ridge are added.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import figures
 from experiments.datasets import DigitPair, usps_pair
-from experiments.registry import Size
-from experiments.report import Progress, Report, Row
+from experiments.report import Progress, Report, Row, Size, draw_curve
 from whet.estimators.baselines import OnlineBoosting
 from whet.estimators.gslda import GSLDA
 from whet.estimators.online_gslda import OnlineGSLDA
 from whet.lda.discriminant import DEFAULT_RIDGE
+from whet.plots import figure as figures
 
 RUNS = {"small": 3, "paper": 10}
 SHARES = (0.3, 0.5, 0.7)
 GRID = {"small": (10, 25, 50, 100, 150, 200), "paper": (5, 10, 15, 20, 25, *range(30, 201, 10))}
-# Figure USPS2: batch is trained anew at every so many arrivals, and its time scaled up to every arrival.
+# Figure USPS2: batch is trained again after this number of arrivals, and its time is scaled to every arrival.
 RETRAIN_EVERY = {"small": 20, "paper": 1}
 PAPER_RIDGE = 1e-6
 
@@ -56,17 +55,17 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
 
 
 def add(curves: Curves, measure: str, method: str, value: float, **setting: object) -> None:
-    """One value of one run."""
+    """Add one value of one run."""
     curves[measure, method, tuple(setting.items())].append(value)
 
 
 def error_of(model: GSLDA, digits: DigitPair) -> float:
-    """Share of the test samples that are classified wrongly."""
+    """Error rate on the test samples."""
     return float((model.predict(digits.X_test) != digits.y_test).mean())
 
 
 def batch_by_size(digits: DigitPair, grid: Sequence[int], curves: Curves) -> None:
-    """Batch GSLDA on all training samples: nothing is random in it, so one run."""
+    """Batch GSLDA on all training samples: deterministic, so one run."""
     for n_weak in grid:
         for name, ridge in (("batch", PAPER_RIDGE), ("batch, default ridge", DEFAULT_RIDGE)):
             model = GSLDA(n_weak, ridge=ridge).fit(digits.X_train, digits.y_train)
@@ -97,7 +96,7 @@ def curves_by_size(digits: DigitPair, share: float, size: Size, rng: np.random.G
 
 
 def curves_by_arrival(digits: DigitPair, n_weak: int, size: Size, rng: np.random.Generator, curves: Curves) -> None:
-    """Figure USPS2: error and time used so far against the share of the data that has come, from 30 %."""
+    """Figure USPS2: error and total time against the share of the data that has arrived, from 30 %."""
     X, y = digits.X_train, digits.y_train
     first, stream = split(len(X), SHARES[0], rng)
     order = np.concatenate([first, stream])
@@ -131,7 +130,7 @@ def split(n: int, share: float, rng: np.random.Generator) -> tuple[NDArray[np.in
 
 
 def remarks(report: Report) -> list[str]:
-    """What the paper says of these curves, next to what came out; differences in percentage points."""
+    """The comparisons that the paper makes, in percentage points."""
     return [line for share in SHARES for line in (_against_peers(report, share), _best_and_last(report, share))]
 
 
@@ -180,16 +179,16 @@ def _draw_by_size(report: Report, path: Path) -> Path:
             ("online, re-selected", "online, re-selected", figures.PURPLE, "-^"),
             (f"online, default ridge {DEFAULT_RIDGE:g}", "online, default ridge", figures.GREEN, "--"),
         )
-        figures.curve(top, report.of("error", "batch"), "n_weak", "batch on all", figures.RED, "-")
+        draw_curve(top, report.of("error", "batch"), "n_weak", "batch on all", figures.RED, "-")
         for label, method, color, style in curves:
-            figures.curve(top, report.of("error", method, share=share), "n_weak", label, color, style)
+            draw_curve(top, report.of("error", method, share=share), "n_weak", label, color, style)
         top.set_ylim(0.03, 0.16)
         top.set_title(f"({'abc'[column]}) {share:.0%} at the start", fontsize=10)
         for label, method, color in (
             ("online boosting", "online boosting", figures.ORANGE),
             ("online GSLDA", "online", figures.BLUE),
         ):
-            figures.curve(bottom, report.of("error", method, share=share), "n_weak", label, color, "-o")
+            draw_curve(bottom, report.of("error", method, share=share), "n_weak", label, color, "-o")
         bottom.set_ylim(0.03, 0.2)
         bottom.set_title(f"({'def'[column]}) {share:.0%} at the start", fontsize=10)
         bottom.set_xlabel("weak learners")
@@ -207,7 +206,7 @@ def _draw_by_arrival(report: Report, path: Path) -> Path:
             panel = axes[0, 2 * i + j]
             for method, color in (("batch", figures.RED), ("online", figures.BLUE)):
                 rows = report.of(measure, method, n_weak=n_weak)
-                figures.curve(panel, rows, "share_seen", method, color, "-o")
+                draw_curve(panel, rows, "share_seen", method, color, "-o")
             panel.set_title(f"({'abcd'[2 * i + j]}) {n_weak} weak learners", fontsize=10)
             panel.set_xlabel("share of the training data")
             panel.set_ylabel("test error" if j == 0 else "seconds so far")

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 from experiments.datasets import faces24, negative_images
-from experiments.mit_cmu import FRAME
+from experiments.mit_cmu import FACE_OFFSET
 from numpy.typing import NDArray
 
-from whet.detector.base import DEFAULT_POINT, DetectorBase, Provenance
+from whet.detector.base import DEFAULT_POINT, DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector
 from whet.evaluation.curves import operating_point
 from whet.evaluation.evaluation import evaluate_detections
@@ -77,7 +77,7 @@ def show(event: Event) -> None:
 
 def evaluated(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Path]) -> Detector:
     """The detector with operating points by its false positives in images, and its rates as provenance."""
-    detector = Detector.from_base(base, FRAME)
+    detector = Detector(base, reporting=Reporting(FACE_OFFSET))
     found = [detector.detect(path) for path in images]
     curve = evaluate_detections([(one.boxes, one.scores) for one in found], [([], None)] * len(found)).curve
     facts = {
@@ -87,7 +87,7 @@ def evaluated(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Pat
         "false positives in them, all stages passed": int(curve.false_positives[-1]),
     }
     provenance = replace(base.provenance, facts={**base.provenance.facts, **facts})
-    detector = Detector.from_base(replace(base, provenance=provenance), FRAME)
+    detector = Detector(replace(base, provenance=provenance), reporting=detector.reporting)
     for name, rate in POINTS.items():
         detector.set_operating_point(name, operating_point(curve, rate))
     detector.set_operating_point(DEFAULT_POINT, detector.operating_points[DEFAULT])
@@ -104,9 +104,9 @@ def main() -> None:
     images, held_out_images = split_images()
     families = [HaarPool.from_window(WINDOW), BlockPatternPool.from_window(WINDOW)]
     checkpoint = out.with_suffix(".checkpoint")
-    taught, result = train_detector(families, faces, images, CONFIG, show, checkpoint=checkpoint, origin=ORIGIN)
+    trained, result = train_detector(families, faces, images, CONFIG, show, checkpoint=checkpoint, origin=ORIGIN)
     print(result)
-    detector = evaluated(taught.base, held_out_faces, held_out_images)
+    detector = evaluated(trained.base, held_out_faces, held_out_images)
     detector.save(out)
     print(f"{detector}\n{out}: {out.stat().st_size:,} bytes\n{detector.provenance.facts}")
 

@@ -24,7 +24,7 @@ def test_unknown_names_are_attribute_errors():
 
 
 def test_every_experiment_has_what_the_registry_expects():
-    from experiments.registry import EXPERIMENTS
+    from experiments.report import EXPERIMENTS
 
     for name in EXPERIMENTS:
         module = importlib.import_module(f"experiments.{name.replace('-', '_')}")

@@ -1,14 +1,19 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from experiments import cascade, cascade_lessons, datasets, false_positives, opencv_peers, paper_cascade
-from experiments.cascade_lessons import lesson_of_faces, lesson_of_false_positives
-from experiments.false_positives import FalsePositives, cascade_of
-from experiments.mit_cmu import FRAME, Trial
+from experiments import cascade, cascade_training, datasets, opencv_peers
+from experiments.cascade_training import (
+    CascadeSettings,
+    FalsePositives,
+    cascade_of,
+    count_faces,
+    count_false_positives,
+    train,
+)
+from experiments.mit_cmu import FACE_OFFSET, Trial
 from experiments.report import silent
 from PIL import Image
 
+from whet.detector.records import count_patches
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
 from whet.lda.statistics import BinaryStatistics
@@ -31,7 +36,7 @@ def crosses(n, rng):
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
-    """Crosses, images of noise, and a cascade of three stages that tells them apart."""
+    """Crosses, images of noise, and a cascade of three stages that separates them."""
     rng = np.random.default_rng(3)
     folder = tmp_path_factory.mktemp("noise")
     for i in range(12):
@@ -40,27 +45,27 @@ def drawn(tmp_path_factory):
     images = sorted(folder.glob("*.png"))
     faces = crosses(200, rng)
     pool = HaarPool.from_window((24, 24)).sample(30, rng)
-    config = replace(paper_cascade.CONFIG, max_stages=3, max_weak_learners=10, negatives_per_stage=300)
-    return images, faces, pool, paper_cascade.train(pool, faces, images, config)
+    settings = CascadeSettings(n_stages=3, n_weak=10, n_negatives=300)
+    return images, faces, pool, train(pool, faces, images, settings)
 
 
-def test_framing_keeps_the_eyes_where_they_are():
+def test_the_box_offset_keeps_the_eyes_at_their_place():
     window = np.array([[10.0, 20.0, 34.0, 44.0]])
-    ((x1, y1, x2, y2),) = FRAME.boxes(window)
+    ((x1, y1, x2, y2),) = FACE_OFFSET.boxes(window)
     assert (x1 + x2) / 2 == 22.0
     assert x2 - x1 == pytest.approx(24 / 0.90)
     assert y2 - y1 == pytest.approx(24 / 0.81)
     assert y1 + 0.375 * (y2 - y1) == pytest.approx(20 + 0.39 * 24)
 
 
-def test_a_trial_judges_framed_windows_against_whole_faces():
+def test_a_trial_compares_windows_with_offset_to_whole_faces():
     window = np.array([[100.0, 100.0, 124.0, 124.0]])
-    trial = Trial((np.zeros((9, 9), dtype=np.uint8),), (FRAME.boxes(window),))
+    trial = Trial((np.zeros((9, 9), dtype=np.uint8),), (FACE_OFFSET.boxes(window),))
     found = [(window, np.array([1.0]))]
-    overlaps = [trial.judge(found, how).curve.found[-1] for how in ("framed", "raw")]
+    overlaps = [trial.evaluate(found, how).curve.found[-1] for how in ("offset", "raw")]
     assert overlaps == [1, 1]
     shifted = [(window - 4.5, np.array([1.0]))]
-    assert [trial.judge(shifted, how).curve.found[-1] for how in ("framed", "raw")] == [1, 0]
+    assert [trial.evaluate(shifted, how).curve.found[-1] for how in ("offset", "raw")] == [1, 0]
 
 
 def test_stages_have_the_papers_threshold_and_reach_its_goal(drawn):
@@ -68,37 +73,35 @@ def test_stages_have_the_papers_threshold_and_reach_its_goal(drawn):
     assert all(isinstance(stage.rule, Asymmetric) for stage in base.stages)
     first = base.cascade.stages[0]
     assert first.accepts(faces).mean() >= 0.99
-    negatives = paper_cascade.windows_of_images(images, 300, (24, 24), np.random.default_rng(0))
+    negatives = cascade_training.windows_of_images(images, 300, (24, 24), np.random.default_rng(0))
     assert first.accepts(negatives).mean() <= 0.5
 
 
 def test_a_cascade_ends_when_the_images_run_out_of_negatives(drawn):
     images, faces, pool, _ = drawn
-    config = replace(paper_cascade.CONFIG, max_weak_learners=40, negatives_per_stage=400)
-    base = paper_cascade.train(pool, faces, images[:2], config)
+    settings = CascadeSettings(n_stages=30, n_weak=40, n_negatives=400)
+    base = train(pool, faces, images[:2], settings)
     assert 1 <= len(base.stages) < 30
 
 
 @pytest.mark.parametrize("keep_below", [0.0, 2.0])
 def test_false_positives_are_accepted_by_all_stages_so_far(drawn, monkeypatch, keep_below):
     images, *_, base = drawn
-    monkeypatch.setattr(false_positives, "KEEP_BELOW", keep_below)
+    monkeypatch.setattr(cascade_training, "KEEP_BELOW", keep_below)
     source = FalsePositives(images, seed=0)
     for n in (1, 2, 3):
         part = cascade_of(base.stages[:n])
-        windows = source.of(part, 50)
+        windows = source.accepted_by(part, 50)
         assert 0 < len(windows) <= 50
         assert part.accepts(windows).all()
 
 
-def test_every_stage_is_taught_windows_that_reach_it(drawn, monkeypatch):
+def test_every_stage_learns_windows_that_reach_it(drawn, monkeypatch):
     images, *_, base = drawn
-    monkeypatch.setattr(cascade_lessons, "BLOCK", 40)
+    monkeypatch.setattr(cascade_training, "BLOCK", 40)
     given = []
-    monkeypatch.setattr(cascade_lessons, "lesson", lambda *a, **k: given.append(a[1]) or lesson(*a, **k))
-    from whet.detector.records import lesson
-
-    delta = lesson_of_false_positives(base, images, 300, seed=1)
+    monkeypatch.setattr(cascade_training, "count_patches", lambda *a, **k: given.append(a[1]) or count_patches(*a, **k))
+    delta = count_false_positives(base, images, 300, seed=1)
     assert [negatives for _, negatives in delta.counts][:2] == [100, 100]
     assert max(map(len, given)) <= 40
     second = np.concatenate(given[3:6])
@@ -110,16 +113,16 @@ def test_every_stage_is_taught_windows_that_reach_it(drawn, monkeypatch):
     assert all(positives == 0 for positives, _ in delta.counts)
 
 
-def test_where_windows_run_out_what_is_left_teaches_all_further_stages(drawn):
+def test_if_windows_run_out_all_later_stages_learn_the_rest(drawn):
     images, *_, base = drawn
-    first, second, third = (n for _, n in lesson_of_false_positives(base, images, 300_000, seed=1).counts)
+    first, second, third = (n for _, n in count_false_positives(base, images, 300_000, seed=1).counts)
     assert first == 100_000
     assert 100_000 > second > third > 0
 
 
-def test_new_faces_teach_all_stages_once(drawn, rng):
+def test_all_stages_learn_new_faces_once(drawn, rng):
     *_, base = drawn
-    assert lesson_of_faces(base, crosses(7, rng)).counts == ((7, 0),) * 3
+    assert count_faces(base, crosses(7, rng)).counts == ((7, 0),) * 3
 
 
 @pytest.mark.usefixtures("data")
@@ -175,6 +178,6 @@ def test_the_whole_experiment_in_miniature(monkeypatch, tmp_path):
         assert row.runs == 1
         assert 0 <= row.mean <= small.n_truths
     assert not report.of("faces", "+ both", initial=300)
-    (taught,) = report.of("negatives taught", "+ both", initial=200)
-    assert 0 < taught.mean <= 1000
+    (learned,) = report.of("negatives learned", "+ both", initial=200)
+    assert 0 < learned.mean <= 1000
     assert [path.name for path in cascade.draw(report, tmp_path)] == ["cascade-roc.png"]

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 from experiments import toy, usps
-from experiments.registry import reproduce
-from experiments.report import Report, Row, silent
+from experiments.report import Report, Row, reproduce, silent
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from experiments.registry import EXPERIMENTS
+from experiments.report import EXPERIMENTS
 from tests.commands import run
 
 from whet.cli.options import ExitCode

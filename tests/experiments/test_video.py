@@ -1,17 +1,24 @@
 import numpy as np
 import pytest
-from experiments import datasets, video, video_nodes, watching
-from experiments.datasets import LFW_FACE, lfw_images
+from experiments import datasets, tracking, video
+from experiments.datasets import LFW_FACE, FaceVideo, lfw_images
 from experiments.drifting_faces import HARD, clip, true_box
 from experiments.face_samples import inner_faces
-from experiments.face_tracks import FRAME, LFW_EYES_DOWN, LFW_PUPILS_APART, Track, inner_frame, overlaps
-from experiments.face_videos import FaceVideo
 from experiments.report import silent
-from experiments.video_curves import faces_at
-from experiments.video_sheet import sheet
+from experiments.single_stage import (
+    FACE_OFFSET,
+    LFW_EYES_DOWN,
+    LFW_PUPILS_APART,
+    BestWindows,
+    StageSettings,
+    inner_offset,
+    overlaps,
+)
+from experiments.video import faces_at, sheet
 from PIL import Image
 
 from whet.cascade.detections import FiredWindows
+from whet.cascade.pyramid import WindowIndex
 from whet.io.images import read_grey
 
 
@@ -24,10 +31,10 @@ def data():
 
 def test_a_frame_without_a_window_finds_no_face():
     truths = np.tile([10.0, 10.0, 50.0, 60.0], (3, 1))
-    windows = FRAME.windows(truths)
+    windows = FACE_OFFSET.windows(truths)
     windows[1] = np.nan
     windows[2] += 100
-    np.testing.assert_array_equal(Track(windows, np.zeros(3)).found(truths, FRAME), [True, False, False])
+    np.testing.assert_array_equal(BestWindows(windows, np.zeros(3)).found(truths, FACE_OFFSET), [True, False, False])
 
 
 def test_the_inner_faces_are_of_every_second_person(tmp_path, monkeypatch):
@@ -47,18 +54,18 @@ def test_the_inner_faces_are_of_every_second_person(tmp_path, monkeypatch):
 
 
 def test_a_narrower_crop_reports_the_same_face():
-    """Windows of two crops of one photograph, each framed as its own crop is: one box."""
+    """Windows of two crops of one photograph, each with the box offset of its crop: one box."""
     left, top, side = LFW_FACE
     boxes = []
     for share in (1.0, 0.7):
         rim = (1 - share) / 2 * side
         window = np.array([[left + rim, top + rim, left + side - rim, top + side - rim]])
-        boxes.append(inner_frame(share).boxes(window)[0])
+        boxes.append(inner_offset(share).boxes(window)[0])
     np.testing.assert_allclose(boxes[0], boxes[1])
 
 
 @pytest.mark.usefixtures("data")
-def test_the_eyes_of_the_mean_photograph_are_where_the_frame_has_them():
+def test_the_eyes_of_the_mean_photograph_are_where_the_box_offset_has_them():
     mean = np.mean([read_grey(path) for path in lfw_images()[::10]], axis=0)
     low, high = 55, 85
     columns = [start + int(np.argmin(mean[low:high, start : start + 40].min(axis=0))) for start in (40, 80)]
@@ -77,12 +84,14 @@ def test_exactly_one_half_in_common_is_not_enough():
 def test_a_curve_counts_faces_and_false_positives():
     """Two frames: the face scores 3 and 1, something else 2 and 0.5."""
     truth = np.array([10.0, 10.0, 50.0, 60.0])
-    face, other = FRAME.windows(truth[None])[0], np.array([100.0, 100.0, 124.0, 124.0])
+    face, other = FACE_OFFSET.windows(truth[None])[0], np.array([100.0, 100.0, 124.0, 124.0])
     windows = {
-        number: FiredWindows(np.ones(2), np.zeros(2, int), np.zeros(2, int), np.stack([face, other]), np.array(scores))
+        number: FiredWindows(
+            WindowIndex(np.ones(2), np.zeros(2, int), np.zeros(2, int)), np.stack([face, other]), np.array(scores)
+        )
         for number, scores in enumerate(([3.0, 2.0], [1.0, 0.5]))
     }
-    found = faces_at(windows, np.tile(truth, (2, 1)), FRAME, [0, 1, 2])
+    found = faces_at(windows, np.tile(truth, (2, 1)), FACE_OFFSET, [0, 1, 2])
     assert found[0] >= 0.5 - 1e-9 or found[1] >= 0.5  # one face before the first false positive
     assert found == sorted(found)
 
@@ -110,17 +119,17 @@ def test_a_sheet_has_a_row_a_method_and_a_column_a_frame(rng):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("data")
-def test_the_paper_s_experiment_runs_and_says_both_curves(monkeypatch, tmp_path):
-    tiny = video_nodes.Recipe(n_faces=200, n_random=200, n_mined=100, mining_rounds=1, n_weak=10, n_features=300)
-    monkeypatch.setattr(video, "RECIPES", {"small": tiny})
+def test_the_paper_s_experiment_runs_and_has_both_curves(monkeypatch, tmp_path):
+    tiny = StageSettings(n_faces=200, n_random=200, n_mined=100, mining_rounds=1, n_weak=10, n_features=300)
+    monkeypatch.setattr(video, "SETTINGS", {"small": tiny})
     monkeypatch.setattr(video, "EVERY", {"small": 120})
     monkeypatch.setattr(video, "CURVES_EVERY", {"small": 1})
     report = video.run("small", 1, 0, silent)
     for name in ("david", "trellis"):
         for method in video.PAPER:
-            (row,) = report.of("detection rate", method, video=name, box="framed")
+            (row,) = report.of("detection rate", method, video=name, box="offset")
             assert 0 <= row.mean <= 1
-            (narrow,) = report.of(video.NARROW_RATE, method, video=name, box="framed")
+            (narrow,) = report.of(video.NARROW_RATE, method, video=name, box="offset")
             assert 0 <= narrow.mean <= 1
         for method in ("GSLDA", video.OWN, video.BEFORE):
             assert len(report.of("faces found", method, video=name)) == len(video.FALSE_POSITIVES)
@@ -144,9 +153,9 @@ def test_the_paper_s_trellis_has_501_frames_and_begins_where_its_tracker_does():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("data")
-def test_watching_is_judged_next_to_its_peers(monkeypatch, tmp_path):
-    monkeypatch.setattr(watching, "N_FRAMES", {"small": 3})
-    report = watching.run("small", 1, 0, silent)
-    (row,) = report.of("detection rate", watching.BEST, video="david", box="framed")
+def test_tracking_is_compared_with_its_peers(monkeypatch, tmp_path):
+    monkeypatch.setattr(tracking, "N_FRAMES", {"small": 3})
+    report = tracking.run("small", 1, 0, silent)
+    (row,) = report.of("detection rate", tracking.BEST, video="david", box="offset")
     assert row.mean == 1.0  # the first frames are easy
-    assert [path.name for path in watching.draw(report, tmp_path)] == ["watching-rates.png"]
+    assert [path.name for path in tracking.draw(report, tmp_path)] == ["tracking-rates.png"]

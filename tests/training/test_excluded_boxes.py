@@ -13,7 +13,7 @@ from tests.io.annotations.sets import image
 
 from whet.cascade.boxes import intersection_over_first
 from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import level_at
+from whet.cascade.pyramid import Pyramid, level_at
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.errors import CheckpointError

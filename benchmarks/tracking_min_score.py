@@ -1,14 +1,14 @@
-"""The gate of `whet watch --learn` on detectors other than `face`: made-up footage of what each of them finds.
+"""The minimum score of `whet watch --learn` on detectors other than `face`, with synthetic video of their objects.
 
-    python -m benchmarks.watching_gate van
-    python -m benchmarks.watching_gate face --model frontalface_default
-    python -m benchmarks.watching_gate face --model face
+    python -m benchmarks.tracking_min_score van
+    python -m benchmarks.tracking_min_score face --model frontalface_default
+    python -m benchmarks.tracking_min_score face --model face
 
-Detectors of drawn vans and walkers are trained by `whet train` as `benchmarks.drawn_objects` does it, one of OpenCV's
-cascades is adopted by 800 people of LFW, and footage shows other objects, people and backgrounds. Each clip is watched
-without learning, with the detector's own gate and with 40, which was chosen for `face` and once was the gate of all.
-Prints JSON: how many frames taught, how many of these showed the object (overlap above one half), and in how many it
-was found. `experiments.drifting_faces` makes the faces' footage; here is that of drawn objects.
+Detectors of drawn vans and walkers are trained by `whet train` as in `benchmarks.drawn_objects`; one of OpenCV's
+cascades is adopted with 800 people of LFW. The video has other objects, people and backgrounds. Each clip is tracked
+without learning, with the detector's own minimum score, and with 40, which was chosen for `face`. Prints JSON: the
+number of learned frames, how many of these showed the object (IoU above 0.5), and the share of frames in which the
+object was found. Faces come from `experiments.drifting_faces`; drawn objects are animated here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import cv2
 import numpy as np
 from experiments.datasets import negative_images
 from experiments.drifting_faces import HARD, HEIGHT, WIDTH, Clip, Light, clip, wander
-from experiments.face_tracks import FRAME, IOU, overlaps
+from experiments.single_stage import FACE_OFFSET, IOU, overlaps
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, map_coordinates
 from scripts.train_face import split_images
@@ -47,8 +47,9 @@ SMALLEST, LARGEST = 40.0, 130.0  # longer sides
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=["van", "walker", "face"])
-    parser.add_argument("--model", default="frontalface_default", help="of faces: a cascade of OpenCV's, or face")
-    parser.add_argument("--relearn", action="store_true", help="weigh every stage of the cascade anew")
+    parser.add_argument(
+        "--model", default="frontalface_default", help="for faces: the name of a cascade of OpenCV, or face"
+    )
     parser.add_argument("--clips", type=int, default=16)
     parser.add_argument("--length", type=int, default=120)
     parser.add_argument("--seed", type=int, default=41)
@@ -63,18 +64,17 @@ def main() -> None:
         for one in footage(options.kind, free, options.clips, options.length, rng)
     ]
     own = Tracker(detector).learn_above
-    modes = {"follows": None, "learns, its own gate": own, "learns, gate 40": 40.0}
+    modes = {"tracks": None, "learns, its own minimum score": own, "learns, minimum score 40": 40.0}
     scores = expected_scores(detector.base)
     print(
         json.dumps(
             {
                 "options": vars(options),
-                "gate": round(own, 2),
+                "minimum score": round(own, 2),
                 "expected scores": [round(scores.negative, 2), round(scores.positive, 2)],
                 "false positives score": false_positives(detector, free),
                 "modes": {
-                    name: tracked_model(detector, made, learn_above, options.kind)
-                    for name, learn_above in modes.items()
+                    name: track_clips(detector, made, min_score, options.kind) for name, min_score in modes.items()
                 },
             },
             indent=1,
@@ -92,25 +92,24 @@ def trained(kind: str) -> Detector:
 
 
 def of_faces(options: argparse.Namespace) -> Detector:
-    """The bundled detector, or a cascade of OpenCV's that was shown some people."""
+    """The bundled detector, or a cascade of OpenCV, adopted with some people."""
     if options.model == "face":
         return whet.load("face")
     path = f"{cv2.data.haarcascades}haarcascade_{options.model}.xml"
-    shown = people(PEOPLE, 0)[0]
+    photographs = people(PEOPLE, 0)[0]
     return adopt(
         path,
-        faces(shown, whet.load(path).window, WINDOWS, 0),
+        faces(photographs, whet.load(path).window, WINDOWS, 0),
         chosen_negatives(IMAGES, 0),
-        groups=np.repeat(np.arange(len(shown)), WINDOWS),
-        keep_votes=not options.relearn,
+        groups=np.repeat(np.arange(len(photographs)), WINDOWS),
         threads=1,
     )
 
 
 def footage(kind: str, images: list[Path], n: int, length: int, rng: np.random.Generator) -> Iterator[Clip]:
     others = people(PEOPLE, 0)[1] if kind == "face" else []
-    shown = [others[i] for i in rng.choice(len(others), n, replace=False).tolist()] if others else [None] * n
-    for person in shown:
+    chosen = [others[i] for i in rng.choice(len(others), n, replace=False).tolist()] if others else [None] * n
+    for person in chosen:
         background = read_grey(images[rng.integers(len(images))])
         while background.shape[0] < HEIGHT or background.shape[1] < WIDTH:
             background = read_grey(images[rng.integers(len(images))])
@@ -121,7 +120,7 @@ def footage(kind: str, images: list[Path], n: int, length: int, rng: np.random.G
 
 
 def drawn_clip(kind: str, background: NDArray[np.uint8], length: int, rng: np.random.Generator) -> Clip:
-    """A drawn object that moves, nears, turns and is lit as a face of `drifting_faces`; nothing covers it."""
+    """A drawn object that moves, approaches, rolls and is lit as a face of `drifting_faces`, without covers."""
     patch, mask = object_drawn(kind, 160.0, rng)
     frames, truths = np.empty((length, HEIGHT, WIDTH), np.uint8), np.empty((length, 4))
     shrunk = SMALLEST * (LARGEST / SMALLEST) ** wander(length, rng, 0.5) / max(patch.shape)
@@ -146,42 +145,41 @@ def drawn_clip(kind: str, background: NDArray[np.uint8], length: int, rng: np.ra
     return Clip(frames, truths)
 
 
-def tracked_model(detector: Detector, clips: list[Clip], learn_above: float | None, kind: str) -> dict[str, Any]:
-    """What becomes of all clips, each watched by the detector as it was trained."""
-    found, taught, self_training, taken_back = [], [], 0, 0
+def track_clips(detector: Detector, clips: list[Clip], min_score: float | None, kind: str) -> dict[str, Any]:
+    """Results of all clips; every clip starts with the detector as it was trained."""
+    found, learned, n_updates, n_rolled_back = [], [], 0, 0
     for one in clips:
-        tracker = Tracker(
-            detector, learn=learn_above is not None, threads=1, self_training=SelfTraining(learn_above=learn_above)
-        )
-        looks = [tracker.update(frame) for frame in one.frames]
+        self_training = SelfTraining(min_score=min_score)
+        tracker = Tracker(detector, learn=min_score is not None, threads=1, self_training=self_training)
+        frames = [tracker.update(frame) for frame in one.frames]
         last = tracker.finish()
-        found.append(overlaps(np.array([box_of(tracked, kind) for tracked in looks]), one.truths) > IOU)
-        taught.append([tracked.is_learned for tracked in looks])
-        self_training += sum(tracked.n_learned for tracked in looks) + last[0]
-        taken_back += sum(tracked.n_rolled_back for tracked in looks) + last[1]
-    right, is_learned = np.concatenate(found), np.concatenate(taught)
+        found.append(overlaps(np.array([box_of(frame, kind) for frame in frames]), one.truths) > IOU)
+        learned.append([frame.is_learned for frame in frames])
+        n_updates += sum(frame.n_learned for frame in frames) + last[0]
+        n_rolled_back += sum(frame.n_rolled_back for frame in frames) + last[1]
+    correct, is_learned = np.concatenate(found), np.concatenate(learned)
     return {
-        "frames": len(right),
-        "found": round(float(right.mean()), 4),
-        "taught": int(is_learned.sum()),
-        "taught rightly": int((is_learned & right).sum()),
-        "lessons": self_training,
-        "taken back": taken_back,
+        "frames": len(correct),
+        "found": round(float(correct.mean()), 4),
+        "learned": int(is_learned.sum()),
+        "learned correctly": int((is_learned & correct).sum()),
+        "updates": n_updates,
+        "updates rolled back": n_rolled_back,
     }
 
 
 def box_of(tracked: TrackedFrame, kind: str) -> NDArray[np.float64]:
     if tracked.box is None or tracked.track is None:
         return np.full(4, np.nan)
-    return tracked.box if kind != "face" else np.asarray(FRAME.boxes(tracked.track.box[None])[0])
+    return tracked.box if kind != "face" else np.asarray(FACE_OFFSET.boxes(tracked.track.box[None])[0])
 
 
 def false_positives(detector: Detector, free: list[Path]) -> dict[str, float]:
-    """What windows score that the detector accepts in images without faces, vans or walkers."""
+    """Scores of the windows that the detector accepts in images without faces, vans or walkers."""
     images = [path for path in split_images()[1] if path in free][:60]
     scores = np.concatenate([detector.detect(path, min_score=-np.inf, threads=1).windows.scores for path in images])
     above = float((scores > Tracker(detector).learn_above).mean())
-    return {"windows": len(scores), "mean": round(float(scores.mean()), 2), "above the gate": round(above, 4)}
+    return {"windows": len(scores), "mean": round(float(scores.mean()), 2), "above the minimum score": round(above, 4)}
 
 
 if __name__ == "__main__":

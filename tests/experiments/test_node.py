@@ -29,7 +29,7 @@ def test_no_face_is_in_two_sets(rng):
 
 
 @pytest.mark.usefixtures("data")
-def test_more_faces_than_there_are_is_said(rng):
+def test_more_faces_than_there_are_is_an_error(rng):
     with pytest.raises(ValueError, match="there are 16520"):
         face_sets(5, 10_000, rng)
 
@@ -54,7 +54,7 @@ def test_arrival_takes_faces_and_non_faces_in_turns_and_mirror_images_together(r
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("data")
-def test_online_nodes_learn_and_batch_stays_ahead(monkeypatch):
+def test_online_stages_learn_and_batch_stays_ahead(monkeypatch):
     monkeypatch.setattr(node, "N_FEATURES", 2000)
     report = node.run("small", 1, 0, silent)
     (start,) = report.of("error", "online from 250", n_weak=100, samples=250)

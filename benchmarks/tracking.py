@@ -1,14 +1,15 @@
-"""Watching at 320 x 240: frames a second with and without learning, what learning costs, and a stream of an hour.
+"""Tracking at 320 x 240: frames per second with and without learning, the cost of learning, and a stream of an hour.
 
-    python -m benchmarks.watching
-    python -m benchmarks.watching --video trellis
-    python -m benchmarks.watching --always
-    python -m benchmarks.watching --stream 108000
+    python -m benchmarks.tracking
+    python -m benchmarks.tracking --video trellis
+    python -m benchmarks.tracking --always
+    python -m benchmarks.tracking --stream 108000
 
-Frames are those of `david`, or made-up ones where it is not on this machine. With and without take turns. Seconds of
-the processor are counted on one thread, which other work on the machine disturbs less than the clock. Learning is what
-a watcher does beside looking: lessons are cut, counted and guarded, and cascades with new weights are compiled. The
-stream loops cuts of 48 x 48 pixels around the face: 108,000 are an hour at 30 a second.
+Frames are those of `david`, or synthetic ones if it is not on this machine. Runs with and without learning alternate.
+Processor seconds are measured on one thread, because other processes disturb them less than wall-clock time. Learning
+is the part of `Tracker.update` that is not detection: patches are cropped, counted and guarded, and cascades with new
+weights are compiled. The stream loops crops of 48 x 48 pixels around the face: 108,000 are an hour at 30 frames per
+second.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from experiments import datasets
-from experiments.face_videos import face_video
+from experiments.datasets import face_video
 from numpy.typing import NDArray
 
 import whet
@@ -68,30 +69,30 @@ def one_way(frames: GreyImages, learn: bool, self_training: SelfTraining) -> dic
     tracker = Tracker(whet.load("face"), learn=learn, threads=1, self_training=self_training)
     tracker.update(frames[0])
     compile_cascade = scan.compiled
-    learning, compiling = Clock(tracker, "_lesson", "_count"), Clock(scan, "compiled")
+    learning, compiling = Clock(tracker, "_new_update", "_learn_pending"), Clock(scan, "compiled")
     begin, on_the_clock = time.process_time(), time.perf_counter()
-    looks = [tracker.update(frame) for frame in frames]
+    tracked = [tracker.update(frame) for frame in frames]
     seconds, passed = time.process_time() - begin, time.perf_counter() - on_the_clock
     scan.compiled = compile_cascade
     return {
-        "lessons": sum(tracked.n_learned for tracked in looks),
-        "lessons_taken_back": sum(tracked.n_rolled_back for tracked in looks),
+        "updates": sum(one.n_learned for one in tracked),
+        "updates_rolled_back": sum(one.n_rolled_back for one in tracked),
         "processor_ms_a_frame": 1e3 * seconds / len(frames),
         "frames_a_processor_second": len(frames) / seconds,
         "frames_a_second_on_the_clock": len(frames) / passed,
-        "share_of_lessons": learning.seconds / seconds,
+        "share_of_updates": learning.seconds / seconds,
         "share_of_compiling": compiling.seconds / seconds,
     }
 
 
 def both_ways(frames: GreyImages, turns: int, self_training: SelfTraining) -> dict[str, Any]:
-    """Medians of several turns, with and without learning by turns."""
+    """Medians of several turns; runs with and without learning alternate."""
     pairs = [tuple(one_way(frames, learn, self_training) for learn in (False, True)) for _ in range(turns)]
     without, with_learning = (
         {name: round(statistics.median(one[name] for one in side), 4) for name in side[0]}
         for side in zip(*pairs, strict=True)
     )
-    shares = [on["share_of_lessons"] + on["share_of_compiling"] - off["share_of_compiling"] for off, on in pairs]
+    shares = [on["share_of_updates"] + on["share_of_compiling"] - off["share_of_compiling"] for off, on in pairs]
     return {
         "frames": len(frames),
         "turns": turns,
@@ -115,20 +116,20 @@ def resident_mb() -> float:
 
 
 def stream(n: int) -> dict[str, Any]:
-    """Small frames around the face, again and again; nearly every one is a lesson."""
+    """A loop of small frames around the face; nearly all of them are learned."""
     frames = [resized(np.ascontiguousarray(image[55:175, 90:210]), (48, 48)) for image in images(60)]
-    tracker = Tracker(whet.load("face"), learn=True, threads=1, self_training=SelfTraining(learn_above=0.0))
-    memory, self_training, finite, begin = [], 0, True, time.perf_counter()
+    tracker = Tracker(whet.load("face"), learn=True, threads=1, self_training=SelfTraining(min_score=0.0))
+    memory, n_updates, finite, begin = [], 0, True, time.perf_counter()
     for number, frame in enumerate(looped(frames, n)):
         tracked = tracker.update(frame)
-        self_training += tracked.n_learned
+        n_updates += tracked.n_learned
         if (number + 1) % max(1, n // 12) == 0:
             memory.append(resident_mb())
             finite &= all(np.isfinite(stage.coef).all() for stage in tracker.detector.cascade.stages)
     return {
         "frames": n,
-        "lessons": self_training,
-        "lessons_remembered": len(tracker._learned),
+        "updates": n_updates,
+        "updates_kept": len(tracker.kept),
         "counted_since_the_base": tracker.detector.learned,
         "resident_mb": memory,
         "weights_are_finite": finite,
@@ -144,15 +145,15 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--stream", type=int, default=0)
     parser.add_argument("--every", type=int, default=SelfTraining().every)
-    parser.add_argument("--always", action="store_true", help="every frame teaches, and no lesson is taken back")
+    parser.add_argument("--always", action="store_true", help="learn every frame, and roll nothing back")
     arguments = parser.parse_args()
-    result: dict[str, Any] = {"command": f"python -m benchmarks.watching {' '.join(sys.argv[1:])}".rstrip()}
+    result: dict[str, Any] = {"command": f"python -m benchmarks.tracking {' '.join(sys.argv[1:])}".rstrip()}
     if arguments.stream:
         result["stream"] = stream(arguments.stream)
     else:
         frames, self_training = images(arguments.frames, arguments.video), SelfTraining(every=arguments.every)
         if arguments.always:
-            self_training = replace(self_training, learn_above=-np.inf, max_lost=2.0, max_accepted=np.inf)
+            self_training = replace(self_training, min_score=-np.inf, max_lost=2.0, max_accepted=np.inf)
         result |= {"video": arguments.video} | both_ways(frames, arguments.turns, self_training)
     print(json.dumps(result, indent=1))
 

@@ -1,10 +1,10 @@
-"""What the settings of watching were chosen by: made-up footage, no frame of the test videos.
+"""The choice of tracking parameters, on synthetic video; no frame of the test videos is used.
 
-    python -m benchmarks.watching_choices --clips 8
-    python -m benchmarks.watching_choices --guard
+    python -m benchmarks.tracking_choices --clips 8
+    python -m benchmarks.tracking_choices --guard
 
-The guard is set between two numbers: how many times more negatives of its training the detector would accept after it
-learned faces of such footage, and after it was taught pieces of background as faces.
+The limit of the guard lies between two numbers: how many times more negatives of its training the detector would accept
+after it learned faces of such video, and after it learned pieces of background as faces.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from dataclasses import replace
 
 import numpy as np
 from experiments.drifting_faces import HARD, Clip, clips
-from experiments.face_tracks import FRAME
-from experiments.watching import tracked_model
+from experiments.single_stage import FACE_OFFSET
+from experiments.tracking import track_all
 
 import whet
-from whet.detector.records import learn
 from whet.tracking.self_training import retention_of
 from whet.tracking.tracker import MotionPrior, SelfTraining, Tracker
 from whet.training.negatives import random_windows
 
-PRIOR, LESSONS = MotionPrior(), SelfTraining()
+PRIOR, SELF_TRAINING = MotionPrior(), SelfTraining()
 MODES: dict[str, tuple[MotionPrior, SelfTraining | None]] = {
-    "follows": (PRIOR, None),
-    "follows, a surprise costs a quarter": (replace(PRIOR, cost=1.0), None),
-    "learns": (PRIOR, LESSONS),
-    "learns an eighth as much": (PRIOR, replace(LESSONS, share=0.001, kept=0.125)),
-    "learns other windows too": (PRIOR, replace(LESSONS, others=3)),
-    "learns whatever it follows": (PRIOR, replace(LESSONS, learn_above=-np.inf)),
+    "tracks": (PRIOR, None),
+    "tracks, a quarter of the motion cost": (replace(PRIOR, cost=1.0), None),
+    "learns": (PRIOR, SELF_TRAINING),
+    "learns an eighth as much": (PRIOR, replace(SELF_TRAINING, share=0.001, kept=0.125)),
+    "learns other windows too": (PRIOR, replace(SELF_TRAINING, others=3)),
+    "learns every tracked window": (PRIOR, replace(SELF_TRAINING, min_score=-np.inf)),
 }
 
 
@@ -39,30 +38,33 @@ def rates(clip: Clip) -> dict[str, float]:
     found = {}
     for mode, (prior, self_training) in MODES.items():
         tracker = Tracker(
-            whet.load("face"), learn=self_training is not None, prior=prior, self_training=self_training or LESSONS
+            whet.load("face"),
+            learn=self_training is not None,
+            prior=prior,
+            self_training=self_training or SELF_TRAINING,
         )
-        track, alone, _ = tracked_model(tracker, list(clip.frames))
-        found[mode] = track.rate(clip.truths, FRAME)
-        found.setdefault("detector alone", alone.rate(clip.truths, FRAME))
+        best, alone, _ = track_all(tracker, list(clip.frames))
+        found[mode] = best.rate(clip.truths, FACE_OFFSET)
+        found.setdefault("detector alone", alone.rate(clip.truths, FACE_OFFSET))
     return found
 
 
 def guard(clip: Clip) -> dict[str, list[float]]:
-    """Times more negatives accepted, after each few lessons of a clip, and after 1, 2, 5 and 10 poisoned ones."""
-    free = replace(LESSONS, max_lost=2.0, max_accepted=np.inf)
+    """How many times more negatives are accepted after the updates of a clip, and after 1, 2, 5 and 10 wrong ones."""
+    free = replace(SELF_TRAINING, max_lost=2.0, max_accepted=np.inf)
     tracker = Tracker(whet.load("face"), learn=True, self_training=free)
-    start = retention_of(tracker.detector.taught)
+    start = retention_of(tracker.detector)
     learning = [
-        round(start.lost(retention_of(tracker.detector.taught))[1], 1)
+        round(start.change(retention_of(tracker.detector))[1], 1)
         for frame in clip.frames
         if tracker.update(frame).n_learned
     ]
     rng, poisoned = np.random.default_rng(0), []
     patches = random_windows(clip.frames[0], 10, (24, 24), rng)
     for n in (1, 2, 5, 10):
-        taught = whet.load("face").taught
-        learn(taught, patches[:n], [True] * n, weights=LESSONS.weight(taught))
-        poisoned.append(round(start.lost(retention_of(taught))[1], 1))
+        detector = whet.load("face")
+        detector.learn_patches(patches[:n], [True] * n, weights=SELF_TRAINING.weight(detector))
+        poisoned.append(round(start.change(retention_of(detector))[1], 1))
     return {"learning": learning, "poisoned": poisoned}
 
 

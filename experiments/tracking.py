@@ -1,9 +1,9 @@
-"""Beyond the paper: the face detector that comes with whet follows the faces of both videos, and learns as it goes.
+"""Tracking, beyond the paper: the bundled face detector tracks the faces of both videos, and learns from its tracks.
 
-One setting for both videos, the default of `whet watch --learn`. All its numbers were chosen on made-up footage
-(`experiments.drifting_faces`); the videos are only reported on. Nobody tells it where the face is. Peers by
-the same rule: OpenCV's cascades, the strongest window of a frame, in whichever convention of boxes is better for them;
-and OpenCV's trackers, which are given the true box of the first frame.
+One setting for both videos, the default of `whet watch --learn`. Its parameters were chosen on synthetic video
+(`experiments.drifting_faces`); the test videos are only evaluated. The tracker gets no box of the face. Peers by the
+same rule: OpenCV's cascades (the strongest window of a frame, in the better box convention), and OpenCV's trackers,
+which start from the true box of the first frame.
 """
 
 from __future__ import annotations
@@ -14,26 +14,24 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import figures
-from experiments.face_tracks import FRAME, IOU, Boxes, Track, overlaps
-from experiments.face_videos import FIRST, FaceVideo, face_video
-from experiments.opencv_peers import NoPeersError
-from experiments.registry import Size
-from experiments.report import Progress, Report, Row
-from experiments.video_peers import CASCADES, TRACKERS, strongest_windows, tracked
+from experiments.datasets import FIRST, FaceVideo, face_video
+from experiments.opencv_peers import TRACKERS, VIDEO_CASCADES, NoPeersError, strongest_windows, tracked_boxes
+from experiments.report import Progress, Report, Row, Size
+from experiments.single_stage import FACE_OFFSET, IOU, BestWindows, overlaps
 from whet.cascade.boxes import BoxOffset
-from whet.cascade.detect import grouped
+from whet.cascade.detect import group_windows
 from whet.detector.detector import load
 from whet.io.images import read_grey
+from whet.plots import figure as figures
 from whet.tracking.tracker import SelfTraining, TrackedFrame, Tracker
 
 RUNS = {"small": 1, "paper": 1}
 N_FRAMES = {"small": 40, "paper": None}
-BEST = "follows and learns"
+BEST = "tracks and learns"
 MODES: dict[str, SelfTraining | None] = {
-    "follows": None,
+    "tracks": None,
     BEST: SelfTraining(),
-    "follows, learns other windows too": SelfTraining(others=3),
+    "tracks, learns other windows too": SelfTraining(others=3),
 }
 ALONE = "detector alone"
 
@@ -41,8 +39,8 @@ GreyImage = NDArray[np.uint8]
 
 
 def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
-    """Detection rates of all modes and peers; nothing is random, so that one run says all."""
-    report = Report("watching", seed, runs, size)
+    """Detection rates of all modes and peers; deterministic, so one run is enough."""
+    report = Report("tracking", seed, runs, size)
     videos = [face_video(name) for name in FIRST]
     for number, video in enumerate(videos):
         images = [read_grey(path) for path in video.paths[: N_FRAMES[size]]]
@@ -58,56 +56,54 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
 def report_mode(
     report: Report, video: FaceVideo, images: Sequence[GreyImage], mode: str, self_training: SelfTraining | None
 ) -> None:
-    """Watch a video in one mode; what the detector alone would have said comes with the first."""
+    """Track through a video in one mode; the first mode also adds the detector alone."""
     tracker = Tracker(load("face"), learn=self_training is not None, self_training=self_training or SelfTraining())
-    track, alone, looks = tracked_model(tracker, images)
-    note(report, video, mode, track)
+    best, alone, frames = track_all(tracker, images)
+    note(report, video, mode, best)
     if self_training is None:
         note(report, video, ALONE, alone)
         return
     for what, values in (
-        ("lessons", [tracked.n_learned for tracked in looks]),
-        ("taken back", [tracked.n_rolled_back for tracked in looks]),
+        ("updates learned", [frame.n_learned for frame in frames]),
+        ("updates rolled back", [frame.n_rolled_back for frame in frames]),
     ):
         report.rows.append(Row.from_values(what, mode, [float(sum(values))], video=video.name))
 
 
-def tracked_model(tracker: Tracker, images: Sequence[GreyImage]) -> tuple[Track, Track, list[TrackedFrame]]:
-    """The followed window of each frame, the best detection of each frame, and all looks."""
-    looks = [tracker.update(image) for image in images]
+def track_all(tracker: Tracker, images: Sequence[GreyImage]) -> tuple[BestWindows, BestWindows, list[TrackedFrame]]:
+    """The tracked window of each frame, the best detection of each frame, and all tracked frames."""
+    frames = [tracker.update(image) for image in images]
     nothing = np.full(4, np.nan)
-    followed = [nothing if tracked.track is None else tracked.track.box for tracked in looks]
+    tracked = [nothing if frame.track is None else frame.track.box for frame in frames]
     alone = []
-    for tracked in looks:
-        groups = None if tracked.track is None else grouped(tracked.track.fired)
+    for frame in frames:
+        groups = None if frame.track is None else group_windows(frame.track.fired)
         alone.append(nothing if groups is None or not len(groups.scores) else groups.boxes[0])
-    scores = np.array([-np.inf if tracked.track is None else tracked.track.score for tracked in looks])
-    return Track(np.array(followed), scores), Track(np.array(alone), scores), looks
+    scores = np.array([-np.inf if frame.track is None else frame.track.score for frame in frames])
+    return BestWindows(np.array(tracked), scores), BestWindows(np.array(alone), scores), frames
 
 
-def note(report: Report, video: FaceVideo, method: str, track: Track) -> None:
-    """The detection rate with framed and with raw windows."""
-    truths = video.truths[: len(track.scores)]
-    for convention, frame in (("framed", FRAME), ("raw", BoxOffset())):
-        rate = track.rate(truths, frame)
+def note(report: Report, video: FaceVideo, method: str, best: BestWindows) -> None:
+    """Add the detection rate with and without box offset."""
+    truths = video.truths[: len(best.scores)]
+    for convention, offset in (("offset", FACE_OFFSET), ("raw", BoxOffset())):
+        rate = best.rate(truths, offset)
         report.rows.append(Row.from_values("detection rate", method, [rate], video=video.name, box=convention))
 
 
 def report_peers(report: Report, video: FaceVideo, images: Sequence[GreyImage]) -> None:
-    """OpenCV's cascades and trackers, where it is installed."""
+    """Add OpenCV's cascades and trackers, if it is installed."""
     truths = video.truths[: len(images)]
     try:
-        for name in CASCADES:
+        for name in VIDEO_CASCADES:
             note(report, video, f"OpenCV {name}", strongest_windows(name, images))
         for name in TRACKERS:
-            boxes: Boxes = tracked(name, images, truths[0])
+            boxes = tracked_boxes(name, images, truths[0])
             rate = float((overlaps(boxes, truths) > IOU).mean())
-            told = "the first one is given"
-            report.rows.append(
-                Row.from_values("detection rate", f"OpenCV Tracker{name}", [rate], video=video.name, box=told)
-            )
+            setting = {"video": video.name, "box": "starts from the first true box"}
+            report.rows.append(Row.from_values("detection rate", f"OpenCV Tracker{name}", [rate], **setting))
     except NoPeersError as error:
-        report.remarks.append(f"{video.name}: without OpenCV's peers: {error}")
+        report.remarks.append(f"{video.name}: OpenCV was not evaluated: {error}")
 
 
 def _summary(report: Report, name: str) -> str:
@@ -117,10 +113,10 @@ def _summary(report: Report, name: str) -> str:
 
 
 def _rate(report: Report, method: str, name: str) -> float:
-    """Ours as framed; a peer in whichever convention is better for it."""
+    """With box offset; for a peer, in the better convention."""
     rows = report.of("detection rate", method, video=name)
     peers = method.startswith("OpenCV")
-    return max((row.mean for row in rows if peers or row.setting["box"] == "framed"), default=0.0)
+    return max((row.mean for row in rows if peers or row.setting["box"] == "offset"), default=0.0)
 
 
 def draw(report: Report, out: Path) -> list[Path]:
@@ -135,4 +131,4 @@ def draw(report: Report, out: Path) -> list[Path]:
         panel.set_xlabel("share of frames in which the face is found")
         panel.set_xlim(0, 1)
         panel.grid(alpha=0.3, axis="x")
-    return [figures.save(figure, out / "watching-rates.png")]
+    return [figures.save(figure, out / "tracking-rates.png")]

@@ -1,0 +1,195 @@
+"""Training of the paper's cascade, and the samples that it learns online afterwards.
+
+A stage of greedy LDA has the paper's asymmetric threshold, the lower of [w0Crit2] and [w0Crit3]. It grows until it
+passes 99 % of its training faces and at most half of its negatives. Negatives are the false positives of the stages
+before. Training stops when the images have too few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.face_samples import WINDOW
+from whet._kernels.threads import for_each_block
+from whet.cascade.cascade import AT_ONCE, Cascade, LearningStage, Stage
+from whet.detector.base import Delta, DetectorBase
+from whet.detector.records import count_patches
+from whet.features.haar import HaarPool
+from whet.features.training import train_weak_learners
+from whet.lda.discriminant import DEFAULT_RIDGE, OnlineDiscriminant
+from whet.training.mining import Miner
+from whet.training.negatives import windows_of_images
+from whet.training.progress import FEWEST
+from whet.training.stage import GreedyLDA, Judge, NodeGoal
+
+GOAL = NodeGoal(detection_rate=0.99, false_positive_rate=0.5)
+STEP = 2  # between windows: a quarter of them, and still more than any but the last stages can use
+KEEP_BELOW = 1e-3  # acceptance rate below which false positives are kept
+KEPT_PER_IMAGE = 200
+BLOCK = 20_000  # patches in memory while a stage learns
+MAX_PER_IMAGE = 600  # patches to learn: enough for a quota from a hundred images
+
+Patches = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class CascadeSettings:
+    """Limits of the training: stages, weak learners of a stage, negatives of a stage."""
+
+    n_stages: int = 30
+    n_weak: int = 200
+    n_negatives: int = 5000
+    ridge: float = DEFAULT_RIDGE
+    seed: int = 0
+
+
+def train(
+    pool: HaarPool,
+    faces: Patches,
+    images: Sequence[Path],
+    settings: CascadeSettings,
+    progress: Callable[[int], None] = lambda _: None,
+) -> DetectorBase:
+    """Train stages until the images have too few false positives left; `progress` receives the number of stages."""
+    source = FalsePositives(images, settings.seed)
+    negatives = windows_of_images(images, settings.n_negatives, WINDOW, np.random.default_rng(settings.seed))
+    stages: list[LearningStage] = []
+    while len(negatives) >= FEWEST * settings.n_negatives:
+        stages.append(train_stage(pool, faces, negatives, settings))
+        progress(len(stages))
+        if len(stages) == settings.n_stages:
+            break
+        negatives = source.accepted_by(cascade_of(stages), settings.n_negatives)
+    return DetectorBase(WINDOW, tuple(stages))
+
+
+def train_stage(pool: HaarPool, faces: Patches, negatives: Patches, settings: CascadeSettings) -> LearningStage:
+    """Add weak learners until the goal holds on the training samples at the paper's threshold."""
+    patches = np.concatenate([faces, negatives])
+    is_face = np.arange(len(patches)) < len(faces)
+    weak, responses = train_weak_learners(pool, patches, is_face, seed=settings.seed)
+    candidates = pool.take(weak.feature)
+    judge = Judge(GOAL, candidates, weak, patches, is_face)
+    learner = GreedyLDA(ridge=settings.ridge, threshold="asymmetric", miss_rate=1 - GOAL.detection_rate)
+    chosen: list[int] = []
+    for j in learner.rounds(responses, settings.n_weak):
+        chosen.append(j)
+        judge.add(j)
+        # From 20 on every fifth size is evaluated: evaluating all of them takes longer than the selection.
+        is_evaluated = len(chosen) <= 20 or len(chosen) % 5 == 0
+        if is_evaluated and reaches_goal(judge, learner.vote(responses, np.array(chosen)), is_face):
+            break
+    features, at = candidates.take(np.array(chosen)), np.array(chosen)
+    return LearningStage.from_discriminant(features, weak.take(at), learner.vote(responses, at))
+
+
+def reaches_goal(judge: Judge, vote: OnlineDiscriminant, is_face: NDArray[np.bool_]) -> bool:
+    """Whether the vote passes enough faces, and few enough others, at its own threshold."""
+    passed = judge.partial_sums(vote)[-1] > vote.threshold
+    enough = passed[is_face].mean() >= GOAL.detection_rate
+    return bool(enough and passed[~is_face].mean() <= GOAL.false_positive_rate)
+
+
+def cascade_of(stages: Sequence[LearningStage]) -> Cascade:
+    """The cascade of these stages."""
+    return Cascade(WINDOW, tuple(stage.run() for stage in stages))
+
+
+class FalsePositives:
+    """Negatives for one stage after the other: the windows that a growing cascade accepts in images without faces.
+
+    A late stage would scan all images again for windows that an earlier scan has found. So once the acceptance rate is
+    below `KEEP_BELOW`, one scan keeps up to `KEPT_PER_IMAGE` windows of each image, and later stages filter these.
+    """
+
+    def __init__(self, images: Sequence[Path], seed: int) -> None:
+        self.images, self.seed = images, seed
+        self._miner = Miner(images, WINDOW, seed, step=STEP)
+        self._kept: Patches | None = None
+        self._rate = 1.0
+
+    def accepted_by(self, cascade: Cascade, n: int) -> Patches:
+        """Up to `n` windows that the cascade accepts; it has one stage more than in the last call."""
+        turn = len(cascade.stages)
+        if self._rate > KEEP_BELOW:
+            mined = self._miner.mine(cascade, n, turn)
+            self._rate = mined.acceptance_rate
+            return mined.patches
+        if self._kept is None:
+            most = KEPT_PER_IMAGE * len(self.images)
+            miner = Miner(self.images, WINDOW, self.seed, step=STEP, max_per_image=KEPT_PER_IMAGE)
+            self._kept = miner.mine(cascade, most, turn).patches
+        else:
+            self._kept = self._kept[accepted(cascade.stages[-1], self._kept)]
+        chosen = np.random.default_rng([self.seed, turn]).permutation(len(self._kept))[:n]
+        return self._kept[chosen]
+
+
+def accepted(stage: Stage, patches: Patches) -> NDArray[np.bool_]:
+    """Which patches (n,) pass a stage, in blocks."""
+    passed = np.empty(len(patches), dtype=np.bool_)
+
+    def work(rows: slice) -> None:
+        passed[rows] = stage.accepts(patches[rows])
+
+    for_each_block(work, len(patches), AT_ONCE)
+    return passed
+
+
+def count_faces(base: DetectorBase, faces: Patches) -> Delta:
+    """Counts of new faces: every stage learns each face once."""
+    return count_patches(base, faces, np.ones(len(faces), dtype=np.bool_), weights=1)
+
+
+def count_false_positives(
+    base: DetectorBase, images: Sequence[Path], n: int, seed: int, progress: Callable[[float], None] = lambda _: None
+) -> Delta:
+    """Counts of up to `n` false positives of earlier stages, from new images, the same number for each stage.
+
+    Every stage learns a random sample of the windows that reach it, as in its training. Windows that reach a late stage
+    are not learned by the early ones, whose training distribution they do not have. If the images have fewer windows
+    for a stage than its share, that stage and all later ones learn those that reach them. At most `BLOCK` patches are
+    in memory.
+    """
+    stages = [stage for stage in base.stages if isinstance(stage, LearningStage)]
+    quota = n // len(stages)
+    total = Delta.empty([len(stage) for stage in stages])
+    for number in range(len(stages)):
+        own, n_found = Delta.empty(total.sizes), 0
+        for patches in _reaching(stages[:number], images, quota, seed + number):
+            own = own + count_patches(base, patches, np.zeros(len(patches), dtype=np.bool_), weights=1)
+            n_found += len(patches)
+        progress((number + 1) / len(stages))
+        if n_found < quota:
+            return total + _only(own, slice(number, None))
+        total = total + _only(own, slice(number, number + 1))
+    return total
+
+
+def _only(delta: Delta, kept: slice) -> Delta:
+    """The counts of some of the stages."""
+    stages = list(Delta.empty(delta.sizes).stages)
+    stages[kept] = delta.stages[kept]
+    return Delta(tuple(stages))
+
+
+def _reaching(stages: Sequence[LearningStage], images: Sequence[Path], n: int, seed: int) -> Iterator[Patches]:
+    """Windows that pass these stages, in blocks, at most `n` in all."""
+    if not stages:
+        rng = np.random.default_rng(seed)
+        for start in range(0, n, BLOCK):
+            yield windows_of_images(images, min(BLOCK, n - start), WINDOW, rng)
+        return
+    miner = Miner(images, WINDOW, seed, step=STEP, max_per_image=MAX_PER_IMAGE)
+    cascade, turn = cascade_of(stages), 0
+    while n > 0:
+        mined = miner.mine(cascade, min(BLOCK, n), turn)
+        yield mined.patches
+        n, turn = n - len(mined.patches), turn + 1
+        if mined.is_exhausted:
+            return
