@@ -24,10 +24,8 @@ def test_scans_without_simd_find_the_same_windows_with_the_same_scores():
 
 
 def test_internals_of_numba_that_are_gone_choose_the_scalar_version():
-    code = (
-        "import numba.extending; del numba.extending.register_model; "
-        "from whet._kernels import simd; print(simd.HAS_SIMD)"
-    )
+    code = "from numba import extending; del extending.register_model\n"
+    code += "from whet._kernels.simd import HAS_SIMD; print(HAS_SIMD)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
 

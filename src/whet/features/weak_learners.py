@@ -96,7 +96,7 @@ class Subsets:
 
 @dataclass(frozen=True, eq=False)
 class LeafPool:
-    """Features of the conditions of leaves: leaf t has `conditions` `first[t]` to `first[t + 1]` (leaves + 1,).
+    """Features of the conditions of leaves: leaf t has `conditions` from `first[t]` to `first[t + 1]` (leaves + 1,).
 
     >>> pool = LeafPool(BlockPatternPool.from_window((3, 5)), np.array([0, 2, 3]))  # an AND of two, and one
     >>> len(pool), pool.joins, pool.take(np.array([1])).conditions.describe(0)
