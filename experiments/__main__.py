@@ -94,6 +94,6 @@ def _show(report: Report) -> None:
 if __name__ == "__main__":
     from whet.cli.main import run
 
-    app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     app.command()(reproduce)
     run(app)
