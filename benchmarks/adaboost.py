@@ -14,7 +14,7 @@ from sklearn.ensemble import AdaBoostClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.interleaved import summary, take_turns
-from whet import AdaBoost
+from whet.estimators.baselines import AdaBoost
 
 N, FEATURES, ROUNDS = 3_000, 200, 100
 

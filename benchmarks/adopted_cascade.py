@@ -32,7 +32,7 @@ from benchmarks.pasted_faces import FACE, LEFT, TOP, Scene, scenes, window_scene
 from whet.cascade.cascade import Cascade, LearningStage
 from whet.cascade.detect import detect
 from whet.evaluation.curves import Curve
-from whet.evaluation.evaluation import evaluate
+from whet.evaluation.evaluation import evaluate_detections
 from whet.io.images import read_grey
 from whet.opencv import CascadeClassifier, write_opencv
 from whet.training.adopt import adopt
@@ -142,8 +142,10 @@ def pasted(cascade: Cascade, some: Sequence[Scene]) -> dict[str, Any]:
     """The same on pasted faces, whose boxes are those of windows."""
     found = [detect(cascade, image) for image, _ in some]
     truths = [(boxes, None) for _, boxes in some]
-    in_whet = points(evaluate([(one.boxes, one.scores) for one in found], truths).curve)
-    return in_whet | swept(cascade, [image for image, _ in some], lambda found: evaluate(found, truths).curve)
+    in_whet = points(evaluate_detections([(one.boxes, one.scores) for one in found], truths).curve)
+    return in_whet | swept(
+        cascade, [image for image, _ in some], lambda found: evaluate_detections(found, truths).curve
+    )
 
 
 def in_opencv(trial: Trial, cascade: Cascade) -> dict[str, Any]:

@@ -35,8 +35,8 @@ from whet.detector.detector import Detector, load
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
 from whet.io.images import read_grey
-from whet.training.cascade import Plan, train_cascade
-from whet.training.stage import NodeGoal
+from whet.training.cascade import train_cascade
+from whet.training.config import TrainingConfig
 
 Patches = NDArray[np.uint8]
 
@@ -127,8 +127,19 @@ def train(images: list[Any], rng: np.random.Generator) -> Detector:
     """
     pool = HaarPool.from_window((24, 24)).sample(4000, rng)
     sizes = (10, 20, 40, 60, 80, 100, 120, 150)
-    plan = Plan(NodeGoal(0.995, 0.35), n_stages=11, n_weak=sizes, n_negatives=2500, seed=1)
-    _, nodes, _ = train_cascade(pool, faces24()[:3000], images, plan)
+    config = TrainingConfig(
+        max_stages=11,
+        max_weak_learners=sizes,
+        negatives_per_stage=2500,
+        min_detection_rate=0.995,
+        max_false_positive_rate=0.35,
+        validation_share=0.2,
+        early_exits=False,
+        drop_rejected_positives=False,
+        min_sigma=10.0,
+        seed=1,
+    )
+    _, nodes, _ = train_cascade(pool, faces24()[:3000], images, config)
     return Detector.from_base(DetectorBase((24, 24), tuple(node.base() for node in nodes)))
 
 

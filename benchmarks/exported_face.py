@@ -15,18 +15,21 @@ from whet.features.haar import HaarPool
 from whet.features.integral import FeatureFamily
 from whet.features.lbp import BlockPatternPool
 from whet.opencv.export import write_opencv
-from whet.training.config import Plan
-from whet.training.stage import NodeGoal
+from whet.training.config import TrainingConfig
 from whet.training.train import train_detector
 
 FAMILIES = {"Haar": HaarPool, "LBP": BlockPatternPool}
-PLAN = Plan(
-    NodeGoal(detection_rate=0.995, false_positive_rate=0.35),
-    n_stages=10,
-    n_weak=(20, 40, 100),
-    n_negatives=4000,
-    validation=0.15,
-    false_positive_rate=1e-5,
+CONFIG = TrainingConfig(
+    max_stages=10,
+    max_weak_learners=(20, 40, 100),
+    negatives_per_stage=4000,
+    min_detection_rate=0.995,
+    max_false_positive_rate=0.35,
+    target_false_positive_rate=1e-5,
+    validation_share=0.15,
+    early_exits=False,
+    drop_rejected_positives=False,
+    min_sigma=10.0,
 )
 
 
@@ -37,8 +40,8 @@ def main() -> None:
     parser.add_argument("xml", type=Path)
     options = parser.parse_args()
     family: FeatureFamily = FAMILIES[options.family].from_window(WINDOW)
-    taught, ending = train_detector(family, split_faces()[0][:5000], split_images()[0], PLAN, show)
-    print(ending)
+    taught, result = train_detector(family, split_faces()[0][:5000], split_images()[0], CONFIG, show)
+    print(result)
     print(write_opencv(taught.base.cascade, options.xml))
 
 

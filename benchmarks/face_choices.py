@@ -25,7 +25,7 @@ from whet.cascade.detect import Grouping, fired_windows, grouped
 from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import levels_at, pyramid
 from whet.cascade.scan import scan_images
-from whet.evaluation.evaluation import Evaluation, evaluate
+from whet.evaluation.evaluation import Evaluation, evaluate_detections
 
 FALSE_POSITIVES = (1, 5, 10, 20, 40, 80)
 GROUPINGS: tuple[Grouping, ...] = ("peaks", "nms")
@@ -91,7 +91,7 @@ def found(fired: list[FiredWindows], some: list[Scene], grouping: Grouping = "pe
 
 def judged(groups: list[Any], some: list[Scene]) -> Evaluation:
     """All scenes together, overlap above one half."""
-    return evaluate([(one.boxes, one.scores) for one in groups], [(boxes, None) for _, boxes in some])
+    return evaluate_detections([(one.boxes, one.scores) for one in groups], [(boxes, None) for _, boxes in some])
 
 
 def learners_a_window(cascade: Cascade, some: list[Scene], n: int = 30) -> float:

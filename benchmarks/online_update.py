@@ -20,7 +20,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import SGDClassifier
 
 from benchmarks.interleaved import summary, take_turns
-from whet import OnlineGSLDA
+from whet.estimators import OnlineGSLDA
 
 N_START = 2000
 BLOCK = 1000

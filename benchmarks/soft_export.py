@@ -25,8 +25,7 @@ from whet.features.haar import HaarPool
 from whet.features.integral import FeatureFamily
 from whet.io.images import read_grey
 from whet.opencv.export import EarlyExits
-from whet.training.config import Plan
-from whet.training.stage import NodeGoal
+from whet.training.config import TrainingConfig
 from whet.training.train import train_detector
 
 WINDOW = (24, 24)
@@ -74,10 +73,20 @@ def trained(
     some = pool.take(np.sort(rng.choice(len(pool), min(n_features, len(pool)), replace=False)))
     faces = split_faces()[0]
     chosen = faces[np.sort(rng.choice(len(faces), n_faces, replace=False))]
-    goal = NodeGoal(detection_rate=0.995, false_positive_rate=0.3)
-    plan = Plan(goal, n_stages=n_stages, n_weak=100, n_negatives=4000, soft=soft, seed=seed)
-    taught, ending = train_detector([some], chosen, split_images()[0], plan)
-    print(ending, file=sys.stderr)
+    config = TrainingConfig(
+        max_stages=n_stages,
+        max_weak_learners=100,
+        negatives_per_stage=4000,
+        min_detection_rate=0.995,
+        max_false_positive_rate=0.3,
+        validation_share=0.2,
+        early_exits=soft,
+        drop_rejected_positives=False,
+        min_sigma=10.0,
+        seed=seed,
+    )
+    taught, result = train_detector([some], chosen, split_images()[0], config)
+    print(result, file=sys.stderr)
     return Detector.from_base(taught.base)
 
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from whet.detector.taught import TaughtDetector
 
 from experiments import figures, opencv_peers
 from experiments.cascade_lessons import lesson_of_faces, lesson_of_false_positives
 from experiments.datasets import faces24, negative_images
 from experiments.face_samples import WINDOW, mirrored
 from experiments.mit_cmu import Trial, faces_at
-from experiments.paper_cascade import Recipe, train
+from experiments.paper_cascade import CONFIG, train
 from experiments.registry import Size
 from experiments.report import Progress, Report, Row
 from whet.detector.base import Delta
-from whet.detector.taught import TaughtDetector
 from whet.features.haar import HaarPool
 
 RUNS = {"small": 1, "paper": 3}
@@ -115,8 +115,8 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
 def detectors(material: Material, scale: Scale, n: int, seed: int) -> Iterator[tuple[str, TaughtDetector]]:
     """The batch cascade from n faces, and the same one taught in three ways where the paper does that."""
     # As many negatives as faces in the largest, as the paper has it; it does not say for the small ones.
-    recipe = Recipe(scale.n_stages, n_negatives=max(scale.n_negatives, n), seed=seed)
-    base = train(material.pool, material.initial[:n], material.images, recipe)
+    config = replace(CONFIG, max_stages=scale.n_stages, negatives_per_stage=max(scale.n_negatives, n), seed=seed)
+    base = train(material.pool, material.initial[:n], material.images, config)
     yield "batch", TaughtDetector(base)
     if n in scale.batch_only:
         return

@@ -18,7 +18,7 @@ from whet.cascade.detect import GROUPING, Grouping, detect
 from whet.cascade.pyramid import SCALE_FACTOR
 from whet.errors import DataNotFoundError
 from whet.evaluation.curves import Curve
-from whet.evaluation.evaluation import Evaluation, evaluate
+from whet.evaluation.evaluation import Evaluation, evaluate_detections
 from whet.io.images import read_grey
 
 BOXES_FILE = "boxes_padded.txt"
@@ -129,7 +129,7 @@ class Trial:
         """Judge boxes and scores of each image; `framed` ones are windows, to be widened to faces."""
         frame = FRAME if convention == "framed" else BoxOffset()
         framed_boxes = [(frame.boxes(np.asarray(boxes)), scores) for boxes, scores in found]
-        return evaluate(framed_boxes, [(truths, None) for truths in self.truths])
+        return evaluate_detections(framed_boxes, [(truths, None) for truths in self.truths])
 
     def run(
         self,

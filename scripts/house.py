@@ -334,7 +334,7 @@ OLDER_TRACKERS = ("whet.tracking:Watcher", "whet.tracking.tracker:Watcher", "whe
 # Each setting of a training under the names that layouts give it.
 SETTINGS: dict[tuple[str, ...], int] = {
     ("stages", "n_stages", "max_stages"): 2,
-    ("learners", "n_learners", "max_learners", "weak_learners", "n_weak"): 10,
+    ("learners", "n_learners", "max_weak_learners", "n_weak"): 10,
     ("most_features", "max_features", "n_features"): 300,
     ("n_negatives", "negatives_per_stage", "stage_negatives"): 300,
 }

@@ -1,8 +1,8 @@
 """Train the face detector that ships with whet: `python -m scripts.train_face`.
 
-Faces are those of `faces_opencv24`, the other images `negatives`, both looked for in $WHET_DATA. One run of 100 faces
-in ten and 300 images are kept apart: they judge, and never train. A checkpoint beside the result lets a training
-that was stopped go on. Stages take turns between Haar features and local binary patterns.
+The faces are the data set `faces_opencv24`, the negative images `negatives`, both in $WHET_DATA. One in ten runs of 100
+faces, and 300 images, are held out for evaluation. A checkpoint beside the model lets a repeated call resume an
+interrupted training. Stages alternate between Haar features and local binary patterns.
 """
 
 from __future__ import annotations
@@ -20,25 +20,26 @@ from numpy.typing import NDArray
 from whet.detector.base import DEFAULT_POINT, DetectorBase, Provenance
 from whet.detector.detector import Detector
 from whet.evaluation.curves import operating_point
-from whet.evaluation.evaluation import evaluate
+from whet.evaluation.evaluation import evaluate_detections
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
-from whet.training.config import Plan
+from whet.training.config import TrainingConfig
 from whet.training.progress import Event, Mining, WeakAdded
-from whet.training.stage import NodeGoal
 from whet.training.train import train_detector
 
 WINDOW = (24, 24)
 RUN = 100
 HELD_OUT_IMAGES = 300
-PLAN = Plan(
-    NodeGoal(detection_rate=0.998, false_positive_rate=0.3),
-    n_stages=10,
-    n_weak=250,
-    n_negatives=12_000,
-    validation=0.15,
-    false_positive_rate=1e-7,
-    soft=True,
+CONFIG = TrainingConfig(
+    max_stages=10,
+    max_weak_learners=250,
+    negatives_per_stage=12_000,
+    min_detection_rate=0.998,
+    max_false_positive_rate=0.3,
+    target_false_positive_rate=1e-7,
+    validation_share=0.15,
+    early_exits=True,
+    drop_rejected_positives=False,
     min_sigma=5.0,
 )
 ORIGIN = Provenance(
@@ -46,25 +47,25 @@ ORIGIN = Provenance(
     licence="that of OpenCV, with which the faces are distributed",
     command="python -m scripts.train_face",
 )
-# False positives an image.
+# False positives per image.
 POINTS = {"one false positive per image": 1.0, "one per ten images": 0.1, "one per hundred images": 0.01}
 DEFAULT = "one per ten images"
 
 
 def split_faces() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Faces to train on and faces to judge by: neighbours in the file, which may be near-duplicates, stay together."""
+    """Training faces and held-out faces: neighbours in the file, which may be near-duplicates, stay together."""
     faces = faces24()
     runs = np.array_split(np.arange(len(faces)), len(faces) // RUN)
-    order = np.random.default_rng([PLAN.seed, 1]).permutation(len(runs))
+    order = np.random.default_rng([CONFIG.seed, 1]).permutation(len(runs))
     held_out, rest = order[: len(runs) // 10], order[len(runs) // 10 :]
-    train, judge = (np.sort(np.concatenate([runs[i] for i in some])) for some in (rest, held_out))
-    return faces[train], faces[judge]
+    train, test = (np.sort(np.concatenate([runs[i] for i in some])) for some in (rest, held_out))
+    return faces[train], faces[test]
 
 
 def split_images() -> tuple[list[Path], list[Path]]:
     """Images to mine negatives from, and images to count false positives in."""
     paths: Sequence[Path] = negative_images()
-    order = np.random.default_rng([PLAN.seed, 2]).permutation(len(paths))
+    order = np.random.default_rng([CONFIG.seed, 2]).permutation(len(paths))
     return [paths[i] for i in order[HELD_OUT_IMAGES:]], [paths[i] for i in order[:HELD_OUT_IMAGES]]
 
 
@@ -74,11 +75,11 @@ def show(event: Event) -> None:
         print(event, flush=True)
 
 
-def judged(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Path]) -> Detector:
-    """The detector with operating points by the false positives in images, and its recall of faces, in its header."""
+def evaluated(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Path]) -> Detector:
+    """The detector with operating points by its false positives in images, and its rates as provenance."""
     detector = Detector.from_base(base, FRAME)
     found = [detector.detect(path) for path in images]
-    curve = evaluate([(one.boxes, one.scores) for one in found], [([], None)] * len(found)).curve
+    curve = evaluate_detections([(one.boxes, one.scores) for one in found], [([], None)] * len(found)).curve
     facts = {
         "held-out faces": len(faces),
         "held-out faces accepted": float(base.cascade.accepts(faces).mean()),
@@ -94,7 +95,7 @@ def judged(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Path])
 
 
 def main() -> None:
-    """Train, judge and save."""
+    """Train, evaluate and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/face.whet"))
     out = parser.parse_args().out
@@ -103,9 +104,9 @@ def main() -> None:
     images, held_out_images = split_images()
     families = [HaarPool.from_window(WINDOW), BlockPatternPool.from_window(WINDOW)]
     checkpoint = out.with_suffix(".checkpoint")
-    taught, ending = train_detector(families, faces, images, PLAN, show, checkpoint=checkpoint, origin=ORIGIN)
-    print(ending)
-    detector = judged(taught.base, held_out_faces, held_out_images)
+    taught, result = train_detector(families, faces, images, CONFIG, show, checkpoint=checkpoint, origin=ORIGIN)
+    print(result)
+    detector = evaluated(taught.base, held_out_faces, held_out_images)
     detector.save(out)
     print(f"{detector}\n{out}: {out.stat().st_size:,} bytes\n{detector.provenance.facts}")
 

@@ -133,14 +133,14 @@ def bull_nodes(rng, goal=None):
         patches = np.concatenate([positives, chosen])
         samples = patches, np.arange(len(patches)) < 300
         nodes.append(train_stage(pool, *samples, n_weak, goal=goal, validation=samples if goal else None))
-        hard = negatives[Cascade((12, 12), tuple(node.stage() for node in nodes)).accepts(negatives)]
+        hard = negatives[Cascade((12, 12), tuple(node.run() for node in nodes)).accepts(negatives)]
         negatives = np.concatenate([hard, negatives[:300]])
     return nodes
 
 
 def bull_detector(rng):
     """Three stages that find the bull at 12 x 12."""
-    return Cascade((12, 12), tuple(node.stage() for node in bull_nodes(rng)))
+    return Cascade((12, 12), tuple(node.run() for node in bull_nodes(rng)))
 
 
 def _loose_crop(rng):

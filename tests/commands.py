@@ -1,10 +1,11 @@
 """The command line as a user meets it: a real process; or, where there are many calls to try, its front door."""
 
+import re
 import subprocess
 import sys
 from typing import NamedTuple
 
-from whet.cli.main import main
+from whet.cli.main import COMMANDS, main
 
 
 def whet(*arguments, **options):
@@ -20,6 +21,26 @@ class Done(NamedTuple):
     code: int
     out: str
     err: str
+
+
+# What to do about an error: a verb that asks for something, an option or command to use, a list of the choices, or a
+# statement that the file named does not exist or cannot be read, which needs no advice.
+REMEDY = re.compile(
+    r"\b(use|expected|choose|give|pass|run|remove|take|create|install|available|there are)\b|--[a-z]"
+    rf"|(?<!\.)\bwhet (?:{'|'.join(COMMANDS)})\b|no such|there is no|does not exist|cannot be read|damaged",
+    re.IGNORECASE,
+)
+
+
+def check_message(stderr, arguments):
+    """Check that an error message names its cause, one of the arguments, and a remedy; returns it as one line."""
+    assert "Traceback" not in stderr
+    line = " ".join(stderr.split())
+    message = re.split(r"Error: (?:Invalid value: )?", line)[-1].removeprefix("whet: ")
+    causes = [str(argument).lstrip("-") for argument in arguments]
+    assert any(cause in message for cause in causes) or message.startswith(("got no ", "Missing ")), message
+    assert REMEDY.search(message), message
+    return line
 
 
 def whet_here(monkeypatch, capsys, *arguments):

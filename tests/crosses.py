@@ -7,11 +7,21 @@ import numpy as np
 from PIL import Image
 
 from whet.features.haar import HaarPool
-from whet.training.config import Plan
-from whet.training.stage import NodeGoal
+from whet.training.config import TrainingConfig
 
 WINDOW = (12, 12)
-PLAN = Plan(NodeGoal(0.97, 0.4), n_stages=4, n_weak=(4, 10, 20), n_negatives=300, seed=5)
+CONFIG = TrainingConfig(
+    max_stages=4,
+    max_weak_learners=(4, 10, 20),
+    negatives_per_stage=300,
+    min_detection_rate=0.97,
+    max_false_positive_rate=0.4,
+    validation_share=0.2,
+    early_exits=False,
+    drop_rejected_positives=False,
+    min_sigma=10.0,
+    seed=5,
+)
 
 
 def crosses(n, rng, brightness=45):
@@ -45,9 +55,9 @@ def train_as_a_process(folder, checkpoint, out, threads, kill_at_write):
     import signal
     from dataclasses import replace
 
+    from tests.detectors import to_bytes
     from whet.detector.base import DetectorBase
-    from whet.detector.model_file import to_bytes
-    from whet.detector.taught import TaughtDetector
+    from whet.detector.detector import Detector
     from whet.training.cascade import train_cascade
 
     moves, move = [], Path.replace
@@ -59,16 +69,17 @@ def train_as_a_process(folder, checkpoint, out, threads, kill_at_write):
         return move(path, target)
 
     Path.replace = move_or_die
-    _, nodes, ending = train_cascade(
+    _, nodes, result = train_cascade(
         pool(),
         positives(),
         sorted(folder.glob("*.png")),
-        replace(PLAN, threads=threads, soft=True),
+        replace(CONFIG, early_exits=True),
         lambda event: print(event, flush=True),
         checkpoint=checkpoint,
+        threads=threads,
     )
-    out.write_bytes(to_bytes(TaughtDetector(DetectorBase(WINDOW, tuple(node.base() for node in nodes)))))
-    print(ending, flush=True)
+    out.write_bytes(to_bytes(Detector(DetectorBase(WINDOW, tuple(nodes)))))
+    print(result, flush=True)
 
 
 if __name__ == "__main__":

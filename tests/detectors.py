@@ -3,12 +3,11 @@
 from functools import cache
 
 import numpy as np
-from whet.detector.taught import TaughtDetector
 
 from tests.cascades import bull_nodes, random_stage, scene
 from whet.cascade.boxes import box_iou
 from whet.cascade.cascade import Cascade
-from whet.detector.base import DetectorBase, Provenance
+from whet.detector.base import Delta, DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
@@ -40,8 +39,8 @@ def bull_frames(folder, n):
 
 def bull_file(folder):
     """The detector that finds bulls, saved."""
-    bull_finder().save(folder / "bull.safetensors")
-    return folder / "bull.safetensors"
+    bull_finder().save(folder / "bull.whet")
+    return folder / "bull.whet"
 
 
 @cache
@@ -55,31 +54,51 @@ def base(sizes=(5, 8, 6), kinds=("haar", "haar", "lbp"), criterion="fda", seed=7
         few = pool.take(np.sort(rng.choice(len(pool), min(200, len(pool)), replace=False)))
         goal, learner = NodeGoal(0.9, 0.001), GreedyLDA(criterion=criterion)
         nodes.append(train_stage(few, X, y, size, learner=learner, goal=goal, validation=(X, y), soft=soft))
-        keep = y | Cascade(WINDOW, tuple(node.stage() for node in nodes)).accepts(X)
+        keep = y | Cascade(WINDOW, tuple(node.run() for node in nodes)).accepts(X)
         X, y = X[keep], y[keep]
-    return DetectorBase(WINDOW, tuple(node.base() for node in nodes), provenance=PROVENANCE)
+    return DetectorBase(WINDOW, tuple(node for node in nodes), provenance=PROVENANCE)
 
 
 def detector(**options):
-    return TaughtDetector(base(**options))
+    return Detector(base(**options))
+
+
+def to_bytes(detector):
+    return detector.to_bytes()
+
+
+from_bytes = Detector.from_bytes
+
+
+def learn(detector, patches, labels, weights=None, threads=None):
+    detector.learn_patches(patches, labels, weights, threads)
+
+
+def unlearn(detector, patches, labels, weights=None, threads=None):
+    detector.unlearn_patches(patches, labels, weights, threads)
+
+
+def delta(detector, stage, is_positive, statistics):
+    """Samples of one class in one stage."""
+    return Delta.empty(detector.base.sizes).with_inserted(stage, is_positive, statistics)
 
 
 def mixed_detector():
     """Two stages with fixed weights, one of them soft, around one that learns."""
     rng = np.random.default_rng(3)
     hard, soft = random_stage("haar", WINDOW, 4, rng), random_stage("lbp", WINDOW, 5, rng, soft=True)
-    return TaughtDetector(DetectorBase(WINDOW, (hard, base().stages[0], soft), 12.5))
+    return Detector(DetectorBase(WINDOW, (hard, base().stages[0], soft), 12.5))
 
 
 @cache
 def bull_base():
     nodes = bull_nodes(np.random.default_rng(5), NodeGoal(0.98, 1e-6))
-    return DetectorBase((12, 12), tuple(node.base() for node in nodes), provenance=PROVENANCE)
+    return DetectorBase((12, 12), tuple(node for node in nodes), provenance=PROVENANCE)
 
 
-def bull_finder(**options):
-    """A detector of the bull, as its user sees it; it makes some false positives."""
-    return Detector.from_base(bull_base(), **options)
+def bull_finder(offset=None):
+    """A detector of the bull; it makes some false positives."""
+    return Detector(bull_base(), reporting=None if offset is None else Reporting(offset))
 
 
 @cache

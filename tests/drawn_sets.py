@@ -27,4 +27,7 @@ def van_set(folder, n=30, seed=0):
 
 
 # A training of seconds.
-QUICK = ("--stages", 3, "--learners", 8, "--most-features", 400, "--stage-negatives", 300, "--copies", 3)
+QUICK = (
+    *("--max-stages", 3, "--max-weak-learners", 8, "--max-features", 400),
+    *("--negatives-per-stage", 300, "--copies-per-object", 3),
+)

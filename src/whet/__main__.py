@@ -1,10 +1,10 @@
-"""`python -m whet` is `whet`."""
+"""`python -m whet` runs the `whet` command."""
 
 from whet.cli.options import CTRL_C
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C while it is still being imported ends it without a traceback, as it does later."""
+    """Run the command line. Ctrl-C during the imports exits without a traceback, as it does later."""
     try:
         from whet.cli.main import main as run
 

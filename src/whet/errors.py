@@ -45,8 +45,8 @@ class TrainingDataError(WhetError, ValueError):
     """Positives or images that no detector can be trained on."""
 
 
-class RecipeError(WhetError, ValueError):
-    """A file of training settings is damaged, or asks for what cannot be."""
+class ConfigError(WhetError, ValueError):
+    """A training setting has a wrong value, or a settings file cannot be read."""
 
 
 class CannotSeparateError(WhetError, ValueError):
@@ -54,7 +54,7 @@ class CannotSeparateError(WhetError, ValueError):
 
 
 class CheckpointError(WhetError, ValueError):
-    """A checkpoint is damaged, cannot be written, or is of another plan or of other data."""
+    """A checkpoint is damaged, cannot be written, or belongs to other settings or other data."""
 
 
 class MemoryBudgetError(WhetError, MemoryError):

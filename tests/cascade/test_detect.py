@@ -3,12 +3,17 @@ import pytest
 from tests.cascades import bull_detector, flipped, scene
 
 from whet._kernels.boxes import intersection_over_union as box_iou
-from whet.cascade.detect import detect, fired_windows
+from whet.cascade.detect import detect
 from whet.cascade.detections import Detections
-from whet.cascade.pyramid import level_at
+from whet.cascade.pyramid import Pyramid, level_at
+from whet.cascade.scan import scan_pyramid
 
 OBJECTS = [(20, 30, 18), (90, 15, 26), (60, 80, 40), (130, 100, 12)]
 TRUTH = np.array([[x, y, x + side, y + side] for x, y, side in OBJECTS], dtype=np.float64)
+
+
+def fired_windows(cascade, image, **options):
+    return scan_pyramid(cascade, Pyramid.from_image(image, cascade.window, **options))
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,7 @@ def test_the_objects_are_found_and_come_first(grouping, detector, image):
 def test_every_window_that_fired_is_one_that_the_cascade_accepts(detector, image):
     windows = fired_windows(detector, image)
     patches = []
-    for scale, y, x in zip(windows.scale, windows.y, windows.x, strict=True):
+    for scale, y, x in zip(windows.index.scale, windows.index.y, windows.index.x, strict=True):
         patches.append(level_at(image, scale).image[y : y + 12, x : x + 12])
     assert np.array_equal(detector.scores(np.array(patches)), windows.scores)
     assert len(windows) > 20
@@ -79,14 +84,14 @@ def test_threads_do_not_change_anything(detector, image):
 def test_sizes_limit_the_windows_and_nothing_else(detector, image):
     everything = fired_windows(detector, image)
     some = fired_windows(detector, image, min_size=20, max_size=30)
-    inside = (everything.scale * 12 >= 20) & (everything.scale * 12 <= 30)
+    inside = (everything.index.scale * 12 >= 20) & (everything.index.scale * 12 <= 30)
     assert np.array_equal(some.boxes, everything.boxes[inside])
     assert 0 < len(some) < len(everything)
 
 
 def test_step_two_sees_every_fourth_window(detector, image):
     everything, some = fired_windows(detector, image), fired_windows(detector, image, step=2)
-    even = (everything.x % 2 == 0) & (everything.y % 2 == 0)
+    even = (everything.index.x % 2 == 0) & (everything.index.y % 2 == 0)
     assert np.array_equal(some.boxes, everything.boxes[even])
     assert np.array_equal(some.scores, everything.scores[even])
 

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 from tests.cascades import textured
 
-from whet.cascade.pyramid import Level, level_at, level_scales, pyramid, resized
+from whet.cascade.pyramid import Level, Pyramid, level_at, level_scales, resized
 
 
 def test_levels_shrink_by_the_factor_until_the_window_no_longer_fits(rng):
     image = textured((97, 131), rng)
-    levels = pyramid(image, (20, 24), scale_factor=1.25)
+    levels = Pyramid.from_image(image, (20, 24), scale_factor=1.25).levels
     assert levels[0].image is image  # never resampled, never enlarged
     for k, level in enumerate(levels):
         assert level.image.shape == (round(97 / 1.25**k), round(131 / 1.25**k))
@@ -31,7 +31,7 @@ def test_levels_shrink_by_the_factor_until_the_window_no_longer_fits(rng):
     ],
 )
 def test_images_that_hardly_hold_a_window(shape, n):
-    assert len(pyramid(np.zeros(shape, dtype=np.uint8), (24, 24))) == n
+    assert len(Pyramid.from_image(np.zeros(shape, dtype=np.uint8), (24, 24)).levels) == n
 
 
 def test_limits_choose_levels_and_do_not_move_them():
@@ -47,14 +47,16 @@ def test_small_objects_are_looked_for_in_an_enlarged_image():
     every, larger = (level_scales((480, 640), (24, 24), 1.2, min_size=least) for least in (12, None))
     assert every[-len(larger) :] == larger
     np.testing.assert_allclose(every[: -len(larger)], [1.2**-3, 1.2**-2, 1.2**-1])  # 13.9, 16.7 and 20 pixels
-    assert [level.image.shape for level in pyramid(np.zeros((20, 20), np.uint8), (24, 24), min_size=18)] == [(24, 24)]
+    assert [
+        level.image.shape for level in Pyramid.from_image(np.zeros((20, 20), np.uint8), (24, 24), min_size=18).levels
+    ] == [(24, 24)]
     with pytest.raises(ValueError, match="from 6 pixels"):
         level_scales((480, 640), (24, 24), min_size=5)
 
 
 def test_boxes_of_the_whole_level_are_the_whole_image(rng):
     image = textured((97, 131), rng)
-    for level in pyramid(image, (10, 10)):
+    for level in Pyramid.from_image(image, (10, 10)).levels:
         height, width = level.image.shape
         box = level.boxes(np.array([0]), np.array([0]), (height, width))
         np.testing.assert_allclose(box, [[0, 0, 131, 97]], rtol=1e-12)
@@ -69,8 +71,8 @@ def test_boxes_are_scaled_by_each_side_of_its_own():
 
 def test_a_flipped_image_has_flipped_levels(rng):
     image = textured((97, 131), rng)
-    turned = pyramid(image[::-1, ::-1], (12, 12))
-    for level, other in zip(pyramid(image, (12, 12)), turned, strict=True):
+    turned = Pyramid.from_image(image[::-1, ::-1], (12, 12)).levels
+    for level, other in zip(Pyramid.from_image(image, (12, 12)).levels, turned, strict=True):
         assert np.array_equal(level.image[::-1, ::-1], other.image)
 
 
@@ -82,7 +84,11 @@ def test_making_smaller_averages_instead_of_picking():
 @pytest.mark.parametrize("threads", [1, 3])
 def test_threads_change_nothing(threads, rng):
     image = textured((80, 60), rng)
-    for one, other in zip(pyramid(image, (12, 12)), pyramid(image, (12, 12), threads=threads), strict=True):
+    for one, other in zip(
+        Pyramid.from_image(image, (12, 12)).levels,
+        Pyramid.from_image(image, (12, 12), threads=threads).levels,
+        strict=True,
+    ):
         assert np.array_equal(one.image, other.image)
 
 

@@ -28,16 +28,19 @@ def test_a_margin_is_the_sum_in_the_order_of_the_learners_minus_the_threshold(ki
 
 
 @pytest.mark.parametrize("n_weak", [1, 40])
-def test_a_stage_scores_as_the_node_it_was_frozen_from(n_weak, patches):
+def test_a_stage_that_learns_gives_a_new_one_and_stays_as_it_is(n_weak, patches):
     is_positive = np.arange(len(patches)) % 2 == 0
     patches[is_positive, 2:5] //= 2
-    node = train_stage(HaarPool.from_window(WINDOW), patches, is_positive, n_weak)
-    stage = node.stage()
-    before = node.score(patches)
-    assert np.array_equal(stage.score(patches), before)
-    assert np.array_equal(stage.accepts(patches), node.predict(patches))
-    node.learn(patches[:50], ~is_positive[:50])
-    assert np.array_equal(stage.score(patches), before)  # frozen: what the node learns later does not move it
+    trained = train_stage(HaarPool.from_window(WINDOW), patches, is_positive, n_weak)
+    before = trained.run().score(patches)
+    assert np.array_equal(trained.run().score(patches, threads=3), before)
+    assert np.array_equal(trained.run().accepts(patches), before > 0)
+    learned = trained.learn(patches[:50], ~is_positive[:50])
+    assert np.array_equal(trained.run().score(patches), before)
+    assert not np.array_equal(learned.run().score(patches), before)
+    assert learned.positive.n == trained.positive.n + 25
+    new = trained.count(patches[:50], ~is_positive[:50])
+    assert np.array_equal(trained.run(new).coef, learned.run().coef)
 
 
 def test_a_soft_stage_rejects_what_falls_below_an_exit_on_the_way(patches, rng):

@@ -5,9 +5,10 @@ import subprocess
 import sys
 
 import pytest
+from tests.commands import check_message
 from tests.io.annotations.sets import save_image
 
-from whet.cli.images import LEFT_OUT
+from whet.cli.inputs import SKIPPED_KINDS
 from whet.cli.options import AnnotationFormat, ExitCode
 from whet.io.annotations.annotation import ProblemKind
 from whet.io.annotations.formats import FORMATS, read_annotations
@@ -38,20 +39,20 @@ def folder(tmp_path):
 
 def test_help_lists_the_formats_and_the_constants_are_those_of_the_library():
     assert tuple(each.value for each in AnnotationFormat) == FORMATS
-    assert set(LEFT_OUT) <= {str(kind) for kind in ProblemKind}
+    assert set(SKIPPED_KINDS) <= {str(kind) for kind in ProblemKind}
 
 
 def test_a_good_file_is_converted_and_summed_up(folder):
     done = convert(folder, "good.csv", "set.json")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "set.json: 2 images, 3 boxes: car 2, dog 1 (from csv)\n"
+    assert done.stdout == "Wrote set.json: 2 images, 3 boxes: car 2, dog 1 (from csv)\n"
     assert read_annotations(folder / "set.json").counts == {"car": 2, "dog": 1}
 
 
 def test_what_is_left_out_is_told_and_has_an_exit_code(folder):
     done = convert(folder, "bad.csv", "yolo", "--to", "yolo")
     assert done.returncode == ExitCode.SOME_SKIPPED
-    assert done.stdout == "yolo: 2 images, 3 boxes: car 2, dog 1; 1 image missing, 1 box dropped (from csv)\n"
+    assert done.stdout == "Wrote yolo: 2 images, 3 boxes: car 2, dog 1; 1 image missing, 1 box dropped (from csv)\n"
     assert done.stderr.endswith(
         "bad.csv:4: there is no image 'gone.png'\n"
         "bad.csv:5: box (1, 2, 1, 2) in b.png: it has no width or no height; dropped\n"
@@ -63,7 +64,7 @@ def test_json_is_for_programs_and_quiet_is_quiet(folder):
     done = convert(folder, "bad.csv", "voc", "--to", "voc", "--json", "--quiet")
     told = json.loads(done.stdout)
     assert done.stderr == ""
-    assert (told["from"], told["boxes"], told["classes"]) == ("csv", 3, {"car": 2, "dog": 1})
+    assert (told["format"], told["boxes"], told["classes"]) == ("csv", 3, {"car": 2, "dog": 1})
     assert [problem["line"] for problem in told["problems"]] == [4, 5]
 
 
@@ -84,54 +85,25 @@ def test_one_class_goes_to_info_dat_and_back(folder):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["nowhere", "a.json"], ExitCode.DATA_MISSING, "whet: there is no file or folder nowhere"),
-        (
-            ["empty", "a.json"],
-            ExitCode.DATA_MISSING,
-            "whet: the folder empty is empty; expected annotations or images in it",
-        ),
-        (
-            ["notes", "a.json"],
-            1,
-            f"whet: notes is in none of the formats that whet knows ({', '.join(FORMATS)}), or has no image",
-        ),
-        (
-            ["good.csv", "a.json", "--class", "cat"],
-            1,
-            "whet: there is no class 'cat'; there are: car (2 boxes), dog (1 box)",
-        ),
-        (
-            ["good.csv", "cv", "--to", "opencv"],
-            1,
-            "whet: info.dat has no names for classes: choose one (--class NAME) of car (2 boxes), dog (1 box)",
-        ),
-        (
-            ["good.csv", "bad.csv"],
-            1,
-            "whet: bad.csv is there already: choose another place, or replace it (replace=True, --force)",
-        ),
-        (
-            ["good.csv", "somewhere"],
-            1,
-            "whet: somewhere does not tell its format; name one (format=, --to): coco, yolo, voc, opencv, csv, crops",
-        ),
-        (
-            ["good.csv", "a.json", "--images", "empty"],
-            0,
-            "",
-        ),
-        (
-            ["good.csv", "a.json", "--split", "val"],
-            1,
-            "whet: there is no part 'val' of these annotations; there is: none",
-        ),
+        (["nowhere", "a.json"], ExitCode.DATA_MISSING, "nowhere"),
+        (["empty", "a.json"], ExitCode.DATA_MISSING, "empty"),
+        (["notes", "a.json"], 1, ", ".join(FORMATS)),
+        (["good.csv", "a.json", "--class", "cat"], 1, "car (2 boxes), dog (1 box)"),
+        (["good.csv", "cv", "--to", "opencv"], 1, "--class"),
+        (["good.csv", "bad.csv"], 1, "--force"),
+        (["good.csv", "somewhere"], 1, "--to"),
+        (["good.csv", "a.json", "--split", "val"], 1, "val"),
     ],
 )
-def test_each_fault_is_one_line_and_an_exit_code(folder, arguments, code, message):
+def test_an_error_names_its_cause_and_a_remedy(folder, arguments, code, message):
     done = convert(folder, *arguments)
     assert done.returncode == code, done.stderr
-    if message:
-        assert last_line(done) == message
+    assert last_line(done).startswith("whet: ")
+    assert message in check_message(done.stderr, [*arguments, "info.dat"])
+
+
+def test_images_are_found_next_to_the_annotations_too(folder):
+    assert convert(folder, "good.csv", "a.json", "--images", "empty").returncode == 0
 
 
 @pytest.mark.parametrize("to", ["yolo", "voc", "crops"])

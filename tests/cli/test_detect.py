@@ -6,10 +6,10 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from tests.commands import whet
+from tests.commands import check_message, whet
 from tests.detectors import bull_finder, bull_scene
 
-from whet.cli.detect import Format, _Told
+from whet.cli.detect import Format, _Results
 from whet.cli.options import ExitCode
 from whet.detector.detector import load
 from whet.evaluation.runs import detect_many
@@ -34,10 +34,10 @@ def test_text_csv_and_json_tell_what_the_library_finds(shots):
     done = whet("detect", "bull.whet", "images", "--json", cwd=shots)
     assert done.returncode == 0, done.stderr
     first, second = json.loads(done.stdout)
-    assert (first["path"], second["path"]) == ("images/a2.png", "images/below/größe 10.png")
+    assert (first["image"], second["image"]) == ("images/a2.png", "images/below/größe 10.png")
     assert np.array_equal(first["boxes"], boxes.boxes)
     assert np.array_equal(first["scores"], boxes.scores)
-    text = whet("detect", "bull.whet", "images/a2.png", "--best", cwd=shots).stdout
+    text = whet("detect", "bull.whet", "images/a2.png", "--max-detections", 1, cwd=shots).stdout
     x1, y1, x2, y2 = boxes.boxes[0]
     assert text.startswith(f"images/a2.png: {x2 - x1:.0f} x {y2 - y1:.0f} at ({x1:.0f}, {y1:.0f}) scores ")
     rows = whet("detect", "bull.whet", "images/*.png", "-f", "csv", cwd=shots).stdout.splitlines()
@@ -86,7 +86,7 @@ def test_drawings_neither_replace_images_nor_each_other(shots, tmp_path):
         (tmp_path / name).write_bytes(image)
     done = whet("detect", shots / "bull.whet", "a.png", "x", "--draw", ".", cwd=tmp_path)
     assert done.returncode == ExitCode.FAILED
-    assert done.stderr == "whet: a.png would replace an image that was given: choose another folder than .\n"
+    assert "a.png" in check_message(done.stderr, ["a.png"])
     assert (tmp_path / "a.png").read_bytes() == image
     done = whet("detect", shots / "bull.whet", "a.png", "a-2.png", "x", "--draw", "drawn", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -113,10 +113,10 @@ def test_names_that_are_no_text_come_in_and_go_out_as_they_are(shots, tmp_path):
 
 
 def test_what_is_found_is_told_as_it_comes_and_the_windows_behind_it_are_let_go(shots):
-    told = _Told(None, lambda _: None)
+    results = _Results(None, lambda _: None)
     paths = sorted((shots / "images").glob("**/*.png"))
-    found = list(told.found(detect_many(load(shots / "bull.whet"), paths)))
-    assert told.n_boxes == sum(len(boxes) for _, boxes in found) > 0
+    found = list(results.detections(detect_many(load(shots / "bull.whet"), paths)))
+    assert results.n_boxes == sum(len(boxes) for _, boxes in found) > 0
     assert all(len(boxes.windows) == 0 for _, boxes in found)
     for layout in PIECEMEAL:
         waiting = iter(found)
@@ -150,24 +150,25 @@ def test_a_corrupt_image_among_good_ones_is_skipped_and_named(shots, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("face", "nowhere.png"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.png"),
-        (("face", "*.nothing"), ExitCode.DATA_MISSING, "no file of such a pattern"),
-        (("face", "empty"), ExitCode.DATA_MISSING, "there is no image in empty"),
-        (("nobody", "images"), ExitCode.FAILED, "there is no detector named 'nobody'"),
+        (("face", "nowhere.png"), ExitCode.DATA_MISSING, "nowhere.png"),
+        (("face", "*.nothing"), ExitCode.DATA_MISSING, "*.nothing"),
+        (("face", "empty"), ExitCode.DATA_MISSING, "empty"),
+        (("nobody", "images"), ExitCode.FAILED, "nobody"),
         (("images/notes.txt", "images"), ExitCode.FAILED, "notes.txt"),
-        (("bull.whet", "images/notes.txt"), ExitCode.FAILED, "cannot be read as an image"),
-        (("bull.whet", "images", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
-        (("bull.whet", "images", "--min-size", "1"), 2, "min_size=1"),
-        (("bull.whet", "images", "--scale-factor", "1"), 2, "factor"),
-        (("bull.whet", "images", "--out", "nowhere/boxes.txt"), ExitCode.FAILED, "there is no folder nowhere"),
+        (("bull.whet", "images/notes.txt"), ExitCode.FAILED, "notes.txt"),
+        (("bull.whet", "images", "--min-score", "bold"), 2, "bold"),
+        (("bull.whet", "images", "--min-size", "1"), 2, "--min-size 1"),
+        (("bull.whet", "images", "--scale-factor", "1"), 2, "--scale-factor 1"),
+        (("bull.whet", "images", "--out", "nowhere/boxes.txt"), ExitCode.FAILED, "nowhere"),
+        (("bull.whet", "images", "--format", "csv", "--ids", "truth.json"), 2, "--format coco"),
+        (("bull.whet", "images", "--format", "csv", "--json"), 2, "--json"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(shots, arguments, code, says):
+def test_an_error_names_its_cause_and_a_remedy(shots, arguments, code, says):
     (shots / "empty").mkdir(exist_ok=True)
     done = whet("detect", *arguments, cwd=shots)
     assert done.returncode == code, done.stderr
-    assert says in " ".join(done.stderr.split())
-    assert "Traceback" not in done.stderr
+    assert says in check_message(done.stderr, arguments)
 
 
 def test_formats_are_those_of_the_library():

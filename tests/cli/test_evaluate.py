@@ -3,13 +3,13 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from tests.commands import whet, whet_here
+from tests.commands import check_message, whet, whet_here
 from tests.detectors import bull_finder, bull_scene
 
 from whet.cli.options import ExitCode
 from whet.detector.detector import load
 from whet.errors import MissingExtraError
-from whet.evaluation.evaluation import evaluate
+from whet.evaluation.evaluation import evaluate_detections
 
 BULLS = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])
 
@@ -35,11 +35,11 @@ def run_here(folder, monkeypatch, capsys):
 
 
 def test_numbers_are_those_of_the_library_and_images_show_them(folder, tmp_path):
-    done = whet("evaluate", "bull.whet", "truths.csv", "--out", tmp_path / "report", "--threshold", 15, cwd=folder)
+    done = whet("evaluate", "bull.whet", "truths.csv", "--out", tmp_path / "report", "--min-score", 15, cwd=folder)
     assert done.returncode == 0, done.stderr
     detector = load(folder / "bull.whet")
     found = [detector.detect(bull_scene(seed), min_score=-np.inf) for seed in (1, 2)]
-    expected = evaluate([(each.boxes, each.scores) for each in found], [(BULLS, None)] * 2)
+    expected = evaluate_detections([(each.boxes, each.scores) for each in found], [(BULLS, None)] * 2)
     told = json.loads((tmp_path / "report" / "evaluation.json").read_text())
     measures = {name: one["value"] for name, one in told["measures"].items()}
     false_positives = [int((each.scores > 15).sum()) - 2 for each in found]
@@ -49,8 +49,8 @@ def test_numbers_are_those_of_the_library_and_images_show_them(folder, tmp_path)
     assert measures["precision"] == 4 / (4 + sum(false_positives))
     assert measures["average_precision"] == expected.average_precision
     assert measures["log_average_miss_rate"] == expected.log_average_miss_rate
-    assert "2 images, 4 objects; scores above 15" in done.stdout
-    assert "4 of 4 found" in done.stdout
+    assert "2 images, 4 objects, minimum score 15" in done.stdout
+    assert "4 of 4 objects found" in done.stdout
     assert "too narrow" in done.stdout
     assert {path.name for path in (tmp_path / "report").iterdir()} == {
         "evaluation.json",
@@ -78,7 +78,7 @@ def test_a_box_outside_and_a_corrupt_image_are_left_out_and_named(folder, run_he
         assert name in done.err
         told = json.loads(done.out)
         assert told["images"] == 1
-        assert name in told["left_out"][0]
+        assert name in told["skipped"][0]
         assert told["measures"]["average_precision"]["low"] is None
 
 
@@ -91,16 +91,16 @@ def test_neither_drawings_nor_reports_replace_images(run_here, tmp_path):
             "evaluate", "bull.whet", tmp_path / "one.csv", "--draw" if name == "a.png" else "--out", tmp_path
         )
         assert done.code == ExitCode.FAILED
-        assert f"{name} would replace an image" in done.err
+        assert name in check_message(done.err, [name])
         assert (tmp_path / name).read_bytes() == before
 
 
 def test_an_operating_point_is_stored(folder, run_here, tmp_path):
     before = (folder / "bull.whet").read_bytes()
-    options = ("--set-point", "careful", "--false-positives", 0.5, "--save", tmp_path / "pointed.whet")
+    options = ("--set-point", "careful", "--false-positives", 0.5, "--save-as", tmp_path / "pointed.whet")
     done = run_here("evaluate", "bull.whet", "truths.csv", *options)
     assert done.code == 0, done.err
-    assert "operating point 'careful': scores above" in done.out
+    assert "operating point 'careful'" in done.out
     assert (folder / "bull.whet").read_bytes() == before
     pointed = load(tmp_path / "pointed.whet")
     found = [pointed.detect(bull_scene(seed), min_score="careful") for seed in (1, 2)]
@@ -114,28 +114,28 @@ def test_numbers_come_without_matplotlib(run_here, monkeypatch, tmp_path):
     monkeypatch.setattr("whet.plots.report.check_installed", missing)
     done = run_here("evaluate", "bull.whet", "truths.csv", "--out", tmp_path)
     assert done.code == 0
-    assert "no curves were drawn: matplotlib is not installed" in done.err
+    assert "matplotlib" in done.err
     assert {path.name for path in tmp_path.iterdir()} == {"evaluation.json", "false-positives.png"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("bull.whet", "nowhere.csv"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.csv"),
-        (("bull.whet", "empty"), ExitCode.DATA_MISSING, "the folder empty is empty"),
-        (("bull.whet", "notes"), ExitCode.FAILED, "or has no image"),
-        (("bull.whet", "truths.csv", "--class", "cow"), ExitCode.FAILED, "there is no class 'cow'; there are: bull"),
-        (("bull.whet", "truths.csv", "--split", "val"), ExitCode.FAILED, "there is no part 'val'"),
-        (("bull.whet", "truths.csv", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
-        (("bull.whet", "truths.csv", "--save", "x.whet"), 2, "--set-point"),
-        (("face", "truths.csv", "--set-point", "mine"), 2, "with --save FILE"),
-        (("nobody", "truths.csv"), ExitCode.FAILED, "there is no detector named 'nobody'"),
+        (("bull.whet", "nowhere.csv"), ExitCode.DATA_MISSING, "nowhere.csv"),
+        (("bull.whet", "empty"), ExitCode.DATA_MISSING, "empty"),
+        (("bull.whet", "notes"), ExitCode.FAILED, "notes"),
+        (("bull.whet", "truths.csv", "--class", "cow"), ExitCode.FAILED, "bull"),
+        (("bull.whet", "truths.csv", "--split", "val"), ExitCode.FAILED, "val"),
+        (("bull.whet", "truths.csv", "--min-score", "bold"), 2, "bold"),
+        (("bull.whet", "truths.csv", "--save-as", "x.whet"), 2, "--set-point"),
+        (("face", "truths.csv", "--set-point", "mine"), 2, "--save-as FILE"),
+        (("nobody", "truths.csv"), ExitCode.FAILED, "nobody"),
     ],
 )
-def test_what_is_wrong_is_said(folder, run_here, arguments, code, says):
+def test_an_error_names_its_cause_and_a_remedy(folder, run_here, arguments, code, says):
     for name in ("empty", "notes"):
         (folder / name).mkdir(exist_ok=True)
     (folder / "notes" / "todo.txt").write_text("annotate")
     done = run_here("evaluate", *arguments)
     assert done.code == code, done.err
-    assert says in " ".join(done.err.replace("│", " ").split())
+    assert says in check_message(done.err, arguments)

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from tests.commands import whet
+from tests.commands import check_message, whet
 from tests.detectors import bull_finder, bull_scene, false_positive
 
 from whet.cli.options import ExitCode
@@ -35,8 +35,8 @@ def test_json_has_every_stage_what_was_learned_and_where_it_comes_from(folder):
 def test_people_see_a_table_and_the_features(folder):
     done = whet("inspect", "bull.whet", "--draw", "features.png", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "12 x 12 windows" in done.stdout
-    assert "operating point 'careful': scores above 4.5" in done.stdout
+    assert "Window 12 x 12" in done.stdout
+    assert "'careful': minimum score 4.5" in done.stdout
     assert "drawn by the tests" in done.stdout
     sheet = np.asarray(Image.open(folder / "features.png"))
     assert {int(sheet.min()), int(sheet.max())} != {128}
@@ -49,7 +49,7 @@ def test_a_corrupt_image_is_one_line_and_threads_change_nothing(folder):
     done = whet("inspect", "bull.whet", "scene.png", "cut [b].png", *options, "--threads", 1, cwd=folder)
     assert done.returncode == ExitCode.SOME_SKIPPED
     (line,) = done.stderr.splitlines()
-    assert line.startswith("whet: skipped 1 images: cut [b].png cannot be read")
+    assert "cut [b].png" in line
     again = whet("inspect", "bull.whet", "scene.png", "cut [b].png", *options, "--threads", 3, cwd=folder)
     assert again.stdout == done.stdout
     assert sum(json.loads(done.stdout)["rejected"]) <= 5000
@@ -64,7 +64,6 @@ def test_quiet_is_silent(folder):
 def test_wrong_names_are_one_line(folder):
     done = whet("inspect", "nothing.whet", cwd=folder)
     assert done.returncode == ExitCode.FAILED
-    assert done.stderr.strip().splitlines() == [
-        "whet: there is no file nothing.whet; expected a detector that whet has saved"
-    ]
+    assert len(done.stderr.splitlines()) == 1
+    assert "nothing.whet" in check_message(done.stderr, ["nothing.whet"])
     assert whet("inspect", "bull.whet", "no.png", cwd=folder).returncode == ExitCode.DATA_MISSING

@@ -4,25 +4,51 @@ import subprocess
 import sys
 
 import pytest
-from tests.commands import whet, whet_here
+from tests.commands import check_message, whet, whet_here
 
 from whet import __main__
+from whet.cli.main import COMMANDS
 from whet.cli.options import CTRL_C
 
+IMPORTED = """
+import sys
+from whet.cli.main import COMMANDS, main
+sys.argv = ["whet", *sys.argv[1:]]
+try:
+    main()
+except SystemExit:
+    pass
+heavy = {"numpy", "numba", "sklearn", "rich", "scipy"} | {target.partition(":")[0] for target, _ in COMMANDS.values()}
+print(sorted(heavy & set(sys.modules)))
+"""
 
-def test_help_names_every_command_and_imports_nothing_heavy():
-    code = (
-        "import sys\n"
-        "from whet.cli.main import main\n"
-        "sys.argv = ['whet', '--help']\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "print(sorted({'numpy', 'numba', 'sklearn', 'rich', 'scipy'} & set(sys.modules)))"
+
+@pytest.mark.parametrize(("arguments", "imported"), [(["--help"], []), (["learn", "--help"], ["whet.cli.learn"])])
+def test_help_imports_only_the_command_it_is_about(arguments, imported):
+    done = subprocess.run([sys.executable, "-c", IMPORTED, *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == str(imported)
+
+
+def test_help_lists_every_command_with_one_line_that_fits():
+    lines = whet("--help").stdout.splitlines()
+    for name, command in COMMANDS.items():
+        assert f"  {name:<8}  {command.help}" in lines
+    assert list(COMMANDS) == [line.split()[0] for line in lines[lines.index("Commands:") + 1 :]]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_can_be_loaded_and_its_help_has_examples(monkeypatch, capsys, name):
+    done = whet_here(monkeypatch, capsys, name, "--help")
+    assert done.code == 0
+    assert (
+        2 <= done.out.count(f"\n    whet {name}") + done.out.count(f"\n  whet {name}") + done.out.count("| whet") <= 5
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.endswith("[]\n")
-    assert all(
-        command in done.stdout for command in ("train", "detect", "learn", "unlearn", "merge", "evaluate", "watch")
-    )
+
+
+def test_a_wrong_command_is_named_with_the_one_that_was_meant(monkeypatch, capsys):
+    done = whet_here(monkeypatch, capsys, "detct", "a.png")
+    assert done.code == 2
+    assert "'detct'. Did you mean 'detect'?" in done.err
 
 
 @pytest.mark.parametrize(
@@ -30,18 +56,23 @@ def test_help_names_every_command_and_imports_nothing_heavy():
     [
         (
             "learn",
-            ["whet learn face --annotations boxes.csv -o mine.whet", "--held-out", "exit code is then 5", "--journal"],
+            [
+                "whet learn face --annotations boxes.csv --out mine.whet",
+                "--held-out",
+                "exit code is then 5",
+                "--journal",
+            ],
         ),
-        ("unlearn", ["whet unlearn mine.whet --entries 3,5-8", "cannot be taken out", "--list", "[JOURNAL]"]),
-        ("merge", ["whet merge door.whet yard.whet -o both.whet", "counts twice", "--force"]),
+        ("unlearn", ["whet unlearn mine.whet --records 3,5-8", "cannot be removed", "--list", "[JOURNAL]"]),
+        ("merge", ["whet merge door.whet yard.whet --out both.whet", "count twice", "--force"]),
         ("evaluate", ["whet evaluate mine.whet val.json", "--set-point NAME", "images, not boxes", "ANNOTATIONS"]),
     ],
 )
 def test_help_of_a_command_has_examples_and_what_matters(monkeypatch, capsys, command, says):
     done = whet_here(monkeypatch, capsys, command, "--help")
     assert done.code == 0
-    told = " ".join(done.out.split())
-    assert [text for text in says if text not in told] == []
+    text = " ".join(done.out.split())
+    assert [part for part in says if part not in text] == []
 
 
 def test_importing_whet_imports_nothing_heavy():
@@ -75,3 +106,21 @@ def test_ctrl_c_while_commands_are_imported_is_no_traceback(monkeypatch):
     with pytest.raises(SystemExit) as ended:
         __main__.main()
     assert ended.value.code == CTRL_C
+
+
+@pytest.mark.parametrize(
+    ("message", "is_good"),
+    [
+        ("whet: cars.whet already exists; use --force to overwrite it", True),
+        ("Usage: whet learn\n\nError: Invalid value: cars.whet already exists; use --force to overwrite it", True),
+        ("whet: cars.whet is strange", False),  # no remedy
+        ("whet: a file already exists; use --force", False),  # no cause
+        ("Traceback (most recent call last):\ncars.whet: use --force", False),
+    ],
+)
+def test_the_check_of_messages_asks_for_a_cause_and_a_remedy(message, is_good):
+    if is_good:
+        assert check_message(message, ["cars.whet"])
+    else:
+        with pytest.raises(AssertionError):
+            check_message(message, ["cars.whet"])

@@ -13,7 +13,7 @@ from tests.drawn_sets import QUICK, van_set
 
 import whet as library
 from whet.cli.options import ExitCode
-from whet.training.recipe import read_recipe
+from whet.training.config import read_settings
 
 pytestmark = pytest.mark.slow  # each test starts processes that train
 
@@ -37,19 +37,20 @@ def same(first, second):
     return first.base_id == second.base_id and first.operating_points == second.operating_points
 
 
-def test_the_plan_comes_first_the_stages_follow_and_a_summary_says_what_to_do_next(folder):
+def test_a_summary_of_the_data_comes_first_the_stages_follow_and_a_summary_says_what_to_do_next(folder):
     told, summary = (folder / "stderr.txt").read_text(), (folder / "stdout.txt").read_text()
     for word in (
         "object     van: 30 images",
         "window     ",
         "positives  ",
         "negatives  ",
+        "held out   ",
         "memory     ",
         "time       ",
     ):
         assert word in told
     assert "stage 2: trained" in told
-    assert "why it ended: " in summary
+    assert "stop reason: " in summary
     assert "whet evaluate vans.whet" in summary
     assert not (folder / "vans.whet.checkpoint").exists()
 
@@ -59,23 +60,25 @@ def test_what_was_trained_finds_vans_of_their_shape(folder, tmp_path):
     detector = library.load(folder / "vans.whet")
     height, width = detector.window
     assert 1.8 < width / height < 2.8
-    from whet.evaluation.evaluation import evaluate
+    from whet.evaluation.evaluation import evaluate_detections
 
     boxes = [detector.detect(image.path, min_score=-1e9) for image in found.images]
-    judged = evaluate([(one.boxes, one.scores) for one in boxes], [(image.boxes, None) for image in found.images])
+    judged = evaluate_detections(
+        [(one.boxes, one.scores) for one in boxes], [(image.boxes, None) for image in found.images]
+    )
     assert judged.curve.recall[-1] > 0.7
     assert detector.provenance.data.startswith("vans.csv: 30 images")
     assert detector.base.mean_positive.shape == detector.window
 
 
 def test_the_settings_that_were_written_repeat_the_training(folder):
-    assert read_recipe(folder / "vans.toml").learners == 8
+    assert read_settings(folder / "vans.toml")["max_weak_learners"] == 8
     done = whet("train", "--config", "vans.toml", "--out", "again.whet", "--json", "--quiet", cwd=folder)
     assert done.returncode == 0, done.stderr
     written = (folder / "vans.toml").read_bytes(), (folder / "vans.whet").read_bytes()
     for arguments, says in (
-        (("--config", "vans.toml", "--out", "vans.whet", "--force"), "would be written over vans.toml"),
-        (("vans.csv", "--out", "vans.whet"), "vans.whet is there already"),
+        (("--config", "vans.toml", "--out", "vans.whet", "--force"), "would overwrite vans.toml"),
+        (("vans.csv", "--out", "vans.whet"), "vans.whet already exists"),
         (("vans.csv", "--out", "a.whet", "--resume", "--fresh"), "give one of them"),
     ):
         refused = whet("train", *arguments, cwd=folder)
@@ -108,14 +111,14 @@ def test_killed_at_several_moments_and_resumed_it_is_the_same_detector(folder):
         again = whet(*TRAIN, "--out", "killed.whet", cwd=folder)
         if (folder / "killed.whet.checkpoint").exists():
             assert again.returncode == 2
-            assert "--resume goes on" in " ".join(again.stderr.split())
+            assert "--resume to continue" in " ".join(again.stderr.split())
             done = whet(*TRAIN, "--out", "killed.whet", "--resume", cwd=folder)
             assert done.returncode == 0, done.stderr
     assert same(folder / "vans.whet", folder / "killed.whet")
     assert not (folder / "killed.whet.checkpoint").exists()
 
 
-def test_a_dry_run_shows_the_plan_and_writes_nothing(folder):
+def test_a_dry_run_shows_the_data_and_writes_nothing(folder):
     before = sorted(folder.iterdir())
     done = whet("train", "vans.csv", "--dry-run", "--json", "--window", "30x12", "--mirror", "no", cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -155,18 +158,23 @@ def test_a_corrupt_negative_is_named_once_and_told_by_the_exit_code(tmp_path):
     ("arguments", "code", "says"),
     [
         (("nowhere.csv", "--out", "a.whet"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.csv"),
-        (("vans.csv",), 2, "Give --out"),
-        ((), 2, "which annotations"),
+        (("vans.csv",), 2, "give --out"),
+        ((), 2, "missing annotations"),
         (("vans.csv", "--out", "a.whet", "--class", "ship"), ExitCode.FAILED, "there is no class 'ship'"),
         (("vans.csv", "--out", "a.whet", "--window", "12"), 2, "width x height"),
-        (("vans.csv", "--out", "no/a.whet"), 2, "there is no folder no"),
-        (("vans.csv", "--out", "no/a.whet", "--dry-run"), 2, "there is no folder no"),
-        (("vans.csv", "--out", "vans.whet", "--dry-run"), 2, "vans.whet is there already"),
-        (("vans.csv", "--out", "empty", "--dry-run"), 2, "empty is a folder"),
+        (("vans.csv", "--out", "no/a.whet"), 2, "output directory does not exist: no"),
+        (("vans.csv", "--out", "no/a.whet", "--dry-run"), 2, "output directory does not exist: no"),
+        (("vans.csv", "--out", "vans.whet", "--dry-run"), 2, "vans.whet already exists"),
+        (("vans.csv", "--out", "empty", "--dry-run"), 2, "empty is a directory"),
         (("vans.csv", "--out", "a.whet", "--negatives", "empty"), ExitCode.DATA_MISSING, "no image in empty"),
-        (("--config", "broken.toml", "--out", "a.whet"), ExitCode.FAILED, "broken.toml is not TOML"),
-        (("--config", "odd.toml", "--out", "a.whet"), ExitCode.FAILED, "there is no setting 'colour'"),
-        (("vans.csv", "--out", "a.whet", "--detection-rate", "2"), ExitCode.FAILED, "detection_rate"),
+        (("--config", "broken.toml", "--out", "a.whet"), ExitCode.FAILED, "broken.toml is not a TOML file"),
+        (("--config", "odd.toml", "--out", "a.whet"), ExitCode.FAILED, "unknown setting 'colour'"),
+        (
+            ("vans.csv", "--out", "a.whet", "--min-detection-rate", "2"),
+            ExitCode.FAILED,
+            "--min-detection-rate 2.0:",
+        ),
+        (("vans.csv", "--out", "a.whet", "--max-weak-learners", "8,x"), 2, "expected a number such as 100"),
     ],
 )
 def test_what_is_wrong_is_said_before_any_work(folder, arguments, code, says):
@@ -184,7 +192,7 @@ def test_what_is_wrong_is_said_before_any_work(folder, arguments, code, says):
 def test_a_dry_run_tries_whether_the_detector_could_be_written(folder):
     done = whet("train", "vans.csv", "--dry-run", "--out", "/proc/a.whet", cwd=folder)
     assert done.returncode == 2, done.stderr
-    assert "nothing can be written to the folder /proc" in re.sub(r"\s+", " ", done.stderr)
+    assert "cannot write to the directory /proc" in re.sub(r"\s+", " ", done.stderr)
 
 
 def test_a_folder_of_crops_trains_too(tmp_path):

@@ -241,7 +241,7 @@ def test_ctrl_c_keeps_everything(model, folder, tmp_path):
         (("frames", "--out", "new.mp4", "--lines", "new.mp4"), 2, "named for two things"),
         (("frames", "--start", "4", "--stop", "4"), 2, "no frame between"),
         (("frames", "--start", "99"), ExitCode.FAILED, "no frame from number 99"),
-        (("frames", "--threshold", "bold"), 2, "bold"),
+        (("frames", "--min-score", "bold"), 2, "bold"),
     ],
 )
 def test_what_is_wrong_is_one_line(arguments, code, said, model, folder, monkeypatch, capsys, tmp_path):

@@ -11,7 +11,7 @@ from tests.detectors import BULL, bull_base, bull_finder, bull_scene, content
 import whet
 from whet.cascade.boxes import BoxOffset, box_iou
 from whet.cascade.detect import detect
-from whet.detector import bundled
+from whet.detector import detector as bundled
 from whet.detector.detector import load
 from whet.errors import (
     DetectorNotFoundError,
@@ -19,7 +19,7 @@ from whet.errors import (
     UnreadableImageError,
 )
 from whet.evaluation.curves import operating_point
-from whet.evaluation.evaluation import evaluate
+from whet.evaluation.evaluation import evaluate_detections
 
 WIDER = BoxOffset(-0.1, -0.2, 1.1, 1.25)
 
@@ -103,7 +103,7 @@ def test_detecting_needs_neither_scikit_learn_nor_the_distributions_of_scipy(tmp
 def test_framing_the_merged_is_merging_the_framed(grouping):
     plain, framed = (
         bull_finder().detect(bull_scene(), grouping=grouping),
-        bull_finder(frame=WIDER).detect(bull_scene(), grouping=grouping),
+        bull_finder(offset=WIDER).detect(bull_scene(), grouping=grouping),
     )
     np.testing.assert_array_equal(plain.group, framed.group)  # windows overlap as windows
     np.testing.assert_array_equal(plain.windows.boxes, framed.windows.boxes)
@@ -123,7 +123,7 @@ def test_framing_the_merged_is_merging_the_framed(grouping):
 
 
 def test_sizes_are_those_of_the_boxes_that_are_reported():
-    framed = bull_finder(frame=WIDER)
+    framed = bull_finder(offset=WIDER)
     found = framed.detect(bull_scene(), grouping=None, min_size=30, max_size=60)
     sides = (found.boxes[:, 2:] - found.boxes[:, :2]).max(axis=1)
     everything = framed.detect(bull_scene(), grouping=None)
@@ -136,7 +136,7 @@ def test_sizes_are_those_of_the_boxes_that_are_reported():
 
 
 def test_a_box_in_a_frame_teaches_the_window_behind_it():
-    plain, framed = bull_finder(), bull_finder(frame=WIDER)
+    plain, framed = bull_finder(), bull_finder(offset=WIDER)
     for label in (True, False):
         window = plain.detect(bull_scene(), grouping=None, max_detections=None if label else 1).boxes[-1:]
         one = plain.copy().learn(bull_scene(), window, [label], grouping=None, weight=3)
@@ -152,13 +152,13 @@ def test_operating_points_from_an_evaluation_are_saved_and_used(tmp_path):
     finder = bull_finder()
     truths = [[40.0, 30, 70, 60], [120.0, 70, 170, 120]]
     found = [finder.detect(bull_scene(seed)) for seed in range(1, 6)]
-    result = evaluate([(one.boxes, one.scores) for one in found], [(truths, None)] * 5)
+    result = evaluate_detections([(one.boxes, one.scores) for one in found], [(truths, None)] * 5)
     finder.set_operating_point("one in five", operating_point(result.curve, 0.2))
     finder.save(tmp_path / "bull.whet")
     loaded = load(tmp_path / "bull.whet")
     assert loaded.operating_points == finder.operating_points
     kept = [loaded.detect(bull_scene(seed), min_score="one in five") for seed in range(1, 6)]
-    judged = evaluate([(one.boxes, one.scores) for one in kept], [(truths, None)] * 5)
+    judged = evaluate_detections([(one.boxes, one.scores) for one in kept], [(truths, None)] * 5)
     assert judged.curve.false_positives[-1] <= 1
     assert judged.curve.found[-1] > 5
     with pytest.raises(ValueError, match="no operating point 'two'; there is: 'one in five'"):
@@ -197,20 +197,20 @@ def test_operating_points_have_a_name_and_a_score(name, score):
 
 
 def test_the_frame_is_saved_and_no_part_of_the_id(tmp_path):
-    bull_finder(frame=WIDER).save(tmp_path / "wide.whet")
+    bull_finder(offset=WIDER).save(tmp_path / "wide.whet")
     loaded = load(tmp_path / "wide.whet")
-    assert loaded.frame == WIDER
+    assert loaded.box_offset == WIDER
     assert loaded.base_id == bull_finder().base_id
 
 
 @pytest.mark.parametrize("frame", [(0, 0, 0, 1), (0, 1, 1, 0), (0, 0, np.nan, 1), (0, 0, 1, 3.1), (-2.5, 0, 1, 1)])
 def test_frames_that_are_no_boxes_are_refused(frame):
     with pytest.raises(ValueError, match="expected left < right"):
-        bull_finder(frame=BoxOffset(*frame))
+        bull_finder(offset=BoxOffset(*frame))
 
 
 def test_bare_names_are_bundled_detectors(tmp_path, monkeypatch):
-    monkeypatch.setattr(bundled, "FOLDER", tmp_path)
+    monkeypatch.setattr(bundled, "BUNDLED", tmp_path)
     bull_finder().save(tmp_path / "bull.whet")
     assert whet.load("bull").base_id == bull_finder().base_id
     with pytest.raises(
@@ -235,7 +235,7 @@ def test_a_path_that_does_not_exist_says_so(tmp_path):
 
 
 def test_the_folder_of_bundled_detectors_is_there():
-    assert (bundled.FOLDER / "README.md").is_file()
+    assert (bundled.BUNDLED / "README.md").is_file()
     for name in bundled.bundled_names():
         assert whet.load(name).provenance.licence
 

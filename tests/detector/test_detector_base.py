@@ -14,14 +14,14 @@ def test_a_stage_is_the_node_that_it_was_made_of():
     X, y = patches(300, np.random.default_rng(0))
     node = train_stage(base().stages[0].features, X, y, 3)
     node.vote.rule = Rate(-1.0)
-    np.testing.assert_array_equal(node.base().stage().score(X), node.stage().score(X))
+    np.testing.assert_array_equal(node.stage().score(X), node.run().score(X))
 
 
 def test_the_base_does_not_follow_its_node():
     X, y = patches(300, np.random.default_rng(0))
     node = train_stage(base().stages[0].features, X, y, 3)
     node.vote.rule = Rate(-1.0)
-    frozen = node.base()
+    frozen = node
     before = frozen.positive.C.copy()
     node.vote.insert(np.ones(3, np.uint8), True, 5)
     np.testing.assert_array_equal(frozen.positive.C, before)

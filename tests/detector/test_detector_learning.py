@@ -7,7 +7,7 @@ from whet.cascade.pyramid import level_at, level_scales
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector, load
 from whet.detector.journal import count_records
-from whet.detector.records import default_weight, lesson
+from whet.detector.records import count_patches, default_weight
 from whet.errors import (
     BoxError,
     CannotLearnError,
@@ -29,7 +29,7 @@ def test_an_object_teaches_exactly_the_pixels_that_a_scan_sees():
     centre = (box[0, :2] + box[0, 2:]) / 2
     assert (abs(centre - [56.25, 45]) <= np.array([level.scale_x, level.scale_y]) / 2 + 1e-9).all()
     patch = level.image[entry.y : entry.y + 12, entry.x : entry.x + 12]
-    taught = lesson(bull_base(), patch[None], [True], 7)
+    taught = count_patches(bull_base(), patch[None], [True], 7)
     assert finder.delta.counts == taught.counts == ((7, 0),) * 3
     for ours, theirs in zip(finder.delta.stages, taught.stages, strict=True):
         np.testing.assert_array_equal(ours[0].C, theirs[0].C)
@@ -47,7 +47,7 @@ def test_a_false_positive_teaches_the_windows_behind_it():
     i = of_many_windows(found)
     windows = found.windows_of(i)
     entries = finder.learn(bull_scene(), found.boxes[i : i + 1], [False], weight=100)
-    places = {(found.windows.scale[i], found.windows.y[i], found.windows.x[i]) for i in windows}
+    places = {(found.windows.index.scale[i], found.windows.index.y[i], found.windows.index.x[i]) for i in windows}
     assert {(entry.scale, entry.y, entry.x) for entry in entries} == places
     assert sum(entry.weight for entry in entries) == 100
     assert len(windows) > 1
@@ -67,7 +67,12 @@ def test_a_box_beside_a_detection_does_not_teach_it():
     beside = np.add(found.boxes, [0.9 * 32, 0, 0.9 * 32, 0])
     entries = finder.learn(bull_scene(), beside, [False])
     behind = found.windows_of(0)
-    fired = set(zip(*(each[behind] for each in (found.windows.scale, found.windows.y, found.windows.x)), strict=True))
+    fired = set(
+        zip(
+            *(each[behind] for each in (found.windows.index.scale, found.windows.index.y, found.windows.index.x)),
+            strict=True,
+        )
+    )
     assert (entries[0].scale, entries[0].y, entries[0].x) not in fired
 
 
@@ -119,7 +124,7 @@ def test_more_windows_than_the_weight_are_not_taught():
     windows = found.windows_of(i)
     best = windows[np.argsort(-found.windows.scores[windows], kind="stable")][:2]
     assert [(entry.scale, entry.y, entry.x, entry.weight) for entry in entries] == [
-        (found.windows.scale[i], found.windows.y[i], found.windows.x[i], 1) for i in best
+        (found.windows.index.scale[i], found.windows.index.y[i], found.windows.index.x[i], 1) for i in best
     ]
     assert len(windows) > 2
 
@@ -213,7 +218,7 @@ def test_an_image_smaller_than_the_window_teaches_nothing():
 
 
 def test_a_detector_of_fixed_stages_runs_but_does_not_learn():
-    fixed = Detector.from_base(DetectorBase(bull_finder().window, bull_finder().cascade.stages))
+    fixed = Detector(DetectorBase(bull_finder().window, bull_finder().cascade.stages))
     assert fixed.detect(bull_scene()) is not None
     with pytest.raises(CannotLearnError, match="adopt"):
         fixed.learn(bull_scene(), BULL, [True])
@@ -287,7 +292,7 @@ def test_entries_say_the_same_as_the_patches():
         level = level_at(bull_scene(), entry.scale).image
         patches.append(level[entry.y : entry.y + 12, entry.x : entry.x + 12])
     labels, weights = [entry.is_object for entry in entries], [entry.weight for entry in entries]
-    ours, theirs = count_records(bull_base(), entries), lesson(bull_base(), np.array(patches), labels, weights)
+    ours, theirs = count_records(bull_base(), entries), count_patches(bull_base(), np.array(patches), labels, weights)
     for mine, plain in zip(ours.stages, theirs.stages, strict=True):
         for a, b in zip(mine, plain, strict=True):
             assert a.n == b.n
@@ -305,7 +310,7 @@ def test_what_was_unlearned_once_is_not_unlearned_again(lessons):
 
 def test_entries_of_another_base_are_refused(lessons):
     entries, _ = lessons
-    other = Detector.from_base(DetectorBase((12, 12), bull_base().stages[:2]))
+    other = Detector(DetectorBase((12, 12), bull_base().stages[:2]))
     for verb in (other.unlearn, other.relearn):
         with pytest.raises(JournalError, match="take a detector of that base"):
             verb(entries)

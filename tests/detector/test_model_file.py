@@ -5,13 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.detectors import WINDOW, base, detector, mixed_detector, patches
-from whet.detector.taught import TaughtDetector
+from tests.detectors import WINDOW, base, detector, from_bytes, learn, mixed_detector, patches, to_bytes, unlearn
 
-from whet.cascade.boxes import BoxOffset, Reporting
-from whet.detector.base import DetectorBase, LearningStage, Provenance
-from whet.detector.model_file import from_bytes, load, save, to_bytes
-from whet.detector.records import learn, unlearn
+from whet.cascade.cascade import LearningStage
+from whet.detector.base import DetectorBase, Provenance, Reporting
+from whet.detector.detector import Detector, load
 from whet.errors import CannotUnlearnError
 from whet.io import files as atomic_file
 from whet.lda.thresholds import Asymmetric, Rate
@@ -25,7 +23,7 @@ def taught(n=60, seed=1, **options):
 
 def framed():
     points = {"careful": 4.5, "at most one in ten": 1e-300}
-    return TaughtDetector(base(), reporting=Reporting(BoxOffset(-0.1, 0.0, 1.1, 1.2), points))
+    return Detector(base(), reporting=Reporting(BoxOffset(-0.1, 0.0, 1.1, 1.2), points))
 
 
 DETECTORS = {
@@ -46,26 +44,26 @@ def header_of(data):
 @pytest.mark.parametrize("make", DETECTORS.values(), ids=DETECTORS)
 def test_save_then_load_is_the_identity(make, tmp_path):
     original = make()
-    save(original, tmp_path / "a.whet")
+    original.save(tmp_path / "a.whet")
     loaded = load(tmp_path / "a.whet")
-    save(loaded, tmp_path / "b.whet")
+    loaded.save(tmp_path / "b.whet")
     assert (tmp_path / "a.whet").read_bytes() == (tmp_path / "b.whet").read_bytes()
     assert loaded.base.base_id == original.base.base_id
     assert loaded.base.provenance == original.base.provenance
     assert loaded.reporting == original.reporting
-    for ours, theirs in zip(original.cascade().stages, loaded.cascade().stages, strict=True):
+    for ours, theirs in zip(original.cascade.stages, loaded.cascade.stages, strict=True):
         np.testing.assert_array_equal(ours.coef, theirs.coef)
         assert ours.threshold == theirs.threshold
         np.testing.assert_array_equal(ours.rejection_thresholds, theirs.rejection_thresholds)
     X = np.random.default_rng(2).integers(0, 256, (300, *WINDOW), dtype=np.uint8)
-    np.testing.assert_array_equal(loaded.cascade().scores(X), original.cascade().scores(X))
+    np.testing.assert_array_equal(loaded.cascade.scores(X), original.cascade.scores(X))
 
 
 def test_the_asymmetric_rule_is_kept():
     stage = base().stages[0]
     rule = Asymmetric(Rate(-1.25))
     asymmetric = LearningStage(stage.features, stage.weak, stage.positive, stage.negative, rule, ridge=3)
-    loaded = from_bytes(to_bytes(TaughtDetector(DetectorBase(WINDOW, (asymmetric,)))))
+    loaded = from_bytes(to_bytes(Detector(DetectorBase(WINDOW, (asymmetric,)))))
     assert loaded.base.stages[0].rule == rule
     assert loaded.base.stages[0].ridge == 3.0
 
@@ -131,7 +129,7 @@ def test_counts_take_the_smallest_type_that_holds_them():
     for weight, dtype in ((255, "U8"), (1, "U16"), (65_280, "U32")):
         learn(one, X[:1], y[:1], weight)
         assert header_of(to_bytes(one))["stage000.learned.positive"]["dtype"] == dtype
-        np.testing.assert_array_equal(from_bytes(to_bytes(one)).learned.stages[0][0].C, one.learned.stages[0][0].C)
+        np.testing.assert_array_equal(from_bytes(to_bytes(one)).delta.stages[0][0].C, one.delta.stages[0][0].C)
 
 
 def test_the_file_holds_no_path():
@@ -142,7 +140,7 @@ def test_the_file_holds_no_path():
 
 def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "a.whet"
-    save(detector(), path)
+    detector().save(path)
     before = path.read_bytes()
 
     def fail(_):
@@ -150,15 +148,15 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatc
 
     monkeypatch.setattr(atomic_file.os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
-        save(taught(), path)
+        taught().save(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["a.whet"]
 
 
 def test_a_link_to_a_file_stays_one(tmp_path):
-    save(detector(), tmp_path / "a.whet")
+    detector().save(tmp_path / "a.whet")
     (tmp_path / "link.whet").symlink_to("a.whet")
-    save(taught(), tmp_path / "link.whet")
+    taught().save(tmp_path / "link.whet")
     assert (tmp_path / "link.whet").is_symlink()
     assert (tmp_path / "a.whet").read_bytes() == to_bytes(taught())
 
@@ -170,7 +168,7 @@ def test_a_missing_file_is_said_to_be_missing(tmp_path):
 
 def test_facts_in_another_order_are_the_same_file():
     made = [
-        TaughtDetector(DetectorBase(WINDOW, base().stages, provenance=Provenance(facts=dict(facts))))
+        Detector(DetectorBase(WINDOW, base().stages, provenance=Provenance(facts=dict(facts))))
         for facts in ([("seed", 1), ("hours", 2)], [("hours", 2), ("seed", 1)])
     ]
     assert to_bytes(made[0]) == to_bytes(made[1])
@@ -178,7 +176,7 @@ def test_facts_in_another_order_are_the_same_file():
 
 def test_operating_points_in_another_order_are_the_same_file():
     made = [
-        TaughtDetector(base(), reporting=Reporting(operating_points=dict(points)))
+        Detector(base(), reporting=Reporting(operating_points=dict(points)))
         for points in ([("a", 1.0), ("b", 2.0)], [("b", 2.0), ("a", 1.0)])
     ]
     assert to_bytes(made[0]) == to_bytes(made[1])
@@ -187,7 +185,7 @@ def test_operating_points_in_another_order_are_the_same_file():
 def test_the_mean_positive_travels_and_is_no_part_of_the_id():
     plain = base()
     mean = np.arange(80, dtype=np.uint8).reshape(plain.window)
-    seen = from_bytes(to_bytes(TaughtDetector(replace(plain, mean_positive=mean))))
+    seen = from_bytes(to_bytes(Detector(replace(plain, mean_positive=mean))))
     assert np.array_equal(seen.base.mean_positive, mean)
     assert seen.base.base_id == plain.base_id
     with pytest.raises(ValueError, match="mean positive"):

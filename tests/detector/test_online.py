@@ -1,12 +1,11 @@
 import numpy as np
 import pytest
-from tests.detectors import WINDOW, base, detector, mixed_detector, patches
-from whet.detector.taught import TaughtDetector
+from tests.detectors import WINDOW, base, detector, learn, mixed_detector, patches, to_bytes, unlearn
 
-from whet.detector import counting as online
+from whet.detector import records as online
 from whet.detector.base import DetectorBase
-from whet.detector.model_file import to_bytes
-from whet.detector.records import default_weight, learn, lesson, unlearn
+from whet.detector.detector import Detector
+from whet.detector.records import count_patches, default_weight
 from whet.errors import CannotLearnError, CannotUnlearnError
 from whet.features.integral import IntegralStack
 from whet.lda.discriminant import direction
@@ -26,7 +25,7 @@ def test_a_positive_teaches_all_stages_and_a_negative_those_it_reaches(data):
     passes = [stage.score(X) > 0 for stage in stages]
     looked_at = IntegralStack.from_patches(X, base().min_sigma).looked_at
     reaches = [looked_at, looked_at & passes[0], looked_at & passes[0] & passes[1]]
-    counts = lesson(base(), X, y, weights=1).counts
+    counts = count_patches(base(), X, y, weights=1).counts
     assert counts == tuple((int(y.sum()), int((~y & here).sum())) for here in reaches)
     assert counts[0][1] > counts[1][1] > counts[2][1] > 0
     assert (first.score(X[y]) <= 0).any()  # so some positive fails the first stage, and yet teaches the last
@@ -34,8 +33,8 @@ def test_a_positive_teaches_all_stages_and_a_negative_those_it_reaches(data):
 
 def test_a_flat_negative_is_never_looked_at_and_teaches_nothing():
     flat = np.full((1, *WINDOW), 90, dtype=np.uint8)
-    assert lesson(base(), flat, [False]).is_empty
-    assert not lesson(base(), flat, [True]).is_empty
+    assert count_patches(base(), flat, [False]).is_empty
+    assert not count_patches(base(), flat, [True]).is_empty
 
 
 def test_statistics_are_those_of_everything_seen(data):
@@ -43,12 +42,12 @@ def test_statistics_are_those_of_everything_seen(data):
     one = detector()
     k = np.random.default_rng(0).integers(0, 6, len(X))
     learn(one, X, y, k)
-    first, now = base().stages[0], one.cascade().stages[0]
+    first, now = base().stages[0], one.cascade.stages[0]
     H = first.weak.respond(first.features.evaluate(IntegralStack.from_patches(X))).astype(np.int64)
     totals = [first.positive, first.negative]
     for side, (total, rows) in enumerate(zip(totals, (y, ~y), strict=True)):
         C = (H[:, rows] * k[rows]) @ H[:, rows].T
-        np.testing.assert_array_equal(one.learned.stages[0][side].C, C)
+        np.testing.assert_array_equal(one.delta.stages[0][side].C, C)
         totals[side] = total + BinaryStatistics(int(k[rows].sum()), np.diagonal(C), C)
     np.testing.assert_array_equal(now.coef, direction(*totals, first.criterion, first.ridge))
 
@@ -58,8 +57,8 @@ def test_thresholds_follow_by_the_rule_of_the_stage(data):
     one = detector()
     learn(one, X, y, weights=2)
     for number, stage in enumerate(base().stages):
-        now = one.cascade().stages[number]
-        total = stage.positive + one.learned.stages[number][0]
+        now = one.cascade.stages[number]
+        total = stage.positive + one.delta.stages[number][0]
         mu, variance = now.coef @ total.mean, now.coef @ total.scatter @ now.coef / total.n
         assert now.threshold == pytest.approx(mu + stage.rule.z * np.sqrt(variance))
         assert now.threshold != base().cascade.stages[number].threshold
@@ -71,10 +70,10 @@ def test_learning_nothing_changes_nothing(data):
     learn(one, X[:0], y[:0])
     learn(one, X, y, weights=0)
     assert to_bytes(one) == to_bytes(detector())
-    np.testing.assert_array_equal(one.cascade().scores(X), base().cascade.scores(X))
+    np.testing.assert_array_equal(one.cascade.scores(X), base().cascade.scores(X))
     learn(one, X, y)
     unlearn(one, X, y)
-    for before, after in zip(base().cascade.stages, one.cascade().stages, strict=True):
+    for before, after in zip(base().cascade.stages, one.cascade.stages, strict=True):
         assert after.threshold == before.threshold
         np.testing.assert_array_equal(after.coef, before.coef)
 
@@ -104,20 +103,20 @@ def test_routing_does_not_depend_on_what_was_learned(data):
     X, y = data
     one = detector()
     learn(one, X[~y], y[~y], weights=500)  # now the first stage rejects other negatives than before
-    passed = [cascade.stages[0].accepts(X) for cascade in (base().cascade, one.cascade())]
+    passed = [cascade.stages[0].accepts(X) for cascade in (base().cascade, one.cascade)]
     assert (passed[0] != passed[1])[~y].any()
-    before = np.array(one.learned.counts)
+    before = np.array(one.delta.counts)
     learn(one, X, y, weights=1)
-    assert tuple(map(tuple, np.array(one.learned.counts) - before)) == lesson(base(), X, y, weights=1).counts
+    assert tuple(map(tuple, np.array(one.delta.counts) - before)) == count_patches(base(), X, y, weights=1).counts
 
 
 def test_a_correction_is_felt(data):
     X, y = data
     wrong = X[~y & base().cascade.accepts(X)]
     one = detector()
-    before = one.cascade().scores(wrong[:1])
+    before = one.cascade.scores(wrong[:1])
     learn(one, wrong[:1], [False])
-    assert one.cascade().scores(wrong[:1]) < before
+    assert one.cascade.scores(wrong[:1]) < before
 
 
 def test_the_default_weight_is_a_share_of_the_base_alone(data):
@@ -128,9 +127,9 @@ def test_the_default_weight_is_a_share_of_the_base_alone(data):
     assert default_weight(base(), True) == 24  # of 600 positives in every stage
     one = detector()
     learn(one, X, y, weights=1000)
-    before = one.learned.counts[0][0]
+    before = one.delta.counts[0][0]
     learn(one, X[:1], y[:1])
-    assert one.learned.counts[0][0] - before == 24
+    assert one.delta.counts[0][0] - before == 24
 
 
 def test_what_was_never_learned_is_not_unlearned_and_nothing_changes(data):
@@ -149,9 +148,9 @@ def test_fixed_stages_stay_as_they_are_and_the_others_learn(data):
     mixed = mixed_detector()
     before = to_bytes(mixed)
     learn(mixed, X, y, weights=1)
-    assert [any(counts) for counts in mixed.learned.counts] == [False, True, False]
+    assert [any(counts) for counts in mixed.delta.counts] == [False, True, False]
     fixed = [0, 2]
-    assert all(mixed.cascade().stages[i] is mixed.base.cascade.stages[i] for i in fixed)
+    assert all(mixed.cascade.stages[i] is mixed.base.cascade.stages[i] for i in fixed)
     unlearn(mixed, X, y, weights=1)
     assert to_bytes(mixed) == before
 
@@ -160,7 +159,7 @@ def test_a_detector_of_fixed_stages_alone_says_that_it_cannot_learn(data):
     X, y = data
     boosted = train_stage(base().stages[0].features, X, y, 3, learner=Boosting()).base()
     with pytest.raises(CannotLearnError, match="GreedyLDA"):
-        learn(TaughtDetector(DetectorBase(WINDOW, (boosted,))), X, y)
+        learn(Detector(DetectorBase(WINDOW, (boosted,))), X, y)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +179,7 @@ def test_bad_input_is_refused_and_changes_nothing(change, message, data):
     one = detector()
     with pytest.raises(ValueError, match=message):
         learn(one, *change(*data))
-    assert one.learned.is_empty
+    assert one.delta.is_empty
 
 
 def test_counts_that_would_no_longer_be_exact_are_refused(data):

@@ -1,8 +1,8 @@
 import numpy as np
 from tests.detectors import base, mixed_detector, patches
 
+from whet.detector.detector import Detector
 from whet.detector.summary import Summary
-from whet.detector.taught import TaughtDetector
 
 
 def test_fixed_stages_and_those_that_learn_are_told_apart():
@@ -17,4 +17,4 @@ def test_the_estimate_of_what_a_stage_rejects_is_near_what_it_rejects():
     trained = base(sizes=(40,), kinds=("haar",))
     X, y = patches(1200, np.random.default_rng(7))  # those that it was trained on
     rejected = 1 - trained.cascade.stages[0].accepts(X[~y]).mean()
-    assert abs(Summary.from_detector(TaughtDetector(trained)).stages[0].rejects - rejected) < 0.03
+    assert abs(Summary.from_detector(Detector(trained)).stages[0].rejects - rejected) < 0.03

@@ -6,7 +6,7 @@ from sklearn.ensemble import AdaBoostClassifier
 from sklearn.tree import DecisionTreeClassifier
 from tests.samples import two_gaussians
 
-from whet import AdaBoost, AsymBoost
+from whet.estimators.baselines import AdaBoost, AsymBoost
 
 
 def test_one_round_by_hand():

@@ -9,7 +9,8 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.samples import two_gaussians
 
-from whet import GSLDA, AdaBoost, AsymBoost, OnlineBoosting, OnlineGSLDA
+from whet.estimators import GSLDA, OnlineGSLDA
+from whet.estimators.baselines import AdaBoost, AsymBoost, OnlineBoosting
 
 ESTIMATORS = [
     GSLDA(),

@@ -6,8 +6,8 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from tests.samples import two_gaussians
 
-from whet import GSLDA, OnlineGSLDA
 from whet.errors import CannotMergeError, CannotUnlearnError, ForgettingError, WhetError
+from whet.estimators import GSLDA, OnlineGSLDA
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ pytest.importorskip("river", reason="the extra `river` is not installed")
 from river import checks, evaluate, metrics
 from river.datasets import Phishing
 
-from whet import OnlineGSLDA, RiverClassifier
+from whet.estimators import OnlineGSLDA, RiverClassifier
 
 MODEL = RiverClassifier(n_weak=5, min_initial=10)
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.evaluation.images import images, sets, split
 
-from whet.evaluation.evaluation import evaluate
+from whet.evaluation.evaluation import evaluate_detections
 
 LEFT, RIGHT, LARGE = [0, 0, 10, 10], [20, 0, 30, 10], [50, 50, 90, 90]
 
@@ -22,7 +22,7 @@ def same_curve(a, b):
 
 
 def test_three_images_worked_by_hand():
-    result = evaluate(DETECTIONS, TRUTHS)
+    result = evaluate_detections(DETECTIONS, TRUTHS)
     assert result.curve.n_truths == 4  # the fifth is ignored, and so is the detection with score 4 that it has
     assert result.curve.found.tolist() == [0, 1, 1, 1, 2]
     assert result.curve.false_positives.tolist() == [0, 0, 1, 2, 2]
@@ -40,20 +40,20 @@ def test_three_images_worked_by_hand():
     ],
 )
 def test_each_images_results_at_a_threshold(threshold, found, missed, false_positives):
-    result = evaluate(DETECTIONS, TRUTHS).images
+    result = evaluate_detections(DETECTIONS, TRUTHS).images
     assert [image.found(threshold).tolist() for image in result] == found
     assert [image.missed(threshold).tolist() for image in result] == missed
     assert [image.false_positives(threshold).tolist() for image in result] == false_positives
 
 
 def test_worst_false_positives_are_the_most_confident():
-    result = evaluate(DETECTIONS, TRUTHS)
+    result = evaluate_detections(DETECTIONS, TRUTHS)
     assert [(m.image, m.index, m.score) for m in result.worst_false_positives()] == [(2, 0, 3.0), (1, 1, 2.0)]
     assert [(m.image, m.box.tolist()) for m in result.worst_false_positives(2.0)] == [(2, LEFT)]
 
 
 def test_worst_misses_are_those_no_threshold_finds_the_largest_first():
-    result = evaluate(DETECTIONS, TRUTHS)
+    result = evaluate_detections(DETECTIONS, TRUTHS)
     assert [(m.image, m.index, m.score) for m in result.worst_misses(1.5)] == [
         (1, 1, -np.inf),  # 20 x 40
         (1, 0, -np.inf),  # 10 x 10
@@ -65,13 +65,13 @@ def test_worst_misses_are_those_no_threshold_finds_the_largest_first():
 @given(sets(), st.integers(-4, 4))
 def test_a_point_of_the_curve_is_what_a_detector_with_that_threshold_gets(pooled, threshold):
     detections, truths = pooled
-    result = evaluate(detections, truths)
+    result = evaluate_detections(detections, truths)
     stand = [[i for i, score in enumerate(scores) if score > threshold] for _, scores in detections]
     kept = [
         ([boxes[i] for i in indices], [scores[i] for i in indices])
         for indices, (boxes, scores) in zip(stand, detections, strict=True)
     ]
-    alone = evaluate(kept, truths)
+    alone = evaluate_detections(kept, truths)
     assert alone.curve.found[-1] == sum(len(image.found(threshold)) for image in result.images)
     assert alone.curve.false_positives[-1] == sum(len(image.false_positives(threshold)) for image in result.images)
     n = len(alone.curve.found)
@@ -81,7 +81,7 @@ def test_a_point_of_the_curve_is_what_a_detector_with_that_threshold_gets(pooled
 
 @given(sets())
 def test_counts_of_images_add_up_to_the_curve(pooled):
-    result = evaluate(*pooled)
+    result = evaluate_detections(*pooled)
     assert sum(len(p.found()) for p in result.images) == result.curve.found[-1]
     assert sum(len(p.found()) + len(p.missed()) for p in result.images) == result.curve.n_truths
     assert len(result.worst_false_positives()) == result.curve.false_positives[-1]
@@ -91,13 +91,13 @@ def test_counts_of_images_add_up_to_the_curve(pooled):
 @given(st.lists(images(), min_size=2, max_size=5), st.randoms(use_true_random=False))
 def test_the_order_of_the_images_is_of_no_account(all_images, random):
     shuffled = random.sample(all_images, len(all_images))
-    same_curve(evaluate(*split(all_images)).curve, evaluate(*split(shuffled)).curve)
+    same_curve(evaluate_detections(*split(all_images)).curve, evaluate_detections(*split(shuffled)).curve)
 
 
 @given(sets())
 def test_every_image_twice_leaves_recall_and_rates_as_they_were(pooled):
     detections, truths = pooled
-    once, twice = evaluate(detections, truths).curve, evaluate(detections * 2, truths * 2).curve
+    once, twice = evaluate_detections(detections, truths).curve, evaluate_detections(detections * 2, truths * 2).curve
     np.testing.assert_array_equal(twice.recall, once.recall)
     np.testing.assert_array_equal(twice.precision, once.precision)
     np.testing.assert_array_equal(twice.false_positives_per_image, once.false_positives_per_image)
@@ -107,7 +107,10 @@ def test_every_image_twice_leaves_recall_and_rates_as_they_were(pooled):
 @given(sets())
 def test_an_empty_image_adds_to_the_count_of_images_alone(pooled):
     detections, truths = pooled
-    before, after = evaluate(detections, truths).curve, evaluate([*detections, ([], [])], [*truths, ([], None)]).curve
+    before, after = (
+        evaluate_detections(detections, truths).curve,
+        evaluate_detections([*detections, ([], [])], [*truths, ([], None)]).curve,
+    )
     assert after.found.tolist() == before.found.tolist()
     assert after.false_positives.tolist() == before.false_positives.tolist()
     assert after.n_images == before.n_images + 1
@@ -117,29 +120,29 @@ def test_an_empty_image_adds_to_the_count_of_images_alone(pooled):
 def test_a_false_positive_with_the_lowest_score_changes_nothing_above_it(pooled):
     detections, truths = pooled
     (boxes, scores), *others = detections
-    before = evaluate(detections, truths).curve
-    after = evaluate([([*boxes, [70, 70, 80, 80]], [*scores, -9.0]), *others], truths).curve
+    before = evaluate_detections(detections, truths).curve
+    after = evaluate_detections([([*boxes, [70, 70, 80, 80]], [*scores, -9.0]), *others], truths).curve
     assert after.found.tolist() == [*before.found.tolist(), before.found[-1]]
     assert after.false_positives.tolist() == [*before.false_positives.tolist(), before.false_positives[-1] + 1]
 
 
 def test_the_overlap_asked_for_is_used():
     half, truth = [([[0, 0, 10, 5]], [1.0])], [([LEFT], None)]
-    assert evaluate(half, truth).curve.found[-1] == 0
-    assert evaluate(half, truth, iou=0.4).curve.found[-1] == 1
+    assert evaluate_detections(half, truth).curve.found[-1] == 0
+    assert evaluate_detections(half, truth, iou=0.4).curve.found[-1] == 1
     beside, region = [([[5, 0, 15, 10]], [1.0])], [([LEFT], [True])]
-    assert evaluate(beside, region).curve.false_positives[-1] == 1
-    assert evaluate(beside, region, ignore_overlap=0.4).curve.false_positives[-1] == 0
+    assert evaluate_detections(beside, region).curve.false_positives[-1] == 1
+    assert evaluate_detections(beside, region, ignore_overlap=0.4).curve.false_positives[-1] == 0
 
 
 def test_generators_and_truths_alone_will_do():
-    result = evaluate((pair for pair in DETECTIONS), iter(TRUTHS))
-    same_curve(result.curve, evaluate(DETECTIONS, TRUTHS).curve)
-    assert evaluate([([], [])], [([LEFT], None)]).curve.recall.tolist() == [0]
+    result = evaluate_detections((pair for pair in DETECTIONS), iter(TRUTHS))
+    same_curve(result.curve, evaluate_detections(DETECTIONS, TRUTHS).curve)
+    assert evaluate_detections([([], [])], [([LEFT], None)]).curve.recall.tolist() == [0]
 
 
 def test_images_that_do_not_pair_up_are_named():
     with pytest.raises(ValueError, match="detections of 3 images, but truths of 2"):
-        evaluate(DETECTIONS, TRUTHS[:2])
+        evaluate_detections(DETECTIONS, TRUTHS[:2])
     with pytest.raises(ValueError, match="no images"):
-        evaluate([], [])
+        evaluate_detections([], [])

@@ -6,8 +6,8 @@ from PIL import Image
 from tests.detectors import bull_finder, bull_scene
 
 from whet.errors import DataNotFoundError, UnreadableImageError
-from whet.evaluation.evaluation import evaluate
-from whet.evaluation.runs import EvaluationRun, evaluate_many
+from whet.evaluation.evaluation import evaluate_detections
+from whet.evaluation.runs import EvaluationRun, evaluate
 from whet.io.annotations.annotation import AnnotatedImage
 
 
@@ -28,12 +28,12 @@ def drawn(rng, n=12):
 def test_the_bootstrap_is_that_of_evaluating_the_drawn_images_anew(rng, monkeypatch):
     monkeypatch.setattr("whet.evaluation.runs.RESAMPLES", 40)
     detections, truths = drawn(rng)
-    run = EvaluationRun((Path("a.png"),) * 12, evaluate(detections, truths), 2.0)
+    run = EvaluationRun((Path("a.png"),) * 12, evaluate_detections(detections, truths), 2.0)
     measures = run.measures(seed=3)
     areas, miss_rates, false_positives = [], [], []
     for times in np.random.default_rng(3).multinomial(12, np.full(12, 1 / 12), 40):
         rows = np.repeat(np.arange(12), times)
-        again = evaluate([detections[i] for i in rows], [truths[i] for i in rows])
+        again = evaluate_detections([detections[i] for i in rows], [truths[i] for i in rows])
         areas.append(again.average_precision)
         miss_rates.append(again.log_average_miss_rate)
         false_positives.append(len(again.worst_false_positives(2.0)) / 12)
@@ -50,12 +50,14 @@ def test_the_bootstrap_is_that_of_evaluating_the_drawn_images_anew(rng, monkeypa
 
 
 def test_nothing_to_find_or_one_image_gives_no_numbers_rather_than_wrong_ones():
-    empty = evaluate([([], []), ([], [])], [([], None), ([], None)])
+    empty = evaluate_detections([([], []), ([], [])], [([], None), ([], None)])
     measures = EvaluationRun((Path("a.png"), Path("b.png")), empty, 0.0).measures()
     assert np.isnan([measures["recall"].value, measures["average precision"].low]).all()
     assert measures["false positives per image"].high == pytest.approx(1.844, abs=1e-3)
     box = [[0, 0, 9, 9]]
-    alone = EvaluationRun((Path("a.png"),), evaluate([([[50, 50, 60, 60], *box], [1.0, 2.0])], [(box, None)]), 0.0)
+    alone = EvaluationRun(
+        (Path("a.png"),), evaluate_detections([([[50, 50, 60, 60], *box], [1.0, 2.0])], [(box, None)]), 0.0
+    )
     measures = alone.measures()
     assert measures["average precision"].value == 1.0
     assert np.isnan([measures["average precision"].low, measures["false positives per image"].high]).all()
@@ -65,10 +67,10 @@ def test_images_that_cannot_be_read_are_named(tmp_path):
     Image.fromarray(bull_scene()).save(tmp_path / "scene.png")
     (tmp_path / "cut.png").write_bytes(b"no image")
     good, bad = (AnnotatedImage(tmp_path / name, (150, 200)) for name in ("scene.png", "cut.png"))
-    run = evaluate_many(bull_finder(), [bad, good])
+    run = evaluate(bull_finder(), [bad, good])
     assert run.paths == (tmp_path / "scene.png",)
     assert "cut.png" in str(run.unread[0])
     with pytest.raises(UnreadableImageError, match="none of the 1 images"):
-        evaluate_many(bull_finder(), [bad])
+        evaluate(bull_finder(), [bad])
     with pytest.raises(DataNotFoundError, match="no images"):
-        evaluate_many(bull_finder(), [])
+        evaluate(bull_finder(), [])

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from experiments import cascade, cascade_lessons, datasets, false_positives, opencv_peers, paper_cascade
@@ -38,8 +40,8 @@ def drawn(tmp_path_factory):
     images = sorted(folder.glob("*.png"))
     faces = crosses(200, rng)
     pool = HaarPool.from_window((24, 24)).sample(30, rng)
-    recipe = paper_cascade.Recipe(n_stages=3, n_weak=10, n_negatives=300)
-    return images, faces, pool, paper_cascade.train(pool, faces, images, recipe)
+    config = replace(paper_cascade.CONFIG, max_stages=3, max_weak_learners=10, negatives_per_stage=300)
+    return images, faces, pool, paper_cascade.train(pool, faces, images, config)
 
 
 def test_framing_keeps_the_eyes_where_they_are():
@@ -72,8 +74,8 @@ def test_stages_have_the_papers_threshold_and_reach_its_goal(drawn):
 
 def test_a_cascade_ends_when_the_images_run_out_of_negatives(drawn):
     images, faces, pool, _ = drawn
-    recipe = paper_cascade.Recipe(n_stages=30, n_weak=40, n_negatives=400)
-    base = paper_cascade.train(pool, faces, images[:2], recipe)
+    config = replace(paper_cascade.CONFIG, max_weak_learners=40, negatives_per_stage=400)
+    base = paper_cascade.train(pool, faces, images[:2], config)
     assert 1 <= len(base.stages) < 30
 
 

@@ -19,7 +19,7 @@ def discriminant(kind, X, y, size=None, **options):
     return OnlineDiscriminant(kind.from_samples(X[y]), kind.from_samples(X[~y]), size, rule=bayes_crossing, **options)
 
 
-def memory_of_process():
+def retention_of_process():
     """Resident bytes; tracemalloc does not see what kernels allocate."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096
@@ -180,7 +180,7 @@ def test_a_million_updates_of_200_correlated_stumps(rng):
                 A, online.positive.mean - online.negative.mean
             )
             assert relative_error(online.coef, fresh) < 1e-8
-            resident.append(memory_of_process())
+            resident.append(retention_of_process())
     assert max(resident[1:]) - resident[1] < 20e6
     after, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

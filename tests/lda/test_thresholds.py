@@ -85,7 +85,7 @@ def test_slip_fishers_threshold_needs_a_covariance(rng):
 
 
 def test_slip_w0_is_compared_against_and_the_intercept_is_its_negative(rng):
-    from whet import GSLDA
+    from whet.estimators import GSLDA
 
     X, y = two_gaussians(100, 3, rng)
     model = GSLDA(2).fit(X, y)

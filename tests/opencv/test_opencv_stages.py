@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cascades import textured, windows_of
+from tests.detectors import from_bytes, to_bytes
 from tests.opencv_files import haar_file, lbp_file, old_file, shortened
-from whet.detector.taught import TaughtDetector
 
 import whet
 from whet.cascade.cascade import Cascade
 from whet.cascade.scan import scan
-from whet.detector.model_file import from_bytes, to_bytes
+from whet.detector.detector import Detector
 from whet.errors import CannotConvertError, CannotLearnError, DetectorNotFoundError
 from whet.features.integral import IntegralStack
 from whet.features.rectangles import RectanglePool
@@ -58,7 +58,7 @@ def test_an_opencv_file_is_a_detector_that_can_be_saved():
     assert detector.window == (24, 24)
     assert all(isinstance(stage.features, RectanglePool) for stage in detector.base.stages)
     again = from_bytes(detector.to_bytes())
-    assert isinstance(again, TaughtDetector)
+    assert isinstance(again, Detector)
     assert again.base.base_id == detector.base_id
     image = textured((60, 60), np.random.default_rng(0))
     with pytest.raises(CannotLearnError, match="adopt"):
@@ -104,7 +104,7 @@ def test_every_file_of_opencv_is_a_detector_that_judges_windows_as_opencv_does(p
     again = from_bytes(data)
     assert again.base.base_id == detector.base_id
     assert to_bytes(again) == data
-    np.testing.assert_array_equal(again.cascade().accepts(patches), detector.cascade.accepts(patches))
+    np.testing.assert_array_equal(again.cascade.accepts(patches), detector.cascade.accepts(patches))
 
 
 @pytest.mark.parametrize("seed", range(6))

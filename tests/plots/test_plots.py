@@ -4,13 +4,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
-from whet.detector.taught import TaughtDetector
 
 from whet.cascade.cascade import Stage
 from whet.detector.base import DetectorBase
+from whet.detector.detector import Detector
 from whet.errors import MissingExtraError
 from whet.evaluation.curves import sweep
-from whet.evaluation.evaluation import Mistake, evaluate
+from whet.evaluation.evaluation import Mistake, evaluate_detections
 from whet.features.haar import HaarPool
 from whet.features.weak_learners import TrainedStumps
 from whet.plots.drawing import (
@@ -88,7 +88,7 @@ def test_without_matplotlib_the_message_says_what_to_install(curve, monkeypatch,
 def test_right_false_and_missed_have_their_colours(tmp_path):
     image = np.full((60, 90), 100, dtype=np.uint8)
     right, false, missed = [5.0, 5.0, 25.0, 25.0], [30.0, 5.0, 50.0, 25.0], [60.0, 5.0, 80.0, 25.0]
-    result = evaluate([([right, false], [2.0, 1.0])], [([right, missed], None)]).images[0]
+    result = evaluate_detections([([right, false], [2.0, 1.0])], [([right, missed], None)]).images[0]
     drawn = result_drawn(image, result)
     assert [tuple(drawn[5, x]) for x in (10, 40, 70)] == [FOUND, FALSE_POSITIVE, MISSED]
     strict = result_drawn(image, result, threshold=1.5)
@@ -147,7 +147,7 @@ def test_features_are_drawn_with_their_stage_number_and_weight(window):
     weak = TrainedStumps(np.arange(2), np.zeros(2, np.float32), np.ones(2, np.int8), np.zeros(2))
     stage = Stage(pool.take([0, 1]), weak, np.array([2.5, 0.25]), 1.0)
     heavier = replace(stage, coef=np.array([2.5, 7.25]))
-    sheets = [feature_sheet(TaughtDetector(DetectorBase(window, (one, one)))) for one in (stage, heavier)]
+    sheets = [feature_sheet(Detector(DetectorBase(window, (one, one)))) for one in (stage, heavier)]
     changed = np.flatnonzero((sheets[0] != sheets[1]).any(axis=(0, 2)))
     assert sheets[0].shape[1] / 2 <= changed.min() <= changed.max() < sheets[0].shape[1]  # the second weights alone
     first, second = np.split(sheets[0][4:], 2)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from whet import OnlineGSLDA
+from whet.estimators import OnlineGSLDA
 
 
 def first_batch(seed):

@@ -13,13 +13,12 @@ from PIL import Image
 from safetensors.numpy import load as parse
 from safetensors.numpy import save as serialise
 from tests.cascades import random_cascade
-from tests.detectors import detector, mixed_detector, patches
-from whet.detector.taught import TaughtDetector
+from tests.detectors import detector, from_bytes, learn, mixed_detector, patches, to_bytes
 
 from whet.detector import model_file
 from whet.detector.base import DetectorBase
-from whet.detector.model_file import from_bytes, load, to_bytes
-from whet.detector.records import learn
+from whet.detector.detector import Detector
+from whet.detector.model_file import read_model
 from whet.errors import ModelFileError
 
 
@@ -81,7 +80,7 @@ def test_a_flipped_bit_anywhere_is_noticed_or_harmless(sound):
         flipped = bytearray(sound)
         flipped[at] ^= 1 << rng.integers(8)
         try:
-            assert from_bytes(bytes(flipped)).cascade().n_weak == 19
+            assert from_bytes(bytes(flipped)).cascade.n_weak == 19
         except ModelFileError:
             n_refused += 1
     assert n_refused > 200
@@ -308,7 +307,7 @@ def test_headers_of_fixed_stages(change):
 def of_leaves():
     rng = np.random.default_rng(5)
     kinds = ("rectangle leaves", "lbp leaves", "haar")
-    return to_bytes(TaughtDetector(DetectorBase((12, 12), random_cascade(kinds, (12, 12), (6, 5, 4), rng).stages)))
+    return to_bytes(Detector(DetectorBase((12, 12), random_cascade(kinds, (12, 12), (6, 5, 4), rng).stages)))
 
 
 def far_corner(tensors):
@@ -366,19 +365,19 @@ def test_leaves_can_be_opened_and_closed_without_harm_and_bits_flipped(of_leaves
         flipped = bytearray(of_leaves)
         flipped[at] ^= 1 << rng.integers(8)
         with suppress(ModelFileError):
-            assert from_bytes(bytes(flipped)).cascade().n_weak == 15
+            assert from_bytes(bytes(flipped)).cascade.n_weak == 15
 
 
 def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path, monkeypatch, sound):
     monkeypatch.setattr(model_file, "MOST_BYTES", 1000)
     (tmp_path / "a.whet").write_bytes(sound)
     with pytest.raises(ModelFileError, match="more than 1,000 bytes"):
-        load(tmp_path / "a.whet")
+        read_model(tmp_path / "a.whet")
 
 
 def test_the_error_names_the_file_and_a_folder_is_none(tmp_path):
     (tmp_path / "a.whet").write_bytes(png())
     with pytest.raises(ModelFileError, match=r"a\.whet: .* copy it again"):
-        load(tmp_path / "a.whet")
+        read_model(tmp_path / "a.whet")
     with pytest.raises(ModelFileError, match="is a folder"):
-        load(tmp_path)
+        read_model(tmp_path)

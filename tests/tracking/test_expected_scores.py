@@ -8,7 +8,7 @@ from tests.detectors import WINDOW, base, bull_finder, bull_scene, mixed_detecto
 
 import whet
 from whet.cascade.cascade import Cascade
-from whet.detector.base import DetectorBase, Votes
+from whet.detector.base import DetectorBase
 from whet.features.integral import IntegralStack
 from whet.tracking.self_training import expected_scores
 from whet.tracking.tracker import SelfTraining, Tracker
@@ -48,17 +48,8 @@ def test_negatives_are_expected_to_score_what_a_gaussian_like_them_does_where_it
         of_stage = margins(trained, X, number)
         if number >= trained.cascade.first_scoring:
             expected += above_zero(of_stage.mean(), of_stage.std())
-        X = X[Cascade(WINDOW, trained.cascade.stages[: number + 1]).accepted(X)]
+        X = X[Cascade(WINDOW, trained.cascade.stages[: number + 1]).accepts(X)]
     assert expected_scores(trained).negative == pytest.approx(expected, rel=0.02)
-
-
-def test_a_stage_that_keeps_votes_is_counted_by_them_and_its_few_negatives_are_not():
-    first, (X, _) = base().stages[0], samples()
-    votes = Votes(np.linspace(-1.0, 3.0, len(first)), 0.7, until=first.negative.n + 1)
-    voting = DetectorBase(WINDOW, (replace(first, votes=votes),))
-    of_stage, scores = margins(voting, X, 0), expected_scores(voting)
-    assert scores.positive == pytest.approx(of_stage.mean(), rel=1e-12)
-    assert scores.negative == pytest.approx(above_zero(-of_stage.mean(), of_stage.std()), rel=0.02)
 
 
 def test_a_stage_of_fixed_weights_is_expected_to_add_a_deviation_of_coins():
@@ -98,7 +89,7 @@ def test_a_window_teaches_above_the_gate_only():
     looks = [Tracker(bull_finder(), learn=True).tracked(bull_scene(seed)) for seed in range(8)]
     assert [tracked.is_learned for tracked in looks] == [tracked.track.score > learn_above for tracked in looks]
     assert any(tracked.is_learned for tracked in looks)
-    strict = SelfTraining(learn_above=max(tracked.track.score for tracked in looks))
+    strict = SelfTraining(min_score=max(tracked.track.score for tracked in looks))
     alike = [Tracker(bull_finder(), learn=True, self_training=strict).tracked(bull_scene(seed)) for seed in range(8)]
     assert not any(tracked.is_learned for tracked in alike)
 

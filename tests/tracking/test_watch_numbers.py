@@ -5,7 +5,7 @@ from whet.io.video import VideoFrame
 from whet.tracking.session import RECENT, Session, Tally
 from whet.tracking.tracker import SelfTraining, Tracker
 
-EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, max_lost=2.0, max_accepted=np.inf)
+EAGER = SelfTraining(min_score=-np.inf, every=1, share=0.01, others=0, max_lost=2.0, max_accepted=np.inf)
 
 
 def test_the_numbers_after_the_last_frame_are_those_of_the_summary():

@@ -8,7 +8,7 @@ from whet.io.video import VideoFrame
 from whet.tracking.session import Session, TrackedModel, line_of
 from whet.tracking.tracker import SelfTraining, Tracker
 
-EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, max_lost=2.0, max_accepted=np.inf)
+EAGER = SelfTraining(min_score=-np.inf, every=1, share=0.01, others=0, max_lost=2.0, max_accepted=np.inf)
 
 
 def frames(images):

@@ -12,7 +12,7 @@ from whet.tracking.session import TrackedModel
 from whet.tracking.tracker import SelfTraining, Tracker
 
 EAGER = SelfTraining(
-    learn_above=-np.inf, every=1, share=0.01, kept=0.04, others=1, max_lost=2.0, max_accepted=np.inf
+    min_score=-np.inf, every=1, share=0.01, kept=0.04, others=1, max_lost=2.0, max_accepted=np.inf
 )  # four lessons are remembered
 IMAGES = [bull_scene(seed) for seed in (1, 2, 3)]
 
@@ -91,6 +91,6 @@ def test_without_a_journal_there_is_none_and_one_that_is_empty_is_taken_away(fil
 
 
 def test_nothing_remembered_is_an_empty_memory():
-    tracker = Tracker(bull_finder(), learn=True, self_training=replace(EAGER, learn_above=np.inf))
+    tracker = Tracker(bull_finder(), learn=True, self_training=replace(EAGER, min_score=np.inf))
     tracker.update(IMAGES[0])
     assert tracker.kept == []

@@ -12,7 +12,7 @@ from whet.errors import CannotLearnError
 from whet.tracking.self_training import retention_of, weight_change
 from whet.tracking.tracker import SelfTraining, Track, Tracker
 
-EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, kept=1.0, others=2, max_lost=2.0, max_accepted=np.inf)
+EAGER = SelfTraining(min_score=-np.inf, every=1, share=0.01, kept=1.0, others=2, max_lost=2.0, max_accepted=np.inf)
 
 
 def watching(**changes):
@@ -44,9 +44,9 @@ def test_a_frame_teaches_the_object_and_what_is_not_it():
     tracked = tracker.update(bull_scene())
     assert (tracked.is_learned, tracked.n_learned) == (True, 1)
     objects, others = tracker.detector.learned
-    assert objects == EAGER.weight(tracker.detector.taught)
+    assert objects == EAGER.weight(tracker.detector)
     assert others > 0
-    assert tracked.weight_change == weight_change(tracker.detector.taught) > 0
+    assert tracked.weight_change == weight_change(tracker.detector) > 0
 
 
 def test_detections_elsewhere_are_those_beside_the_followed_object():
@@ -80,9 +80,9 @@ def test_roll_back_after_ten_poisoned_frames_restores_the_detector_byte_for_byte
 def test_the_guard_takes_back_what_damages_the_detector(rng):
     lax, guarded = watching(share=0.2), watching(share=0.2, max_accepted=3.0, every=10)
     before = content(guarded.detector)
-    start = retention_of(lax.detector.taught)
+    start = retention_of(lax.detector)
     poison(lax, 10, rng)
-    assert start.lost(retention_of(lax.detector.taught))[1] > 3  # else there is nothing to guard against
+    assert start.lost(retention_of(lax.detector))[1] > 3  # else there is nothing to guard against
     assert poison(guarded, 10, rng) == (0, 10)
     assert content(guarded.detector) == before
     assert guarded.weight_change == 0
@@ -91,7 +91,7 @@ def test_the_guard_takes_back_what_damages_the_detector(rng):
 def test_what_is_too_old_is_unlearned_exactly():
     """A memory of four lessons: the detector is the one that saw the last four frames only."""
     long, short = watching(kept=0.04), watching(kept=0.04)
-    assert EAGER.weight(long.detector.taught) > 0
+    assert EAGER.weight(long.detector) > 0
     for seed in (1, 2, 3, 4, 5, 6):
         long.follower.last = None
         long.tracked(bull_scene(seed))
@@ -113,7 +113,7 @@ def test_memory_and_weights_stay_bounded_over_a_long_stream():
 
 
 def test_memory_tells_what_would_become_of_the_training_samples():
-    taught = bull_finder().taught
+    taught = bull_finder()
     memory = retention_of(taught)
     assert memory.kept > 0.9
     assert memory.accepted < 0.1
@@ -128,7 +128,7 @@ def test_a_detector_that_cannot_learn_is_refused_at_once():
     from whet.detector.base import DetectorBase
     from whet.detector.detector import Detector
 
-    fixed = Detector.from_base(DetectorBase(WINDOW, (random_stage("haar", WINDOW, 4, np.random.default_rng(0)),)))
+    fixed = Detector(DetectorBase(WINDOW, (random_stage("haar", WINDOW, 4, np.random.default_rng(0)),)))
     Tracker(fixed)
     with pytest.raises(CannotLearnError, match="no stage has statistics"):
         Tracker(fixed, learn=True)

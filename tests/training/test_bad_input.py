@@ -6,16 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from PIL import Image
-from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_images
+from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, write_images
 
 from whet.errors import CannotSeparateError, MemoryBudgetError, TrainingDataError, UnreadableImageError, WhetError
 from whet.training.cascade import train_cascade
 from whet.training.data import FewPositivesWarning
 from whet.training.negatives import SkippedImagesWarning
-from whet.training.progress import Why
-from whet.training.stage import NodeGoal
+from whet.training.progress import StopReason
 
-ONE_STAGE = replace(PLAN, n_stages=1)
+ONE_STAGE = replace(CONFIG, max_stages=1)
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +22,8 @@ def images(tmp_path_factory):
     return write_images(tmp_path_factory.mktemp("negatives"))
 
 
-def train(images, patches=None, plan=ONE_STAGE):
-    return train_cascade(pool(), positives() if patches is None else patches, images, plan)
+def train(images, patches=None, config=ONE_STAGE):
+    return train_cascade(pool(), positives() if patches is None else patches, images, config)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +34,7 @@ def train(images, patches=None, plan=ONE_STAGE):
         (positives()[0], r"shape \(12, 12\)"),
         (list(positives()), r"positives are <class 'list'>"),
         (positives()[:0], r"got 0 positives, 0 of them different"),
-        (positives()[:19], r"got 19 positives, 19 of them different and with contrast; at least 20"),
+        (positives()[:19], r"got 19 positives, 19 of them different and with contrast; expected at least 20"),
         (np.repeat(positives()[:1], 300, axis=0), r"got 300 positives, 1 of them different"),
         (np.full((300, *WINDOW), 90, dtype=np.uint8), r"got 300 positives, 0 of them different and with contrast"),
     ],
@@ -46,18 +45,18 @@ def test_positives_that_cannot_be_trained_on(images, patches, says):
 
 
 def test_few_positives_train_with_a_warning(images):
-    with pytest.warns(FewPositivesWarning, match="got 30 different positives"):
-        cascade, _, ending = train(images, positives()[:30])
+    with pytest.warns(FewPositivesWarning, match=r"fewer than 200 different objects \(30\)"):
+        cascade, _, result = train(images, positives()[:30])
     assert len(cascade.stages) == 1
-    assert ending.detection_rate > 0.5
+    assert result.detection_rate > 0.5
 
 
 def test_flat_positives_are_left_out_and_counted(images):
     flat = np.full((7, *WINDOW), 90, dtype=np.uint8)
-    told = []
-    with pytest.warns(FewPositivesWarning, match="left out 7 of 507 positives"):
-        train_cascade(pool(), np.concatenate([positives(), flat]), images, ONE_STAGE, told.append)
-    assert told[0].n_positives == 400
+    events = []
+    with pytest.warns(FewPositivesWarning, match="skipped 7 of 507 positives"):
+        train_cascade(pool(), np.concatenate([positives(), flat]), images, ONE_STAGE, events.append)
+    assert events[0].n_positives == 400
 
 
 @pytest.mark.parametrize("n", [0, 1])
@@ -94,7 +93,9 @@ def test_images_whose_end_is_missing(images, tmp_path):
 def test_images_that_are_the_object(tmp_path):
     for i, patch in enumerate(crosses(600, np.random.default_rng(8))):
         Image.fromarray(patch).save(tmp_path / f"{i}.png")
-    with pytest.raises(CannotSeparateError, match=r"first stage accepts .* see whether the images show the object"):
+    with pytest.raises(
+        CannotSeparateError, match=r"first stage accepts .* check that the negative images do not contain the object"
+    ):
         train(sorted(tmp_path.glob("*.png")))
 
 
@@ -106,40 +107,44 @@ def test_images_that_show_the_object_among_other_things(tmp_path):
             for x in range(0, 88, 13):
                 image[y : y + 12, x : x + 12] = crosses(1, rng, 100)[0]
         Image.fromarray(image).save(path)
-    plan = replace(PLAN, n_stages=30, n_weak=20, n_negatives=100, false_positive_rate=0.0)
-    _, _, ending = train(sorted(tmp_path.glob("*.png")), crosses(500, np.random.default_rng(1), 100), plan)
-    assert ending.why is Why.GOAL_CANNOT_BE_MET
-    assert "see whether the images show it" in ending.reason
+    config = replace(
+        CONFIG, max_stages=30, max_weak_learners=20, negatives_per_stage=100, target_false_positive_rate=0.0
+    )
+    _, _, result = train(sorted(tmp_path.glob("*.png")), crosses(500, np.random.default_rng(1), 100), config)
+    assert result.stop_reason is StopReason.CANNOT_IMPROVE
+    assert "Check that the negative images do not contain it" in result.message
 
 
 def test_a_stage_goal_out_of_reach_is_reported_and_training_goes_on(images):
-    _, nodes, ending = train(images, plan=replace(PLAN, goal=NodeGoal(0.97, 0.001), n_stages=2, n_weak=1))
+    _, nodes, result = train(
+        images, config=replace(CONFIG, max_false_positive_rate=0.001, max_stages=2, max_weak_learners=1)
+    )
     assert [len(node) for node in nodes] == [1, 1]
-    assert ending.why is Why.ALL_STAGES
-    assert ending.short_stages == (0, 1)
-    assert "stages short of their goal: 0, 1" in str(ending)
+    assert result.stop_reason is StopReason.ALL_STAGES
+    assert result.weak_stages == (0, 1)
+    assert "stages above max_false_positive_rate: 0, 1" in str(result)
 
 
 def test_a_memory_budget_that_holds_no_feature(images):
     with pytest.raises(MemoryBudgetError, match="max_memory is 50 bytes"):
-        train(images, plan=replace(PLAN, max_memory=50))
+        train(images, config=replace(CONFIG, max_memory=50))
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"n_stages": 0},
-        {"n_weak": 0},
-        {"n_weak": ()},
-        {"n_negatives": 0},
-        {"validation": 0.0},
-        {"validation": 1.0},
-        {"false_positive_rate": 1.5},
+        {"max_stages": 0},
+        {"max_weak_learners": 0},
+        {"max_weak_learners": ()},
+        {"negatives_per_stage": 0},
+        {"validation_share": 0.0},
+        {"validation_share": 1.0},
+        {"target_false_positive_rate": 1.5},
     ],
 )
-def test_a_plan_that_cannot_be(wrong):
+def test_settings_out_of_range(wrong):
     with pytest.raises(ValueError, match=f"{next(iter(wrong))}="):
-        replace(PLAN, **wrong)
+        replace(CONFIG, **wrong)
 
 
 def test_every_error_here_is_whets_own():

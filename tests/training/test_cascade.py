@@ -4,12 +4,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from PIL import Image
-from tests.crosses import PLAN, WINDOW, write_images
+from tests.crosses import CONFIG, WINDOW, write_images
 from tests.crosses import crosses as objects
 from tests.crosses import pool as pool_of_crosses
 
 from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import pyramid
+from whet.cascade.pyramid import Pyramid
 from whet.errors import CheckpointError, TrainingDataError
 from whet.evaluation.curves import rate_interval
 from whet.features.haar import HaarPool
@@ -33,31 +33,31 @@ def pool():
 
 
 @pytest.fixture(scope="module")
-def plan():
-    return PLAN
+def config():
+    return CONFIG
 
 
 @pytest.fixture(scope="module")
-def trained(pool, images, plan):
+def trained(pool, images, config):
     told = []
     positives = objects(500, np.random.default_rng(1))
-    trained = train_cascade(pool, positives, images, plan, told.append)
+    trained = train_cascade(pool, positives, images, config, told.append)
     return *trained, [event for event in told if isinstance(event, StageFinished)]
 
 
 def test_each_stage_lets_fewer_negatives_through(trained):
-    cascade, nodes, ending, told = trained
-    rates = [progress.mined.acceptance_rate for progress in told[1:]] + [ending.false_positive_rate]
+    cascade, nodes, result, told = trained
+    rates = [progress.mined.acceptance_rate for progress in told[1:]] + [result.false_positive_rate]
     assert len(cascade.stages) == len(nodes) == len(told)
     assert all(later < earlier for earlier, later in pairwise(rates))
-    assert ending.interval[0] <= ending.false_positive_rate <= ending.interval[1]
+    assert result.false_positive_interval[0] <= result.false_positive_rate <= result.false_positive_interval[1]
 
 
-def test_the_goal_holds_on_what_was_kept_apart(trained, plan):
+def test_the_goal_holds_on_what_was_kept_apart(trained, config):
     _, _, _, told = trained
     for progress in told:
         assert progress.detection_rate >= 0.97
-        assert progress.false_positive_rate <= 0.4 or len(progress.node) == plan.most_weak(
+        assert progress.false_positive_rate <= 0.4 or len(progress.node) == config.stage_size(
             len(progress.cascade.stages) - 1
         )
 
@@ -76,11 +76,11 @@ def test_mined_negatives_are_accepted_by_all_stages_before(trained):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_the_same_plan_gives_the_same_cascade(trained, pool, images, plan, threads):
+def test_the_same_config_gives_the_same_cascade(trained, pool, images, config, threads):
     from dataclasses import replace
 
     again, _, _ = train_cascade(
-        pool, objects(500, np.random.default_rng(1)), images, replace(plan, n_stages=2, threads=threads)
+        pool, objects(500, np.random.default_rng(1)), images, replace(config, max_stages=2), threads=threads
     )
     for ours, theirs in zip(again.stages, trained[0].stages, strict=False):
         np.testing.assert_array_equal(ours.weak.feature, theirs.weak.feature)
@@ -88,25 +88,23 @@ def test_the_same_plan_gives_the_same_cascade(trained, pool, images, plan, threa
         assert ours.threshold == theirs.threshold
 
 
-def test_boosted_stages_train_alike(pool, images, plan):
-    from dataclasses import replace
-
-    boosted = replace(plan, n_stages=2, learner=Boosting(asymmetry=2.0))
-    cascade, _, ending = train_cascade(pool, objects(500, np.random.default_rng(1)), images, boosted)
+def test_boosted_stages_train_alike(pool, images, config):
+    positives, two = objects(500, np.random.default_rng(1)), replace(config, max_stages=2)
+    cascade, _, result = train_cascade(pool, positives, images, two, learner=Boosting(asymmetry=2.0))
     assert len(cascade.stages) == 2
-    assert "all stages" in ending.reason
+    assert "all 2 stages" in result.message
 
 
-def test_it_says_when_the_rate_is_reached_and_when_the_images_run_out(pool, images, plan):
+def test_it_says_when_the_rate_is_reached_and_when_the_images_run_out(pool, images, config):
     from dataclasses import replace
 
     positives = objects(500, np.random.default_rng(1))
-    _, _, reached = train_cascade(pool, positives, images, replace(plan, false_positive_rate=0.9))
-    assert "rate of the plan is reached" in reached.reason
+    _, _, reached = train_cascade(pool, positives, images, replace(config, target_false_positive_rate=0.9))
+    assert "Reached the target false-positive rate" in reached.message
     _, _, ran_out = train_cascade(
-        pool, positives, images, replace(plan, n_stages=30, false_positive_rate=0.0, n_negatives=700)
+        pool, positives, images, replace(config, max_stages=30, target_false_positive_rate=0.0, negatives_per_stage=700)
     )
-    assert "add images" in ran_out.reason
+    assert "add images" in ran_out.message
 
 
 def first_stage(pool):
@@ -119,7 +117,7 @@ def windows_of(path):
     image = np.asarray(Image.open(path))
     return {
         window.tobytes()
-        for level in pyramid(image, WINDOW)
+        for level in Pyramid.from_image(image, WINDOW).levels
         for window in np.lib.stride_tricks.sliding_window_view(level.image, WINDOW).reshape(-1, *WINDOW)
     }
 
@@ -183,32 +181,32 @@ def test_the_interval_is_clopper_and_pearsons(accepted, n):
     np.testing.assert_allclose(rate_interval(accepted, n), (exact.low, exact.high), atol=1e-12)
 
 
-def test_stages_take_turns_between_families(pool, images, plan):
+def test_stages_take_turns_between_families(pool, images, config):
     positives = objects(300, np.random.default_rng(1))
     patterns = BlockPatternPool.from_window(WINDOW)
-    cascade, _, _ = train_cascade([pool, patterns], positives, images, plan)
+    cascade, _, _ = train_cascade([pool, patterns], positives, images, config)
     kinds = [type(stage.features) for stage in cascade.stages]
     assert len(kinds) > 2
     assert kinds == [HaarPool if number % 2 == 0 else BlockPatternPool for number in range(len(kinds))]
-    with pytest.raises(ValueError, match="all of one size"):
-        train_cascade([pool, BlockPatternPool.from_window((9, 9))], positives, images, plan)
-    with pytest.raises(ValueError, match="no size"):
-        train_cascade([], positives, images, plan)
+    with pytest.raises(ValueError, match="all with one window"):
+        train_cascade([pool, BlockPatternPool.from_window((9, 9))], positives, images, config)
+    with pytest.raises(ValueError, match="at least one family"):
+        train_cascade([], positives, images, config)
 
 
-def test_a_checkpoint_of_other_families_is_refused(pool, images, plan, tmp_path):
+def test_a_checkpoint_of_other_families_is_refused(pool, images, config, tmp_path):
     positives, file = objects(300, np.random.default_rng(1)), tmp_path / "checkpoint"
     patterns = BlockPatternPool.from_window(WINDOW)
-    train_cascade(pool, positives, images, replace(plan, n_stages=1), checkpoint=file)
+    train_cascade(pool, positives, images, replace(config, max_stages=1), checkpoint=file)
     with pytest.raises(CheckpointError, match="features"):
-        train_cascade([pool, patterns], positives, images, plan, checkpoint=file)
+        train_cascade([pool, patterns], positives, images, config, checkpoint=file)
 
 
-def test_the_least_contrast_is_the_plans(pool, images, plan):
+def test_the_least_contrast_is_a_setting(pool, images, config):
     faint = objects(300, np.random.default_rng(1)) // 5
     with pytest.raises(TrainingDataError, match="with contrast"):
-        train_cascade(pool, faint, images, plan)
-    cascade, _, _ = train_cascade(pool, faint, images, replace(plan, n_stages=1, min_sigma=1.0))
+        train_cascade(pool, faint, images, config)
+    cascade, _, _ = train_cascade(pool, faint, images, replace(config, max_stages=1, min_sigma=1.0))
     assert cascade.min_sigma == 1.0
     assert cascade.accepts(faint).mean() > 0.9
 
@@ -224,11 +222,11 @@ def test_copies_of_one_object_do_not_make_an_interval_narrower():
     assert _detection_interval(all_ten, None)[0] > _detection_interval(all_ten, groups)[0]
 
 
-def test_features_that_tell_nothing_leave_their_turn_to_the_others(pool, images, plan):
+def test_features_that_tell_nothing_leave_their_turn_to_the_others(pool, images, config):
     blind = HaarPool.from_window(WINDOW).of_size((1, 1), (1, 2)).take(np.arange(3))  # three pixels of a corner
     positives = objects(300, np.random.default_rng(1))
     told = []
-    cascade, *_ = train_cascade([blind, pool], positives, images, replace(plan, n_stages=2), told.append)
+    cascade, *_ = train_cascade([blind, pool], positives, images, replace(config, max_stages=2), told.append)
     finished = [event for event in told if isinstance(event, StageFinished)]
     assert len(cascade.stages) == 2
     assert all(event.false_positive_rate < 0.6 for event in finished)

@@ -12,17 +12,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_images
+from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, write_images
+from tests.detectors import to_bytes
 
 from whet.detector.base import DetectorBase
-from whet.detector.model_file import to_bytes
-from whet.detector.taught import TaughtDetector
+from whet.detector.detector import Detector
 from whet.errors import CheckpointError
 from whet.features.haar import HaarPool
 from whet.training.cascade import train_cascade
 from whet.training.checkpoint import CheckpointWarning
 from whet.training.progress import Mining, Resumed, StageFinished, WeakAdded
-from whet.training.stage import Boosting, NodeGoal
+from whet.training.stage import Boosting
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,20 +37,20 @@ def images(tmp_path_factory):
 
 
 def detector_bytes(nodes):
-    return to_bytes(TaughtDetector(DetectorBase(WINDOW, tuple(node.base() for node in nodes))))
+    return to_bytes(Detector(DetectorBase(WINDOW, tuple(nodes))))
 
 
-def trained(images, plan=PLAN, tell=lambda _: None, **options):
-    _, nodes, ending = train_cascade(pool(), positives(), images, plan, tell, **options)
-    return detector_bytes(nodes), ending
+def trained(images, config=CONFIG, callback=lambda _: None, **options):
+    _, nodes, result = train_cascade(pool(), positives(), images, config, callback, **options)
+    return detector_bytes(nodes), result
 
 
 def stop_at(moment):
-    def tell(event):
+    def callback(event):
         if moment(event):
             raise StoppedError
 
-    return tell
+    return callback
 
 
 def start(folder, checkpoint, out, threads, kill_at_write=0):
@@ -59,11 +59,10 @@ def start(folder, checkpoint, out, threads, kill_at_write=0):
     return subprocess.Popen(command, env=env, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-@pytest.mark.slow
 def test_killed_at_random_moments_and_resumed_it_ends_with_the_same_bytes(images, tmp_path):
     rng = np.random.default_rng()  # other moments each time: the message below has what is needed to look into it
     checkpoint, out = tmp_path / "run.checkpoint", tmp_path / "detector"
-    undisturbed, _ = trained(images, replace(PLAN, soft=True, threads=1))
+    undisturbed, _ = trained(images, replace(CONFIG, early_exits=True), threads=1)
     moments = []
     for number in range(6):
         process = start(images[0].parent, checkpoint, out, threads=1 + number % 2)
@@ -81,7 +80,6 @@ def test_killed_at_random_moments_and_resumed_it_ends_with_the_same_bytes(images
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kill_at_write", [1, 4])
 def test_killed_between_writing_a_checkpoint_and_moving_it_into_place(images, tmp_path, kill_at_write):
     checkpoint, out = tmp_path / "run.checkpoint", tmp_path / "detector"
@@ -89,10 +87,10 @@ def test_killed_between_writing_a_checkpoint_and_moving_it_into_place(images, tm
     process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
     assert any(path.suffix == ".tmp" for path in tmp_path.iterdir())
-    told = []
-    resumed, _ = trained(images, replace(PLAN, soft=True), told.append, checkpoint=checkpoint)
-    assert resumed == trained(images, replace(PLAN, soft=True))[0]
-    assert isinstance(told[0], Resumed) == (kill_at_write > 1)
+    events = []
+    resumed, _ = trained(images, replace(CONFIG, early_exits=True), events.append, checkpoint=checkpoint)
+    assert resumed == trained(images, replace(CONFIG, early_exits=True))[0]
+    assert isinstance(events[0], Resumed) == (kill_at_write > 1)
     assert not any(path.suffix == ".tmp" for path in tmp_path.iterdir())
 
 
@@ -107,23 +105,23 @@ def test_killed_between_writing_a_checkpoint_and_moving_it_into_place(images, tm
     ],
 )
 def test_stopped_in_every_phase(images, tmp_path, moment, learner):
-    plan = replace(PLAN, n_stages=3, learner=learner)
+    config = replace(CONFIG, max_stages=3)
     with pytest.raises(StoppedError):
-        trained(images, plan, stop_at(moment), checkpoint=tmp_path / "checkpoint")
-    told = []
-    resumed, ending = trained(images, plan, told.append, checkpoint=tmp_path / "checkpoint")
-    undisturbed, expected = trained(images, plan)
+        trained(images, config, stop_at(moment), checkpoint=tmp_path / "checkpoint", learner=learner)
+    events = []
+    resumed, result = trained(images, config, events.append, checkpoint=tmp_path / "checkpoint", learner=learner)
+    undisturbed, expected = trained(images, config, learner=learner)
     assert resumed == undisturbed
-    assert (ending.why, ending.false_positive_rate) == (expected.why, expected.false_positive_rate)
-    assert isinstance(told[0], Resumed)
-    assert told[0].stage >= 1
-    assert [event.stage for event in told if isinstance(event, StageFinished)] == list(range(told[0].stage, 3))
+    assert (result.stop_reason, result.false_positive_rate) == (expected.stop_reason, expected.false_positive_rate)
+    assert isinstance(events[0], Resumed)
+    assert events[0].stage >= 1
+    assert [event.stage for event in events if isinstance(event, StageFinished)] == list(range(events[0].stage, 3))
 
 
 def test_a_resumed_node_has_all_that_a_trained_one_has(images, tmp_path):
-    plan = replace(PLAN, n_stages=2, soft=True)
-    _, nodes, _ = train_cascade(pool(), positives(), images, plan, checkpoint=tmp_path / "checkpoint")
-    _, again, _ = train_cascade(pool(), positives(), images, plan, checkpoint=tmp_path / "checkpoint")
+    config = replace(CONFIG, max_stages=2, early_exits=True)
+    _, nodes, _ = train_cascade(pool(), positives(), images, config, checkpoint=tmp_path / "checkpoint")
+    _, again, _ = train_cascade(pool(), positives(), images, config, checkpoint=tmp_path / "checkpoint")
     for ours, theirs in zip(nodes, again, strict=True):
         np.testing.assert_array_equal(ours.weak.feature, theirs.weak.feature)
         np.testing.assert_array_equal(ours.weak.error, theirs.weak.error)
@@ -135,31 +133,31 @@ def test_a_resumed_node_has_all_that_a_trained_one_has(images, tmp_path):
 
 
 def test_a_finished_training_is_there_at_once_and_can_go_on(images, tmp_path):
-    checkpoint, told = tmp_path / "checkpoint", []
-    short, _ = trained(images, replace(PLAN, n_stages=2), checkpoint=checkpoint)
-    again, _ = trained(images, replace(PLAN, n_stages=2), told.append, checkpoint=checkpoint)
+    checkpoint, events = tmp_path / "checkpoint", []
+    short, _ = trained(images, replace(CONFIG, max_stages=2), checkpoint=checkpoint)
+    again, _ = trained(images, replace(CONFIG, max_stages=2), events.append, checkpoint=checkpoint)
     assert again == short
-    assert [type(event) for event in told] == [Resumed]
-    longer, _ = trained(images, replace(PLAN, n_stages=4, threads=1), checkpoint=checkpoint)
-    assert longer == trained(images, replace(PLAN, n_stages=4))[0] != short
-    with pytest.raises(CheckpointError, match=r"has 4 stages, the plan asks for 2"):
-        trained(images, replace(PLAN, n_stages=2), checkpoint=checkpoint)
+    assert [type(event) for event in events] == [Resumed]
+    longer, _ = trained(images, replace(CONFIG, max_stages=4), checkpoint=checkpoint, threads=1)
+    assert longer == trained(images, replace(CONFIG, max_stages=4))[0] != short
+    with pytest.raises(CheckpointError, match=r"has 4 stages, max_stages is 2"):
+        trained(images, replace(CONFIG, max_stages=2), checkpoint=checkpoint)
 
 
 @pytest.fixture(scope="module")
 def checkpoint(images, tmp_path_factory):
     path = tmp_path_factory.mktemp("checkpoints") / "run.checkpoint"
-    trained(images, replace(PLAN, n_stages=1), checkpoint=path)
+    trained(images, replace(CONFIG, max_stages=1), checkpoint=path)
     return path
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"plan": replace(PLAN, seed=6)}, r"plan\.seed is 6, the checkpoint has 5"),
-        ({"plan": replace(PLAN, goal=NodeGoal(0.98, 0.4))}, r"plan\.goal is NodeGoal\(detection_rate=0\.98"),
-        ({"plan": replace(PLAN, n_weak=7)}, r"plan\.n_weak is 7, the checkpoint has \(4, 10, 20\)"),
-        ({"plan": replace(PLAN, learner=Boosting())}, r"plan\.learner is Boosting"),
+        ({"config": replace(CONFIG, seed=6)}, r"seed is 6, the checkpoint has 5"),
+        ({"config": replace(CONFIG, min_detection_rate=0.98)}, r"min_detection_rate is 0\.98"),
+        ({"config": replace(CONFIG, max_weak_learners=7)}, r"max_weak_learners is 7, the checkpoint has \(4, 10, 20\)"),
+        ({"learner": Boosting()}, r"learner is Boosting"),
         ({"positives": crosses(500, np.random.default_rng(2))}, r"positives is 500 patches"),
         (
             {"family": HaarPool.from_window(WINDOW).sample(1500, np.random.default_rng(9))},
@@ -175,7 +173,8 @@ def test_a_checkpoint_of_another_training_is_refused_and_says_what_differs(image
             change.get("family", pool()),
             change.get("positives", positives()),
             images[change.get("fewer", 0) :],
-            change.get("plan", PLAN),
+            change.get("config", CONFIG),
+            learner=change.get("learner"),
             checkpoint=checkpoint,
         )
     assert checkpoint.read_bytes() == before
@@ -185,9 +184,9 @@ def test_a_folder_of_images_may_move(images, checkpoint, tmp_path):
     import shutil
 
     moved = [Path(shutil.copy(path, tmp_path)) for path in images]
-    told = []
-    trained(moved, replace(PLAN, n_stages=1), told.append, checkpoint=checkpoint)
-    assert [type(event) for event in told] == [Resumed]
+    events = []
+    trained(moved, replace(CONFIG, max_stages=1), events.append, checkpoint=checkpoint)
+    assert [type(event) for event in events] == [Resumed]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])
@@ -196,7 +195,7 @@ def test_a_damaged_checkpoint_says_so(images, checkpoint, tmp_path, damage):
     data[-1000] ^= 4
     path = tmp_path / "damaged"
     path.write_bytes({"cut": data[:-200], "flipped": data, "empty": b"", "text": b"not a checkpoint" * 99}[damage])
-    with pytest.raises(CheckpointError, match=r"damaged .*delete it to begin anew"):
+    with pytest.raises(CheckpointError, match=r"damaged .*delete it to start again"):
         trained(images, checkpoint=path)
 
 
@@ -204,21 +203,21 @@ def test_another_file_is_no_checkpoint(images, tmp_path):
     from safetensors.numpy import save_file
 
     save_file({"weights": np.zeros(3)}, tmp_path / "other")
-    with pytest.raises(CheckpointError, match="no checkpoint"):
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
         trained(images, checkpoint=tmp_path / "other")
 
 
 def test_a_place_that_cannot_be_written_is_an_error_before_the_first_stage(images, tmp_path):
-    told = []
-    with pytest.raises(CheckpointError, match=r"cannot write the checkpoint .*choose another place"):
-        trained(images, PLAN, told.append, checkpoint=tmp_path / "nowhere" / "checkpoint")
-    assert not told
+    events = []
+    with pytest.raises(CheckpointError, match=r"cannot write the checkpoint .*choose another file"):
+        trained(images, CONFIG, events.append, checkpoint=tmp_path / "nowhere" / "checkpoint")
+    assert not events
 
 
 def test_a_full_disk_later_loses_the_net_but_not_the_training(images, tmp_path):
     """The limit on the size of files stands for the disk: a write fails in its midst, with an OSError."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    checkpoint, plan = tmp_path / "checkpoint", replace(PLAN, n_stages=2)
+    checkpoint, config = tmp_path / "checkpoint", replace(CONFIG, max_stages=2)
 
     def fill_the_disk(event):
         if isinstance(event, WeakAdded):
@@ -226,11 +225,11 @@ def test_a_full_disk_later_loses_the_net_but_not_the_training(images, tmp_path):
 
     try:
         with pytest.warns(CheckpointWarning, match="cannot write the checkpoint"):
-            survived, _ = trained(images, plan, fill_the_disk, checkpoint=checkpoint)
+            survived, _ = trained(images, config, fill_the_disk, checkpoint=checkpoint)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert survived == trained(images, plan)[0]
+    assert survived == trained(images, config)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error", CheckpointWarning)
-        assert trained(images, plan, checkpoint=checkpoint)[0] == survived
+        assert trained(images, config, checkpoint=checkpoint)[0] == survived
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]

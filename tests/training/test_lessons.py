@@ -114,6 +114,4 @@ def test_contradictions_and_detectors_that_cannot_learn_are_refused(scene, tmp_p
         Shown.from_annotations(positives=[scene], negatives=[tmp_path / "." / "scene.png"])
     cascade = random_cascade(["haar"], (12, 12), [4], np.random.default_rng(0))
     with pytest.raises(CannotLearnError):
-        learn_from(
-            Detector.from_base(DetectorBase((12, 12), cascade.stages)), Shown.from_annotations(negatives=[scene])
-        )
+        learn_from(Detector(DetectorBase((12, 12), cascade.stages)), Shown.from_annotations(negatives=[scene]))

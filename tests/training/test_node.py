@@ -166,12 +166,12 @@ def test_exits_lose_none_of_the_validation_positives(soft, data):
     _, (X_val, y_val) = data
     by_threshold = soft.predict(X_val[y_val])
     assert by_threshold.mean() >= 0.9
-    np.testing.assert_array_equal(soft.stage().accepts(X_val[y_val]), by_threshold)
+    np.testing.assert_array_equal(soft.run().accepts(X_val[y_val]), by_threshold)
 
 
 def test_exits_reject_negatives_early(soft, data):
     _, (X_val, y_val) = data
-    stage = soft.stage()
+    stage = soft.run()
     from whet.features.integral import IntegralStack
 
     sums = stage.partial_sums(IntegralStack.from_patches(X_val[~y_val]))
@@ -195,7 +195,7 @@ def test_exits_follow_what_is_learned(soft, data):
     finite = np.isfinite(after)
     np.testing.assert_allclose(after[finite], (mean + soft.rejection_thresholds.z * deviation)[finite])
     assert not np.array_equal(before, after)
-    np.testing.assert_array_equal(soft.stage().rejection_thresholds, before)
+    np.testing.assert_array_equal(soft.run().rejection_thresholds, before)
 
 
 def test_exits_need_validation_patches(data, pool):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from tests.io.annotations.sets import image
 
-from whet.cascade.pyramid import pyramid
+from whet.cascade.pyramid import Pyramid
 from whet.errors import TrainingDataError
 from whet.io.annotations.annotation import Annotations
 from whet.training.data import split_objects
@@ -36,7 +36,7 @@ def smooth(height, width, rng):
 def test_what_is_cut_where_a_scan_has_a_window_is_that_window(height, width, seed):
     rng = np.random.default_rng(seed)
     grey = rng.integers(0, 256, (height, width), dtype=np.uint8)
-    for level in pyramid(grey, WINDOW):
+    for level in Pyramid.from_image(grey, WINDOW).levels:
         rows, columns = (side - length + 1 for side, length in zip(level.image.shape, WINDOW, strict=True))
         # Corners of the level too, where the filter ends with the image.
         for y, x in [(0, 0), (rows - 1, columns - 1), (rng.integers(rows), rng.integers(columns))]:
@@ -132,7 +132,7 @@ def test_mirror_images_are_of_the_same_object(cars):
     cut = cut_positives(cars, CHOICE, copies=2, mirror=True)
     assert cut.groups.tolist() == np.repeat(np.arange(12), 4).tolist()
     assert (cut.patches[0] == cut.patches[2][:, ::-1]).all()
-    assert str(cut) == "48 positives of 12 objects, mirror images among them"
+    assert str(cut) == "48 positives of 12 objects, mirror images included"
 
 
 def test_no_object_is_in_training_and_in_validation(cars):
@@ -183,11 +183,11 @@ def test_objects_that_cannot_be_cut_are_told(cars, tmp_path):
     unreadable = image(broken, [[10, 10, 82, 42]], shape=(120, 200))
     cut = cut_positives(Annotations((*cars.images, tiny, unreadable), ("car",)), CHOICE, copies=1)
     assert len(cut) == 12
-    assert "an object of 10 x 4 pixels, under half of the 36 x 16 window" in cut.problems[0].what
+    assert "an object of 10 x 4 pixels, skipped: smaller than half of the 36 x 16 window" in cut.problems[0].what
     assert "cannot be read as an image" in cut.problems[1].what
-    with pytest.raises(TrainingDataError, match="no object could be cut out of the images"):
+    with pytest.raises(TrainingDataError, match="no object could be cut from the images"):
         cut_positives(Annotations((tiny,), ("car",)), CHOICE)
-    with pytest.raises(TrainingDataError, match="no box of an object"):
+    with pytest.raises(TrainingDataError, match="contain no boxes"):
         cut_positives(Annotations((image(broken),), ("car",)), CHOICE)
 
 

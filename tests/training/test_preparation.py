@@ -6,12 +6,12 @@ from tests.drawn_sets import backgrounds, van_set
 
 from whet.errors import TrainingDataError
 from whet.io.annotations.formats import write_annotations
+from whet.training.config import TrainingConfig
 from whet.training.preparation import prepare
-from whet.training.recipe import Recipe
 
 
 def quick(annotations, **settings):
-    return prepare(Recipe(str(annotations), ridge=20.0, copies=1, most_features=50, **settings))
+    return prepare(TrainingConfig(annotations, ridge=20.0, copies_per_object=1, max_features=50, **settings))
 
 
 def test_a_file_is_mined_once_however_it_is_spelled(tmp_path, monkeypatch):
@@ -22,7 +22,7 @@ def test_a_file_is_mined_once_however_it_is_spelled(tmp_path, monkeypatch):
     prepared = quick("vans.csv", negatives=(str(tmp_path / "vans"), str(tmp_path / "textures")))
     files = [path.resolve() for path in prepared.images]
     assert len(files) == len(set(files)) == 22 + 12
-    assert len(prepared.forbidden) >= 22
+    assert len(prepared.data.excluded_boxes) >= 22
 
 
 def test_images_of_other_parts_of_the_set_are_neither_trained_on_nor_mined(tmp_path):

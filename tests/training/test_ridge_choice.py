@@ -35,7 +35,7 @@ def test_it_is_chosen_from_images_and_the_same_again(tmp_path):
     pool = HaarPool.from_window(choice.window).sample(300, np.random.default_rng(0))
     where = backgrounds_of(found)
     choices = [
-        choose_ridge(pool, positives.patches, positives.groups, list(where), forbidden=where, threads=threads)
+        choose_ridge(pool, positives.patches, positives.groups, list(where), excluded_boxes=where, threads=threads)
         for threads in (1, 2)
     ]
     assert choices[0] == choices[1]

@@ -70,4 +70,4 @@ def test_a_chosen_window_is_neither_tiny_nor_huge(sides):
 def test_the_frame_takes_the_margin_off_again():
     choice = window_of(boxes_of(100, 100), margin=0.2)
     box = np.array([[10.0, 20.0, 60.0, 70.0]])
-    assert np.allclose(choice.frame.boxes(choice.windows(box)), box)
+    assert np.allclose(choice.box_offset.boxes(choice.windows(box)), box)

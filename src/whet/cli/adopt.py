@@ -1,4 +1,4 @@
-"""`whet adopt`: an OpenCV cascade is shown examples once, and learns from then on."""
+"""`whet adopt`: make an OpenCV cascade trainable."""
 
 from __future__ import annotations
 
@@ -9,20 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.images import (
+from whet.cli.inputs import (
     AnnotationsOption,
     HeldOut,
     Negatives,
     Positives,
-    figures,
-    judgement_lines,
-    left_out,
-    origin,
-    show,
-    showing,
-    unread_and_judged,
+    print_problems,
+    read_training_input,
+    skipped,
 )
-from whet.cli.models import Destination, Force
+from whet.cli.models import Destination, Force, provenance
 from whet.cli.options import (
     Class,
     ExitCode,
@@ -30,100 +26,116 @@ from whet.cli.options import (
     ImageFolder,
     Json,
     Quiet,
+    Seed,
     Split,
     Threads,
-    wrong_call_if_value_error,
+    usage_errors,
 )
-from whet.cli.output import count, exit_if_skipped, nothing_changed_on_ctrl_c, progress_bar, start, uninterrupted
+from whet.cli.output import (
+    before_and_after,
+    exit_if_skipped,
+    held_out_lines,
+    nothing_changed_on_ctrl_c,
+    plural,
+    progress_bar,
+    start,
+    uninterrupted,
+    unread_held_out,
+    warn,
+)
 
 if TYPE_CHECKING:
     from whet.training.adopt import AdoptionRun
     from whet.training.learning import Shown
 
 
-# Of so many people, a cascade of faces gained three fifths of what it gained of 1,000 (docs/opencv.md).
-FEW = 200
+# With 200 objects a face cascade gained three fifths of what it gained with 1,000 (docs/opencv.md).
+MIN_OBJECTS = 200
 
 
 def adopt(
-    cascade: Annotated[Path, typer.Argument(metavar="CASCADE", help="An OpenCV cascade, an .xml file.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write the detector to.")],
+    cascade: Annotated[Path, typer.Argument(metavar="CASCADE", help="OpenCV cascade (.xml).")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Output model, such as mine.whet.")],
     annotations: AnnotationsOption = None,
     positives: Positives = None,
     negatives: Negatives = None,
     held_out: HeldOut = None,
-    layout: FormatOption = None,
+    format: FormatOption = None,
     images: ImageFolder = None,
     class_: Class = None,
     split: Split = None,
-    seed: Annotated[int, typer.Option(min=0, help="What is drawn at random follows from it.")] = 0,
+    seed: Seed = 0,
     force: Force = False,
     threads: Threads = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make an OpenCV cascade learn: show it objects, and images without them, once.
+    """Make an OpenCV cascade trainable by adding a stage that learns.
 
-    Its stages stay and one more follows, of its own weak learners, chosen and weighed by what is shown. From then on
-    whet learn, unlearn and merge change that stage, and whet export writes the whole for OpenCV again. Boxes should
-    frame the object as the cascade does. Show some hundred photographs: with fifty it gets a little worse.
+    The stages of the cascade are unchanged. The new stage uses the same weak learners, selected and weighted on your
+    images. Then whet learn, unlearn and merge update this stage, and whet export writes the whole cascade for OpenCV.
+    Use at least 200 objects, with boxes like those that the cascade reports.
 
     \b
-    whet adopt haarcascade_frontalface_default.xml -a faces.json -n street/ -o mine.whet
-    whet adopt haarcascade_smile.xml -p smiles/ -n 'others/*.jpg' --held-out val.json -o smile.whet
+    Examples:
+      whet adopt frontalface.xml -a faces.json -n street/ --out mine.whet
+      whet adopt smile.xml -p smiles/ -n street/ --held-out val.json --out smile.whet
     """
     start(quiet=quiet)
     from whet.detector.detector import load
     from whet.training.adopt import adopt_from
 
     if cascade.suffix.lower() != ".xml":
-        raise typer.BadParameter(f"got {cascade}; expected an OpenCV cascade, an .xml file." + _own_instead(cascade))
+        raise typer.BadParameter(f"got {cascade}; expected an OpenCV cascade (.xml)" + _learn_instead(cascade))
     if not (positives or annotations):
-        raise typer.BadParameter("there is no object to show: give --annotations or --positives")
+        raise typer.BadParameter("got no objects; use --annotations or --positives")
     detector = load(cascade)
     target = Destination.from_options(str(cascade), detector, out, force=force)
     with nothing_changed_on_ctrl_c():
-        seen = showing(annotations, positives, negatives, held_out, layout, images, class_, split, quiet=quiet)
-        _warn_of_shape(seen.shown, detector.window)
-        with wrong_call_if_value_error(), progress_bar("adopt", hidden=quiet) as progress:
+        given = read_training_input(
+            annotations, positives, negatives, held_out, format, images, class_, split, quiet=quiet
+        )
+        _warn_of_shape(given.examples, detector.window)
+        with usage_errors(), progress_bar("adopting", hidden=quiet) as progress:
             run = adopt_from(
                 cascade,
-                seen.shown,
-                held_out=seen.judges,
-                provenance=origin("adopt"),
+                given.examples,
+                held_out=given.held_out,
+                provenance=provenance("adopt"),
                 seed=seed,
                 threads=threads,
                 tell=progress,
             )
     with uninterrupted():
         target.save(run.detector, [])
-    show(left_out(run.problems) if quiet else run.problems)
+    print_problems(skipped(run.problems) if quiet else run.problems)
     if as_json:
-        typer.echo(json.dumps(_table(run, target.out), indent=1))
+        typer.echo(json.dumps(_results(run, target.out), indent=1))
     elif not quiet:
         for line in _report(run):
             typer.echo(line)
-        typer.echo(f"wrote {target.out}")
-    _end(run, seen.shown, seen.is_incomplete or bool(left_out(run.problems)))
+        typer.echo(f"Wrote {target.out}")
+        typer.echo(f"Next: whet learn {target.out} --negatives IMAGES, or whet export {target.out} OUT.xml")
+    _exit_if_skipped(run, given.examples, given.is_incomplete or bool(skipped(run.problems)))
 
 
-def _own_instead(path: Path) -> str:
+def _learn_instead(path: Path) -> str:
     from whet.detector.detector import bundled_names
 
     if not (path.is_file() or str(path) in bundled_names()):
         return ""
-    return f" A detector of whet's own needs no adoption: teach it with whet learn {path}"
+    return f". whet models need no adoption; use whet learn {path}"
 
 
-def _warn_of_shape(shown: Shown, window: tuple[int, int]) -> None:
+def _warn_of_shape(examples: Shown, window: tuple[int, int]) -> None:
     from whet.training.adopt import other_shape
 
-    told = other_shape(shown.boxes, window) if shown.n_objects else None
-    if told is not None:
-        typer.echo(f"whet: {told}: whet detect CASCADE IMAGE --draw FOLDER shows it", err=True)
+    warning = other_shape(examples.boxes, window) if examples.n_objects else None
+    if warning is not None:
+        warn(f"Warning: {warning}; see its boxes with whet detect CASCADE IMAGE --draw DIR")
 
 
-def _table(run: AdoptionRun, out: Path) -> dict[str, Any]:
+def _results(run: AdoptionRun, out: Path) -> dict[str, Any]:
     from whet.training.adopt import NEGATIVES
 
     return {
@@ -131,10 +143,9 @@ def _table(run: AdoptionRun, out: Path) -> dict[str, Any]:
         "positives": len(run.positives),
         "images": len(run.images),
         "negatives": run.added.negative.n,
-        "negatives_asked_for": NEGATIVES,
-        "learners": len(run.added),
-        "on_held_out": run.held_out
-        and {name: figures(one) for name, one in zip(("before", "after"), run.held_out, strict=True)},
+        "negatives_requested": NEGATIVES,
+        "weak_learners": len(run.added),
+        "on_held_out": before_and_after(run.held_out),
         "problems": [str(problem) for problem in run.problems],
         "model": str(out),
     }
@@ -143,24 +154,26 @@ def _table(run: AdoptionRun, out: Path) -> dict[str, Any]:
 def _report(run: AdoptionRun) -> Iterator[str]:
     from whet.training.adopt import NEGATIVES
 
-    yield (
-        f"shown: {run.positives}, and {count(run.added.negative.n, 'window')} without one of "
-        f"{count(len(run.images), 'image')}"
-    )
-    if run.added.negative.n < NEGATIVES:
-        yield f"asked for {NEGATIVES:,} such windows: the images gave no more; more --negatives give more"
-    if run.positives.n_objects < FEW:
-        yield f"that is few: with {FEW} objects or more it gains, with fifty it was a little worse than before"
-    yield f"added: a stage of {count(len(run.added), 'weak learner')}, which learns from now on"
+    n_negatives = run.added.negative.n
+    yield f"Input: {run.positives}"
+    yield f"Negatives: {plural(n_negatives, 'window')} from {plural(len(run.images), 'image')}"
+    if n_negatives < NEGATIVES:
+        yield f"Warning: fewer than {NEGATIVES:,} negative windows; add images with --negatives"
+    if run.positives.n_objects < MIN_OBJECTS:
+        yield f"Warning: fewer than {MIN_OBJECTS} objects; accuracy may be low"
+    yield f"Added a stage with {plural(len(run.added), 'weak learner')}"
     if run.held_out is not None:
-        yield from judgement_lines(run.held_out)
+        yield from held_out_lines(run.held_out)
         before, after = (one.evaluation.average_precision for one in run.held_out)
         if after < before:
-            yield "that is worse than before: do the boxes frame the object as the cascade does, and are there enough?"
+            yield (
+                "Warning: average precision is lower than before; use more objects, and boxes like those that the "
+                "cascade reports"
+            )
 
 
-def _end(run: AdoptionRun, shown: Shown, incomplete: bool) -> None:
-    unread, judged = unread_and_judged(run.held_out)
-    exit_if_skipped([*map(str, shown.unread), *unread], len(shown.images) + len(shown.unread) + judged)
+def _exit_if_skipped(run: AdoptionRun, examples: Shown, incomplete: bool) -> None:
+    unread, n_held_out = unread_held_out(run.held_out)
+    exit_if_skipped([*map(str, examples.unread), *unread], len(examples.images) + len(examples.unread) + n_held_out)
     if incomplete:
         raise typer.Exit(ExitCode.SOME_SKIPPED)

@@ -1,4 +1,4 @@
-"""`whet demo`: see it work, on data that every installation has."""
+"""`whet demo`: a short demonstration on images that every installation has."""
 
 from __future__ import annotations
 
@@ -8,35 +8,42 @@ from typing import Annotated
 
 import typer
 
+from whet.cli.options import Seed
 from whet.cli.output import progress_bar, start
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the images.")] = Path("demo-out"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the order in which digits arrive.")] = 0,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Output directory.")] = Path("demo-out"),
+    seed: Seed = 0,
 ) -> None:
-    """Find faces and correct a false positive; train a detector of your own; teach a classifier of digits one by one.
+    """Run a short demonstration: correct a face detector, train a van detector, learn digits online.
+
+    Needs the extra 'demo' (pip install 'whet[demo]'). Takes about a minute.
 
     \b
-    whet demo
-    whet demo --out images --seed 1
+    Examples:
+      whet demo
+      whet demo --out images --seed 1
     """
     from whet.demo import digits, faces
-    from whet.demo import objects as own_detector
+    from whet.demo import objects as vans
     from whet.plots import figure
 
     figure.check_installed()
     figure.prepared_folder(out)
     start()
-    found = faces.run()
-    typer.echo(found.summary())
-    typer.echo(f"images: {', '.join(map(str, faces.draw(found, out)))}\n")
-    with progress_bar("a detector of vans") as progress, warnings.catch_warnings():
+    corrections = faces.run()
+    typer.echo("1. Correct the bundled face detector")
+    typer.echo(corrections.summary())
+    typer.echo(f"Wrote {', '.join(map(str, faces.draw(corrections, out)))}\n")
+    typer.echo("2. Train a detector of your own and correct it")
+    with progress_bar("training on vans") as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        own = own_detector.run(out, progress, seed)
+        own = vans.run(out, progress, seed)
     typer.echo(own.summary())
-    typer.echo(f"image: {', '.join(map(str, own.files))}; images, boxes and detectors: {out / 'vans'}\n")
-    with progress_bar("one digit at a time") as progress:
-        story = digits.run(seed, progress)
-    typer.echo(story.summary())
-    typer.echo(f"image: {digits.draw(story, out)}")
+    typer.echo(f"Wrote {', '.join(map(str, own.files))}; images, annotations and models: {out / 'vans'}/\n")
+    typer.echo("3. Learn to tell digits apart, one sample at a time")
+    with progress_bar("learning digits") as progress:
+        learning = digits.run(seed, progress)
+    typer.echo(learning.summary())
+    typer.echo(f"Wrote {digits.draw(learning, out)}")

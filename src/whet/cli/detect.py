@@ -1,4 +1,4 @@
-"""`whet detect`: boxes in images."""
+"""`whet detect`: boxes and scores of the objects in images."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whet.cli.options import (
-    Factor,
     Images,
-    Json,
     MaxSize,
+    MinScore,
     MinSize,
     Model,
-    Out,
     Quiet,
+    ScaleFactor,
     Step,
     Threads,
-    Threshold,
-    threshold_of,
-    wrong_call_if_value_error,
+    parse_min_score,
+    scan_options,
+    usage_errors,
 )
-from whet.cli.output import exit_if_skipped, progress_bar, start, write_pieces
+from whet.cli.output import exit_if_skipped, plural, progress_bar, start, write_text
 
 if TYPE_CHECKING:
     from whet.cascade.detections import Detections
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """The layouts of `whet.io.detections`, listed here for help without imports."""
+    """The layouts of `whet.io.detections`, listed here so that help needs no imports."""
 
     text = "text"
     json = "json"
@@ -47,29 +46,38 @@ class Format(StrEnum):
 def detect(
     model: Model,
     images: Images,
-    threshold: Threshold = None,
+    min_score: MinScore = None,
+    max_detections: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Keep the N highest-scoring detections per image.")
+    ] = None,
     min_size: MinSize = None,
     max_size: MaxSize = None,
-    scale_factor: Factor = 1.2,
+    scale_factor: ScaleFactor = 1.2,
     step: Step = 1,
-    best: Annotated[bool, typer.Option("--best", help="Only the best box of an image.")] = False,
-    layout: Annotated[Format, typer.Option("--format", "-f", help="How boxes are written.")] = Format.text,
-    as_json: Json = False,
-    out: Out = None,
-    draw: Annotated[Path | None, typer.Option(help="Folder for the images with their boxes drawn in.")] = None,
-    ids: Annotated[Path | None, typer.Option(help="COCO file whose image ids --format coco uses.")] = None,
+    layout: Annotated[Format, typer.Option("--format", "-f", help="Output format.")] = Format.text,
+    as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Output file (default: standard output).")
+    ] = None,
+    draw: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the images with their detections drawn to this directory.")
+    ] = None,
+    ids: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="COCO file with the image ids for --format coco.")
+    ] = None,
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
-    """Find objects in images.
+    """Detect objects in images and print their boxes and scores.
 
-    Images that cannot be read are skipped, counted and named at the end; the exit code is then 5.
+    Images that cannot be read are skipped and listed at the end; the exit code is then 5.
 
     \b
-    whet detect face holiday.jpg
-    whet detect mine.whet shots/ --draw drawn --threshold 40
-    whet detect face 'shots/**/*.png' --format csv --out boxes.csv
-    find . -name '*.jpg' | whet detect face - --json | jq '.[].boxes'
+    Examples:
+      whet detect face holiday.jpg
+      whet detect mine.whet shots/ --draw drawn --min-score 40
+      whet detect face 'shots/**/*.png' --format csv --out boxes.csv
+      find . -name '*.jpg' | whet detect face - --json | jq '.[].boxes'
     """
     start(quiet=quiet)
     from whet.detector.detector import load
@@ -77,51 +85,54 @@ def detect(
     from whet.io.detections import PIECEMEAL, Layout, coco_ids, ids_of, pieces
     from whet.io.images import find_images
 
+    if as_json and layout not in (Format.text, Format.json):
+        raise typer.BadParameter(f"got --json and --format {layout}; choose one")
+    chosen = Layout.json if as_json else Layout(layout.value)
+    if ids is not None and chosen is not Layout.coco:
+        raise typer.BadParameter(f"got --ids {ids} with --format {chosen}; expected --format coco")
     detector = load(model)
     paths = find_images(images, sys.stdin)
-    # By place among all images, so that one that is skipped does not move the others.
+    # Numbered by position among all images, so that a skipped image does not renumber the others.
     numbers = {path: n for n, path in enumerate(paths, start=1)} if ids is None else ids_of(paths, coco_ids(ids))
-    drawing = None if draw is None else _drawing(draw, paths)
-    with wrong_call_if_value_error():
+    drawings = None if draw is None else _drawings(draw, paths)
+    with usage_errors():
         run = detect_many(
             detector,
             paths,
-            threads=threads,
-            min_score=threshold_of(threshold),
-            min_size=min_size,
-            max_size=max_size,
-            scale_factor=scale_factor,
-            step=step,
-            max_detections=1 if best else None,
+            min_score=parse_min_score(min_score),
+            max_detections=max_detections,
+            **scan_options(min_size, max_size, scale_factor, step, threads),
         )
-        chosen = Layout.json if as_json else Layout(layout.value)
-        # Lines that come one by one to a terminal are progress enough, and a bar would get among them.
-        is_told = out is None and chosen in PIECEMEAL and sys.stdout.isatty()
-        with progress_bar("detect", hidden=quiet or is_told or len(paths) < 2) as progress:
-            told = _Told(drawing, lambda done: progress(done / len(paths)))
-            write_pieces(pieces(told.found(run), chosen, numbers), out)
+        # Lines that appear one by one on a terminal are progress enough, and a bar would be mixed up with them.
+        is_streaming = out is None and chosen in PIECEMEAL and sys.stdout.isatty()
+        with progress_bar("detecting", hidden=quiet or is_streaming or len(paths) < 2) as progress:
+            results = _Results(drawings, lambda done: progress(done / len(paths)))
+            write_text(pieces(results.detections(run), chosen, numbers), out)
     if not quiet and out is not None:
-        typer.echo(f"{told.n_boxes} boxes in {len(paths) - len(told.errors)} images: {out}", err=True)
-    exit_if_skipped(told.errors, len(paths))
+        n = len(paths) - len(results.errors)
+        typer.echo(f"Wrote {plural(results.n_boxes, 'detection')} in {plural(n, 'image')} to {out}", err=True)
+    if not quiet and draw is not None:
+        typer.echo(f"Wrote drawings to {draw}/", err=True)
+    exit_if_skipped(results.errors, len(paths))
 
 
-def _drawing(folder: Path, paths: list[Path]) -> DrawnFolder:
+def _drawings(folder: Path, paths: list[Path]) -> DrawnFolder:
     from whet.plots.drawing import DrawnFolder
 
     return DrawnFolder(folder, paths)
 
 
 @dataclass
-class _Told:
-    """Counts what is found on its way from the scan to the text, and draws it if that is asked for."""
+class _Results:
+    """Counts the detections on their way from the scan to the output, collects errors and draws the images."""
 
-    drawing: DrawnFolder | None
+    drawings: DrawnFolder | None
     progress: Callable[[int], None]
     n_boxes: int = 0
     errors: list[UnreadableImageError] = field(default_factory=list)
 
-    def found(self, run: Iterable[DetectedImage]) -> Iterator[tuple[Path, Detections]]:
-        """Boxes and scores of the images that can be read; the windows behind them, far more, are let go."""
+    def detections(self, run: Iterable[DetectedImage]) -> Iterator[tuple[Path, Detections]]:
+        """Boxes and scores of the readable images; their windows, which take far more memory, are dropped."""
         from whet.cascade.detections import Detections
 
         for number, one in enumerate(run, start=1):
@@ -129,7 +140,7 @@ class _Told:
                 self.errors.append(one.error)
             if one.found is not None:
                 self.n_boxes += len(one.found)
-                if self.drawing is not None:
-                    self.drawing.add(one.path, one.found.boxes)
+                if self.drawings is not None:
+                    self.drawings.add(one.path, one.found.boxes)
                 yield one.path, Detections(one.found.boxes, one.found.scores)
             self.progress(number)

@@ -1,4 +1,4 @@
-"""`whet evaluate`: how good a detector is on annotated images."""
+"""`whet evaluate`: recall, precision and false positives of a detector on annotated images."""
 
 from __future__ import annotations
 
@@ -9,125 +9,141 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.images import is_incomplete, read_set, scan_options
+from whet.cli.inputs import load_annotations, skipped
 from whet.cli.models import Destination, Force
 from whet.cli.options import (
     Class,
     ExitCode,
-    Factor,
     FormatOption,
     ImageFolder,
     Json,
     MaxSize,
+    MinScore,
     MinSize,
     Model,
     Quiet,
+    ScaleFactor,
     Seed,
     Split,
     Step,
     Threads,
-    Threshold,
-    threshold_of,
-    wrong_call_if_value_error,
+    parse_min_score,
+    scan_options,
+    usage_errors,
 )
-from whet.cli.output import count, exit_if_skipped, number, progress_bar, rounded, start
+from whet.cli.output import exit_if_skipped, finite_or_none, plural, progress_bar, rounded, start, warn
 
 if TYPE_CHECKING:
     from whet.detector.detector import Detector
     from whet.evaluation.runs import EvaluationRun
 
 
-# So many samples a bootstrap should have: with fewer, what is rare was not seen often enough to be drawn.
-FEW = 30
+# With fewer images a bootstrap rarely draws the rare failures, and its intervals are too narrow.
+MIN_IMAGES = 30
 
 
 def evaluate(
     model: Model,
-    annotations: Annotated[Path, typer.Argument(metavar="ANNOTATIONS", help="Annotated images: a file or a folder.")],
-    layout: FormatOption = None,
+    annotations: Annotated[
+        Path, typer.Argument(metavar="ANNOTATIONS", help="Annotated images: a file or a directory.")
+    ],
+    format: FormatOption = None,
     images: ImageFolder = None,
     class_: Class = None,
     split: Split = None,
     iou: Annotated[
-        float, typer.Option(min=0, max=0.99, help="Intersection over union above which an object is found.")
+        float,
+        typer.Option(
+            min=0, max=0.99, metavar="IOU", help="An object is found if a box overlaps it with more than this IoU."
+        ),
     ] = 0.5,
-    threshold: Threshold = None,
+    min_score: MinScore = None,
     min_size: MinSize = None,
     max_size: MaxSize = None,
-    scale_factor: Factor = 1.2,
+    scale_factor: ScaleFactor = 1.2,
     step: Step = 1,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Folder for numbers, curves and sheets of the worst mistakes.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Write a report: numbers, curves, worst errors."),
     ] = None,
-    draw: Annotated[Path | None, typer.Option(help="Folder for all images, found and missed drawn in.")] = None,
+    draw: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write all images with hits, misses and false positives drawn.")
+    ] = None,
     set_point: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Store the score for --false-positives in the model, by this name."),
+        typer.Option(metavar="NAME", help="Store an operating point of this name in the model."),
     ] = None,
-    false_positives: Annotated[float, typer.Option(min=0, help="False positives an image for --set-point.")] = 0.1,
-    save: Annotated[Path | None, typer.Option(help="Where --set-point writes the model; else MODEL itself.")] = None,
+    false_positives: Annotated[
+        float, typer.Option(min=0, metavar="RATE", help="False positives per image at --set-point.")
+    ] = 0.1,
+    save_as: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Output model of --set-point (default: overwrite MODEL).")
+    ] = None,
     force: Force = False,
     seed: Seed = 0,
     threads: Threads = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Measure a detector on annotated images that it was not trained on.
+    """Measure a detector on annotated images that were not used for training.
 
-    Recall, precision and false positives per image are those at the threshold in use; the two areas are over all
-    thresholds. Intervals (95 %) take images, not boxes, for the samples.
+    Recall, precision and false positives per image hold at the minimum score in use. Average precision and
+    log-average miss rate cover all scores. The 95 % intervals resample images, not boxes.
 
     \b
-    whet evaluate mine.whet val.json
-    whet evaluate mine.whet VOC2007 --class car --out report
-    whet evaluate mine.whet val.json --set-point default --false-positives 0.1
+    Examples:
+      whet evaluate mine.whet val.json
+      whet evaluate mine.whet VOC2007 --class car --out report
+      whet evaluate mine.whet val.json --set-point default --false-positives 0.1
     """
     start(quiet=quiet)
     from whet.detector.detector import load
-    from whet.evaluation.runs import evaluate_many
+    from whet.evaluation.runs import evaluate
     from whet.plots.report import check_places
 
-    if save is not None and set_point is None:
-        raise typer.BadParameter("--save writes the model with an operating point: give its name, --set-point NAME")
+    if save_as is not None and set_point is None:
+        raise typer.BadParameter(f"got --save-as {save_as} without --set-point; use --set-point NAME")
     detector = load(model)
-    target = (
-        None if set_point is None else Destination.from_options(model, detector, save, force=force, option="--save")
-    )
-    found = read_set(annotations, layout, images, class_, split, quiet=quiet)
-    check_places([image.path for image in found.images], out, draw)
+    target = None
+    if set_point is not None:
+        target = Destination.from_options(model, detector, save_as, force=force, option="--save-as")
+    annotated = load_annotations(annotations, format, images, class_, split, quiet=quiet)
+    check_places([image.path for image in annotated.images], out, draw)
     options = scan_options(min_size, max_size, scale_factor, step, threads)
-    with wrong_call_if_value_error(), progress_bar("evaluate", hidden=quiet) as progress:
-        above = threshold_of(threshold)
-        run = evaluate_many(detector, found.images, iou=iou, min_score=above, tell=progress, **options)
-    left_out = [str(problem) for problem in found.problems if is_incomplete([problem])]
-    numbers = _numbers(run, model, annotations, iou, seed, left_out)
-    point = None
+    with usage_errors(), progress_bar("evaluating", hidden=quiet) as progress:
+        run = evaluate(
+            detector, annotated.images, iou=iou, min_score=parse_min_score(min_score), progress=progress, **options
+        )
+    problems = [str(problem) for problem in skipped(annotated.problems)]
+    results = _results(run, model, annotations, iou, seed, problems)
     if set_point is not None and target is not None:
         point = _set_point(detector, run, set_point, false_positives)
         target.save(detector, [])
-        numbers["set_point"] = {"name": set_point, "threshold": point, "model": str(target.out)}
-    written, fault = _draw(run, out, draw, model, numbers)
+        results["operating_point"] = {"name": set_point, "min_score": point, "model": str(target.out)}
+    written, fault = _write_report(run, out, draw, model, results)
     if as_json:
-        typer.echo(json.dumps(numbers, indent=1))
+        typer.echo(json.dumps(results, indent=1))
     elif not quiet:
-        for line in _table(numbers):
+        for line in _table(results):
             typer.echo(line)
-        if target is not None and point is not None:
-            typer.echo(f"operating point {set_point!r}: scores above {point:.4g}, stored in {target.out}")
         if written:
-            typer.echo(f"wrote {', '.join(map(str, written))}")
+            typer.echo(f"Wrote {', '.join(map(str, written))}")
     if fault and not quiet:
-        typer.echo(f"whet: no curves were drawn: {fault}", err=True)
-    exit_if_skipped(run.unread, len(found.images))
-    if left_out:
+        warn(f"Warning: curves were not drawn: {fault}")
+    exit_if_skipped(run.unread, len(annotated.images))
+    if problems:
         raise typer.Exit(ExitCode.SOME_SKIPPED)
 
 
-def _numbers(
-    run: EvaluationRun, model: str, annotations: Path, iou: float, seed: int, left_out: list[str]
+def _results(
+    run: EvaluationRun, model: str, annotations: Path, iou: float, seed: int, problems: list[str]
 ) -> dict[str, Any]:
     measures = {
-        name: {"value": number(one.value), "low": number(one.low), "high": number(one.high)}
+        name.replace(" ", "_").replace("-", "_"): {
+            "value": finite_or_none(one.value),
+            "low": finite_or_none(one.low),
+            "high": finite_or_none(one.high),
+        }
         for name, one in run.measures(seed).items()
     }
     return {
@@ -139,49 +155,55 @@ def _numbers(
         "found": int(run.found.sum()),
         "missed": run.n_missed,
         "false_positives": run.n_false_positives,
-        "overlap": iou,
-        "threshold": number(run.threshold),
-        "measures": {name.replace(" ", "_").replace("-", "_"): one for name, one in measures.items()},
-        "left_out": [*left_out, *map(str, run.unread)],
+        "iou": iou,
+        "min_score": finite_or_none(run.threshold),
+        "measures": measures,
+        "skipped": [*problems, *map(str, run.unread)],
     }
 
 
-def _table(numbers: dict[str, Any]) -> Iterator[str]:
-    above = "all scores" if numbers["threshold"] is None else f"scores above {numbers['threshold']:.4g}"
-    ignored = f", {numbers['ignored']:,} to ignore" if numbers["ignored"] else ""
-    yield f"{count(numbers['images'], 'image')}, {count(numbers['objects'], 'object')}{ignored}; {above}"
-    right, wrong = numbers["found"], numbers["false_positives"]
+def _table(results: dict[str, Any]) -> Iterator[str]:
+    score = "no minimum score" if results["min_score"] is None else f"minimum score {results['min_score']:.4g}"
+    ignored = f" ({results['ignored']:,} ignored)" if results["ignored"] else ""
+    yield f"{plural(results['images'], 'image')}, {plural(results['objects'], 'object')}{ignored}, {score}"
+    right, wrong = results["found"], results["false_positives"]
     counts = {
-        "recall": f"{right:,} of {numbers['objects']:,} found",
-        "precision": f"{right:,} of {right + wrong:,} detections right",
-        "false_positives_per_image": f"{wrong:,} in {count(numbers['images'], 'image')}",
+        "recall": f"{right:,} of {plural(results['objects'], 'object')} found",
+        "precision": f"{right:,} of {plural(right + wrong, 'detection')} correct",
+        "false_positives_per_image": f"{plural(wrong, 'false positive')} in {plural(results['images'], 'image')}",
     }
-    yield f"{'measure':<22}    value  95 % interval"
-    for name, one in numbers["measures"].items():
+    yield f"{'measure':<26}    value  95 % interval"
+    for name, one in results["measures"].items():
         interval = "-" if one["low"] is None else f"{rounded(one['low'])} to {rounded(one['high'])}"
-        named = name.replace("_", " ").replace("log average", "log-average")
-        yield f"{named:<22}  {rounded(one['value']):>7}  {interval:<16}  {counts.get(name, '')}".rstrip()
-    if numbers["images"] < FEW:
-        yield f"With fewer than {FEW} images the last three intervals are too narrow: annotate more to be sure."
+        title = name.replace("_", " ").replace("log average", "log-average")
+        yield f"{title:<26}  {rounded(one['value']):>7}  {interval:<16}  {counts.get(name, '')}".rstrip()
+    if results["images"] < MIN_IMAGES:
+        yield f"Warning: fewer than {MIN_IMAGES} images; the last three intervals are too narrow"
+    if "operating_point" in results:
+        point = results["operating_point"]
+        yield f"Stored operating point '{point['name']}' (minimum score {point['min_score']:.4g}) in {point['model']}"
+        yield f"Next: whet detect {point['model']} IMAGES --min-score {point['name']}"
 
 
 def _set_point(detector: Detector, run: EvaluationRun, name: str, false_positives: float) -> float:
     from whet.evaluation.curves import operating_point
 
     point = operating_point(run.evaluation.curve, false_positives)
-    if number(point) is None:
-        raise typer.BadParameter("nothing was detected in these images: there is no score that a point could be")
-    with wrong_call_if_value_error():
+    if finite_or_none(point) is None:
+        raise typer.BadParameter(
+            f"got --set-point {name}, but the detector found nothing in these images; use images that contain objects"
+        )
+    with usage_errors():
         detector.set_operating_point(name, point)
     return point
 
 
-def _draw(
-    run: EvaluationRun, out: Path | None, draw: Path | None, model: str, numbers: dict[str, Any]
+def _write_report(
+    run: EvaluationRun, out: Path | None, draw: Path | None, model: str, results: dict[str, Any]
 ) -> tuple[list[Path], str]:
     from whet.plots.report import draw_results, write_report
 
     if draw is not None:
         draw_results(run, draw)
-    written, fault = ([], "") if out is None else write_report(run, out, Path(model).stem, numbers)
+    written, fault = ([], "") if out is None else write_report(run, out, Path(model).stem, results)
     return [*written, *([] if draw is None else [draw])], fault

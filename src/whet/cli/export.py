@@ -1,4 +1,4 @@
-"""`whet export`: a detector as a file for OpenCV."""
+"""`whet export`: a detector as an OpenCV cascade."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Annotated
 
 import typer
 
+from whet.cli.models import Force, check_output_file
 from whet.cli.options import Json, Model, Quiet
-from whet.cli.output import start
+from whet.cli.output import plural, start
 
 
-class ExitChoice(StrEnum):
-    """Which exits inside of stages are kept."""
+class EarlyExits(StrEnum):
+    """Which early exits of soft stages become stages of the OpenCV file."""
 
     all = "all"
     doubling = "doubling"
@@ -26,33 +27,37 @@ def export(
     model: Model,
     out: Annotated[Path, typer.Argument(metavar="OUT.xml", help="File to write, for cv2.CascadeClassifier.")],
     early_exits: Annotated[
-        ExitChoice, typer.Option(help="Exits to keep of soft stages; all decides alike, with many more stumps.")
-    ] = ExitChoice.doubling,
-    exact: Annotated[bool, typer.Option("--exact", help="A second stump for what float32 rounds off.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file that is there already.")] = False,
+        EarlyExits,
+        typer.Option(help="Early exits of soft stages to keep; all gives the same decisions with many more stumps."),
+    ] = EarlyExits.doubling,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Add stumps that make up for the rounding to float32.")
+    ] = False,
+    force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a detector as it is now for OpenCV: all stages of Haar features, or all of LBP.
+    """Write a detector as an OpenCV cascade.
 
-    What it has counted, its frame and its operating points stay behind. Where the file decides otherwise, that is told.
+    All stages must use Haar features, or all must use LBP. Sample counts, box offset and operating points cannot be
+    represented in OpenCV's format. Differences in the decisions are listed.
 
     \b
-    whet export mine.whet mine.xml
-    whet export mine.whet mine.xml --early-exits all
+    Examples:
+      whet export mine.whet mine.xml
+      whet export mine.whet mine.xml --early-exits all
     """
     start(quiet=quiet)
     from whet.detector.detector import load
 
     if out.suffix.lower() != ".xml":
-        raise typer.BadParameter(f"got {out}; OpenCV knows a cascade by its name, which ends in .xml")
-    if out.exists() and not force:
-        raise typer.BadParameter(f"{out} is there already: give another name, or replace it with --force")
+        raise typer.BadParameter(f"got {out}; expected a file name that ends in .xml")
+    check_output_file(out, force=force)
     exported = load(model).export_opencv(out, early_exits=early_exits.value, exact=exact)
     if as_json:
         typer.echo(json.dumps({"file": str(out), **asdict(exported)}, indent=1))
     elif not quiet:
-        size = f"{exported.stages:,} stages, {exported.stumps:,} stumps or trees, {out.stat().st_size:,} bytes"
-        typer.echo(f"{out}: {size}")
+        size = f"{plural(exported.stages, 'stage')}, {plural(exported.stumps, 'tree')}, {out.stat().st_size:,} bytes"
+        typer.echo(f"Wrote {out}: {size}")
         for line in exported.differences:
             typer.echo(f"  {line}")

@@ -1,4 +1,4 @@
-"""`whet learn`: a detector is shown images, and corrected by them."""
+"""`whet learn`: correct a detector with new images."""
 
 from __future__ import annotations
 
@@ -10,44 +10,39 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.images import (
-    AnnotationsOption,
-    HeldOut,
-    Negatives,
-    Positives,
-    figures,
-    judgement_lines,
-    scan_options,
-    showing,
-    unread_and_judged,
-)
-from whet.cli.models import Destination, Force, ModelOut, is_same
+from whet.cli.inputs import AnnotationsOption, HeldOut, Negatives, Positives, read_training_input
+from whet.cli.models import Destination, Force, ModelOut, is_in_place
 from whet.cli.options import (
     Class,
     ExitCode,
-    Factor,
     FormatOption,
     ImageFolder,
     Json,
     MaxSize,
+    MinScore,
     MinSize,
     Model,
     Quiet,
+    ScaleFactor,
     Split,
     Step,
     Threads,
-    Threshold,
-    threshold_of,
-    wrong_call_if_value_error,
+    parse_min_score,
+    scan_options,
+    usage_errors,
 )
 from whet.cli.output import (
-    MOST_NAMED,
-    count,
+    before_and_after,
     exit_if_skipped,
+    held_out_lines,
     nothing_changed_on_ctrl_c,
+    plural,
+    print_list,
     progress_bar,
     start,
     uninterrupted,
+    unread_held_out,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -60,142 +55,145 @@ def learn(
     negatives: Negatives = None,
     annotations: AnnotationsOption = None,
     held_out: HeldOut = None,
-    layout: FormatOption = None,
+    format: FormatOption = None,
     images: ImageFolder = None,
     class_: Class = None,
     split: Split = None,
     weight: Annotated[
-        int | None, typer.Option(min=1, help="How often a box counts; else by how many are shown.")
+        int | None, typer.Option(min=1, metavar="N", help="Sample weight per box (default: automatic).")
     ] = None,
-    threshold: Threshold = None,
+    min_score: MinScore = None,
     min_size: MinSize = None,
     max_size: MaxSize = None,
-    scale_factor: Factor = 1.2,
+    scale_factor: ScaleFactor = 1.2,
     step: Step = 1,
     journal: Annotated[
-        Path | None, typer.Option(help="File for what was learned, to undo it; else OUT.journal.jsonl.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Journal for whet unlearn (default: OUT.journal.jsonl)."),
     ] = None,
-    no_journal: Annotated[bool, typer.Option("--no-journal", help="Keep none: what is learned stays.")] = False,
+    no_journal: Annotated[bool, typer.Option("--no-journal", help="Keep no journal; whet unlearn needs one.")] = False,
     out: ModelOut = None,
     force: Force = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report the changes without writing them.")] = False,
     threads: Threads = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Teach a detector by images.
+    """Correct a detector with annotated images, crops of the object or images without it.
 
-    Of annotated images, every box is the object, and what is detected beside all boxes is a false positive. IMAGES are
-    files, folders or quoted patterns ('street/*.jpg'), - reads names from stdin, and each option may be repeated. Give
-    the threshold and the sizes that you detect with.
+    In annotated images, each box is a positive sample and each detection away from all boxes is a false positive.
+    IMAGES are files, directories or quoted patterns ('street/*.jpg'); - reads file names from stdin. Use the same
+    minimum score and sizes as for detection.
+
+    The model is written at the end; Ctrl-C changes nothing. The journal records each sample for whet unlearn.
+
+    Images that cannot be read and boxes that fit no window are skipped and listed; the exit code is then 5.
 
     \b
-    All or nothing: Ctrl-C changes nothing. What was learned goes to a journal, for whet unlearn.
-    Images that cannot be read, and boxes that fit no window, are skipped and named; the exit code is then 5.
-
-    \b
-    whet learn mine.whet --negatives street/
-    whet learn mine.whet --positives crops/ --weight 20
-    whet learn mine.whet --annotations new.json --class car --held-out val.json
-    whet learn face --annotations boxes.csv -o mine.whet
+    Examples:
+      whet learn mine.whet --negatives street/
+      whet learn mine.whet --positives crops/ --weight 20
+      whet learn mine.whet --annotations new.json --class car --held-out val.json
+      whet learn face --annotations boxes.csv --out mine.whet
     """
     start(quiet=quiet)
     from whet.detector.detector import load
     from whet.training.learning import learn_from, too_tight
 
     if not (positives or negatives or annotations):
-        raise typer.BadParameter("there is nothing to learn from: give --positives, --negatives or --annotations")
+        raise typer.BadParameter("got no images; use --annotations, --positives or --negatives")
     if no_journal and journal is not None:
-        raise typer.BadParameter("got --journal and --no-journal: choose one")
+        raise typer.BadParameter(f"got --journal {journal} and --no-journal; choose one")
     detector = load(model)
     detector.check_can_learn()
     target = Destination.from_options(model, detector, out, journal, force=force)
     if no_journal:
         target = replace(target, journal=None)
-    options = scan_options(min_size, max_size, scale_factor, step, threads) | {"min_score": threshold_of(threshold)}
+    options = scan_options(min_size, max_size, scale_factor, step, threads) | {"min_score": parse_min_score(min_score)}
     with nothing_changed_on_ctrl_c():
-        seen = showing(annotations, positives, negatives, held_out, layout, images, class_, split, quiet=quiet)
-        shown = seen.shown
-        told = too_tight(shown, detector.box_offset)
-        if told is not None:
-            typer.echo(f"whet: {told}", err=True)
-        with wrong_call_if_value_error(), progress_bar("learn", hidden=quiet) as progress:
-            run = learn_from(detector, shown, weight, held_out=seen.judges, tell=progress, **options)
-    is_written = not dry_run and (bool(run.lessons.entries) or not is_same(model, target.out))
+        given = read_training_input(
+            annotations, positives, negatives, held_out, format, images, class_, split, quiet=quiet
+        )
+        examples = given.examples
+        warning = too_tight(examples, detector.box_offset)
+        if warning is not None:
+            warn(warning)
+        with usage_errors(), progress_bar("learning", hidden=quiet) as progress:
+            run = learn_from(detector, examples, weight, held_out=given.held_out, tell=progress, **options)
+    is_written = not dry_run and (bool(run.lessons.entries) or not is_in_place(model, target.out))
     if is_written:
         with uninterrupted():
             target.save(run.detector, run.lessons.entries)
     if as_json:
-        typer.echo(json.dumps(_table(run, shown, target if is_written else None), indent=1))
+        typer.echo(json.dumps(_results(run, examples, target if is_written else None), indent=1))
     elif not quiet:
-        for line in _report(run, shown):
+        for line in _report(run, examples):
             typer.echo(line)
-        typer.echo(f"wrote {target}" if is_written else "nothing was written")
-    _tell_left_out(run, shown, seen.is_incomplete)
+        reason = "dry run" if dry_run else "no samples"
+        typer.echo(f"Wrote {target}" if is_written else f"Nothing written ({reason})")
+        if is_written and run.lessons.entries and target.journal is not None:
+            named = "" if journal is None else f" {journal}"
+            typer.echo(f"Undo: whet unlearn {target.out}{named} --last {len(run.lessons.entries)}")
+    _exit_if_skipped(run, examples, given.is_incomplete)
 
 
-def _table(run: LearningRun, shown: Shown, target: Destination | None) -> dict[str, Any]:
-    kept = None if target is None or target.journal is None else str(target.journal.path)
+def _results(run: LearningRun, examples: Shown, target: Destination | None) -> dict[str, Any]:
+    journal = None if target is None or target.journal is None else str(target.journal.path)
     return {
-        "shown": {"images": len(shown.images), "objects": shown.n_objects},
-        "taught": {
+        "input": {"images": len(examples.images), "objects": examples.n_objects},
+        "learned": {
             "objects": run.lessons.n_objects,
             "false_positives": run.lessons.n_false_positives,
             "windows": len(run.lessons.entries),
             "weight": sum(entry.weight for entry in run.lessons.entries),
         },
-        "on_shown": {name: figures(one) for name, one in zip(("before", "after"), run.shown, strict=True)},
-        "on_held_out": run.held_out
-        and {name: figures(one) for name, one in zip(("before", "after"), run.held_out, strict=True)},
-        "degrees_turned": run.turns,
+        "on_input": before_and_after(run.shown),
+        "on_held_out": before_and_after(run.held_out),
+        "rotation_degrees": run.turns,
         "skipped": {
-            "images": [str(error) for error in _unread(run, shown)],
+            "images": _unread(run, examples),
             "boxes": run.lessons.unfit,
         },
         "model": None if target is None else str(target.out),
-        "journal": kept,
+        "journal": journal,
     }
 
 
-def _report(run: LearningRun, shown: Shown) -> Iterator[str]:
+def _report(run: LearningRun, examples: Shown) -> Iterator[str]:
     lessons, n = run.lessons, len(run.lessons.entries)
-    yield f"shown: {count(len(shown.images), 'image')}, {count(shown.n_objects, 'object')}"
+    yield f"Input: {plural(len(examples.images), 'image')}, {plural(examples.n_objects, 'object')}"
     if not n:
-        yield "learned nothing: there is no object and no false positive in what was shown"
+        yield "Learned nothing: the images contain no objects and no false positives"
     else:
-        counted = sum(entry.weight for entry in lessons.entries)
+        weight = sum(entry.weight for entry in lessons.entries)
         yield (
-            f"learned: {count(lessons.n_objects, 'object')} and {count(lessons.n_false_positives, 'false positive')}, "
-            "by "
-            f"{count(n, 'window that counts', 'windows that count')} {count(counted, 'time')}"
+            f"Learned {plural(n, 'window')} (total weight {weight:,}): {plural(lessons.n_objects, 'object')}, "
+            f"{plural(lessons.n_false_positives, 'false positive')}"
         )
         stage = max(range(len(run.turns)), key=run.turns.__getitem__)
-        yield f"weights turned by up to {run.turns[stage]:.2g} degrees (stage {stage})"
+        yield f"Largest change: the weights of stage {stage} rotated by {run.turns[stage]:.2g} degrees"
     before, after = run.shown
     yield (
-        f"errors on what was shown: {before.n_missed} missed + {count(before.n_false_positives, 'false positive')} "
-        "before, "
-        f"{after.n_missed} + {after.n_false_positives} after"
+        f"Errors on these images: {before.n_missed} missed + {plural(before.n_false_positives, 'false positive')} "
+        f"before, {after.n_missed} + {after.n_false_positives} after"
     )
     if after.n_missed + after.n_false_positives > before.n_missed + before.n_false_positives:
-        yield "that is worse than before: take it back with whet unlearn, and try a smaller --weight or more examples"
+        yield "Warning: more errors than before; undo with whet unlearn, then use a smaller --weight or more images"
     if run.held_out is not None:
-        yield from judgement_lines(run.held_out)
+        yield from held_out_lines(run.held_out)
 
 
-def _unread(run: LearningRun, shown: Shown) -> list[str]:
-    """Each image once, though it may have been tried again and again."""
-    held, _ = unread_and_judged(run.held_out)
-    return list(dict.fromkeys(map(str, (*shown.unread, *run.shown[0].unread, *run.lessons.unread, *held))))
+def _unread(run: LearningRun, examples: Shown) -> list[str]:
+    """Each unreadable image once, although it may have been tried several times."""
+    held, _ = unread_held_out(run.held_out)
+    return list(dict.fromkeys(map(str, (*examples.unread, *run.shown[0].unread, *run.lessons.unread, *held))))
 
 
-def _tell_left_out(run: LearningRun, shown: Shown, is_incomplete: bool) -> None:
+def _exit_if_skipped(run: LearningRun, examples: Shown, is_incomplete: bool) -> None:
     unfit = run.lessons.unfit
     if unfit:
-        typer.echo(f"whet: {count(len(unfit), 'box that fits', 'boxes that fit')} no window, not learned:", err=True)
-        for line in unfit[:MOST_NAMED]:
-            typer.echo(f"  {line}", err=True)
-    _, judged = unread_and_judged(run.held_out)
-    exit_if_skipped(_unread(run, shown), len(shown.images) + len(shown.unread) + judged)
+        print_list(f"skipped {plural(len(unfit), 'box that fits', 'boxes that fit')} no window", unfit)
+    _, n_held_out = unread_held_out(run.held_out)
+    exit_if_skipped(_unread(run, examples), len(examples.images) + len(examples.unread) + n_held_out)
     if unfit or is_incomplete:
         raise typer.Exit(ExitCode.SOME_SKIPPED)

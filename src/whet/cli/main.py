@@ -1,43 +1,78 @@
-"""The command `whet`. Commands import what they need when they run: help answers without numpy."""
+"""The `whet` command: a table of subcommands, each imported only when it runs, and the exit codes of errors."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperGroup
 
 from whet import __version__
-from whet.cli import adopt, demo, detect, evaluate, export, inspect, learn, merge, train, unlearn, watch
-from whet.cli import images as convert
 from whet.cli.options import ExitCode
 from whet.errors import DataNotFoundError, MissingExtraError, WhetError
 
-app = typer.Typer(
-    name="whet",
-    help="Object detectors that are trained on a few hundred images and sharpened by every correction, exactly.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # rich takes longer to import than the rest of the help to print
-)
-app.command("train")(train.train)
-app.command("detect")(detect.detect)
-app.command("learn")(learn.learn)
-app.command("unlearn")(unlearn.unlearn)
-app.command("merge")(merge.merge)
-app.command("evaluate")(evaluate.evaluate)
-app.command("inspect")(inspect.inspect)
-app.command("adopt")(adopt.adopt)
-app.command("export")(export.export)
-app.command("convert")(convert.convert)
-app.command("demo")(demo.demo)
-app.command("watch")(watch.watch)
+
+class LazyCommand(NamedTuple):
+    """A subcommand: `module:function` to import when it runs, and its line in `whet --help`."""
+
+    target: str
+    help: str
 
 
-def _show_version(wanted: bool) -> None:
+COMMANDS = {
+    "train": LazyCommand("whet.cli.train:train", "Train a detector from annotated images."),
+    "detect": LazyCommand("whet.cli.detect:detect", "Detect objects in images."),
+    "evaluate": LazyCommand("whet.cli.evaluate:evaluate", "Measure a detector on annotated images."),
+    "learn": LazyCommand("whet.cli.learn:learn", "Correct a detector with new images."),
+    "unlearn": LazyCommand("whet.cli.unlearn:unlearn", "Remove corrections from a detector, exactly."),
+    "merge": LazyCommand("whet.cli.merge:merge", "Combine the corrections of several copies of a detector."),
+    "watch": LazyCommand("whet.cli.watch:watch", "Detect and track in a video or camera stream."),
+    "inspect": LazyCommand("whet.cli.inspect:inspect", "Show the contents of a detector file."),
+    "adopt": LazyCommand("whet.cli.adopt:adopt", "Make an OpenCV cascade trainable."),
+    "export": LazyCommand("whet.cli.export:export", "Write a detector as an OpenCV cascade."),
+    "convert": LazyCommand("whet.cli.convert:convert", "Convert annotations between formats."),
+    "demo": LazyCommand("whet.cli.demo:demo", "Run a short demonstration."),
+}
+
+SETTINGS: dict[str, Any] = {
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,  # rich takes longer to import than the rest of the help takes to print
+}
+
+
+class LazyGroup(TyperGroup):
+    """A Typer group that lists its commands from a table and imports a command only to run it or to show its help."""
+
+    table = COMMANDS
+
+    def __init__(self, **attrs: Any) -> None:  # noqa: ANN401 - passed on as Typer gives them
+        super().__init__(**attrs)
+        self.commands = dict.fromkeys(self.table)  # type: ignore[assignment]  # names to list and to suggest
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # noqa: ANN401, ARG002
+        """Import one command; None for an unknown name."""
+        if cmd_name not in self.table:
+            return None
+        module, _, function = self.table[cmd_name].target.partition(":")
+        single = typer.Typer(add_completion=False, **SETTINGS)
+        single.command(cmd_name)(getattr(import_module(module), function))
+        return typer.main.get_command(single)
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401, ARG002
+        """Write the names and their one-line help without importing the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in self.table.items()])
+
+
+app = typer.Typer(cls=LazyGroup, name="whet", no_args_is_help=True, **SETTINGS)
+
+
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"whet {__version__}")
         raise typer.Exit
@@ -47,30 +82,42 @@ def _show_version(wanted: bool) -> None:
 def options(
     _: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit."),
     ] = False,
 ) -> None:
-    """Object detectors that are trained on a few hundred images and sharpened by every correction, exactly.
+    """Train small, fast object detectors and correct them online, exactly.
 
     \b
-    Exit codes: 0 done, 1 failed, 2 wrong call, 3 data missing, 4 a package missing,
-    5 some images skipped, 130 Ctrl-C.
+    Examples:
+      whet detect face photo.jpg --draw drawn
+      whet train cars.json --out cars.whet
+      whet learn cars.whet --negatives streets/
+
+    \b
+    Exit codes:
+      0    success
+      1    error
+      2    invalid arguments
+      3    input data not found
+      4    optional package not installed
+      5    finished, but some input was skipped
+      130  stopped with Ctrl-C
     """
 
 
 def main() -> None:
-    """Run the command `whet`."""
+    """Run the `whet` command."""
     run(app)
 
 
 def run(command: Callable[[], object]) -> None:
-    """Run a command; named errors become one line and an exit code."""
+    """Run a command; errors raised by whet become one line on standard error and an exit code."""
     import gc
     import logging
 
-    # Imports make half a million objects that stay: to look through them again and again is a tenth of the start.
+    # Imports create half a million permanent objects; collecting garbage among them takes a tenth of the start-up.
     gc.set_threshold(100_000)
-    _take_any_name()
+    _accept_any_file_name()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         command()
@@ -82,8 +129,8 @@ def run(command: Callable[[], object]) -> None:
         _fail(error, ExitCode.FAILED)
 
 
-def _take_any_name() -> None:
-    """Names of files may be any bytes: those that are no text come in and go out as they are."""
+def _accept_any_file_name() -> None:
+    """File names may be any bytes: those that are not valid text are read and written unchanged."""
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="surrogateescape")

@@ -1,4 +1,4 @@
-"""`whet merge`: what copies of one detector have learned at different places, in one."""
+"""`whet merge`: combine the corrections of several copies of a detector."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.models import Destination, Force, is_file
+from whet.cli.models import Destination, Force, is_model_file
 from whet.cli.options import Json, Model, Quiet
-from whet.cli.output import count, start, uninterrupted
+from whet.cli.output import plural, start, uninterrupted, warn
 
 if TYPE_CHECKING:
     from whet.detector.detector import Detector
@@ -20,52 +20,56 @@ if TYPE_CHECKING:
 
 def merge(
     model: Model,
-    others: Annotated[list[str], typer.Argument(metavar="OTHERS...", help="Models that learned on the same base.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write; MODEL itself may be named.")],
+    others: Annotated[
+        list[str], typer.Argument(metavar="OTHERS", help="Copies of the same detector with other corrections.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Output model; may be MODEL itself.")],
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Add to MODEL what other copies of it have learned: the detector that learned all of it, exactly.
+    """Combine the corrections of several copies of a detector into one, exactly, without any images.
 
-    No image is needed. BoxOffset, operating points and provenance are those of MODEL. What several of them had learned
-    before they were copied apart counts twice. Journals beside the models are merged, too, and tell that.
+    The result equals a detector that learned all samples itself. Box offset, operating points and provenance are
+    those of MODEL. The journals are merged too. Samples learned before the models were copied count twice; a
+    warning reports them.
 
     \b
-    whet merge door.whet yard.whet -o both.whet
+    Examples:
+      whet merge door.whet yard.whet --out both.whet
+      whet merge main.whet camera1.whet camera2.whet --out main.whet
     """
     start(quiet=quiet)
     from whet.detector.detector import load
 
-    files = [Path(name).resolve() if is_file(name) else name for name in (model, *others)]
+    files = [Path(name).resolve() if is_model_file(name) else name for name in (model, *others)]
     twice = next((name for name, n in Counter(map(str, files)).items() if n > 1), None)
     if twice is not None:
-        raise typer.BadParameter(f"{twice} is named twice: all that it has learned would count twice")
+        raise typer.BadParameter(f"{twice} is given twice and would count twice; give each model once")
     detector = load(model)
     target = Destination.from_options(model, detector, out, force=force)
-    told = [{"model": model} | _counts(detector)]
-    entries: list[Record] = []
+    sources = [{"model": model} | _counts(detector)]
+    records: list[Record] = []
     for name in others:
         other = load(name)
         _merge(detector, other, model, name)
-        entries += _entries(other, name)
-        told.append({"model": name} | _counts(other))
-    known = _entries(detector, model) if target.takes_along is None else target.takes_along
-    shared = sum((Counter([*known, *entries]) - Counter(set(known) | set(entries))).values())
+        records += _records(other, name)
+        sources.append({"model": name} | _counts(other))
+    known = _records(detector, model) if target.inherited is None else target.inherited
+    n_shared = sum((Counter([*known, *records]) - Counter(set(known) | set(records))).values())
     with uninterrupted():
-        target.save(detector, entries)
+        target.save(detector, records)
     if as_json:
         merged = {"model": str(target.out)} | _counts(detector)
-        typer.echo(json.dumps({"merged": merged, "from": told, "entries_more_than_once": shared}, indent=1))
+        typer.echo(json.dumps({"merged": merged, "sources": sources, "duplicate_records": n_shared}, indent=1))
     elif not quiet:
-        for row in told:
-            typer.echo(f"{row['model']}: learned {_said(row)}")
-        typer.echo(f"wrote {target}: learned {_said(_counts(detector))}")
-    if shared and not quiet:
-        typer.echo(
-            f"whet: {count(shared, 'entry is', 'entries are')} in several journals, and so counted more than once: "
-            "these models were copied apart after they had learned. Take them out once with whet unlearn",
-            err=True,
+        for source in sources:
+            typer.echo(f"{source['model']}: {_text(source)}")
+        typer.echo(f"Wrote {target}: {_text(_counts(detector))}")
+    if n_shared and not quiet:
+        warn(
+            f"Warning: {plural(n_shared, 'record is', 'records are')} in several journals and counted more than once, "
+            "because the models were copied after they had learned; remove the duplicates with whet unlearn --records"
         )
 
 
@@ -74,16 +78,16 @@ def _merge(detector: Detector, other: Detector, model: str, name: str) -> None:
 
     if other.base_id != detector.base_id:
         raise CannotMergeError(
-            f"{name} is of another base ({other.base_id[:12]}) than {model} ({detector.base_id[:12]}); only copies of "
-            "one detector can be merged. Nothing was written"
+            f"{name} has another base ({other.base_id[:12]}) than {model} ({detector.base_id[:12]}); expected copies "
+            "of one detector. Nothing was written"
         )
     detector.merge(other)
 
 
-def _entries(other: Detector, name: str) -> list[Record]:
+def _records(other: Detector, name: str) -> list[Record]:
     from whet.detector.journal import check_agreement, journal_beside
 
-    if not is_file(name):
+    if not is_model_file(name):
         return []
     journal = journal_beside(Path(name))
     check_agreement(other, journal, name)
@@ -91,9 +95,9 @@ def _entries(other: Detector, name: str) -> list[Record]:
 
 
 def _counts(detector: Detector) -> dict[str, object]:
-    objects, others = detector.learned
-    return {"learned_objects": objects, "learned_others": others}
+    positives, negatives = detector.learned
+    return {"learned_positives": positives, "learned_negatives": negatives}
 
 
-def _said(row: dict[str, object]) -> str:
-    return f"the object {row['learned_objects']:,} times, others {row['learned_others']:,} times"
+def _text(counts: dict[str, object]) -> str:
+    return f"learned weight {counts['learned_positives']:,} positive, {counts['learned_negatives']:,} negative"

@@ -1,12 +1,13 @@
-"""Options and arguments that commands share, and errors about them."""
+"""Options and arguments that several commands share, and how wrong ones are reported."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +15,7 @@ from whet.errors import WhetError
 
 
 class ExitCode(IntEnum):
-    """0 is success, 2 a wrong call; Ctrl-C gives 130."""
+    """Exit codes other than 0 (success), 2 (invalid arguments, set by Typer) and 130 (Ctrl-C)."""
 
     FAILED = 1
     DATA_MISSING = 3
@@ -26,7 +27,7 @@ CTRL_C = 130
 
 
 class AnnotationFormat(StrEnum):
-    """The same as `whet.io.annotations.formats.FORMATS`, listed here for help without imports."""
+    """The same as `whet.io.annotations.formats.FORMATS`, listed here so that help needs no imports."""
 
     coco = "coco"
     yolo = "yolo"
@@ -38,68 +39,103 @@ class AnnotationFormat(StrEnum):
 
 Model = Annotated[
     str,
-    typer.Argument(metavar="MODEL", help="A detector: a bundled one's name (face), a saved file, or an OpenCV .xml."),
+    typer.Argument(metavar="MODEL", help="Detector: a bundled name (face), a .whet file or an OpenCV .xml file."),
 ]
 Images = Annotated[
     list[str],
     typer.Argument(
-        metavar="IMAGES...",
-        help="Files, folders, quoted patterns such as 'shots/**/*.png'; - reads names from stdin.",
+        metavar="IMAGES",
+        help="Files, directories or quoted patterns such as 'shots/**/*.png'; - reads file names from stdin.",
     ),
 ]
-Threads = Annotated[int | None, typer.Option(min=1, help="Processors to use; all of them unless given.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of all that is drawn at random.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary; warnings and errors only.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Threshold = Annotated[
+Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of threads (default: all processors).")]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Random seed.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+MinScore = Annotated[
     str | None,
     typer.Option(
+        "--min-score",
         metavar="SCORE|NAME",
-        help="Keep scores above this, or those of a named operating point; else the model's default, if it has one.",
+        help="Keep detections above this score, or above a named operating point (default: the model's own, if any).",
     ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="Write to this file rather than to the screen.")]
 FormatOption = Annotated[
-    AnnotationFormat | None, typer.Option("--format", help="Format of annotations; else it is found out.")
+    AnnotationFormat | None, typer.Option("--format", help="Annotation format (default: detect automatically).")
 ]
 ImageFolder = Annotated[
-    Path | None, typer.Option(exists=True, file_okay=False, help="Folder of annotated images, if not beside.")
+    Path | None,
+    typer.Option(
+        "--images",
+        metavar="DIR",
+        exists=True,
+        file_okay=False,
+        help="Directory of the annotated images (default: next to the annotations).",
+    ),
 ]
-Class = Annotated[str | None, typer.Option("--class", help="The class that is the object, where there are several.")]
-Split = Annotated[str | None, typer.Option(help="Only this part of the annotations, such as val.")]
-MinSize = Annotated[float | None, typer.Option(help="Longer side of the smallest boxes, in pixels.")]
-MaxSize = Annotated[float | None, typer.Option(help="Longer side of the largest boxes, in pixels.")]
-Factor = Annotated[float, typer.Option(help="Ratio of one size to the next.")]
-Step = Annotated[int, typer.Option(min=1, help="Pixels from one window to the next.")]
+Class = Annotated[
+    str | None, typer.Option("--class", metavar="NAME", help="Object class; required if there are several.")
+]
+Split = Annotated[str | None, typer.Option(metavar="NAME", help="Use only this split of the annotations, such as val.")]
+MinSize = Annotated[
+    float | None,
+    typer.Option(metavar="PIXELS", help="Longer side of the smallest boxes, in pixels (default: the window)."),
+]
+MaxSize = Annotated[
+    float | None,
+    typer.Option(metavar="PIXELS", help="Longer side of the largest boxes, in pixels (default: the image)."),
+]
+ScaleFactor = Annotated[
+    float, typer.Option(metavar="RATIO", help="Ratio between successive scales of the image pyramid.")
+]
+Step = Annotated[int, typer.Option(min=1, metavar="PIXELS", help="Pixels between neighbouring windows.")]
 
 
-def threshold_of(text: str | None) -> float | str | None:
-    """A score where the text is a number; else the name of an operating point."""
+def parse_min_score(text: str | None) -> float | str | None:
+    """A number if the text is one, else the name of an operating point.
+
+    >>> parse_min_score("2.5"), parse_min_score("careful")
+    (2.5, 'careful')
+    """
     try:
         return None if text is None else float(text)
     except ValueError:
         return text
 
 
-def refuse(why: str, **options: object) -> None:
-    """Refuse those of the options that were given: they would do nothing, and nobody would know.
+def scan_options(
+    min_size: float | None, max_size: float | None, scale_factor: float, step: int, threads: int | None
+) -> dict[str, Any]:
+    """Keyword arguments of `Detector.detect` and `Detector.learn` that control the scan."""
+    return {"min_size": min_size, "max_size": max_size, "scale_factor": scale_factor, "step": step, "threads": threads}
 
-    >>> refuse("without --show: there is no page then", port=None, quiet=False)
-    >>> refuse("without --show: there is no page then", port=0, save_as=None)  # doctest: +IGNORE_EXCEPTION_DETAIL
+
+def refuse(why: str, **options: object) -> None:
+    """Raise a usage error if any of the options was given; they would have no effect.
+
+    >>> refuse("need --show", port=None, quiet=False)
+    >>> refuse("need --show", port=0, save_as=None)  # doctest: +IGNORE_EXCEPTION_DETAIL
     Traceback (most recent call last):
-    typer.BadParameter: got --port without --show: there is no page then
+    typer.BadParameter: got --port need --show
     """
-    idle = [name for name, value in options.items() if not (value is None or value is False or value == [])]
-    if idle:
-        raise typer.BadParameter(f"got {', '.join('--' + name.replace('_', '-') for name in idle)} {why}")
+    given = [name for name, value in options.items() if not (value is None or value is False or value == [])]
+    if given:
+        raise typer.BadParameter(f"got {', '.join('--' + name.replace('_', '-') for name in given)} {why}")
+
+
+_ARGUMENTS = re.compile(r"\b(min_size|max_size|scale_factor|step|min_score|max_detections|iou|weight|threads)=")
 
 
 @contextmanager
-def wrong_call_if_value_error() -> Iterator[None]:
-    """A ValueError of ours names an argument and what was expected: exit code 2, and no traceback."""
+def usage_errors() -> Iterator[None]:
+    """Report a `ValueError` from argument checks of the library as a usage error (exit code 2).
+
+    The message names options instead of Python arguments: "min_size=1" becomes "--min-size 1".
+    """
     try:
         yield
     except WhetError:
         raise
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
+        named = _ARGUMENTS.sub(lambda found: f"--{found[1].replace('_', '-')} ", str(error))
+        raise typer.BadParameter(named) from error

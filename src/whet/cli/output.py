@@ -1,4 +1,4 @@
-"""What commands print: progress, results, warnings, numbers in words."""
+"""What commands print: progress, results, warnings and numbers; and how they react to Ctrl-C."""
 
 from __future__ import annotations
 
@@ -11,26 +11,31 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
 from whet.cli.options import CTRL_C, ExitCode
 
+if TYPE_CHECKING:
+    from whet.evaluation.runs import EvaluationRun
+
+    BeforeAfter = tuple[EvaluationRun, EvaluationRun]
+
 
 def start(*, quiet: bool = False) -> None:
-    """Load numba without SciPy's linear algebra, end without looking for garbage, and tell before a first run compiles.
+    """Shorten the start and the end of the process; announce that the first run compiles.
 
-    numba imports scipy.linalg to see whether `np.cov` and the like could be compiled, which no kernel of whet calls:
-    0.2 s of the 1.2 that a command takes. It is hidden for that moment only, and only in a process of our own.
+    numba imports scipy.linalg to support functions such as `np.cov`, which no kernel of whet calls: 0.2 s of the
+    1.2 s of a command. The import is blocked for that moment only.
 
-    At its end Python looks through all objects for cycles that nobody holds, 0.4 s for the half million that numba
-    makes. Frozen ones are left out; the system takes back the memory of all of them a moment later.
+    At exit Python searches all objects for unreachable cycles: 0.4 s for the half million objects of numba. Frozen
+    objects are left out, and the operating system frees their memory a moment later.
     """
     atexit.register(gc.freeze)
     blas = "scipy.linalg.cython_blas"
     if blas not in sys.modules:
-        sys.modules[blas] = None  # type: ignore[assignment]  # how Python marks what cannot be imported
+        sys.modules[blas] = None  # type: ignore[assignment]  # makes the import fail
         try:
             import numba.np.arraymath  # noqa: F401
         finally:
@@ -39,14 +44,14 @@ def start(*, quiet: bool = False) -> None:
     from whet._kernels.scan import scan_windows
 
     if not quiet and not is_compiled(scan_windows):
-        typer.echo("Compiling for this CPU: the first run takes up to a minute longer.", err=True)
+        typer.echo("Compiling for this CPU; the first run takes up to a minute longer.", err=True)
 
 
 @contextmanager
 def progress_bar(title: str, *, hidden: bool = False) -> Iterator[Callable[[float], None]]:
-    """A bar with the time left; yields a function that takes the share done, from 0 to 1.
+    """Show a progress bar with the time left; yields a function that takes the fraction done, from 0 to 1.
 
-    One that is hidden, or not on a terminal, shows nothing and costs nothing, not even the import of what draws it.
+    If it is hidden, or standard error is not a terminal, nothing is drawn and rich is not imported.
     """
     if hidden or not sys.stderr.isatty():
         yield lambda _: None
@@ -55,32 +60,32 @@ def progress_bar(title: str, *, hidden: bool = False) -> Iterator[Callable[[floa
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    # Standard output is not for rich to redirect: that would send it to standard error.
+    # rich would otherwise redirect standard output to standard error.
     with Progress(*columns, console=Console(stderr=True), redirect_stdout=False) as bar:
         task = bar.add_task(title, total=1.0)
         yield lambda share: bar.update(task, completed=share)
 
 
-def count(n: int, one: str, many: str | None = None) -> str:
-    """A number with its noun.
+def plural(n: int, singular: str, plural: str | None = None) -> str:
+    """A count with its noun.
 
-    >>> count(1, "box", "boxes"), count(1200, "image")
+    >>> plural(1, "box", "boxes"), plural(1200, "image")
     ('1 box', '1,200 images')
     """
-    return f"{n:,} {one if n == 1 else many or one + 's'}"
+    return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
 
 
-def number(value: float) -> float | None:
-    """A finite number; else None, as JSON has no other.
+def finite_or_none(value: float) -> float | None:
+    """A finite number, or None because JSON has no infinity and no NaN.
 
-    >>> number(float("nan")), number(0.5)
+    >>> finite_or_none(float("nan")), finite_or_none(0.5)
     (None, 0.5)
     """
     return value if isfinite(value) else None
 
 
 def rounded(value: float | None) -> str:
-    """To three places, or that there is none.
+    """Three decimal places, or "none".
 
     >>> rounded(0.12345), rounded(None)
     ('0.123', 'none')
@@ -88,45 +93,89 @@ def rounded(value: float | None) -> str:
     return "none" if value is None or not isfinite(value) else f"{value:.3f}"
 
 
-MOST_NAMED = 10
+MAX_LISTED = 10  # problems printed one by one; the others are only counted
 
 
-def write_pieces(pieces: Iterable[str], out: Path | None) -> None:
-    """Pieces of a text to a file, whole or not at all, or to standard output as they come."""
+def warn(message: str) -> None:
+    """Print a line to standard error; standard output is for results."""
+    typer.echo(f"whet: {message}", err=True)
+
+
+def write_text(pieces: Iterable[str], out: Path | None) -> None:
+    """Write text to a file atomically, or to standard output piece by piece."""
     if out is None:
         for piece in pieces:
             typer.echo(piece, nl=False)
         return
     from whet.io.files import write_atomically
 
-    write_atomically(out, "".join(pieces).encode(errors="surrogateescape"))  # names of files may be any bytes
+    write_atomically(out, "".join(pieces).encode(errors="surrogateescape"))  # file names may be any bytes
+
+
+def print_list(title: str, items: Sequence[object]) -> None:
+    """Print a title and the first items to standard error."""
+    warn(f"{title}:")
+    for item in items[:MAX_LISTED]:
+        typer.echo(f"  {item}", err=True)
+    if len(items) > MAX_LISTED:
+        typer.echo(f"  ... and {len(items) - MAX_LISTED:,} more", err=True)
 
 
 def exit_if_skipped(errors: Sequence[object], n: int) -> None:
-    """Name what was skipped of `n` images, and end with an exit code that tells: some, or all of them."""
-    if not errors:
-        return
-    typer.echo(f"whet: skipped {len(errors)} of {n} images:", err=True)
-    for error in errors[:MOST_NAMED]:
-        typer.echo(f"  {error}", err=True)
-    if len(errors) > MOST_NAMED:
-        typer.echo(f"  and {len(errors) - MOST_NAMED} more", err=True)
-    raise typer.Exit(ExitCode.SOME_SKIPPED if len(errors) < n else ExitCode.FAILED)
+    """List the images that could not be read, of `n`; exit with code 5, or with code 1 if none could be read."""
+    if errors:
+        print_list(f"skipped {len(errors):,} of {plural(n, 'image')}", errors)
+        raise typer.Exit(ExitCode.SOME_SKIPPED if len(errors) < n else ExitCode.FAILED)
 
 
 @contextmanager
 def warnings_as_lines(console: Any) -> Iterator[list[Warning | str]]:  # noqa: ANN401 - rich is imported when needed
-    """Print warnings to a rich console as they come; yields a list of those that came."""
-    told: list[Warning | str] = []
+    """Print Python warnings as lines on a rich console; yields the list that collects them."""
+    collected: list[Warning | str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always")
 
         def show(message: Warning | str, *_: object, **__: object) -> None:
-            told.append(message)
+            collected.append(message)
             console.print(f"whet: {message}", highlight=False, markup=False, soft_wrap=True)
 
         warnings.showwarning = show
-        yield told
+        yield collected
+
+
+def figures(run: EvaluationRun) -> dict[str, Any]:
+    """Counts and rates of an evaluation, for JSON."""
+    return {
+        "images": len(run.paths),
+        "objects": int(run.truths.sum()),
+        "missed": run.n_missed,
+        "false_positives": run.n_false_positives,
+        "recall": finite_or_none(run.recall),
+        "false_positives_per_image": run.n_false_positives / len(run.paths),
+        "average_precision": finite_or_none(run.evaluation.average_precision),
+    }
+
+
+def before_and_after(runs: BeforeAfter | None) -> dict[str, Any] | None:
+    """The figures of two evaluations, for JSON."""
+    return None if runs is None else {"before": figures(runs[0]), "after": figures(runs[1])}
+
+
+def held_out_lines(runs: BeforeAfter) -> Iterator[str]:
+    """A small table of the results on held-out images, before and after."""
+    old, new = map(figures, runs)
+    yield f"Held-out results ({plural(old['images'], 'image')}, {plural(old['objects'], 'object')}):"
+    yield f"  {'':<26}   before    after"
+    for name in ("recall", "false_positives_per_image", "average_precision"):
+        yield f"  {name.replace('_', ' '):<26}  {rounded(old[name]):>7}  {rounded(new[name]):>7}"
+
+
+def unread_held_out(runs: BeforeAfter | None) -> tuple[list[str], int]:
+    """Errors of the held-out images that could not be read, and the number of all held-out images."""
+    if runs is None:
+        return [], 0
+    before, _ = runs
+    return list(map(str, before.unread)), len(before.paths) + len(before.unread)
 
 
 T = TypeVar("T")
@@ -134,19 +183,19 @@ T = TypeVar("T")
 
 @contextmanager
 def nothing_changed_on_ctrl_c() -> Iterator[None]:
-    """Say on Ctrl-C that nothing was changed, and end with its exit code."""
+    """On Ctrl-C, report that nothing was changed and exit with code 130."""
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo("whet: stopped; nothing was changed", err=True)
+        warn("stopped; nothing was changed")
         raise typer.Exit(CTRL_C) from None
 
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let no Ctrl-C come between two files that belong together: for the moment that writing them takes."""
+    """Ignore Ctrl-C while two files that belong together are written."""
     before = signal.getsignal(signal.SIGINT)
-    if before is None:  # a program around Python has set it: it raises nothing here, and could not be put back
+    if before is None:  # set outside Python: it raises nothing here and could not be restored
         yield
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -158,12 +207,12 @@ def uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def ctrl_c_between() -> Iterator[Callable[[Iterable[T]], Iterator[T]]]:
-    """Yields a way to go through items of which Ctrl-C ends the waiting, but no work on one of them.
+    """Yields a wrapper for iterators: Ctrl-C interrupts waiting for the next item, never the work on one.
 
-    What is done with an item is done to its end, and so is all that follows the last.
+    The work on the current item, and everything after the loop, is finished.
     """
     before = signal.getsignal(signal.SIGINT)
-    if before in (None, signal.SIG_IGN):  # as above; or it is to be ignored, as nohup says
+    if before in (None, signal.SIG_IGN):  # as above; or ignored, as under nohup
         yield iter
         return
     is_waiting = is_asked = False

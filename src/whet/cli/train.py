@@ -1,9 +1,10 @@
-"""What a person sees of a training: a live view in a terminal, a line for each stage elsewhere."""
+"""The command `whet train`: options, live progress, summary."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.images import left_out, origin, show
+from whet.cli.inputs import print_problems, skipped
+from whet.cli.models import provenance
 from whet.cli.options import (
     Class,
     ExitCode,
@@ -21,22 +23,22 @@ from whet.cli.options import (
     Quiet,
     Split,
     Threads,
-    wrong_call_if_value_error,
+    usage_errors,
 )
 from whet.cli.output import progress_bar, start, warnings_as_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from whet.training.config import TrainingConfig
     from whet.training.preparation import Preparation
     from whet.training.progress import Event
-    from whet.training.recipe import Recipe
     from whet.training.train import Trained
 
 
 @contextmanager
 def training_view(*, quiet: bool) -> Iterator[tuple[Callable[[Event], None], list[Warning | str]]]:
-    """Yields what training tells its events to, and a list of the warnings on the way, which become lines."""
+    """Yields a callback for events, and a list of warnings, which are printed as lines."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -44,13 +46,13 @@ def training_view(*, quiet: bool) -> Iterator[tuple[Callable[[Event], None], lis
         if quiet:
             yield (lambda _: None), warned
         elif console.is_terminal:
-            with _live(console) as tell:
-                yield tell, warned
+            with _live(console) as callback:
+                yield callback, warned
         else:
-            yield _tell_stages, warned
+            yield _print_stages, warned
 
 
-def _tell_stages(event: Event) -> None:
+def _print_stages(event: Event) -> None:
     from whet.training.progress import Mining, WeakAdded
 
     if not isinstance(event, WeakAdded | Mining):
@@ -59,40 +61,40 @@ def _tell_stages(event: Event) -> None:
 
 @contextmanager
 def _live(console: Any) -> Iterator[Callable[[Event], None]]:  # noqa: ANN401 - rich is imported when needed
-    """Finished stages scroll by; below them one line tells what is being done, and how long it will take."""
+    """Print finished stages; below them, one live line shows the current step and the estimated time."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     from whet.training.progress import Mining, StageStarted, WeakAdded, duration
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("begins", total=1.0)
+        task = progress.add_task("starting", total=1.0)
 
-        def tell(event: Event) -> None:
+        def callback(event: Event) -> None:
             left = "" if event.seconds_left is None else f", about {duration(event.seconds_left)} left"
             match event:
                 case WeakAdded():
-                    said = (
+                    text = (
                         f"stage {event.stage}: {event.n_weak} weak learners, detection rate "
-                        f"{event.detection_rate:.1%}, false positives {event.false_positive_rate:.1%}{left}"
+                        f"{event.detection_rate:.1%}, false-positive rate {event.false_positive_rate:.1%}{left}"
                     )
-                    progress.update(task, description=said, completed=event.n_weak / event.most_weak)
+                    progress.update(task, description=text, completed=event.n_weak / event.max_weak)
                 case Mining():
-                    said = (
-                        f"stage {event.stage}: {event.n_found:,} of {event.n_wanted:,} "
+                    text = (
+                        f"stage {event.stage}: mined {event.n_found:,} of {event.n_wanted:,} "
                         f"{'held-out ' * event.held_out}negatives, {event.n_looked_at:,} windows{left}"
                     )
-                    progress.update(task, description=said, completed=event.n_found / max(event.n_wanted, 1))
+                    progress.update(task, description=text, completed=event.n_found / max(event.n_wanted, 1))
                 case StageStarted():
-                    progress.update(task, description=f"stage {event.stage}: features{left}", completed=0.0)
+                    progress.update(task, description=f"stage {event.stage}: computing features{left}", completed=0.0)
                 case _:
                     console.print(str(event), highlight=False, markup=False)
 
-        yield tell
+        yield callback
 
 
-def plan_table(preparation: Preparation, threads: int | None) -> dict[str, Any]:
-    """The plan, for programs."""
+def preparation_table(preparation: Preparation, threads: int | None) -> dict[str, Any]:
+    """Data and estimates of a training, for --json."""
     height, width = preparation.choice.window
     return {
         "window": {"width": width, "height": height},
@@ -107,48 +109,48 @@ def plan_table(preparation: Preparation, threads: int | None) -> dict[str, Any]:
 
 
 def result_table(trained: Trained, out: Path) -> dict[str, Any]:
-    """What came of a training, for programs."""
-    ending = trained.ending
+    """Result of a training, for --json."""
+    result = trained.result
     return {
         "detector": str(out),
-        "ending": str(ending.why),
-        "reason": ending.reason,
-        "stages": ending.n_stages,
-        "learners": trained.detector.cascade.n_weak,
-        "false_positive_rate": ending.false_positive_rate,
-        "false_positive_interval": ending.interval,
-        "detection_rate": ending.detection_rate,
-        "detection_interval": ending.detection_interval,
+        "stop_reason": str(result.stop_reason),
+        "message": result.message,
+        "stages": result.n_stages,
+        "weak_learners": trained.detector.cascade.n_weak,
+        "false_positive_rate": result.false_positive_rate,
+        "false_positive_interval": result.false_positive_interval,
+        "detection_rate": result.detection_rate,
+        "detection_interval": result.detection_interval,
         "held_out_images": trained.n_images,
         "false_positives": trained.false_positives,
         "operating_points": dict(trained.detector.operating_points),
-        "seconds": round(ending.seconds, 1),
+        "seconds": round(result.seconds, 1),
     }
 
 
-def summary_lines(trained: Trained, out: Path, recipe_file: Path) -> list[str]:
-    """What came of a training, for a person to act on."""
+def summary_lines(trained: Trained, out: Path, settings: Path) -> list[str]:
+    """Result of a training, for the terminal."""
     from whet.training.progress import duration
 
-    ending, (low, high) = trained.ending, trained.ending.detection_interval
-    points = trained.detector.operating_points
-    default = f"; by default boxes score above {points['default']:.3g}" if "default" in points else ""
+    result, points = trained.result, trained.detector.operating_points
+    (low, high), (lowest, highest) = result.detection_interval, result.false_positive_interval
+    default = f"; default minimum score {points['default']:.3g}" if "default" in points else ""
+    n_weak = trained.detector.cascade.n_weak
     return [
-        f"{out}: {ending.n_stages} stages, {trained.detector.cascade.n_weak} weak learners, "
-        f"{out.stat().st_size:,} bytes, in {duration(ending.seconds)}",
-        f"why it ended: {ending.reason}",
-        f"windows accepted by mistake: {ending.false_positive_rate:.2g} of held-out windows "
-        f"({ending.interval[0]:.2g} to {ending.interval[1]:.2g})",
-        f"objects kept: {ending.detection_rate:.1%} of those held out for validation ({low:.1%} to {high:.1%}); "
-        "a test set will show less",
-        f"false positives in {trained.n_images:,} held-out images: {trained.false_positives:,} at any score{default}",
-        f"settings: {recipe_file}",
+        f"{out}: {result.n_stages} stages, {n_weak} weak learners, {out.stat().st_size:,} bytes, trained in "
+        f"{duration(result.seconds)}",
+        f"stop reason: {result.message}",
+        f"detection rate: {result.detection_rate:.1%} of held-out objects ({low:.1%} to {high:.1%}); "
+        "expect less on a test set",
+        f"false-positive rate: {result.false_positive_rate:.2g} of held-out windows ({lowest:.2g} to {highest:.2g})",
+        f"false positives: {trained.false_positives:,} in {trained.n_images:,} held-out images at any score{default}",
+        f"settings: {settings}",
         f"next: whet detect {out} IMAGES --draw drawn; whet evaluate {out} ANNOTATIONS",
     ]
 
 
 class FeatureChoice(StrEnum):
-    """Which features: those of `whet.training.recipe.FEATURES`."""
+    """Feature families: those of `whet.training.config.Features`."""
 
     both = "both"
     haar = "haar"
@@ -156,7 +158,7 @@ class FeatureChoice(StrEnum):
 
 
 class MirrorChoice(StrEnum):
-    """Whether mirror images are examples too."""
+    """Whether mirror images are positives too."""
 
     yes = "yes"
     no = "no"
@@ -165,60 +167,114 @@ class MirrorChoice(StrEnum):
 
 def train(
     annotations: Annotated[
-        Path | None, typer.Argument(help="Boxes: COCO, YOLO, VOC, info.dat or CSV; or a folder of crops.")
+        Path | None, typer.Argument(help="Annotations: COCO, YOLO, Pascal VOC, info.dat, CSV, or a folder of crops.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The detector's file, such as cars.whet.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file to write, such as cars.whet.")] = None,
     negatives: Annotated[
-        list[str] | None, typer.Option("--negatives", "-n", help="Images without the object; may be repeated.")
+        list[str] | None,
+        typer.Option("--negatives", "-n", help="Images without the object, or a folder; may be repeated."),
     ] = None,
-    class_name: Class = None,
     format: FormatOption = None,
     images: ImageFolder = None,
+    class_name: Class = None,
     split: Split = None,
     backgrounds: Annotated[
         bool | None,
-        typer.Option("--backgrounds/--no-backgrounds", help="Take negatives outside the boxes too. [default: yes]"),
+        typer.Option(
+            "--backgrounds/--no-backgrounds",
+            help="Also take negatives from the annotated images, outside all boxes. [default: yes]",
+        ),
     ] = None,
     window: Annotated[
-        str | None, typer.Option(metavar="WxH", help="Window in pixels, such as 36x16; else chosen from the boxes.")
+        str | None,
+        typer.Option(metavar="WxH", help="Window in pixels, such as 36x16 (default: choose from the boxes)."),
     ] = None,
     margin: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Of a box's size, to see around it. [default: 0.1; crops: 0]")
+        float | None,
+        typer.Option(min=0, max=1, help="Context on each side, as a share of the box size. [default: 0.1; crops: 0]"),
     ] = None,
     mirror: Annotated[
-        MirrorChoice | None, typer.Option(help="Mirror images are examples too; safe: if they look alike. [safe]")
+        MirrorChoice | None,
+        typer.Option(help="Add mirror images; safe: only if they resemble the originals. [default: safe]"),
     ] = None,
-    copies: Annotated[
-        int | None, typer.Option(min=1, help="Patches of each object, a little moved and turned; else by their number.")
+    copies_per_object: Annotated[
+        int | None, typer.Option(min=1, help="Jittered patches per object (default: automatic).")
     ] = None,
-    rotation: Annotated[float | None, typer.Option(min=0, max=45, help="Degrees to turn them by. [default: 3]")] = None,
-    features: Annotated[FeatureChoice | None, typer.Option(help="Which kinds of features. [default: both]")] = None,
-    most_features: Annotated[int | None, typer.Option(min=1, help="Of each kind. [default: 10000]")] = None,
-    stages: Annotated[int | None, typer.Option(min=1, help="At most so many stages. [default: 12]")] = None,
-    learners: Annotated[int | None, typer.Option(min=1, help="At most so many in a stage. [default: 100]")] = None,
-    n_negatives: Annotated[
-        int | None, typer.Option("--stage-negatives", min=1, help="Windows that a stage trains on. [default: 3000]")
+    jitter_shift: Annotated[
+        float | None, typer.Option(min=0, max=0.5, help="Maximum shift, as a share of the window. [default: 0.04]")
     ] = None,
-    detection_rate: Annotated[float | None, typer.Option(help="Goal of a stage. [default: 0.98]")] = None,
-    false_positive_rate: Annotated[
-        float | None, typer.Option(help="Goal of the whole: share of windows accepted. [default: 1e-6]")
+    jitter_scale: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Maximum change of scale. [default: 0.09]")
     ] = None,
+    jitter_rotation: Annotated[
+        float | None, typer.Option(min=0, max=45, help="Maximum rotation in degrees. [default: 3]")
+    ] = None,
+    features: Annotated[FeatureChoice | None, typer.Option(help="Feature families. [default: both]")] = None,
+    max_features: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of features per family. [default: 10000]")
+    ] = None,
+    max_stages: Annotated[int | None, typer.Option(min=1, help="Maximum number of stages. [default: 12]")] = None,
+    max_weak_learners: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N[,N...]",
+            help="Maximum number of weak learners per stage, or one number for each stage. [default: 100]",
+        ),
+    ] = None,
+    negatives_per_stage: Annotated[
+        int | None, typer.Option(min=1, help="Negative windows per stage. [default: 3000]")
+    ] = None,
+    min_detection_rate: Annotated[
+        float | None, typer.Option(help="Detection rate of each stage. [default: 0.98]")
+    ] = None,
+    max_false_positive_rate: Annotated[
+        float | None, typer.Option(help="False-positive rate of each stage. [default: 0.4]")
+    ] = None,
+    target_false_positive_rate: Annotated[
+        float | None,
+        typer.Option(help="Stop when the whole cascade accepts at most this share of windows. [default: 1e-6]"),
+    ] = None,
+    validation_share: Annotated[
+        float | None, typer.Option(help="Share of the data to hold out. [default: 0.25]")
+    ] = None,
+    ridge: Annotated[float | None, typer.Option(min=0, help="Ridge of the discriminant (default: automatic).")] = None,
+    early_exits: Annotated[
+        bool | None,
+        typer.Option(
+            "--early-exits/--no-early-exits", help="Add rejection thresholds inside each stage. [default: yes]"
+        ),
+    ] = None,
+    drop_rejected_positives: Annotated[
+        bool | None,
+        typer.Option(
+            "--drop-rejected-positives/--no-drop-rejected-positives",
+            help="Train a stage only on positives that pass the earlier stages. [default: yes]",
+        ),
+    ] = None,
+    min_sigma: Annotated[
+        float | None, typer.Option(help="Skip windows with a standard deviation up to this. [default: 5]")
+    ] = None,
+    max_memory: Annotated[
+        int | None, typer.Option(min=1, help="Memory for features, in bytes. [default: 1073741824]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Random seed. [default: 0]")] = None,
     config: Annotated[
-        Path | None, typer.Option(help="TOML file of settings; options on the command line come before it.")
+        Path | None, typer.Option(help="TOML file with settings; options on the command line override it.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a training that was stopped.")] = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin anew, though a training was stopped.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a detector and settings that are there.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check all, show the plan and stop.")] = False,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of all that is drawn at random. [default: 0]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted training.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Discard an interrupted training and start again.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing model and its settings.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check data and settings, print a summary, and stop.")
+    ] = False,
     threads: Threads = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Train a detector from annotated images.
 
-    Beside the detector, its settings are written as TOML: `whet train --config` repeats the training. A training
-    that was stopped, by Ctrl-C or by a crash, goes on with --resume and ends with the same detector.
+    The settings are written beside the model as TOML; `whet train --config` repeats the training. After Ctrl-C or a
+    crash, --resume continues the training and gives the same detector.
 
     \b
     whet train cars.json --class car --out cars.whet
@@ -226,103 +282,116 @@ def train(
     whet train crops/ --negatives backgrounds/ --out logo.whet --dry-run
     whet train --config cars.toml --out cars2.whet --seed 1
     """
-    given = {
-        "annotations": None if annotations is None else str(annotations),
-        "negatives": tuple(negatives) if negatives else None,
-        "class_name": class_name,
-        "format": None if format is None else format.value,
-        "images": None if images is None else str(images),
-        "split": split,
-        "backgrounds": backgrounds,
-        "window": _sides(window),
-        "margin": margin,
-        "mirror": {None: None, "yes": True, "no": False, "safe": "safe"}[mirror],
-        "copies": copies,
-        "rotation": rotation,
-        "features": None if features is None else features.value,
-        "most_features": most_features,
-        "stages": stages,
-        "learners": learners,
-        "n_negatives": n_negatives,
-        "detection_rate": detection_rate,
-        "false_positive_rate": false_positive_rate,
-        "seed": seed,
-    }
+    given = locals()
     start(quiet=quiet)
-    from whet.training.preparation import prepare
-
-    recipe = _recipe({name: value for name, value in given.items() if value is not None}, config)
+    settings = _settings(given, config)
     if out is None and not dry_run:
-        raise typer.BadParameter("where should the detector be written? Give --out, such as --out mine.whet")
+        raise typer.BadParameter("missing output file: give --out, such as --out model.whet")
     if resume and fresh:
-        raise typer.BadParameter("--resume goes on and --fresh begins anew: give one of them")
+        raise typer.BadParameter("--resume and --fresh exclude each other: give one of them")
     if out is not None:
-        _check_places(out, config, resume=resume, fresh=fresh, force=force)
-    with progress_bar("prepare", hidden=quiet) as progress, wrong_call_if_value_error():
-        preparation = prepare(recipe, lambda _, share: progress(share), threads)
-    lost = left_out(preparation.problems)
-    show(lost if quiet else preparation.problems)
+        _check_files(out, config, resume=resume, fresh=fresh, force=force)
+    prepared, warned = _prepared(settings, threads, quiet=quiet)
+    lost = skipped(prepared.problems)
+    print_problems(lost if quiet else prepared.problems)
     if not quiet:
-        typer.echo(preparation.describe(threads), err=True)
+        typer.echo(prepared.describe(threads), err=True)
     if dry_run or out is None:
         if as_json:
-            typer.echo(json.dumps(plan_table(preparation, threads), indent=1))
-        is_skipping = False
+            typer.echo(json.dumps(preparation_table(prepared, threads), indent=1))
     else:
         if fresh:
             _checkpoint(out).unlink(missing_ok=True)
-        is_skipping = _run(preparation, out, threads, as_json=as_json, quiet=quiet)
-    if lost or is_skipping:
+        warned = [*warned, *_run(prepared, out, threads, as_json=as_json, quiet=quiet)]
+    from whet.training.negatives import SkippedImagesWarning
+
+    if lost or any(isinstance(one, SkippedImagesWarning) for one in warned):
         raise typer.Exit(ExitCode.SOME_SKIPPED)
 
 
-def _recipe(given: dict[str, Any], config: Path | None) -> Recipe:
-    from whet.training.recipe import read_settings, recipe_of
+def _settings(given: Mapping[str, Any], file: Path | None) -> TrainingConfig:
+    """The settings of the command line, over those of a file."""
+    from whet.errors import ConfigError
+    from whet.training.config import SETTINGS, TOML_NAMES, TrainingConfig, read_settings
 
-    settings = given if config is None else read_settings(config) | given
+    parsers: dict[str, Callable[[Any], Any]] = {
+        "window": _sides,
+        "max_weak_learners": _sizes,
+        "mirror": MIRROR.__getitem__,
+    }
+    chosen = {name: given[name] for name in SETTINGS if given[name] not in (None, [])}
+    chosen = {name: parsers.get(name, _plain)(value) for name, value in chosen.items()}
+    settings = chosen if file is None else read_settings(file) | chosen
     if "annotations" not in settings:
-        raise typer.BadParameter("which annotations? Give a file or folder, or --config")
-    with wrong_call_if_value_error():
-        return recipe_of(settings, "the command" if config is None else str(config))
+        raise typer.BadParameter("missing annotations: give a file or folder, or --config with `annotations`")
+    try:
+        return TrainingConfig(**settings)
+    except ConfigError as error:  # values of the file are already checked
+        name, _, rest = str(error).partition("=")
+        raise ConfigError(f"--{TOML_NAMES[name].replace('_', '-')} {rest}") from error
 
 
-def _sides(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
+MIRROR: dict[MirrorChoice, bool | str] = {MirrorChoice.yes: True, MirrorChoice.no: False, MirrorChoice.safe: "safe"}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a value of any option
+    return value.value if isinstance(value, StrEnum) else value
+
+
+def _sides(text: str) -> tuple[int, int]:
     width, _, height = text.lower().partition("x")
     if not (width.isdecimal() and height.isdecimal()):
         raise typer.BadParameter(f"got --window {text}; expected width x height in pixels, such as 36x16")
     return int(width), int(height)
 
 
+def _sizes(text: str) -> int | tuple[int, ...]:
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise typer.BadParameter(f"got --max-weak-learners {text}; expected a number such as 100, or 20,50,100")
+    sizes = tuple(map(int, parts))
+    return sizes if len(sizes) > 1 else sizes[0]
+
+
+def _prepared(settings: TrainingConfig, threads: int | None, *, quiet: bool) -> tuple[Preparation, list[Warning | str]]:
+    """Prepare the data; warnings are printed below the progress bar."""
+    from whet.training.preparation import prepare
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with progress_bar("prepare", hidden=quiet) as progress, usage_errors():
+            prepared = prepare(settings, lambda _, share: progress(share), threads)
+    for one in caught:
+        typer.echo(f"whet: warning: {one.message}", err=True)
+    return prepared, [one.message for one in caught]
+
+
 def _checkpoint(out: Path) -> Path:
     return out.with_name(f"{out.name}.checkpoint")
 
 
-def _check_places(out: Path, config: Path | None, *, resume: bool, fresh: bool, force: bool) -> None:
-    """Nothing that is there is replaced unasked: neither a detector, nor settings, nor a training that was stopped."""
+def _check_files(out: Path, config: Path | None, *, resume: bool, fresh: bool, force: bool) -> None:
+    """Refuse to overwrite a model, settings or an interrupted training without --force, --resume or --fresh."""
     if not out.parent.is_dir():
-        raise typer.BadParameter(f"there is no folder {out.parent} to write {out.name} to: make it first")
+        raise typer.BadParameter(f"output directory does not exist: {out.parent}")
     if out.is_dir():
-        raise typer.BadParameter(f"{out} is a folder: give the name of a file in it, such as {out / 'mine.whet'}")
+        raise typer.BadParameter(f"{out} is a directory: give a file, such as --out {out / 'model.whet'}")
     if not _can_write_in(out.parent):
-        raise typer.BadParameter(f"nothing can be written to the folder {out.parent}: choose another --out")
+        raise typer.BadParameter(f"cannot write to the directory {out.parent}: choose another --out")
     if _checkpoint(out).exists() and not resume and not fresh:
         raise typer.BadParameter(
-            f"{_checkpoint(out)} is of a training that was stopped: --resume goes on with it, --fresh begins anew"
+            f"found an interrupted training, {_checkpoint(out)}: use --resume to continue or --fresh to start again"
         )
-    settings = _settings(out)
+    settings = _settings_file(out)
     if config is not None and settings.exists() and settings.samefile(config):
-        raise typer.BadParameter(
-            f"the settings of {out} would be written over {config}: choose another name for the detector"
-        )
-    there = [path for path in (out, settings) if path.exists()]
-    if there and not force and not resume:
-        raise typer.BadParameter(f"{there[0]} is there already: choose another --out, or replace it with --force")
+        raise typer.BadParameter(f"the settings of {out} would overwrite {config}: choose another --out")
+    existing = [path for path in (out, settings) if path.exists()]
+    if existing and not force and not resume:
+        raise typer.BadParameter(f"{existing[0]} already exists; use --force to overwrite it, or another --out")
 
 
 def _can_write_in(folder: Path) -> bool:
-    """By trying: what permissions say is not all, where a file system is full, of another kind or not ours."""
+    """Try to write a file: permissions do not show full or read-only file systems."""
     from tempfile import TemporaryFile
 
     try:
@@ -333,29 +402,30 @@ def _can_write_in(folder: Path) -> bool:
     return True
 
 
-def _settings(out: Path) -> Path:
+def _settings_file(out: Path) -> Path:
     return out.with_suffix(".toml")
 
 
-def _run(preparation: Preparation, out: Path, threads: int | None, *, as_json: bool, quiet: bool) -> bool:
-    """Train, save and tell; whether images had to be skipped on the way."""
-    from whet.training.negatives import SkippedImagesWarning
-    from whet.training.recipe import write_recipe
+def _run(prepared: Preparation, out: Path, threads: int | None, *, as_json: bool, quiet: bool) -> list[Warning | str]:
+    """Train, save and print the result; returns the warnings."""
+    from whet.training.config import write_settings
     from whet.training.train import train_prepared
 
-    recipe_file, checkpoint = _settings(out), _checkpoint(out)
-    write_recipe(preparation.recipe, recipe_file)
+    settings, checkpoint = _settings_file(out), _checkpoint(out)
+    write_settings(prepared.config, settings)
     try:
-        with training_view(quiet=quiet) as (tell, warned):
-            trained = train_prepared(preparation, tell, checkpoint=checkpoint, origin=origin("train"), threads=threads)
+        with training_view(quiet=quiet) as (callback, warned):
+            trained = train_prepared(
+                prepared, callback, checkpoint=checkpoint, origin=provenance("train"), threads=threads
+            )
     except KeyboardInterrupt:
-        typer.echo(f"whet: stopped; the same command with --resume goes on from {checkpoint}", err=True)
+        typer.echo(f"whet: stopped; repeat the command with --resume to continue from {checkpoint}", err=True)
         raise
     trained.detector.save(out)
     checkpoint.unlink(missing_ok=True)
     if as_json:
         typer.echo(json.dumps(result_table(trained, out), indent=1))
     elif not quiet:
-        for line in summary_lines(trained, out, recipe_file):
+        for line in summary_lines(trained, out, settings):
             typer.echo(line)
-    return any(isinstance(one, SkippedImagesWarning) for one in warned)
+    return warned

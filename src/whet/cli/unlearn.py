@@ -1,4 +1,4 @@
-"""`whet unlearn`: what a detector has learned is taken out again, exactly."""
+"""`whet unlearn`: remove corrections from a detector, exactly."""
 
 from __future__ import annotations
 
@@ -10,65 +10,63 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.models import Force, ModelOut, is_file, is_same, model_out
-from whet.cli.options import Json, Model, Quiet, refuse, wrong_call_if_value_error
-from whet.cli.output import count, start, uninterrupted
+from whet.cli.models import Force, ModelOut, is_in_place, is_model_file, model_out
+from whet.cli.options import Json, Model, Quiet, refuse, usage_errors
+from whet.cli.output import plural, start, uninterrupted
 
 if TYPE_CHECKING:
     from whet.detector.journal import Journal
     from whet.detector.records import Record
 
 
-MOST_SHOWN = 60
-BASE_STAYS = "What the base was trained on cannot be taken out: it chose the weak learners."
+MAX_QUOTED = 60  # characters of a damaged line
 
 
 def unlearn(
     model: Model,
     journal: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[JOURNAL]", exists=True, dir_okay=False, help="What it learned; else MODEL.journal.jsonl."
-        ),
+        typer.Argument(metavar="JOURNAL", help="Journal of MODEL (default: MODEL.journal.jsonl)."),
     ] = None,
     image: Annotated[
         list[Path] | None,
-        typer.Option(exists=True, dir_okay=False, help="All that was learned from this image. May be repeated."),
+        typer.Option(metavar="FILE", exists=True, dir_okay=False, help="Remove all records of this image. Repeatable."),
     ] = None,
-    entries: Annotated[str | None, typer.Option(help="Entries by number, as --list has them: 3,5-8.")] = None,
-    last: Annotated[int | None, typer.Option(min=1, help="The entries that were learned last.")] = None,
-    listed: Annotated[bool, typer.Option("--list", help="Show what is in the journal, and change nothing.")] = False,
+    records: Annotated[
+        str | None, typer.Option(metavar="NUMBERS", help="Remove records by number (see --list), such as 3,5-8.")
+    ] = None,
+    last: Annotated[int | None, typer.Option(min=1, metavar="N", help="Remove the last N records.")] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the records and exit.")] = False,
     journal_only: Annotated[
-        bool, typer.Option("--journal-only", help="Change the journal alone, after a run was cut short.")
+        bool, typer.Option("--journal-only", help="Change only the journal, after an interrupted run.")
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Take a last line that was cut short off the journal, and do nothing else.")
+        bool, typer.Option("--repair", help="Remove an incomplete last line from the journal and exit.")
     ] = False,
     out: ModelOut = None,
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Take out what a detector has learned, as if it had never been shown; no image is needed.
+    """Remove corrections from a detector, exactly, without any images.
 
-    All of a journal, or entries of it. The detector that is left has the bytes of one that never learned them.
-    What the base was trained on cannot be taken out: it chose the weak learners.
+    Removes all records of the journal, or those that you choose. The result has the same bytes as a detector that
+    never learned them. The training samples of the base model cannot be removed.
+
+    With --out, MODEL and its journal are unchanged; the remaining records go to a journal next to OUT.
 
     \b
-    With --out, MODEL and its journal stay as they are, and what is left gets a journal beside OUT.
-
-    \b
-    whet unlearn mine.whet --list
-    whet unlearn mine.whet --entries 3,5-8
-    whet unlearn mine.whet camera.jsonl --image shots/dog.png
-    whet unlearn mine.whet
+    Examples:
+      whet unlearn mine.whet --list
+      whet unlearn mine.whet --records 3,5-8
+      whet unlearn mine.whet camera.jsonl --image shots/dog.png
+      whet unlearn mine.whet
     """
-    if sum((bool(image), entries is not None, last is not None)) > 1:
-        raise typer.BadParameter("got several of --image, --entries and --last: choose one")
+    if sum((bool(image), records is not None, last is not None)) > 1:
+        raise typer.BadParameter("got more than one of --image, --records and --last; choose one")
     if repair:
-        chosen_by = {"image": image, "entries": entries, "last": last, "list": listed}
-        why = "with --repair, which does nothing else: repair it first"
-        refuse(why, **chosen_by, journal_only=journal_only, out=out, json=as_json)
+        selection = {"image": image, "records": records, "last": last, "list": list_}
+        refuse("with --repair; run --repair alone first", **selection, journal_only=journal_only, out=out, json=as_json)
     start(quiet=quiet)
     from whet.detector.detector import load
     from whet.detector.journal import (
@@ -84,78 +82,80 @@ def unlearn(
     )
 
     detector = load(model)
-    kept = _journal_of(model) if journal is None else Journal(journal)
+    kept = Journal(_journal_path(model, journal))
     if repair:
         _repair(kept, quiet=quiet)
         check_agreement(detector, kept, model)
         return
     known = kept.learned(base_id=detector.base_id)
     chosen = known
-    with wrong_call_if_value_error():
+    with usage_errors():
         if image:
             chosen = records_of_images(known, image)
-        elif entries is not None:
-            chosen = records_by_number(known, numbers_in(entries))
+        elif records is not None:
+            chosen = records_by_number(known, numbers_in(records))
         elif last is not None:
             chosen = last_records(known, last)
-    if listed:
-        _show_list(known, chosen, len(kept.learned()) - len(known), as_json=as_json)
+    if list_:
+        _print_records(known, chosen, len(kept.learned()) - len(known), as_json=as_json)
         return
     if journal_only:
         kept.add_unlearned(chosen)
-        typer.echo(f"{count(len(chosen), 'entry', 'entries')} taken off {kept.path}; {model} stays as it is")
+        if not quiet:
+            typer.echo(f"Removed {plural(len(chosen), 'record')} from {kept.path}; {model} is unchanged")
         return
     target = model_out(model, out, force=force)
     check_agreement(detector, kept, model)
     detector.unlearn(chosen)
     with uninterrupted():
-        if not is_same(model, target):
+        if not is_in_place(model, target):
             save_anew(detector, target, journal_beside(target), list((Counter(known) - Counter(chosen)).elements()))
         elif chosen:
             save_unlearned(detector, target, kept, chosen)
-    objects, others = detector.learned
+    positives, negatives = detector.learned
     if as_json:
-        told = {"unlearned": len(chosen), "left": len(known) - len(chosen), "model": str(target)}
-        typer.echo(json.dumps(told | {"learned_objects": objects, "learned_others": others}))
+        result = {"unlearned": len(chosen), "remaining": len(known) - len(chosen), "model": str(target)}
+        typer.echo(json.dumps(result | {"learned_positives": positives, "learned_negatives": negatives}))
     elif not quiet:
-        typer.echo(f"{target}: unlearned {len(chosen)} of {count(len(known), 'entry', 'entries')}")
-        typer.echo(f"learned since its base, now: the object {count(objects, 'time')}, others {count(others, 'time')}")
-        typer.echo(BASE_STAYS)
+        typer.echo(f"Unlearned {len(chosen):,} of {plural(len(known), 'record')}; wrote {target}")
+        typer.echo(f"Remaining learned weight: {positives:,} positive, {negatives:,} negative")
+        typer.echo("The training samples of the base model cannot be removed")
 
 
-def _journal_of(model: str) -> Journal:
+def _journal_path(model: str, journal: Path | None) -> Path:
     from whet.detector.journal import journal_beside
 
-    if not is_file(model):
-        raise typer.BadParameter(f"{model} is no file with a journal beside it: name the journal")
-    found = journal_beside(Path(model))
-    if not found.path.exists():
-        raise typer.BadParameter(f"there is no journal {found.path}: name the one that has what {model} learned")
-    return found
+    if journal is None and not is_model_file(model):
+        raise typer.BadParameter(f"{model} is not a .whet file and has no journal of its own; give JOURNAL")
+    path = journal_beside(Path(model)).path if journal is None else journal
+    if not path.is_file():
+        raise typer.BadParameter(f"Journal does not exist: {path}; expected a file that whet learn has written")
+    return path
 
 
 def _repair(journal: Journal, *, quiet: bool) -> None:
     cut = journal.repair()
     if quiet:
         return
-    left = count(len(journal.learned()), "entry", "entries")
+    remaining = plural(len(journal.learned()), "record")
     typer.echo(
-        f"took off {journal.path}: {cut[:MOST_SHOWN]}{'...' * (len(cut) > MOST_SHOWN)}; {left} left"
+        f"Removed an incomplete line from {journal.path}: {cut[:MAX_QUOTED]}{'...' * (len(cut) > MAX_QUOTED)} "
+        f"({remaining} left)"
         if cut
-        else f"nothing to repair: all lines of {journal.path} are whole, {left}"
+        else f"Nothing to repair: all lines of {journal.path} are complete ({remaining})"
     )
 
 
-def _show_list(known: Sequence[Record], chosen: Sequence[Record], of_others: int, *, as_json: bool) -> None:
-    shown = set(chosen)
-    rows = [(number, entry) for number, entry in enumerate(known, start=1) if entry in shown]
+def _print_records(known: Sequence[Record], chosen: Sequence[Record], n_other: int, *, as_json: bool) -> None:
+    listed = set(chosen)
+    rows = [(number, entry) for number, entry in enumerate(known, start=1) if entry in listed]
     if as_json:
         typer.echo(json.dumps([{"number": number} | _fields(entry) for number, entry in rows], indent=1))
         return
     for line in _table(rows):
         typer.echo(line)
-    if of_others:
-        typer.echo(f"and {count(of_others, 'entry', 'entries')} of other bases, which this model has not learned")
+    if n_other:
+        typer.echo(f"Not listed: {plural(n_other, 'record')} of other base models")
 
 
 def _fields(entry: Record) -> dict[str, object]:
@@ -171,9 +171,9 @@ def _fields(entry: Record) -> dict[str, object]:
 
 
 def _table(rows: Sequence[tuple[int, Record]]) -> Iterator[str]:
-    yield "number  image         x       y   scale  label   weight"
+    yield "number  image hash       x       y   scale  label       weight"
     for number, entry in rows:
         x, y = entry.x * entry.scale, entry.y * entry.scale
-        label = "object" if entry.is_object else "other"
+        label = "object" if entry.is_object else "background"
         place = f"{x:7.0f} {y:7.0f} {entry.scale:7.2f}"
-        yield f"{number:6d}  {entry.image[:10]} {place}  {label:<6} {entry.weight:7,}"
+        yield f"{number:6d}  {entry.image[:10]} {place}  {label:<10} {entry.weight:7,}"

@@ -15,13 +15,13 @@ from whet.cli.models import Destination
 from whet.cli.options import (
     CTRL_C,
     Json,
+    MinScore,
     Model,
     Quiet,
     Threads,
-    Threshold,
+    parse_min_score,
     refuse,
-    threshold_of,
-    wrong_call_if_value_error,
+    usage_errors,
 )
 from whet.cli.output import ctrl_c_between
 from whet.cli.output import start as start_quickly
@@ -49,7 +49,7 @@ def watch(
     others: Annotated[
         int | None, typer.Option(min=0, help="Windows elsewhere in a frame to teach as others; else none.")
     ] = None,
-    threshold: Threshold = None,
+    min_score: MinScore = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Annotated video to write, such as seen.mp4.")] = None,
     lines: Annotated[
         Path | None, typer.Option(help="A line a frame to this file: JSON, or a table if it ends in .csv.")
@@ -99,8 +99,8 @@ def watch(
 
     detector, skipped = load(model), Skipped()
     file = None if save_as is None else _model_file(model, detector, save_as, no_journal=no_journal, force=force)
-    with wrong_call_if_value_error():
-        self_training, shown = _self_training(above, others), threshold_of(threshold)
+    with usage_errors():
+        self_training, shown = _self_training(above, others), parse_min_score(min_score)
         tracker = Tracker(detector, learn=learn, self_training=self_training, min_score=shown, threads=threads)
     frames = read_frames(source, every=every, start=start, stop=stop, resize=size, skipped=skipped.add)
     writer: VideoWriter | None = None
@@ -169,7 +169,7 @@ def _model_file(model: str, detector: Detector, save_as: Path, *, no_journal: bo
     from whet.tracking.session import TrackedModel
 
     target = Destination.from_options(model, detector, save_as, force=force, option="--save-as")
-    return TrackedModel(target.out, None if no_journal else target.journal, target.takes_along)
+    return TrackedModel(target.out, None if no_journal else target.journal, target.inherited)
 
 
 def _self_training(above: float | None, others: int | None) -> SelfTraining:

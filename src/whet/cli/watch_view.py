@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from whet.cli.options import CTRL_C, ExitCode
-from whet.cli.output import MOST_NAMED, count
+from whet.cli.output import MAX_LISTED, plural
 
 if TYPE_CHECKING:
     from whet.errors import VideoError
@@ -33,7 +33,7 @@ class Skipped:
     def add(self, error: VideoError) -> None:
         """Count one more."""
         self.n += 1
-        if self.n <= MOST_NAMED:
+        if self.n <= MAX_LISTED:
             self.named.append(str(error))
 
 
@@ -44,10 +44,10 @@ def say(text: str) -> None:
 
 def report(summary: Summary, file: TrackedModel | None, learn: bool, outputs: tuple[Path | None, ...]) -> None:
     """Print what became of the session, and what was written."""
-    n = count(summary.frames, "frame")
+    n = plural(summary.frames, "frame")
     typer.echo(f"{n}, {summary.rate:.1f} a second; with detections: {summary.seen:,}")
     if learn:
-        learned = count(summary.learned, "frame")
+        learned = plural(summary.learned, "frame")
         typer.echo(f"learned {learned}, rolled back {summary.rolled_back:,}; weight change {summary.weight_change:.2%}")
         if summary.frames and not (summary.learned or summary.rolled_back):
             typer.echo(_nothing_learned(summary))
@@ -96,7 +96,7 @@ def end(summary: Summary, skipped: Skipped, source: str | None) -> None:
     from whet.io.video import is_live
 
     if skipped.n:
-        say(f"whet: skipped {count(skipped.n, 'frame')} that could not be read:")
+        say(f"whet: skipped {plural(skipped.n, 'frame')} that could not be read:")
         for line in skipped.named:
             say(f"  {line}")
         if skipped.n > len(skipped.named):
@@ -105,7 +105,7 @@ def end(summary: Summary, skipped: Skipped, source: str | None) -> None:
         say(f"whet: {summary.ended}" + ("; the model is kept as it was then" if summary.saved else ""))
         raise typer.Exit(ExitCode.FAILED)
     if summary.stopped:
-        say(f"whet: stopped after {count(summary.frames, 'frame')}; everything until then is kept")
+        say(f"whet: stopped after {plural(summary.frames, 'frame')}; everything until then is kept")
         raise typer.Exit(CTRL_C)
     if source is not None and is_live(source):
         say(f"whet: {source} sends no more; everything until then is kept")

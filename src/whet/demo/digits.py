@@ -1,4 +1,4 @@
-"""The demo: digits 3 against 5 of scikit-learn, from 20 samples to all, one at a time."""
+"""Demo: learn the digits 3 and 5 of scikit-learn online, from 20 samples to all, one at a time."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Story:
-    """What happened, over several random orders of the digits."""
+class DigitDemo:
+    """Test errors over several random orders of the digits."""
 
     n_seen: NDArray[np.intp]
     errors: Floats  # (orders, samples seen)
@@ -36,22 +36,22 @@ class Story:
     unlearning_is_exact: bool
 
     def summary(self) -> str:
-        """A few lines for the terminal."""
+        """Lines for the terminal."""
         n_new = self.n_seen[-1] - self.n_seen[0]
         rows = (
             (f"trained on {self.n_seen[0]} digits", f"test error {self.errors[:, 0].mean():6.1%}"),
-            (f"taught {n_new} more, one by one", f"test error {self.errors[:, -1].mean():6.1%}"),
+            (f"{n_new} more learned one by one", f"test error {self.errors[:, -1].mean():6.1%}"),
             (f"trained on all {self.n_seen[-1]} at once", f"test error {self.batch_errors.mean():6.1%}"),
-            ("one update", f"{1e6 * self.seconds_per_update:.0f} microseconds"),
-            ("unlearned, equal to the start to the last bit", "yes" if self.unlearning_is_exact else "NO"),
+            ("time per update", f"{1e6 * self.seconds_per_update:.0f} microseconds"),
+            ("original weights after unlearning, bit for bit", "yes" if self.unlearning_is_exact else "NO"),
         )
         return "\n".join(f"{what:<46}  {value}" for what, value in rows)
 
 
-def run(seed: int = 0, progress: Callable[[float], None] = lambda _: None) -> Story:
-    """Train on a few digits, then learn the others online; half of the digits are for testing only."""
+def run(seed: int = 0, progress: Callable[[float], None] = lambda _: None) -> DigitDemo:
+    """Train on a few digits, then learn the others online; half of the digits are the test set."""
     X, y = _threes_and_fives()
-    OnlineGSLDA(2).fit(X, y).update(X[0], y[0])  # compile before anything is timed
+    OnlineGSLDA(2).fit(X, y).update(X[0], y[0])  # compiles before anything is timed
     errors, batch_errors, seconds, exact = [], [], 0.0, []
     for number in range(N_ORDERS):
         order = np.random.default_rng([seed, number]).permutation(len(X))
@@ -70,7 +70,7 @@ def run(seed: int = 0, progress: Callable[[float], None] = lambda _: None) -> St
         batch_errors.append(_error(GSLDA(N_WEAK).fit(X[seen], y[seen]), X[test], y[test]))
         exact.append(np.array_equal(model.unlearn(X[stream], y[stream]).coef_, coef_at_start))
         progress((number + 1) / N_ORDERS)
-    return Story(
+    return DigitDemo(
         n_seen=N_FIRST + np.arange(len(curve)),
         errors=np.array(errors),
         seconds_per_update=seconds / (N_ORDERS * len(stream)),
@@ -90,7 +90,7 @@ def _threes_and_fives() -> tuple[Floats, NDArray[np.int64]]:
 
 
 def _pixel_weights(model: GSLDA) -> Floats:
-    """How much a bright pixel speaks for a 5."""
+    """Weight of each pixel; positive if a bright pixel votes for 5."""
     stumps = model.weak_learners_
     assert isinstance(stumps, Stumps)
     weights = np.zeros(SIDE * SIDE)
@@ -102,23 +102,23 @@ def _error(model: GSLDA, X: Floats, y: NDArray[np.int64]) -> float:
     return float((model.predict(X) != y).mean())
 
 
-def draw(story: Story, out: Path) -> Path:
-    """What the classifier looks at, and its error falling as digits arrive."""
+def draw(demo: DigitDemo, out: Path) -> Path:
+    """Draw the weights of the classifier, and its test error against the number of digits seen."""
     figure, ((left, middle, right),) = new_figure(1, 3, 13, 4, width_ratios=[1, 1, 1.6])
     for axes, image, title in (
-        (left, story.mean_difference, "mean 5 minus mean 3"),
-        (middle, story.weights, f"weights of the {N_WEAK} selected stumps\n(a bright pixel says: red 5, blue 3)"),
+        (left, demo.mean_difference, "mean 5 minus mean 3"),
+        (middle, demo.weights, f"weights of the {N_WEAK} selected stumps\n(bright pixel: red votes 5, blue votes 3)"),
     ):
         bound = abs(image).max()
         axes.imshow(image, cmap="RdBu_r", vmin=-bound, vmax=bound)
         axes.set_title(title, fontsize=10)
         axes.set_xticks([])
         axes.set_yticks([])
-    mean, spread = story.errors.mean(axis=0), story.errors.std(axis=0)
-    right.plot(story.n_seen, mean, color=BLUE, label="online, one digit at a time")
-    right.fill_between(story.n_seen, mean - spread, mean + spread, color=BLUE, alpha=0.15, linewidth=0)
-    right.axhline(story.batch_errors.mean(), color=RED, linestyle="--", label="batch, all digits at once")
-    right.set_title(f"mean and spread of {N_ORDERS} random orders", fontsize=10)
+    mean, spread = demo.errors.mean(axis=0), demo.errors.std(axis=0)
+    right.plot(demo.n_seen, mean, color=BLUE, label="online, one digit at a time")
+    right.fill_between(demo.n_seen, mean - spread, mean + spread, color=BLUE, alpha=0.15, linewidth=0)
+    right.axhline(demo.batch_errors.mean(), color=RED, linestyle="--", label="batch, all digits at once")
+    right.set_title(f"mean and standard deviation, {N_ORDERS} random orders", fontsize=10)
     right.set_xlabel("digits seen")
     right.set_ylabel("test error")
     right.set_ylim(0, None)

@@ -1,4 +1,4 @@
-"""A street that the project draws: no face in it, and much that looks like one."""
+"""Demo: correct false positives of the bundled face detector in a photograph and in a drawn street."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHAPE = (320, 480)
 
 
 def drawn_scene(seed: int = 0) -> NDArray[np.uint8]:
-    """A house, a car and a wall socket in grey (320, 480): eyes and mouths everywhere.
+    """A house, a car and a wall socket that resemble faces, in grey (320, 480).
 
     >>> drawn_scene().shape
     (320, 480)
@@ -73,7 +73,7 @@ GreyImage = NDArray[np.uint8]
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """An image, what was found in it before and after, and from which number on detections were called no face."""
+    """An image and its detections before and after; those from number `wrong` on were corrected as false positives."""
 
     image: GreyImage
     before: Detections
@@ -85,47 +85,48 @@ class Correction:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the detections that were called wrong are there no longer."""
+        """Whether the false positives are gone."""
         return not (box_iou(self.before.boxes[self.wrong :], self.after.boxes) >= 0.5).any()
 
     def drawn(self) -> GreyImage:
-        """Before and after, side by side; what was called wrong in orange."""
+        """Before and after, side by side; false positives in orange."""
         before = boxes_drawn(self.image, self.before.boxes[: self.wrong], width=3)
         before = boxes_drawn(before, self.before.boxes[self.wrong :], FALSE_POSITIVE, 3)
         gap = np.full((len(before), 12, 3), 255, dtype=np.uint8)
         return np.concatenate([before, gap, boxes_drawn(self.image, self.after.boxes, width=3)], axis=1)
 
     def rows(self, name: str) -> list[tuple[str, str]]:
-        """What to say of it in the terminal."""
+        """Lines for the terminal."""
         height, width = self.image.shape
-        gone = "gone" if self.is_gone else "STILL THERE"
+        gone = "gone" if self.is_gone else "STILL DETECTED"
+        n_wrong = len(self.before) - self.wrong
         return [
             (f"{name}, {width} x {height}", f"{len(self.before)} detections in {1e3 * self.seconds_to_detect:.0f} ms"),
             (
-                f'  told of {len(self.before) - self.wrong}: "not a face"',
+                f"  learned {n_wrong} false positive{'s' * (n_wrong != 1)}",
                 f"{gone} after {1e3 * self.seconds_to_learn:.0f} ms",
             ),
-            ("  left", f"{len(self.after)}"),
+            ("  remaining detections", f"{len(self.after)}"),
         ]
 
 
 @dataclass(frozen=True, eq=False)
-class Story:
-    """Both images, and whether unlearning both corrections gave the detector of the start."""
+class FaceDemo:
+    """Two corrected images, and whether unlearning both corrections restored the original detector."""
 
     photograph: Correction
     scene: Correction
     unlearning_is_exact: bool
 
     def summary(self) -> str:
-        """A few lines for the terminal."""
-        rows = [*self.photograph.rows("a photograph with one face"), *self.scene.rows("a drawing without any")]
-        rows.append(("both unlearned, equal to the start, byte for byte", "yes" if self.unlearning_is_exact else "NO"))
+        """Lines for the terminal."""
+        rows = [*self.photograph.rows("photograph with one face"), *self.scene.rows("drawing without faces")]
+        rows.append(("original detector after unlearning, byte for byte", "yes" if self.unlearning_is_exact else "NO"))
         return "\n".join(f"{what:<50}  {value}" for what, value in rows)
 
 
 def astronaut() -> GreyImage:
-    """scikit-image's photograph of Eileen Collins, by NASA, in grey (512, 512)."""
+    """The photograph of Eileen Collins (NASA) from scikit-image, in grey (512, 512)."""
     try:
         from skimage import data
     except ImportError as error:
@@ -133,22 +134,22 @@ def astronaut() -> GreyImage:
     return as_grey(data.astronaut())  # type: ignore[no-untyped-call]
 
 
-def run() -> Story:
-    """Detect, correct, detect again, and take it all back."""
+def run() -> FaceDemo:
+    """Detect, correct, detect again and unlearn."""
     photograph, detector = astronaut(), load("face")
     start = detector.to_bytes()
     first = corrected(detector, photograph, 1)  # the name on her suit; the face is number 0
     second = corrected(detector, drawn_scene(), 0)
     detector.unlearn(first.entries + second.entries)
-    return Story(first, second, detector.to_bytes() == start)
+    return FaceDemo(first, second, detector.to_bytes() == start)
 
 
 def corrected(detector: Detector, image: GreyImage, wrong: int) -> Correction:
-    """Detect, and teach that the detections from number `wrong` on are no faces."""
+    """Detect, then learn the detections from number `wrong` on as false positives."""
     before = detector.detect(image)
     boxes = before.boxes[wrong:]
     labels = [False] * len(boxes)
-    detector.copy().learn(image, boxes, labels)  # compiles, or reads from disk
+    detector.copy().learn(image, boxes, labels)  # compiles the kernels before anything is timed
     times = [time.perf_counter()]
     detector.detect(image)
     times.append(time.perf_counter())
@@ -157,7 +158,7 @@ def corrected(detector: Detector, image: GreyImage, wrong: int) -> Correction:
     return Correction(image, before, detector.detect(image), wrong, entries, *np.diff(times).tolist())
 
 
-def draw(story: Story, out: Path) -> list[Path]:
-    """Both images before and after."""
-    images = {"photograph.png": story.photograph, "correction.png": story.scene}
+def draw(demo: FaceDemo, out: Path) -> list[Path]:
+    """Draw both images before and after the correction."""
+    images = {"photograph.png": demo.photograph, "correction.png": demo.scene}
     return [save_image(correction.drawn(), out / name) for name, correction in images.items()]

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from whet.detector.detector import Detector
 from whet.errors import MissingExtraError
-from whet.evaluation.runs import EvaluationRun, evaluate_many
+from whet.evaluation.runs import EvaluationRun, evaluate
 from whet.io.annotations.annotation import AnnotatedImage, Annotations
 from whet.io.annotations.formats import write_annotations
 from whet.io.images import as_grey, read_grey
 from whet.plots.drawing import result_drawn, save_image
 from whet.plots.figure import prepared_folder
+from whet.training.config import TrainingConfig
 from whet.training.preparation import prepare
-from whet.training.recipe import Recipe
 from whet.training.train import train_prepared
 
 if TYPE_CHECKING:
@@ -31,16 +31,17 @@ if TYPE_CHECKING:
 GreyImage = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
-FINER = 4  # drawn so much larger, and made smaller with all edges smooth
+FINER = 4  # drawn this much larger, then reduced, for smooth edges
 TRIES = 20
 
 
 def draw_set(
     kind: str, backgrounds: Sequence[Path], out: Path, seed: int = 0, most: int = 2, sizes: tuple[int, int] = (24, 160)
 ) -> Annotations:
-    """Draw up to `most` objects into each of these images, save them in a folder, and tell where they are.
+    """Draw up to `most` objects into each of these images, save them in a folder, and return their boxes.
 
-    `kind` is "van" (about 9 to 4) or "walker" (about 1 to 2); `sizes` are those of the longer side, in pixels.
+    `kind` is "van" (aspect ratio about 9 to 4) or "walker" (about 1 to 2). `sizes` is the range of the
+    longer side in pixels.
     """
     rng = np.random.default_rng(seed)
     out.mkdir(parents=True, exist_ok=True)
@@ -75,7 +76,7 @@ def _with_object(
 
 
 def object_drawn(kind: str, longer: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """An object whose longer side has about so many pixels: its grey values and its mask, both (height, width).
+    """Draw an object with this longer side in pixels: grey values and mask, both (height, width).
 
     >>> patch, mask = object_drawn("van", 90.0, np.random.default_rng(0))
     >>> patch.shape[1] > 1.8 * patch.shape[0], bool(0 < mask.mean() < 1)
@@ -99,7 +100,7 @@ def object_drawn(kind: str, longer: float, rng: np.random.Generator) -> tuple[Fl
 
 
 def _photographed(patch: Floats, rng: np.random.Generator) -> Floats:
-    """Light from one side, contrast, and noise."""
+    """Add light from one side, contrast and noise."""
     height, width = patch.shape
     slope = (
         rng.uniform(-40, 40) * np.linspace(-1, 1, width)[None]
@@ -169,7 +170,7 @@ def _scaled(points: Sequence[tuple[float, float]], size: Floats) -> list[tuple[f
     return [(float(x * size[0]), float(y * size[1])) for x, y in points]
 
 
-# How each is drawn, and its width over its height.
+# Drawing function and aspect ratio (width over height) of each kind.
 OBJECTS: dict[str, tuple[Callable[..., None], float]] = {"van": (_van, 2.25), "walker": (_walker, 0.5)}
 
 
@@ -178,38 +179,38 @@ TEST = ("chelsea", "stereo_motorcycle", "moon", "retina")
 SHAPE = (240, 320)
 SIZES = (40, 120)  # of vans, in pixels
 N_TRAIN, N_EMPTY, N_TEST = 70, 60, 40
-# A bold operating point, at which there is something to correct.
+# An operating point with false positives to correct.
 POINT = "one false positive per image"
 
 
 @dataclass(frozen=True, eq=False)
-class OwnStory:
-    """A detector that was trained, how it did on other photographs, and what one correction changed."""
+class ObjectsDemo:
+    """A trained detector evaluated on other photographs, before and after one correction."""
 
     n_objects: int
     n_stages: int
     seconds_to_train: float
     before: EvaluationRun
     after: EvaluationRun
-    told: str
+    correction: str
     files: tuple[Path, ...]
 
     def summary(self) -> str:
-        """A few lines for the terminal."""
+        """A summary for the terminal."""
         rows = [
             (
-                f"a detector of vans, from {self.n_objects} boxes",
+                f"trained a van detector on {self.n_objects} boxes",
                 f"{self.n_stages} stages in {self.seconds_to_train:.0f} s",
             ),
-            ("  on other photographs", _counts(self.before)),
+            ("  evaluated on other photographs", _counts(self.before)),
         ]
-        if self.told:
-            rows.append((f"  {self.told}", _counts(self.after)))
+        if self.correction:
+            rows.append((f"  {self.correction}", _counts(self.after)))
         return "\n".join(f"{what:<50}  {value}" for what, value in rows)
 
 
-def run(out: Path, progress: Callable[[float], None] = lambda _: None, seed: int = 0) -> OwnStory:
-    """Draw, train, judge, correct, judge again; images, boxes and the detector stay in a folder."""
+def run(out: Path, progress: Callable[[float], None] = lambda _: None, seed: int = 0) -> ObjectsDemo:
+    """Draw, train, evaluate, correct and evaluate again; saves images, boxes and the detector in a folder."""
     folder = prepared_folder(out / "vans")
     rng = np.random.default_rng(seed)
     backgrounds = _crops(TRAIN, N_TRAIN, folder / "backgrounds", rng)
@@ -219,39 +220,39 @@ def run(out: Path, progress: Callable[[float], None] = lambda _: None, seed: int
     backgrounds = _crops(TEST, N_TEST, folder / "test-backgrounds", rng)
     test = draw_set("van", backgrounds, folder / "test", seed + 1, sizes=SIZES)
     write_annotations(test, folder / "test.csv", "csv", replace=True)
-    recipe = Recipe(
-        str(folder / "vans.csv"), negatives=(str(folder / "empty"),), stages=8, n_negatives=1500, ridge=20.0
+    config = TrainingConfig(
+        str(folder / "vans.csv"), (str(folder / "empty"),), max_stages=8, negatives_per_stage=1500, ridge=20.0
     )
-    prepared = prepare(recipe)
+    prepared = prepare(config)
     begun = time.perf_counter()
-    trained = train_prepared(prepared, lambda event: progress(min(0.9, (event.stage + 1) / (recipe.stages + 1))))
+    trained = train_prepared(prepared, lambda event: progress(min(0.9, (event.stage + 1) / (config.max_stages + 1))))
     seconds = time.perf_counter() - begun
     trained.detector.save(folder / "vans.whet")
-    correction = _corrected(trained.detector, test, folder)
+    runs = _corrected(trained.detector, test, folder)
     progress(1.0)
-    return OwnStory(drawn.n_boxes, trained.ending.n_stages, seconds, *correction)
+    return ObjectsDemo(drawn.n_boxes, trained.result.n_stages, seconds, *runs)
 
 
 def _corrected(
     detector: Detector, test: Annotations, folder: Path
 ) -> tuple[EvaluationRun, EvaluationRun, str, tuple[Path, ...]]:
-    """Judge, correct the worst false positive or else a miss, and judge again."""
+    """Evaluate, correct the worst false positive or else a miss, and evaluate again."""
     threshold = detector.operating_points.get(POINT, -np.inf)
-    before = evaluate_many(detector, test.images, min_score=threshold)
+    before = evaluate(detector, test.images, min_score=threshold)
     false_positives = before.evaluation.worst_false_positives(threshold)
     misses = before.evaluation.worst_misses(threshold)
     if not false_positives and not misses:
         return before, before, "", ()
     mistake = false_positives[0] if false_positives else misses[-1]
-    told = 'told of the worst false positive: "not a van"' if false_positives else 'shown one that it missed: "a van"'
+    correction = "after correcting the worst false positive" if false_positives else "after correcting a missed van"
     path = before.paths[mistake.image]
     detector.learn(path, mistake.box[None], [not false_positives], min_score=threshold)
     detector.save(folder / "vans-corrected.whet")
-    after = evaluate_many(detector, test.images, min_score=threshold)
+    after = evaluate(detector, test.images, min_score=threshold)
     runs = (run.evaluation.images[mistake.image] for run in (before, after))
     sides = [result_drawn(read_grey(path), result, threshold) for result in runs]
     file = save_image(np.concatenate(sides, axis=1), folder.parent / "vans.png")
-    return before, after, told, (file,)
+    return before, after, correction, (file,)
 
 
 def _counts(run: EvaluationRun) -> str:
@@ -259,7 +260,7 @@ def _counts(run: EvaluationRun) -> str:
 
 
 def _crops(names: Sequence[str], n: int, folder: Path, rng: np.random.Generator) -> list[Path]:
-    """Parts of photographs, of all sizes that they have, as images in a folder."""
+    """Cut random parts of photographs, at several scales, and save them in a folder."""
     from PIL import Image
 
     prepared_folder(folder)

@@ -44,18 +44,23 @@ SUFFIX = ".whet"
 BUNDLED = Path(str(files("whet") / "bundled"))
 
 
-class DetectOptions(TypedDict, total=False):
-    """The keyword arguments of `Detector.detect`, for functions that pass them on."""
+class ScanOptions(TypedDict, total=False):
+    """How an image is scanned: keyword arguments of `Detector.detect`, for functions that pass them on."""
 
     min_size: float | None
     max_size: float | None
     scale_factor: float
     step: int
     grouping: Grouping | None
+    threads: int | None
+
+
+class DetectOptions(ScanOptions, total=False):
+    """All keyword arguments of `Detector.detect`."""
+
     iou: float
     min_score: float | str | None
     max_detections: int | None
-    threads: int | None
 
 
 class Detector:

@@ -82,7 +82,7 @@ class AdaBoost(BoostedVote):
 
     Examples
     --------
-    >>> from whet import AdaBoost
+    >>> from whet.estimators.baselines import AdaBoost
     >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> AdaBoost(n_weak=3).fit(X, ["no", "no", "yes", "yes"]).predict([[0.2], [2.2]])
     array(['no', 'yes'], dtype='<U3')
@@ -146,7 +146,7 @@ class AsymBoost(AdaBoost):
 
     Examples
     --------
-    >>> from whet import AsymBoost
+    >>> from whet.estimators.baselines import AsymBoost
     >>> X, y = np.array([[0.0], [1.0], [1.0], [1.0], [2.0]]), [0, 0, 0, 1, 1]
     >>> int(AsymBoost(n_weak=1, asymmetry=9.0).fit(X, y).predict([[1.0]])[0])
     1
@@ -191,7 +191,7 @@ class OnlineBoosting(BoostedVote):
 
     Examples
     --------
-    >>> from whet import OnlineBoosting
+    >>> from whet.estimators.baselines import OnlineBoosting
     >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]
     >>> model = OnlineBoosting(n_weak=1).fit(X, y)
     >>> model.predict([[1.4], [1.6]])

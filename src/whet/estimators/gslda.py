@@ -62,7 +62,7 @@ class GSLDA(TwoClassClassifier):
 
     Examples
     --------
-    >>> from whet import GSLDA
+    >>> from whet.estimators import GSLDA
     >>> X = np.array([[0.0, 5.0], [1.0, 3.0], [2.0, 4.0], [3.0, 4.0]])
     >>> model = GSLDA(n_weak=1).fit(X, [0, 0, 1, 1])
     >>> model.selected_features_, model.predict([[0.5, 9.0], [2.5, 0.0]])

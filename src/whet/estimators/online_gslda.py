@@ -96,7 +96,7 @@ class OnlineGSLDA(GSLDA):
 
     Examples
     --------
-    >>> from whet import OnlineGSLDA
+    >>> from whet.estimators import OnlineGSLDA
     >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]
     >>> model = OnlineGSLDA(n_weak=1).fit(X, y)
     >>> before = model.coef_

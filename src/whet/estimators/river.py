@@ -33,7 +33,7 @@ class RiverClassifier(base.Classifier):
 
     Examples
     --------
-    >>> from whet import RiverClassifier
+    >>> from whet.estimators import RiverClassifier
     >>> model = RiverClassifier(n_weak=1, min_initial=2)
     >>> for x, y in [(0.0, False), (1.0, False), (2.0, True), (3.0, True)]:
     ...     model.learn_one({"width": x}, y)

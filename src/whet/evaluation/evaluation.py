@@ -101,7 +101,7 @@ class Evaluation:
         return sorted(mistakes, key=lambda mistake: (mistake.score, -float(areas(mistake.box[None])[0])))
 
 
-def evaluate(
+def evaluate_detections(
     detections: Iterable[Detected],
     truths: Iterable[Labelled],
     *,
@@ -114,7 +114,7 @@ def evaluate(
     in the same order. `iou` and `ignore_overlap` are those of `whet.evaluation.matching.match`.
 
     >>> face = [[0, 0, 10, 10]]
-    >>> result = evaluate([(face, [2.0]), ([[5, 5, 9, 9]], [1.0])], [(face, None), (face, None)])
+    >>> result = evaluate_detections([(face, [2.0]), ([[5, 5, 9, 9]], [1.0])], [(face, None), (face, None)])
     >>> result.curve.recall, result.average_precision
     (array([0. , 0.5, 0.5]), 0.5)
     >>> [(miss.image, miss.index) for miss in result.worst_misses()]

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.threads import available_threads, map_in_order
 from whet.cascade.detections import Detections
-from whet.detector.detector import Detector
+from whet.detector.detector import DetectOptions, Detector, ScanOptions, load
 from whet.errors import DataNotFoundError, UnreadableImageError
 from whet.evaluation.curves import Curve, average_precision, image_interval, log_average_miss_rate
-from whet.evaluation.evaluation import Evaluation, evaluate
+from whet.evaluation.evaluation import Evaluation, evaluate_detections
 from whet.evaluation.matching import Label
-from whet.io.annotations.annotation import AnnotatedImage
+from whet.io.annotations.annotation import AnnotatedImage, Annotations
+from whet.io.annotations.formats import read_annotations
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +35,7 @@ class DetectedImage:
 def detect_many(
     detector: Detector,
     paths: Sequence[Path],
-    *,
-    threads: int | None = None,
-    **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
+    **options: Unpack[DetectOptions],
 ) -> Iterator[DetectedImage]:
     """Detect in images, with the options of `Detector.detect`; results come in the order of the images.
 
@@ -50,16 +50,16 @@ def detect_many(
     >>> [one.found for one in detect_many(load("face"), [broken])]
     [None]
     """
-    workers = threads or available_threads()
-    inner = max(1, workers // max(len(paths), 1))
+    workers = options.get("threads") or available_threads()
+    inner: DetectOptions = {**options, "threads": max(1, workers // max(len(paths), 1))}
 
-    def look(path: Path) -> DetectedImage:
+    def detect(path: Path) -> DetectedImage:
         try:
-            return DetectedImage(path, detector.detect(path, threads=inner, **options))
+            return DetectedImage(path, detector.detect(path, **inner))
         except UnreadableImageError as error:
             return DetectedImage(path, None, error)
 
-    return map_in_order(look, paths, workers)
+    return map_in_order(detect, paths, workers)
 
 
 RESAMPLES = 1000
@@ -169,47 +169,57 @@ class EvaluationRun:
         return first, second
 
 
-def evaluate_many(
-    detector: Detector,
-    images: Sequence[AnnotatedImage],
+def evaluate(
+    detector: Detector | str | PathLike[str],
+    annotations: str | PathLike[str] | Annotations | Sequence[AnnotatedImage],
     *,
     iou: float = 0.5,
     min_score: float | str | None = None,
-    tell: Callable[[float], None] = lambda _: None,
-    **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
+    progress: Callable[[float], None] = lambda _: None,
+    **options: Unpack[ScanOptions],
 ) -> EvaluationRun:
-    """Judge a detector on annotated images, at a minimum score (see `Detector.detect`) and at all others.
+    """Evaluate a detector on annotated images, at a minimum score (see `Detector.detect`) and at all others.
 
-    Images that cannot be read are left out and named in `unread`. What is detected in an image that is not complete
-    is ignored, unless it finds an object. `tell` gets the share that is done.
+    `annotations` are a file or folder in any format that `read_annotations` reads, or what it returned. A detection is
+    right if its IoU with an object is above `iou`. Images that cannot be read are left out and listed in `unread`.
+    Detections in an image whose annotations are incomplete are ignored unless they find an object. `progress` gets
+    the share that is done; `options` are sizes, `scale_factor`, `step`, `grouping` and `threads` of
+    `Detector.detect`.
 
     >>> import tempfile
     >>> from PIL import Image
-    >>> from whet.detector.detector import load
     >>> path = Path(tempfile.mkdtemp()) / "empty.png"
     >>> Image.new("L", (80, 60)).save(path)
-    >>> run = evaluate_many(load("face"), [AnnotatedImage(path, (60, 80))])
+    >>> run = evaluate("face", [AnnotatedImage(path, (60, 80))])
     >>> run.n_false_positives, run.measures()["false positives per image"].high.__round__(2)
     (0, 3.69)
     """
+    detector = detector if isinstance(detector, Detector) else load(detector)
+    images = _images(annotations)
     above = detector.reporting.min_score(min_score)
     if not images:
-        raise DataNotFoundError("there are no images to evaluate on")
+        raise DataNotFoundError("there are no images to evaluate on; pass annotations with at least one image")
     run = detect_many(detector, [image.path for image in images], min_score=-np.inf, **options)
-    seen: list[AnnotatedImage] = []
+    read: list[AnnotatedImage] = []
     detections: list[tuple[Floats, Floats]] = []  # and not the windows behind them, which are many
     unread = []
     for number, (image, one) in enumerate(zip(images, run, strict=True), start=1):
         if one.found is not None:
-            seen.append(image)
+            read.append(image)
             detections.append((one.found.boxes, one.found.scores))
         elif one.error is not None:
             unread.append(one.error)
-        tell(number / len(images))
-    if not seen:
-        raise UnreadableImageError(f"none of the {len(images)} images could be read, so: {unread[0]}")
-    result = evaluate(detections, [truths_of(image) for image in seen], iou=iou)
-    return EvaluationRun(tuple(image.path for image in seen), result, above, tuple(unread))
+        progress(number / len(images))
+    if not read:
+        raise UnreadableImageError(f"none of the {len(images)} images could be read; the first: {unread[0]}")
+    result = evaluate_detections(detections, [truths_of(image) for image in read], iou=iou)
+    return EvaluationRun(tuple(image.path for image in read), result, above, tuple(unread))
+
+
+def _images(annotations: str | PathLike[str] | Annotations | Sequence[AnnotatedImage]) -> Sequence[AnnotatedImage]:
+    if isinstance(annotations, str | PathLike):
+        annotations = read_annotations(annotations)
+    return annotations.images if isinstance(annotations, Annotations) else annotations
 
 
 def truths_of(image: AnnotatedImage) -> tuple[Floats, NDArray[np.bool_]]:

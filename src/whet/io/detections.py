@@ -96,7 +96,7 @@ PIECEMEAL = (Layout.text, Layout.csv)
 def written(images: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1) -> str:
     """All detections as one text.
 
-    `json` is a list with `path`, `boxes` (x1, y1, x2, y2, half-open) and `scores` of each image; `csv` has a row
+    `json` is a list with `image`, `boxes` (x1, y1, x2, y2, half-open) and `scores` of each image; `csv` has a row
     for each detection. `coco` is a list of results (x, y, width, height) as COCO's evaluation reads them: `ids` are
     the image ids; without, images are numbered from 1. `category` is their category id.
 
@@ -142,7 +142,7 @@ def _rows(found: Detections) -> list[list[float]]:
 
 
 def _plain(path: Path, found: Detections) -> dict[str, object]:
-    return {"path": str(path), "boxes": found.boxes.tolist(), "scores": found.scores.tolist()}
+    return {"image": str(path), "boxes": found.boxes.tolist(), "scores": found.scores.tolist()}
 
 
 def _csv_pieces(images: Iterable[Found]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from whet.cascade.pyramid import SCALE_FACTOR
 from whet.detector.base import DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector, load
 from whet.errors import TrainingDataError
-from whet.evaluation.runs import evaluate_many
+from whet.evaluation.runs import evaluate
 from whet.features.integral import FeatureFamily, IntegralStack
 from whet.features.responses import BitResponses
 from whet.features.weak_learners import Weak
@@ -30,7 +30,7 @@ from whet.opencv.xml import read_opencv
 from whet.training.data import split_objects
 from whet.training.learning import Judgement, Shown
 from whet.training.mining import Miner
-from whet.training.negatives import Forbidden, backgrounds_of, image_faults
+from whet.training.negatives import ExcludedBoxes, backgrounds_of, image_faults
 from whet.training.positives import Jitter, Positives, Variations, cut_positives, window_of
 from whet.training.stage import GreedyLDA
 
@@ -141,7 +141,7 @@ def adopt(
     images: Sequence[Path],
     *,
     groups: NDArray[np.intp] | None = None,
-    forbidden: Forbidden | None = None,
+    forbidden: ExcludedBoxes | None = None,
     n_weak: int = 1000,
     stage_rate: float = 0.98,
     detection_rate: float = DETECTION_RATE,
@@ -174,7 +174,8 @@ def adopt(
     >>> from PIL import Image
     >>> from whet.features.haar import HaarPool
     >>> from whet.opencv.export import write_opencv
-    >>>     >>> from whet.training.stage import train_stage
+    >>> from whet.cascade.cascade import Cascade
+    >>> from whet.training.stage import train_stage
     >>> rng = np.random.default_rng(0)
     >>> patches = rng.integers(0, 170, (400, 8, 8), dtype=np.uint8)
     >>> patches[:200, :, 4:] += 60  # the object is brighter on the right
@@ -196,7 +197,7 @@ def adopt(
         seed=seed,
         max_per_image=max_per_image,
         threads=threads,
-        forbidden=forbidden or {},
+        excluded_boxes=forbidden or {},
     )
     train, validation = _sides(positives, groups, held_out, seed)
     added = extension_of(
@@ -341,8 +342,8 @@ def adopt_from(
     told = (Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
     judgement = None
     if held_out:
-        before = evaluate_many(load(cascade), held_out, tell=lambda share: tell(0.7 + 0.15 * share), threads=threads)
-        after = evaluate_many(detector, held_out, tell=lambda share: tell(0.85 + 0.15 * share), threads=threads)
+        before = evaluate(load(cascade), held_out, progress=lambda share: tell(0.7 + 0.15 * share), threads=threads)
+        after = evaluate(detector, held_out, progress=lambda share: tell(0.85 + 0.15 * share), threads=threads)
         judgement = before, after
     return AdoptionRun(detector, positives, images, (*positives.problems, *told), judgement)
 

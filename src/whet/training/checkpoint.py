@@ -1,4 +1,4 @@
-"""A training that was interrupted goes on where it was: its whole state in one file, written as a whole."""
+"""Checkpoints: the state of a training in one file, written atomically, to resume an interrupted training."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from whet.cascade.cascade import TrainedStage
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
-from whet.errors import CheckpointError
+from whet.errors import CheckpointError, ModelFileError
 from whet.io.files import write_atomically
 from whet.training.data import differences
 from whet.training.mining import Mined
@@ -29,12 +29,12 @@ SIDES = ("training", "held_out")
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be written; training goes on without."""
+    """A checkpoint could not be written; training continues without it."""
 
 
 @dataclass(frozen=True)
 class StageRecord:
-    """What validation samples said of a stage; seconds of its training, and since the beginning when it ended."""
+    """Rates of a stage on validation samples; seconds of its training, and from the start of all runs to its end."""
 
     n_negatives: int
     detection_rate: float
@@ -46,18 +46,18 @@ class StageRecord:
 
 @dataclass(eq=False)
 class State:
-    """All that training knows between two steps.
+    """State of a training between two steps.
 
-    Negatives for the next stage are those `mined`, those that judge it `judged`; None where they are still to be
-    searched. `miners` are the windows given so far by each side's miner. `stalled` is the false-positive rate of a
-    stage that was left out because it rejects next to nothing.
+    `mined` are the negatives of the next stage, `held_out` those that validate it; None before they are searched.
+    `miners` are the windows that each miner supplied so far. `stalled` is the false-positive rate of a stage that was
+    dropped because it rejects almost nothing.
     """
 
     stages: list[TrainedStage] = field(default_factory=list)
     records: list[StageRecord] = field(default_factory=list)
     paces: list[Pace] = field(default_factory=list)
     mined: Mined | None = None
-    judged: Mined | None = None
+    held_out: Mined | None = None
     miners: tuple[Mapping[str, NDArray[np.int32]], ...] = ()
     stalled: float | None = None
     seconds: float = 0.0
@@ -65,15 +65,15 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """The file of one training; without a path nothing is kept."""
+    """The checkpoint file of a training; without a path nothing is saved."""
 
     path: Path | None
     fingerprint: Mapping[str, str]
 
     def save(self, state: State) -> None:
-        """Write the state; a first one that cannot be written is an error, a later one a `CheckpointWarning`.
+        """Write the state. A write error before the first stage is an error, later a `CheckpointWarning`.
 
-        Before the first stage nothing is lost by stopping. Later the training itself is worth more than its net.
+        Before the first stage, stopping loses nothing. Later the training is worth more than its checkpoint.
         """
         if self.path is None:
             return
@@ -82,23 +82,23 @@ class Checkpoint:
         except OSError as error:
             message = f"cannot write the checkpoint {self.path}: {error.strerror or error}"
             if not state.stages:
-                raise CheckpointError(f"{message}; make room or choose another place") from error
-            warnings.warn(f"{message}; training goes on, make room meanwhile", CheckpointWarning, stacklevel=3)
+                raise CheckpointError(f"{message}; free disk space or choose another file") from error
+            warnings.warn(f"{message}; training continues, free disk space now", CheckpointWarning, stacklevel=3)
 
     def load(self) -> State | None:
-        """The state to go on from; None if there is no file yet. Raises `CheckpointError` on any other training's."""
+        """The saved state, or None if there is no file. Raises `CheckpointError` for the file of another training."""
         if self.path is None:
             return None
         for remains in self.path.parent.glob(f".{self.path.name}.*.tmp"):
-            remains.unlink(missing_ok=True)  # of a process that was killed while it wrote
+            remains.unlink(missing_ok=True)  # left by a process that was killed while writing
         if not self.path.exists():
             return None
         header, tensors = _read(self.path)
         different = differences(self.fingerprint, header["fingerprint"])
         if different:
             raise CheckpointError(
-                f"the checkpoint {self.path} is of another training: {'; '.join(different)}. Give what it was begun "
-                "with, or another checkpoint file to begin anew"
+                f"the checkpoint {self.path} belongs to another training: {'; '.join(different)}. Use the same "
+                "settings and data, or another checkpoint file (whet train --fresh)"
             )
         return _state(header, tensors)
 
@@ -110,7 +110,7 @@ def _to_bytes(state: State, fingerprint: Mapping[str, str]) -> bytes:
     if state.stages:
         base = DetectorBase(state.stages[0].features.window, tuple(state.stages))
         tensors["detector"] = np.frombuffer(Detector(base).to_bytes(), dtype=np.uint8)
-    for side, mined in zip(SIDES, (state.mined, state.judged), strict=True):
+    for side, mined in zip(SIDES, (state.mined, state.held_out), strict=True):
         if mined is not None:
             tensors |= {f"{side}.{name}": getattr(mined, name) for name in ("patches", "accepted", "looked_at")}
     for side, miner in zip(SIDES, state.miners, strict=True):
@@ -119,7 +119,7 @@ def _to_bytes(state: State, fingerprint: Mapping[str, str]) -> bytes:
         "fingerprint": dict(fingerprint),
         "records": [asdict(record) for record in state.records],
         "paces": [asdict(pace) for pace in state.paces],
-        "exhausted": [mined is not None and mined.is_exhausted for mined in (state.mined, state.judged)],
+        "exhausted": [mined is not None and mined.is_exhausted for mined in (state.mined, state.held_out)],
         "stalled": state.stalled,
         "seconds": state.seconds,
     }
@@ -133,20 +133,20 @@ def _read(path: Path) -> tuple[dict[str, Any], Tensors]:
 
     try:
         with safe_open(path, framework="numpy") as file:
-            said = file.metadata() or {}
+            metadata = file.metadata() or {}
             tensors: Tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise _damaged(path, error) from error
-    if said.get("format") != FORMAT:
-        raise CheckpointError(f"{path} is no checkpoint of this whet ({FORMAT!r}); choose another file")
-    if said.get("sha256") != _digest(said.get("header", ""), tensors):
-        raise _damaged(path, "its contents do not have the hash that they had when it was written")
-    header: dict[str, Any] = json.loads(said["header"])
+    if metadata.get("format") != FORMAT:
+        raise CheckpointError(f"{path} is not a checkpoint in the format {FORMAT!r}; choose another file")
+    if metadata.get("sha256") != _digest(metadata.get("header", ""), tensors):
+        raise _damaged(path, "its hash does not match its contents")
+    header: dict[str, Any] = json.loads(metadata["header"])
     return header, tensors
 
 
 def _damaged(path: Path, why: object) -> CheckpointError:
-    return CheckpointError(f"the checkpoint {path} is damaged ({why}): delete it to begin anew")
+    return CheckpointError(f"the checkpoint {path} is damaged ({why}): delete it to start again")
 
 
 def _digest(text: str, tensors: Tensors) -> str:
@@ -157,7 +157,7 @@ def _digest(text: str, tensors: Tensors) -> str:
 
 
 def _state(header: dict[str, Any], tensors: Tensors) -> State:
-    mined, judged = (
+    mined, held_out = (
         _mined(side, is_exhausted, tensors) for side, is_exhausted in zip(SIDES, header["exhausted"], strict=True)
     )
     return State(
@@ -165,7 +165,7 @@ def _state(header: dict[str, Any], tensors: Tensors) -> State:
         [StageRecord(**record) for record in header["records"]],
         [Pace(**pace) for pace in header["paces"]],
         mined,
-        judged,
+        held_out,
         tuple({name: tensors[f"{side}.{name}"] for name in ("used", "unreadable")} for side in SIDES),
         header["stalled"],
         header["seconds"],
@@ -180,4 +180,9 @@ def _mined(side: str, is_exhausted: bool, tensors: Tensors) -> Mined | None:
 
 
 def _stages(tensors: Tensors) -> list[TrainedStage]:
-    return list(Detector.from_bytes(tensors["detector"].tobytes()).base.stages) if "detector" in tensors else []
+    if "detector" not in tensors:
+        return []
+    try:
+        return list(Detector.from_bytes(tensors["detector"].tobytes()).base.stages)
+    except ModelFileError as error:
+        raise CheckpointError(f"the stages of the checkpoint cannot be read by this version: {error}") from error

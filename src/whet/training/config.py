@@ -1,74 +1,245 @@
-"""Training settings."""
+"""Training settings: one typed object for Python, the command line, TOML files and checkpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import os
+import tomllib
+from collections.abc import Collection, Iterable
+from dataclasses import KW_ONLY, asdict, dataclass, fields
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
+import msgspec
 import numpy as np
+import tomli_w
+from msgspec import Meta
 
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
-from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.detector.model_file import MOST_WEAK
-from whet.training.stage import NodeGoal, NodeLearner
+from whet.errors import ConfigError
+from whet.io.files import write_atomically
+from whet.training.positives import Jitter
+
+Features = Literal["both", "haar", "lbp"]
+Mirror = bool | Literal["safe"]
+
+Count = Annotated[int, Meta(ge=1, description="a whole number of at least 1")]
+Share = Annotated[float, Meta(gt=0, lt=1, description="a number between 0 and 1")]
+Side = Annotated[int, Meta(ge=4)]
+StageSize = Annotated[int, Meta(ge=1, le=MOST_WEAK)]
+Window = Annotated[tuple[Side, Side], Meta(description="width and height, two whole numbers of at least 4 pixels")]
+StageSizes = Annotated[
+    StageSize | Annotated[tuple[StageSize, ...], Meta(min_length=1)],
+    Meta(description=f"a whole number from 1 to {MOST_WEAK}, or one for each stage"),
+]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How a cascade is trained.
+class TrainingConfig:
+    """All settings of a training. Wrong values raise `ConfigError`.
 
-    `goal` is that of each stage. `n_weak` bounds a stage, by its number from 0 if it is a sequence (the last one
-    holds for all further stages). A stage trains on all positives but the share for `validation`, and on
-    `n_negatives` windows; with `drop_rejected`, on those positives only that the stages before it accept.
-    `false_positive_rate` is that of the whole cascade, in windows of images without the object that were kept
-    apart. Windows whose standard deviation is not above `min_sigma` are never looked at; the default is OpenCV's.
+    Data: `annotations` is a file or folder with boxes, `format` its format (None: detect automatically), `images` the
+    folder of the annotated images, `class_name` the class to train (`class` in TOML files), `split` the part of the
+    data set (None: "train" if there is one). `negatives` are images without the object, or folders of them. With
+    `backgrounds`, the annotated images also supply negatives, outside all boxes.
+
+    Positives: `window` is (width, height) in pixels (None: choose from the boxes). `margin` is the context on each
+    side, as a share of the box size (None: 0.1, or 0 for crops). `mirror` adds mirror images; "safe" adds them if
+    they resemble the originals. `copies_per_object` patches are cut from each object (None: as many as give about
+    1,000 patches, at most 10), at random shifted by up to `jitter_shift` windows, scaled by up to `jitter_scale` and
+    rotated by up to `jitter_rotation` degrees.
+
+    Features: `features` selects the families, `max_features` the number of features per family.
+
+    Cascade: training adds up to `max_stages` stages until the false-positive rate of the whole cascade is at most
+    `target_false_positive_rate`. A stage trains on `negatives_per_stage` windows and adds weak learners until it has
+    `min_detection_rate` and `max_false_positive_rate` on validation samples, or `max_weak_learners` (a number, or one
+    per stage; the last holds for all further stages). `validation_share` of the positives and images is held out.
+    `ridge` regularises the discriminant (None: choose from the data if there are few objects). `early_exits` adds
+    rejection thresholds inside each stage. `drop_rejected_positives` trains a stage only on positives that the stages
+    before it accept. Windows with a standard deviation up to `min_sigma` are skipped. `max_memory` is in bytes.
+
+    Training from patches (`whet.training.cascade.train_cascade`) uses only the settings in `CASCADE_SETTINGS`.
+
+    >>> TrainingConfig("cars.csv", max_stages=8).max_stages
+    8
+    >>> TrainingConfig("cars.csv", features="colour")
+    Traceback (most recent call last):
+    whet.errors.ConfigError: features='colour': expected one of 'both', 'haar', 'lbp'
     """
 
-    goal: NodeGoal = field(default_factory=NodeGoal)
-    n_stages: int = 20
-    n_weak: int | Sequence[int] = 200
-    n_negatives: int = 5000
-    validation: float = 0.2
-    false_positive_rate: float = 1e-6
-    soft: bool = False
-    learner: NodeLearner | None = None
-    max_memory: int = DEFAULT_MAX_MEMORY
-    threads: int | None = None
-    seed: int = 0
-    drop_rejected: bool = False
-    min_sigma: float = OPENCV_MIN_SIGMA
+    annotations: str | None = None
+    negatives: tuple[str, ...] = ()
+    _: KW_ONLY
+    format: str | None = None
+    images: str | None = None
+    class_name: str | None = None
+    split: str | None = None
+    backgrounds: bool = True
+    window: Window | None = None
+    margin: Annotated[float, Meta(ge=0, le=1, description="a share of the box size from 0 to 1")] | None = None
+    mirror: Annotated[Mirror, Meta(description="true, false or 'safe'")] = "safe"
+    copies_per_object: Count | None = None
+    jitter_shift: Annotated[float, Meta(ge=0, le=0.5, description="a share of the window from 0 to 0.5")] = 0.04
+    jitter_scale: Annotated[float, Meta(ge=0, lt=1, description="a number from 0, below 1")] = 0.09
+    jitter_rotation: Annotated[float, Meta(ge=0, le=45, description="degrees from 0 to 45")] = 3.0
+    features: Annotated[Features, Meta(description="one of 'both', 'haar', 'lbp'")] = "both"
+    max_features: Count = 10_000
+    max_stages: Count = 12
+    max_weak_learners: StageSizes = 100
+    negatives_per_stage: Count = 3000
+    min_detection_rate: Share = 0.98
+    max_false_positive_rate: Share = 0.4
+    target_false_positive_rate: Annotated[float, Meta(ge=0, lt=1, description="a number from 0, below 1")] = 1e-6
+    validation_share: Share = 0.25
+    ridge: Annotated[float, Meta(ge=0, le=1e12, description="a finite number of at least 0")] | None = None
+    early_exits: bool = True
+    drop_rejected_positives: bool = True
+    min_sigma: Annotated[float, Meta(gt=0, le=255, description="a number above 0, such as 5")] = 5.0
+    max_memory: Count = DEFAULT_MAX_MEMORY
+    seed: Annotated[int, Meta(ge=0, description="a whole number of at least 0")] = 0
 
     def __post_init__(self) -> None:
-        sizes = [self.n_weak] if isinstance(self.n_weak, int) else list(self.n_weak)
-        for name, value in (
-            ("n_stages", self.n_stages),
-            ("n_negatives", self.n_negatives),
-            ("n_weak", min(sizes, default=0)),
-        ):
-            if value < 1:
-                raise ValueError(f"{name}={getattr(self, name)!r}: expected at least 1")
-        if max(sizes) > MOST_WEAK:
-            raise ValueError(f"n_weak={self.n_weak!r}: a stage in a file has at most {MOST_WEAK} weak learners")
-        if not 0 < self.validation < 1:
-            raise ValueError(f"validation={self.validation!r}: expected a share between 0 and 1, such as 0.2")
-        if not 0 < self.min_sigma < np.inf:
-            raise ValueError(f"min_sigma={self.min_sigma!r}: expected a number above 0, such as {OPENCV_MIN_SIGMA:g}")
-        if not 0 <= self.false_positive_rate < 1:
-            raise ValueError(f"false_positive_rate={self.false_positive_rate!r}: expected 0 or more, and below 1")
-
-    def most_weak(self, stage: int) -> int:
-        """How many weak learners a stage may have.
-
-        >>> Plan(n_weak=(10, 20)).most_weak(5)
-        20
-        """
-        return self.n_weak if isinstance(self.n_weak, int) else self.n_weak[min(stage, len(self.n_weak) - 1)]
+        for name, hint in _hints().items():
+            given = getattr(self, name)
+            try:
+                value = msgspec.convert(_plain(name, given), hint)
+            except msgspec.ValidationError as error:
+                text = str(error)
+                expected = _description(hint) or text[0].lower() + text[1:].replace("`", "")
+                raise ConfigError(
+                    f"{name}={given!r}: {'' if expected.startswith('expected') else 'expected '}{expected}"
+                ) from error
+            object.__setattr__(self, name, value)
 
     @property
-    def n_held_out(self) -> int:
-        """How many windows of the images kept apart judge a stage.
+    def jitter(self) -> Jitter:
+        """Random shift, scale and rotation of the copies of a positive."""
+        return Jitter(self.jitter_shift, self.jitter_scale, self.jitter_rotation)
 
-        >>> Plan(n_negatives=5000, validation=0.2).n_held_out
+    def stage_size(self, stage: int) -> int:
+        """Maximum number of weak learners of a stage, numbered from 0.
+
+        >>> TrainingConfig(max_weak_learners=(10, 20)).stage_size(5)
+        20
+        """
+        sizes = self.max_weak_learners
+        return sizes if isinstance(sizes, int) else sizes[min(stage, len(sizes) - 1)]
+
+    @property
+    def held_out_per_stage(self) -> int:
+        """Number of windows from held-out images that validate a stage.
+
+        >>> TrainingConfig(negatives_per_stage=5000, validation_share=0.2).held_out_per_stage
         1000
         """
-        return max(round(self.n_negatives * self.validation), 100)
+        return max(round(self.negatives_per_stage * self.validation_share), 100)
+
+
+# The settings that `train_cascade` uses.
+CASCADE_SETTINGS = (
+    "max_stages",
+    "max_weak_learners",
+    "negatives_per_stage",
+    "min_detection_rate",
+    "max_false_positive_rate",
+    "target_false_positive_rate",
+    "validation_share",
+    "ridge",
+    "early_exits",
+    "drop_rejected_positives",
+    "min_sigma",
+    "max_memory",
+    "seed",
+)
+SETTINGS = tuple(each.name for each in fields(TrainingConfig))
+
+
+@cache
+def _hints() -> dict[str, Any]:
+    hints = get_type_hints(TrainingConfig, include_extras=True)
+    return {name: hints[name] for name in SETTINGS}
+
+
+def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - as the user gave it
+    """Paths as text, numpy scalars as numbers, one folder of negatives as a tuple of one."""
+    if name == "negatives":
+        several = [value] if isinstance(value, str | os.PathLike) else value
+        return [_plain("", one) for one in several] if isinstance(several, Iterable) else several
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _description(hint: Any) -> str | None:  # noqa: ANN401 - any type hint
+    """The first description in a type hint."""
+    parts = [*getattr(hint, "__metadata__", ()), *get_args(hint)]
+    own = [part.description for part in parts if isinstance(part, Meta) and part.description]
+    inner = (_description(part) for part in parts if not isinstance(part, Meta))
+    return own[0] if own else next((text for text in inner if text), None)
+
+
+def unknown_setting(name: str, valid: Collection[str]) -> str:
+    """A message for a setting that does not exist, with the closest names.
+
+    >>> unknown_setting("stages", ["max_stages", "seed"])
+    "unknown setting 'stages'; did you mean max_stages? Valid settings: max_stages, seed"
+    """
+    near = get_close_matches(name, valid, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    return f"unknown setting {name!r}{hint} Valid settings: {', '.join(valid)}"
+
+
+HEADING = "# Training settings; repeat with: whet train --config FILE --out MODEL. Paths are relative to this file.\n"
+PATHS = ("annotations", "images", "negatives")
+# `class` is a keyword of Python.
+TOML_NAMES = {name: {"class_name": "class"}.get(name, name) for name in SETTINGS}
+
+
+def write_settings(config: TrainingConfig, path: Path) -> None:
+    """Write a config as TOML, without settings that are None. Paths become relative to the file.
+
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "cars.toml"
+    >>> write_settings(TrainingConfig("cars.csv", class_name="car", seed=3), file)
+    >>> TrainingConfig(**read_settings(file)).class_name
+    'car'
+    """
+    table = asdict(config)
+    for name in PATHS:
+        table[name] = _mapped(table[name], lambda one: os.path.relpath(one, path.parent))
+    text = tomli_w.dumps({TOML_NAMES[name]: value for name, value in table.items() if value is not None})
+    write_atomically(path, (HEADING + text).encode())
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read the settings in a TOML file, by the field names of `TrainingConfig`; relative paths start at its folder.
+
+    Raises `ConfigError`, with the name of the file, for an unknown setting or a wrong value.
+    """
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigError(f"settings file does not exist: {path}; `whet train` writes one beside each model") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not a TOML file: {error}") from error
+    names = {toml: name for name, toml in TOML_NAMES.items()}
+    for key in table:
+        if key not in names:
+            raise ConfigError(f"{path}: {unknown_setting(key, names)}")
+    try:
+        config = TrainingConfig(**{names[key]: value for key, value in table.items()})
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+    settings = {names[key]: getattr(config, names[key]) for key in table}
+    for name in set(PATHS) & set(settings):
+        settings[name] = _mapped(settings[name], lambda one: os.path.join(path.parent, one))
+    return settings
+
+
+def _mapped(value: Any, change: Any) -> Any:  # noqa: ANN401 - a path, several, or none
+    if value is None or isinstance(value, str):
+        return None if value is None else change(value)
+    return tuple(map(change, value))

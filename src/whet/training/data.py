@@ -1,4 +1,4 @@
-"""Training data: checked, and split into a training and a validation part."""
+"""Training data: checked, and split into a training and a held-out part."""
 
 from __future__ import annotations
 
@@ -15,82 +15,89 @@ from numpy.typing import NDArray
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.errors import TrainingDataError
 from whet.features.integral import FeatureFamily, IntegralStack
-from whet.training.config import Plan
-from whet.training.negatives import Forbidden, usable_images
-from whet.training.stage import GreedyLDA
+from whet.training.config import CASCADE_SETTINGS, TrainingConfig
+from whet.training.negatives import ExcludedBoxes, usable_images
+from whet.training.stage import NodeLearner
 
-# Faces that follow each other in a file may be near-duplicates: they are split in runs of this length, or shorter
-# ones where that would make fewer than ten.
+# Neighbouring faces in a file may be near-duplicates: the split keeps runs of this length together, or shorter ones if
+# there would be fewer than ten.
 RUN = 100
 FEWEST_RUNS = 10
 
 
 def split_in_runs(n: int, share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Indices to train on and to check by, in runs of neighbours, so that near-duplicates stay on one side.
+    """Indices of the training and the held-out part, in runs of neighbours: near-duplicates stay on one side.
 
-    >>> train, check = split_in_runs(1000, 0.2, seed=0)
-    >>> len(train), len(check)
+    >>> train, held_out = split_in_runs(1000, 0.2, seed=0)
+    >>> len(train), len(held_out)
     (800, 200)
     """
     runs = np.array_split(np.arange(n), max(FEWEST_RUNS, -(-n // RUN)))
     order = np.random.default_rng(seed).permutation(len(runs))
-    n_check = min(max(1, round(share * len(runs))), len(runs) - 1)
-    check, train = order[:n_check], order[n_check:]
-    return np.sort(np.concatenate([runs[i] for i in train])), np.sort(np.concatenate([runs[i] for i in check]))
+    n_held_out = min(max(1, round(share * len(runs))), len(runs) - 1)
+    held_out, train = order[:n_held_out], order[n_held_out:]
+    return np.sort(np.concatenate([runs[i] for i in train])), np.sort(np.concatenate([runs[i] for i in held_out]))
 
 
 def split_objects(groups: NDArray[np.intp], share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The same for positives of which some show one object, by its number (n,): an object is on one side only.
+    """Split positives with object numbers `groups` (n,): all positives of an object are on one side.
 
-    >>> train, check = split_objects(np.repeat(np.arange(20), 3), 0.2, seed=0)
-    >>> len(train), len(check), bool(np.isin(train // 3, check // 3).any())
+    >>> train, held_out = split_objects(np.repeat(np.arange(20), 3), 0.2, seed=0)
+    >>> len(train), len(held_out), bool(np.isin(train // 3, held_out // 3).any())
     (48, 12, False)
     """
     _, first, number = np.unique(groups, return_index=True, return_inverse=True)
-    # Numbered as they come, so that objects that follow each other stay neighbours.
+    # Objects keep their order, so that neighbours stay together.
     rank = np.argsort(np.argsort(first))[number]
-    _, check = split_in_runs(len(first), share, seed)
-    is_check = np.isin(rank, check)
-    return np.flatnonzero(~is_check), np.flatnonzero(is_check)
+    _, held_out = split_in_runs(len(first), share, seed)
+    is_held_out = np.isin(rank, held_out)
+    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
 
 
 def split_images(images: Sequence[Path], share: float, seed: int) -> tuple[list[Path], list[Path]]:
-    """Images to mine for training and for checking; at least one on each side."""
+    """Images to mine negatives from, and held-out images; at least one on each side."""
     if len(images) < 2:
         raise TrainingDataError(
-            f"got {len(images)} usable images without the object; at least two are needed, better hundreds"
+            f"got {len(images)} usable images for negatives; expected at least two, better hundreds: add images "
+            "without the object (negatives)"
         )
     order = np.random.default_rng([seed, 1]).permutation(len(images))
-    n_check = min(max(1, round(share * len(images))), len(images) - 1)
-    return [images[i] for i in order[n_check:]], [images[i] for i in order[:n_check]]
+    n_held_out = min(max(1, round(share * len(images))), len(images) - 1)
+    return [images[i] for i in order[n_held_out:]], [images[i] for i in order[:n_held_out]]
 
 
 Patches = NDArray[np.uint8]
 
-# With fewer, the validation positives that set a stage's threshold are three or less.
+# With fewer, at most three validation positives set the threshold of a stage.
 FEWEST_POSITIVES = 20
-FEW_POSITIVES = 50
-# Patches a block: their integrals stay below 10 MB.
+FEW_POSITIVES = 200
+# Patches per block: their integral images stay below 10 MB.
 AT_ONCE = 2048
 
 
 class FewPositivesWarning(UserWarning):
-    """There are few positives, or some cannot be used; the message says how many."""
+    """Few positives, or some of them are unusable; the message says how many."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Positives and images to train on, and those kept apart to check by; and boxes that no negative may show.
+    """Positives and images, split into a training and a held-out part.
 
-    `check_groups` (n,) numbers the object that each positive to check by shows, where some show the same.
+    `positives` and `held_out_positives` are patches (n, height, width); `held_out_groups` (n,) numbers the object in
+    each held-out positive if several patches show the same object. Negatives are taken outside `excluded_boxes`.
+    `n_positives`, `n_images` and `mean_positive` describe the data as given, before unusable patches and images were
+    removed.
     """
 
     positives: Patches
-    check: Patches
+    held_out_positives: Patches
     images: list[Path]
-    check_images: list[Path]
-    forbidden: Forbidden = field(default_factory=dict)
-    check_groups: NDArray[np.intp] | None = None
+    held_out_images: list[Path]
+    n_positives: int
+    n_images: int
+    mean_positive: NDArray[np.uint8]
+    excluded_boxes: ExcludedBoxes = field(default_factory=dict)
+    held_out_groups: NDArray[np.intp] | None = None
 
     @classmethod
     def from_patches(
@@ -98,33 +105,30 @@ class TrainingData:
         positives: Patches,
         images: Sequence[Path],
         window: tuple[int, int],
-        plan: Plan,
+        config: TrainingConfig,
         groups: NDArray[np.intp] | None = None,
-        forbidden: Forbidden | None = None,
+        excluded_boxes: ExcludedBoxes | None = None,
     ) -> TrainingData:
-        """Check and divide as a plan says; raises `TrainingDataError` on what no detector can be trained on.
+        """Check the data and split it by `config.validation_share`; raises `TrainingDataError` on unusable data.
 
         Positives of one group show one object and stay on one side.
         """
-        usable = usable_rows(positives, window, plan.min_sigma, groups)
+        usable = usable_rows(positives, window, config.min_sigma, groups)
         if groups is None:
-            train, check = split_in_runs(len(usable), plan.validation, plan.seed)
+            train, held_out = split_in_runs(len(usable), config.validation_share, config.seed)
         else:
-            train, check = split_objects(groups[usable], plan.validation, plan.seed)
-        sides = split_images(usable_images(images, window), plan.validation, plan.seed)
-        seen = positives[usable]
-        check_groups = None if groups is None else groups[usable][check]
-        return cls(seen[train], seen[check], *sides, {} if forbidden is None else forbidden, check_groups)
-
-
-def usable_positives(positives: Patches, window: tuple[int, int], min_sigma: float = OPENCV_MIN_SIGMA) -> Patches:
-    """The positives with enough contrast for a detector to look at them; a `FewPositivesWarning` tells of the rest.
-
-    >>> usable_positives(np.zeros((30, 8, 8), dtype=np.uint8), (8, 8))
-    Traceback (most recent call last):
-    whet.errors.TrainingDataError: got 30 positives, 0 of them different and with contrast; at least 20 ...
-    """
-    return positives[usable_rows(positives, window, min_sigma)]
+            train, held_out = split_objects(groups[usable], config.validation_share, config.seed)
+        kept = positives[usable]
+        return cls(
+            kept[train],
+            kept[held_out],
+            *split_images(usable_images(images, window), config.validation_share, config.seed),
+            len(positives),
+            len(images),
+            np.rint(positives.mean(axis=0)).astype(np.uint8),
+            {} if excluded_boxes is None else excluded_boxes,
+            None if groups is None else groups[usable][held_out],
+        )
 
 
 def usable_rows(
@@ -133,7 +137,12 @@ def usable_rows(
     min_sigma: float = OPENCV_MIN_SIGMA,
     groups: NDArray[np.intp] | None = None,
 ) -> NDArray[np.intp]:
-    """Indices of the positives that can be used; with `groups` (n,), objects are counted and not their copies."""
+    """Indices of the usable positives: those with enough contrast. With `groups` (n,), objects count, not copies.
+
+    >>> usable_rows(np.zeros((30, 8, 8), dtype=np.uint8), (8, 8))
+    Traceback (most recent call last):
+    whet.errors.TrainingDataError: got 30 positives, 0 of them different and with contrast; expected at least 20, ...
+    """
     expected = f"uint8 patches of shape (n, {window[0]}, {window[1]})"
     if not isinstance(positives, np.ndarray) or positives.dtype != np.uint8 or positives.shape[1:] != tuple(window):
         got = f"{positives.dtype} of shape {positives.shape}" if isinstance(positives, np.ndarray) else type(positives)
@@ -146,13 +155,16 @@ def usable_rows(
         different = min(different, len(np.unique(groups[seen])))
     if different < FEWEST_POSITIVES:
         raise TrainingDataError(
-            f"got {len(positives)} positives, {different} of them different and with contrast; at least "
-            f"{FEWEST_POSITIVES} are needed, and some hundred for a detector that is of use"
+            f"got {len(positives)} positives, {different} of them different and with contrast; expected "
+            f"at least {FEWEST_POSITIVES}, better {FEW_POSITIVES} or more: add annotated images"
         )
     if len(seen) < len(positives):
-        _warn(f"left out {len(positives) - len(seen)} of {len(positives)} positives: so flat that no detector looks")
+        _warn(
+            f"skipped {len(positives) - len(seen)} of {len(positives)} positives: their standard deviation is at most "
+            f"{min_sigma:g} (min_sigma)"
+        )
     if different < FEW_POSITIVES:
-        _warn(f"got {different} different positives: expect a weak detector, some hundred make a good one")
+        _warn(f"fewer than {FEW_POSITIVES} different objects ({different}); accuracy may be low")
     return seen
 
 
@@ -166,26 +178,32 @@ def _warn(message: str) -> None:
     warnings.warn(message, FewPositivesWarning, stacklevel=5)
 
 
-# These decide how far training goes and how fast; stages that are trained stay what they are. Not so the memory: where
-# it is short, features are drawn.
-MAY_CHANGE = {"n_stages", "false_positive_rate", "threads"}
+# These settings decide when training stops; they do not change the stages that are already trained. The memory budget
+# does: training samples the features that do not fit.
+MAY_CHANGE = {"max_stages", "target_false_positive_rate"}
 
 
-def fingerprint(families: Sequence[FeatureFamily], data: TrainingData, plan: Plan) -> dict[str, str]:
-    """A text for each part that must not change while a cascade is trained."""
+def fingerprint(
+    families: Sequence[FeatureFamily], data: TrainingData, config: TrainingConfig, learner: NodeLearner
+) -> dict[str, str]:
+    """A text for each setting and each part of the data that must not change during a training."""
+    # The text of an object that is no dataclass would contain its address.
+    text = str(learner) if is_dataclass(learner) else type(learner).__qualname__
+    settings = (name for name in CASCADE_SETTINGS if name not in MAY_CHANGE and name != "ridge")  # part of the learner
     return {
-        **{f"plan.{name}": text for name, text in _plan_fields(plan).items()},
+        **{name: str(getattr(config, name)) for name in settings},
+        "learner": text,
         "features": "; ".join(f"{len(one)} of {type(one).__name__}, {_digest(_parts(one))}" for one in families),
-        "positives": _patches(data.positives, data.check),
-        "images": _images([*data.images, *data.check_images], data.forbidden),
+        "positives": _patches(data.positives, data.held_out_positives),
+        "images": _images([*data.images, *data.held_out_images], data.excluded_boxes),
     }
 
 
 def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]:
-    """Each part in which two fingerprints differ, with both sides.
+    """Each part in which two fingerprints differ, with both values.
 
-    >>> differences({"plan.seed": "1"}, {"plan.seed": "0"})
-    ['plan.seed is 1, the checkpoint has 0']
+    >>> differences({"seed": "1"}, {"seed": "0"})
+    ['seed is 1, the checkpoint has 0']
     """
     names = [*ours, *(name for name in theirs if name not in ours)]
     return [
@@ -195,17 +213,8 @@ def differences(ours: Mapping[str, str], theirs: Mapping[str, str]) -> list[str]
     ]
 
 
-def _plan_fields(plan: Plan) -> dict[str, str]:
-    values = {each.name: getattr(plan, each.name) for each in fields(plan) if each.name not in MAY_CHANGE}
-    n_weak, learner = plan.n_weak, plan.learner or GreedyLDA()
-    values["n_weak"] = n_weak if isinstance(n_weak, int) else tuple(n_weak)
-    # The text of any other object would have its address in it.
-    values["learner"] = learner if is_dataclass(learner) else type(learner).__qualname__
-    return {name: str(value) for name, value in values.items()}
-
-
 def _parts(family: FeatureFamily) -> list[Any]:
-    # The fields alone: a cache among the attributes would come and go.
+    # The fields only: the attributes may contain a cache.
     names = [each.name for each in fields(family)] if is_dataclass(family) else sorted(vars(family))
     return [type(family).__name__, *(getattr(family, name) for name in names)]
 
@@ -214,10 +223,10 @@ def _patches(*sides: NDArray[np.uint8]) -> str:
     return f"{sum(map(len, sides))} patches, {_digest(list(sides))}"
 
 
-def _images(paths: Sequence[Path], forbidden: Forbidden) -> str:
-    """By name and size of the files, in their order: a folder may move, and contents would take minutes to read."""
+def _images(paths: Sequence[Path], excluded: ExcludedBoxes) -> str:
+    """Names and sizes of the files in their order: a folder may move, and reading all contents would take minutes."""
     files = [(path.name, path.stat().st_size) for path in paths]
-    boxes = [part for i, path in enumerate(paths) if len(forbidden.get(path, ())) for part in (i, forbidden[path])]
+    boxes = [part for i, path in enumerate(paths) if len(excluded.get(path, ())) for part in (i, excluded[path])]
     return f"{len(files)} files, {_digest([*files, *boxes])}"
 
 

@@ -17,7 +17,7 @@ from whet.detector.corrections import SAME
 from whet.detector.detector import Detector
 from whet.detector.records import CORRECTION_SHARE, Record, default_weight
 from whet.errors import AnnotationError, BoxError, DataNotFoundError, UnreadableImageError
-from whet.evaluation.runs import EvaluationRun, evaluate_many
+from whet.evaluation.runs import EvaluationRun, evaluate
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Boxes
 from whet.io.annotations.assembly import upright_shape
 from whet.io.images import read_grey
@@ -348,7 +348,7 @@ def learn_from(
     options = {**options, "min_score": min_score}
 
     def judge(one: Detector, images: Sequence[AnnotatedImage]) -> EvaluationRun:
-        return evaluate_many(one, images, tell=part.next(), **options)
+        return evaluate(one, images, progress=part.next(), **options)
 
     before = judge(detector, shown.images)
     held_before = judge(detector, held_out) if held_out else None

@@ -1,4 +1,4 @@
-"""Mining of negatives: the windows of images without the object that a cascade still takes for it."""
+"""Mining of hard negatives: windows without the object that a cascade accepts."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from whet.cascade.pyramid import SCALE_FACTOR, Pyramid, WindowIndex
 from whet.cascade.scan import Scan, scan_images
 from whet.errors import UnreadableImageError
 from whet.io.images import read_grey
-from whet.training.negatives import Forbidden, SkippedImagesWarning, without_forbidden
+from whet.training.negatives import ExcludedBoxes, SkippedImagesWarning, without_excluded
 
 Patches = NDArray[np.uint8]
 Counts = NDArray[np.int64]
 Places = NDArray[np.int32]  # rows of level, y and x of windows in an image
 
-# So that one brick wall does not become the training set.
+# Prevents one image, such as a brick wall, from filling the training set.
 MAX_PER_IMAGE = 30
 
 
 @dataclass(frozen=True, eq=False)
 class Mined:
-    """Windows (n, height, width) that were accepted; of each image, how many were accepted and looked at."""
+    """Accepted windows (n, height, width); per image, the numbers of accepted and of evaluated windows."""
 
     patches: Patches
     accepted: Counts
@@ -37,28 +37,28 @@ class Mined:
 
     @property
     def n_accepted(self) -> int:
-        """Accepted windows of all images, those that were not taken included."""
+        """Accepted windows of all images, including those beyond `max_per_image`."""
         return int(self.accepted.sum())
 
     @property
     def n_looked_at(self) -> int:
-        """Windows with enough contrast to be looked at, of all images."""
+        """Windows with enough contrast, which the cascade evaluated, of all images."""
         return int(self.looked_at.sum())
 
     @property
     def n_images(self) -> int:
-        """Images that were scanned."""
+        """Number of scanned images."""
         return len(self.accepted)
 
     @property
     def acceptance_rate(self) -> float:
-        """Share of the windows looked at that the cascade accepted."""
+        """Share of the evaluated windows that the cascade accepted."""
         return self.n_accepted / max(self.n_looked_at, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class _Haul:
-    """What one image gave: windows not given before, in a random order, and counts."""
+    """Result of one image: new windows in random order, and counts."""
 
     image: int
     places: Places
@@ -69,14 +69,11 @@ class _Haul:
 
 @dataclass(eq=False)
 class Miner:
-    """Scans images in a random order, all scales, all windows `step` apart; gives each at most once.
+    """Scans images in random order at all scales, with windows `step` pixels apart; returns each window at most once.
 
-    `max_per_image` bounds what one image gives at a time. Images that cannot be read are skipped, once and
-    for all, and a `SkippedImagesWarning` says so. Each thread reads and scans an image of its own; what is found
-    does not depend on how many there are.
-
-    Boxes (n, 4) of an image that are `forbidden` are of the object, or to be ignored: windows that show more than a
-    little of them are never given, nor counted.
+    `max_per_image` limits the windows per image and call. Unreadable images are skipped in all later calls, with a
+    `SkippedImagesWarning`. Each thread reads and scans its own image; the result does not depend on the number of
+    threads. Windows that overlap the `excluded_boxes` (n, 4) of their image are neither returned nor counted.
     """
 
     images: Sequence[Path]
@@ -86,17 +83,17 @@ class Miner:
     step: int = 1
     max_per_image: int = MAX_PER_IMAGE
     threads: int | None = None
-    forbidden: Forbidden = field(default_factory=dict, repr=False)
+    excluded_boxes: ExcludedBoxes = field(default_factory=dict, repr=False)
     _used: dict[int, Places] = field(default_factory=dict, init=False, repr=False)
     _unreadable: set[int] = field(default_factory=set, init=False, repr=False)
 
     def mine(
         self, cascade: Cascade, n: int, turn: int, progress: Callable[[int, int, int], None] = lambda *_: None
     ) -> Mined:
-        """Up to `n` windows that the cascade accepts; fewer when all images have been scanned.
+        """Up to `n` windows that the cascade accepts; fewer if all images are scanned.
 
-        `turn` numbers the calls: each goes through the images in an order of its own, which the seed fixes.
-        `progress` hears how many windows were found, how many looked at, and in how many images.
+        `turn` numbers the calls: the seed and the turn fix the order of the images. `progress` receives the numbers of
+        windows found, windows evaluated and images scanned.
         """
         order = np.random.default_rng([self.seed, turn]).permutation(len(self.images)).tolist()
         readable = [i for i in order if i not in self._unreadable]
@@ -122,13 +119,13 @@ class Miner:
         return Mined(np.concatenate(found), accepted, looked_at, n_found < n)
 
     def state(self) -> dict[str, NDArray[np.int32]]:
-        """The windows given so far, as rows of image, level, y and x, and the images that cannot be read."""
+        """The windows returned so far, as rows of image, level, y and x, and the unreadable images."""
         rows = [np.insert(places, 0, i, axis=1) for i, places in sorted(self._used.items())]
         used = np.concatenate([np.empty((0, 4), dtype=np.int32), *rows])
         return {"used": used, "unreadable": np.array(sorted(self._unreadable), dtype=np.int32)}
 
     def restore(self, state: Mapping[str, NDArray[np.int32]]) -> None:
-        """Go on from the state of another miner on the same images."""
+        """Continue from the state of another miner on the same images."""
         used = state["used"]
         self._used = {int(i): used[used[:, 0] == i, 1:] for i in np.unique(used[:, 0])}
         self._unreadable = set(state["unreadable"].tolist())
@@ -142,19 +139,19 @@ class Miner:
             image, self.window, scale_factor=self.scale_factor, step=self.step, threads=threads
         )
         scans = scan_images(cascade, [level.image for level in pyramid.levels], step=self.step, threads=threads)
-        boxes = self.forbidden.get(self.images[i])
+        boxes = self.excluded_boxes.get(self.images[i])
         if boxes is not None:
-            scans = without_forbidden(scans, pyramid.levels, self.window, boxes, self.step)
+            scans = without_excluded(scans, pyramid.levels, self.window, boxes, self.step)
         places = self._fresh(i, scans, np.random.default_rng([self.seed, turn, i]))
         n_accepted, n_looked_at = sum(map(len, scans)), sum(scan.n_looked_at for scan in scans)
         return _Haul(i, places, self._cut(pyramid, places), n_accepted, n_looked_at)
 
     def _fresh(self, i: int, scans: Sequence[Scan], rng: np.random.Generator) -> Places:
-        """At most so many random places of image i as it may give, none of which was given before."""
+        """Up to `max_per_image` random places of image i that were not returned before."""
         used = {tuple(place) for place in self._used.get(i, np.empty((0, 3))).tolist()}
         ends = np.cumsum([len(scan) for scan in scans], dtype=np.int64)
         n = int(ends[-1]) if len(ends) else 0
-        # So many that enough are left when all used ones are among them: a first stage accepts 100,000 of an image.
+        # Enough even if all used places are among them, and few: a first stage accepts 100,000 windows of an image.
         drawn = rng.choice(n, min(n, self.max_per_image + len(used)), replace=False)
         level = np.searchsorted(ends, drawn, side="right")
         places = [

@@ -1,4 +1,4 @@
-"""Negatives: random windows, and windows outside every box."""
+"""Negatives: random windows of images, outside excluded boxes."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ GreyImages = NDArray[np.uint8]
 
 
 class SkippedImagesWarning(UserWarning):
-    """Some images could not be used; the message says which and why."""
+    """Some images are unusable; the message says which and why."""
 
 
 def usable_images(paths: Sequence[Path], window: tuple[int, int]) -> list[Path]:
-    """The images that can be opened and hold a window; a `SkippedImagesWarning` tells of the others.
+    """The images that can be opened and are at least as large as the window; warns about the others.
 
-    Only headers are read: a file that turns out to be cut short is skipped later.
+    This reads only headers: a truncated file is skipped later.
     """
     faults = image_faults(paths, window)
-    _tell_skipped(list(faults.values()))
+    _warn_skipped(list(faults.values()))
     return [path for path in paths if path not in faults]
 
 
 def image_faults(paths: Sequence[Path], window: tuple[int, int]) -> dict[Path, str]:
-    """What is wrong with those images that cannot be opened or hold no window, by their headers."""
+    """The problems of images that cannot be opened or are smaller than the window, by their headers."""
     faults = {path: _fault(path, window) for path in paths}
     return {path: fault for path, fault in faults.items() if fault is not None}
 
@@ -48,7 +48,7 @@ def _fault(path: Path, window: tuple[int, int]) -> str | None:
 
     try:
         with Image.open(path) as opened:
-            sides = sorted(opened.size)  # not yet turned upright
+            sides = sorted(opened.size)  # before EXIF rotation
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, NotImplementedError) as error:
         return f"{path} cannot be read as an image: {error}"
     least = sorted(window)
@@ -56,7 +56,7 @@ def _fault(path: Path, window: tuple[int, int]) -> str | None:
     return None if is_large else f"{path.name}: smaller than the window"
 
 
-def _tell_skipped(skipped: list[str]) -> None:
+def _warn_skipped(skipped: list[str]) -> None:
     if skipped:
         warnings.warn(f"skipped {len(skipped)} images: " + "; ".join(skipped[:3]), SkippedImagesWarning, stacklevel=3)
 
@@ -67,12 +67,12 @@ def random_windows(
     window: tuple[int, int],
     rng: np.random.Generator,
     scale_factor: float = SCALE_FACTOR,
-    forbidden: NDArray[np.float64] | None = None,
+    excluded_boxes: NDArray[np.float64] | None = None,
 ) -> GreyImages:
-    """`n` windows (n, height, width) of an image, at random places and at random steps of scale.
+    """`n` windows (n, height, width) of an image, at random places and scales.
 
-    All scales are as likely, where most windows of a scan are small ones. An image smaller than the window
-    has none; nor has one of which the boxes (m, 4) that are `forbidden` leave no window free.
+    All scales are equally likely, although most windows of a scan are small. An image that is smaller than the window,
+    or in which `excluded_boxes` (m, 4) leave no free window, has none.
 
     >>> windows = random_windows(np.zeros((48, 60), dtype=np.uint8), 5, (24, 24), np.random.default_rng(0))
     >>> windows.shape
@@ -83,8 +83,8 @@ def random_windows(
     if largest < 1:
         return np.empty((0, height, width), dtype=np.uint8)
     n_scales = int(np.log(largest) / np.log(scale_factor) + 1e-9) + 1
-    if forbidden is not None and len(forbidden):
-        return _outside(image, n, window, rng, [scale_factor**step for step in range(n_scales)], forbidden)
+    if excluded_boxes is not None and len(excluded_boxes):
+        return _outside(image, n, window, rng, [scale_factor**step for step in range(n_scales)], excluded_boxes)
     steps = rng.integers(0, n_scales, n)
     windows = np.empty((n, height, width), dtype=np.uint8)
     for step in np.unique(steps):
@@ -102,12 +102,12 @@ def _outside(
     window: tuple[int, int],
     rng: np.random.Generator,
     scales: Sequence[float],
-    forbidden: NDArray[np.float64],
+    excluded_boxes: NDArray[np.float64],
 ) -> GreyImages:
-    """Windows that no box forbids, at those scales that have any."""
+    """Windows outside the excluded boxes, at the scales that have any."""
     height, width = window
     levels = [level_at(image, scale) for scale in scales]
-    free = [np.argwhere(~forbidden_places(level, window, forbidden)) for level in levels]
+    free = [np.argwhere(~excluded_places(level, window, excluded_boxes)) for level in levels]
     usable = [step for step, places in enumerate(free) if len(places)]
     if not usable:
         return np.empty((0, height, width), dtype=np.uint8)
@@ -124,55 +124,57 @@ def windows_of_images(
     window: tuple[int, int],
     rng: np.random.Generator,
     progress: Callable[[float], None] = lambda _: None,
-    forbidden: Forbidden | None = None,
+    excluded_boxes: ExcludedBoxes | None = None,
 ) -> GreyImages:
-    """`n` random windows (n, height, width), as evenly from the images as can be, in a random order.
+    """`n` random windows (n, height, width), evenly from all images, in random order.
 
-    Windows that show more than a little of an image's `forbidden` boxes are not among them. Images that cannot be
-    read or are too small are skipped, and a `SkippedImagesWarning` says so.
+    Windows lie outside the `excluded_boxes` of their image, up to `MOST_OVERLAP`. Unreadable and too small images are
+    skipped with a `SkippedImagesWarning`.
     """
     found: list[GreyImages] = []
     missing, skipped = n, []
     usable = rng.permutation(len(paths)).tolist()
-    while missing and usable:  # a second time only to make up for images that were skipped at the end
+    while missing and usable:  # a second round only replaces images that were skipped at the end
         turn, usable = usable, []
         for number, i in enumerate(turn):
             share = -(-missing // (len(turn) - number))
             try:
-                boxes = None if forbidden is None else forbidden.get(paths[i])
-                windows = random_windows(read_grey(paths[i]), share, window, rng, forbidden=boxes)
+                boxes = None if excluded_boxes is None else excluded_boxes.get(paths[i])
+                windows = random_windows(read_grey(paths[i]), share, window, rng, excluded_boxes=boxes)
             except UnreadableImageError as error:
                 skipped.append(str(error))
                 continue
             if share and not len(windows):
-                skipped.append(f"{paths[i].name}: smaller than the window, or full of objects")
+                skipped.append(f"{paths[i].name}: smaller than the window, or covered by boxes")
                 continue
             found.append(windows)
             missing -= len(windows)
             usable.append(i)
             progress(1 - missing / n)
-    _tell_skipped(skipped)
+    _warn_skipped(skipped)
     if missing or not found:
-        reasons = "; ".join(skipped[:3]) or "there are none"
-        raise UnreadableImageError(f"none of the {len(paths)} images could be used: {reasons}")
+        reasons = "; ".join(skipped[:3]) or "the list is empty"
+        raise UnreadableImageError(
+            f"none of the {len(paths)} images could be used ({reasons}): add readable images without the object"
+        )
     windows = np.concatenate(found)
     return np.asarray(windows[rng.permutation(len(windows))])
 
 
 Boxes = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Forbidden = Mapping[Path, Boxes]
+ExcludedBoxes = Mapping[Path, Boxes]
 
-# A window may lie in a box by this share of its own area. Intersection over union is never more than that share.
+# A negative window may overlap a box by this share of its own area. Its IoU with the box is never larger.
 MOST_OVERLAP = 0.2
-# Of an image that is a crop of the object there is nothing left to look at.
+# An image whose box covers more than this share is a crop of the object and has no background.
 MOST_COVERED = 0.8
 
 
 def backgrounds_of(annotations: Annotations) -> dict[Path, Boxes]:
-    """The images of a data set to mine, each with the boxes (n, 4) that no negative may show, ignored ones included.
+    """The annotated images to mine, each with its excluded boxes (n, 4), ignored boxes included.
 
-    Images of which one box covers nearly all are left out, and so are those that are not complete.
+    Images that one box covers almost entirely, and images with incomplete annotations, are omitted.
     """
     return {
         image.path: image.boxes
@@ -181,11 +183,11 @@ def backgrounds_of(annotations: Annotations) -> dict[Path, Boxes]:
     }
 
 
-def forbidden_places(level: Level, window: tuple[int, int], boxes: Boxes, most: float = MOST_OVERLAP) -> Flags:
-    """Of each window (height, width) of a level, by the y and x of its top left pixel, whether a box forbids it.
+def excluded_places(level: Level, window: tuple[int, int], boxes: Boxes, most: float = MOST_OVERLAP) -> Flags:
+    """Whether a box excludes the window at each place (y, x) of a pyramid level.
 
     >>> level = Level(np.zeros((4, 10), dtype=np.uint8), scale_y=2.0, scale_x=2.0)
-    >>> forbidden_places(level, (4, 4), np.array([[0.0, 0.0, 8.0, 8.0]])).astype(int)
+    >>> excluded_places(level, (4, 4), np.array([[0.0, 0.0, 8.0, 8.0]])).astype(int)
     array([[1, 1, 1, 1, 0, 0, 0]])
     """
     height, width = window
@@ -194,7 +196,7 @@ def forbidden_places(level: Level, window: tuple[int, int], boxes: Boxes, most: 
     for x1, y1, x2, y2 in boxes.tolist():
         across = _shares(columns, width, level.scale_x, x1, x2)
         down = _shares(rows, height, level.scale_y, y1, y2)
-        # A window's share of a box is the product of the two, so where either is small nothing is forbidden.
+        # The overlap is the product of the two shares: where either is small, no window is excluded.
         y, x = np.flatnonzero(down > most), np.flatnonzero(across > most)
         if len(y) and len(x):
             part = found[y[0] : y[-1] + 1, x[0] : x[-1] + 1]
@@ -203,29 +205,30 @@ def forbidden_places(level: Level, window: tuple[int, int], boxes: Boxes, most: 
 
 
 def _shares(n: int, length: int, scale: float, low: float, high: float) -> NDArray[np.float64]:
-    """Share of each of n windows of a length, side by side, that lies between two places of the image."""
+    """The overlap of each of n neighbouring windows with an interval of the image, as a share of the window length."""
     start = np.arange(n) * scale
     common = np.minimum(start + length * scale, high) - np.maximum(start, low)
     return np.asarray(np.clip(common, 0, None) / (length * scale))
 
 
-def without_forbidden(
+def without_excluded(
     scans: Sequence[Scan], levels: Sequence[Level], window: tuple[int, int], boxes: Boxes, step: int = 1
 ) -> list[Scan]:
-    """Scans of the levels of an image without what its boxes forbid.
+    """Scans of the levels of an image without windows that its boxes exclude.
 
-    A scan does not tell which windows it looked at. Those forbidden are taken to have contrast as often as the others.
+    A scan does not list the windows that it evaluated. The count assumes that excluded windows have enough contrast as
+    often as the others.
     """
     if not len(boxes):
         return list(scans)
     return [
-        _without(scan, forbidden_places(level, window, boxes), step) for scan, level in zip(scans, levels, strict=True)
+        _without(scan, excluded_places(level, window, boxes), step) for scan, level in zip(scans, levels, strict=True)
     ]
 
 
-def _without(scan: Scan, forbidden: Flags, step: int) -> Scan:
-    free = ~forbidden[scan.y, scan.x]
-    places = forbidden[::step, ::step]
+def _without(scan: Scan, excluded: Flags, step: int) -> Scan:
+    free = ~excluded[scan.y, scan.x]
+    places = excluded[::step, ::step]
     left = 1.0 if not places.size else 1 - float(places.mean())
     n_looked_at = max(round(scan.n_looked_at * left), int(free.sum()))
     return replace(
@@ -244,10 +247,10 @@ AT_ONCE = 2000
 def rejected_by_stage(
     cascade: Cascade, images: Sequence[Path], n: int = 20_000, seed: int = 0, threads: int | None = None
 ) -> list[int]:
-    """Of `n` random windows of images, how many are too flat to be looked at, and how many each stage rejects.
+    """Of `n` random windows of images, how many have too little contrast, and how many each stage rejects.
 
-    The first number is that of flat windows; then one for each stage, of what the stages before let through. What is
-    left of `n` passes the whole cascade.
+    The first number counts windows with too little contrast; each further number counts the windows that one stage
+    rejects of those that all earlier stages accept. The cascade accepts the rest.
     """
     windows = windows_of_images(images, n, cascade.window, np.random.default_rng(seed))
 

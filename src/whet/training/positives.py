@@ -1,4 +1,4 @@
-"""Positives from annotated images: windows cut as a scan sees them, with jitter and mirroring."""
+"""Positives from annotated images: windows sampled like those of a scan, with jitter and mirror images."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from whet.io.images import read_grey
 Grey = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
-# Turned images are sampled this much finer than the window, and made smaller after.
+# Rotated patches are sampled this much finer than the window, then reduced.
 FINER = 3
 ROUNDING = 1e-6
 
 
 def moved_inside(window: Floats, shape: tuple[int, ...]) -> Floats:
-    """A window (4,) moved into an image (height, width), as a scan would see it; centred where it is larger.
+    """A window (4,) moved inside an image (height, width); centred if it is larger than the image.
 
     >>> moved_inside(np.array([-5.0, 10.0, 15.0, 110.0]), (80, 60))
     array([  0., -10.,  20.,  90.])
@@ -37,18 +37,18 @@ def moved_inside(window: Floats, shape: tuple[int, ...]) -> Floats:
 
 
 def cut_window(grey: Grey, box: Floats, window: tuple[int, int], angle: float = 0.0) -> Grey:
-    """The part of an image in a box (4,), in the size (height, width) of the window, turned by an angle in degrees.
+    """The part of an image in a box (4,), resized to the window (height, width) and rotated by an angle in degrees.
 
-    Sampled as `whet.cascade.pyramid.resized` samples a whole image: what is cut where a scan has a window is that
-    window. Beyond the image its edge is repeated.
+    The sampling is that of `whet.cascade.pyramid.resized`: a box at a scan window gives exactly that window. Outside
+    the image, its edge pixels repeat.
     """
     if angle:
-        return _turned(grey, box, window, angle)
+        return _rotated(grey, box, window, angle)
     from PIL import Image
 
     height, width = window
     scale = (box[2:] - box[:2]) / [width, height]
-    # The filter reaches one pixel of the window further than the box; where the image ends, so does the filter.
+    # The filter extends one window pixel beyond the box, but not beyond the image.
     reach = np.maximum(np.ceil(scale), 1) + 1
     limit = np.array(grey.shape[::-1])
     box = _without_rounding(box, limit)
@@ -64,13 +64,13 @@ def cut_window(grey: Grey, box: Floats, window: tuple[int, int], angle: float = 
 
 
 def _without_rounding(box: Floats, limit: NDArray[np.intp]) -> Floats:
-    """The box, but inside the image where it is outside by no more than rounding."""
+    """The box, clipped to the image where it is outside only by rounding."""
     inside = np.clip(box, 0, np.tile(limit, 2))
     return np.where(abs(inside - box) < ROUNDING, inside, box)
 
 
 def _part(grey: Grey, low: NDArray[np.intp], high: NDArray[np.intp]) -> Grey:
-    """Pixels of an image from x, y to x, y; beyond its edge, those of the edge."""
+    """Pixels of an image from x, y to x, y; edge pixels repeat outside."""
     rows = np.clip(np.arange(low[1], high[1]), 0, grey.shape[0] - 1)
     columns = np.clip(np.arange(low[0], high[0]), 0, grey.shape[1] - 1)
     inside = grey[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
@@ -79,12 +79,12 @@ def _part(grey: Grey, low: NDArray[np.intp], high: NDArray[np.intp]) -> Grey:
     return inside[np.ix_(rows - rows[0], columns - columns[0])]
 
 
-def _turned(grey: Grey, box: Floats, window: tuple[int, int], angle: float) -> Grey:
+def _rotated(grey: Grey, box: Floats, window: tuple[int, int], angle: float) -> Grey:
     from PIL import Image
 
     height, width = window
     turn, lean = abs(cos(radians(angle))), abs(sin(radians(angle)))
-    # As much more on each side, in pixels of the window, as the corners of the turned window reach out.
+    # Extra window pixels on each side that the corners of the rotated window need.
     more_x = ceil((width * turn + height * lean - width) / 2) + 1
     more_y = ceil((width * lean + height * turn - height) / 2) + 1
     scale = (box[2:] - box[:2]) / [width, height]
@@ -99,22 +99,22 @@ def _turned(grey: Grey, box: Floats, window: tuple[int, int], angle: float) -> G
 
 Boxes = NDArray[np.float64]
 
-# As many as the 24 x 24 of Viola and Jones: more show little more, and the pool of features grows with their square.
+# The area of the 24 x 24 window of Viola and Jones. The number of features grows with the square of the area.
 PIXELS = 576
-# The side of a square of the fewest pixels in which an object can still be told.
+# Side of the smallest square window in which an object is recognisable.
 LEAST_SIDE = 12.0
-# Of the objects, one in ten may be smaller than the window.
+# Percentage of the objects that may be smaller than the window.
 SMALL = 10.0
-# Longer shapes than these would leave a window of a few pixels across.
+# A larger aspect ratio would give a window only a few pixels wide.
 LONGEST = 6.0
 
 
 @dataclass(frozen=True)
 class WindowChoice:
-    """A window's height and width, and the boxes that it was chosen from: how many, and their aspect ratios.
+    """Height and width of the window, and the number and aspect ratios of the boxes that it was chosen from.
 
-    `aspect` is width over height, the median of the boxes; from `aspect_low` to `aspect_high` lie eight in ten.
-    `margin` is how much of a box's size is added on each side, to show what is around the object.
+    `aspect` is the median width over height of the boxes; 80 % lie between `aspect_low` and `aspect_high`. `margin` is
+    the context on each side, as a share of the box size.
 
     >>> print(WindowChoice(16, 36, 550, 2.2, 1.9, 2.6))
     36 x 16 window from 550 boxes, aspect 2.2 (1.9 to 2.6)
@@ -137,17 +137,17 @@ class WindowChoice:
 
     @property
     def window(self) -> tuple[int, int]:
-        """Height and width, as features and detectors take them."""
+        """Height and width, in the order of features and detectors."""
         return self.height, self.width
 
     @property
-    def frame(self) -> BoxOffset:
-        """The box that a detector has to report for a window so that it fits the object, without the margin."""
+    def box_offset(self) -> BoxOffset:
+        """The box to report for a window: the object without the margin."""
         inset = self.margin / (1 + 2 * self.margin)
         return BoxOffset(inset, inset, 1 - inset, 1 - inset)
 
     def windows(self, boxes: Boxes) -> Boxes:
-        """The window (n, 4) around each box (n, 4): the shorter side grows about the centre, so no object is cut.
+        """The window (n, 4) around each box (n, 4): the shorter side grows around the centre, so no object is cropped.
 
         >>> WindowChoice(24, 24, 1, 1.0, 1.0, 1.0).windows(np.array([[10.0, 20.0, 30.0, 60.0]]))
         array([[ 0., 20., 40., 60.]])
@@ -160,7 +160,7 @@ class WindowChoice:
 
 
 def window_of(boxes: Boxes, *, pixels: int = PIXELS, margin: float = 0.0) -> WindowChoice:
-    """Choose a window from boxes (n, 4): their median shape, of about `pixels`, or fewer if the objects are small.
+    """Choose a window from boxes (n, 4): their median aspect ratio, with about `pixels`, or fewer for small objects.
 
     >>> cars = np.array([[0.0, 0.0, 100.0, 40.0]] * 50)
     >>> print(window_of(cars))
@@ -172,13 +172,15 @@ def window_of(boxes: Boxes, *, pixels: int = PIXELS, margin: float = 0.0) -> Win
     size = boxes[:, 2:] - boxes[:, :2]
     size = size[(size > 0).all(axis=1)]
     if not len(size):
-        raise TrainingDataError("there is no box to choose a window from; expected some hundred boxes of one object")
+        raise TrainingDataError(
+            "no box to choose a window from; expected boxes of one class, better 200 or more: add annotated images"
+        )
     if not 0 <= margin <= 1:
-        raise ValueError(f"got margin={margin}; expected a share of the box's size from 0 to 1")
+        raise ValueError(f"got margin={margin}; expected a share of the box size from 0 to 1")
     ratios = np.log(size[:, 0] / size[:, 1])
     low, middle, high = np.percentile(ratios, [10, 50, 90]).tolist()
     aspect = exp(min(max(middle, -log(LONGEST)), log(LONGEST)))
-    # The window grows around the box until it has this shape; small objects by that size, not by their own.
+    # The window grows around the box to this aspect ratio; that size decides which objects are small.
     scale = np.sqrt(np.maximum(size[:, 0] / aspect, size[:, 1]) ** 2 * aspect) * (1 + 2 * margin)
     side = min(sqrt(pixels), max(float(np.percentile(scale, SMALL)), LEAST_SIDE))
     return WindowChoice(
@@ -186,20 +188,20 @@ def window_of(boxes: Boxes, *, pixels: int = PIXELS, margin: float = 0.0) -> Win
     )
 
 
-# Of the difference between left and right, so much may be common to all for mirror images to look alike.
+# Mirror images resemble the originals up to this asymmetry.
 MOST_ASYMMETRY = 0.1
-FEWEST_TO_TELL = 20
+FEWEST_FOR_ASYMMETRY = 20
 
 
 def is_safe_to_mirror(patches: Grey) -> bool:
-    """Whether mirror images of patches (n, height, width) look like the patches; not known of fewer than 20."""
-    return len(patches) >= FEWEST_TO_TELL and asymmetry(patches) < MOST_ASYMMETRY
+    """Whether mirror images of patches (n, height, width) resemble the patches; False for fewer than 20."""
+    return len(patches) >= FEWEST_FOR_ASYMMETRY and asymmetry(patches) < MOST_ASYMMETRY
 
 
 def asymmetry(patches: Grey) -> float:
-    """Share of the difference between left and right that patches (n, height, width) have in common, from 0 to 1.
+    """Share of the left-right difference that all patches (n, height, width) have in common, from 0 to 1.
 
-    Of a letter it is near 1: mirror images are another thing. Of faces, or of cars that drive both ways, near 0.
+    It is near 1 for a letter, whose mirror image is another symbol, and near 0 for faces or cars in both directions.
 
     >>> rng = np.random.default_rng(0)
     >>> letters = np.zeros((50, 8, 8)) + 100 * (np.arange(8) > 3) + rng.integers(0, 20, (50, 8, 8))
@@ -216,7 +218,7 @@ def asymmetry(patches: Grey) -> float:
     n, total = len(odd), float((odd**2).sum(axis=1).mean())
     if n < 2 or not total > 0:
         return 0.0
-    # The mean of n random differences has 1/n of their square; without that, chance would look like a common side.
+    # The squared mean of n random differences is 1/n of their mean square; this correction removes that bias.
     common = float((odd.mean(axis=0) ** 2).sum())
     return (n * common - total) / ((n - 1) * total)
 
@@ -226,11 +228,11 @@ Patches = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Variations:
-    """How far windows around a box are moved, scaled, turned, blurred and made noisy, at random.
+    """Random shift, scale, rotation, blur and noise of windows around a box.
 
-    `shift` and `scale` are standard deviations, in sides of the box and in its logarithm; `angle` is one in degrees;
-    `noise`, in deviations of the window's own grey, and `blur`, in pixels of the window, are the most of a uniform
-    draw. The defaults were chosen on faces pasted into other images (docs/opencv.md).
+    `shift`, `scale` and `angle` are standard deviations: in sides of the box, in the logarithm of its size, and in
+    degrees. `noise`, in standard deviations of the window, and `blur`, in window pixels, are upper bounds of uniform
+    distributions. The defaults were chosen on faces pasted into other images (docs/opencv.md).
 
     >>> image = np.tile(np.arange(60, dtype=np.uint8) * 4, (60, 1))
     >>> windows = Variations().cut(image, (15, 15, 45, 45), (24, 24), 4, np.random.default_rng(0))
@@ -248,7 +250,7 @@ class Variations:
     def __post_init__(self) -> None:
         spreads = (self.shift, self.scale, self.angle, self.noise, self.blur)
         if not (np.isfinite(spreads).all() and min(spreads) >= 0):
-            raise ValueError(f"got {self}; expected finite numbers from 0 on")
+            raise ValueError(f"got {self}; expected finite numbers of at least 0")
 
     def cut(
         self, image: Grey, box: Sequence[float], window: tuple[int, int], n: int, rng: np.random.Generator
@@ -279,7 +281,7 @@ class Variations:
         return self.grained(resized(cut, window), rng)
 
     def grained(self, patch: Grey, rng: np.random.Generator) -> Grey:
-        """A window (height, width) as a worse camera shows it, blurred and noisy."""
+        """A window (height, width) with blur and noise, as from a worse camera."""
         from scipy.ndimage import gaussian_filter
 
         soft = gaussian_filter(patch.astype(np.float64), rng.uniform(0, self.blur))
@@ -287,16 +289,16 @@ class Variations:
         return np.asarray((soft + grain).clip(0, 255).round().astype(np.uint8))
 
 
-# So many positives that a stage can be fitted, if need be by changing each object a little, but not too often.
+# Number of positives to aim for by jittered copies, and the maximum number of copies per object.
 WANTED = 1000
 MOST_COPIES = 10
 
 
 @dataclass(frozen=True)
 class Jitter:
-    """How far copies of a positive are moved (in windows), scaled and turned (in degrees), at most.
+    """Maximum shift (in windows), scale and rotation (in degrees) of the copies of a positive.
 
-    The defaults are what a scan does anyway: it meets an object between two places and two sizes 1.2 times apart.
+    The defaults match a scan, which sees an object between two places and between two scales a factor of 1.2 apart.
     """
 
     shift: float = 0.04
@@ -310,7 +312,7 @@ class Jitter:
             )
 
     def draw(self, window: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
-        """A window (4,) moved and scaled at random, and an angle in degrees."""
+        """A window (4,) with random shift and scale, and a random angle in degrees."""
         size = window[2:] - window[:2]
         centre = (window[:2] + window[2:]) / 2 + rng.uniform(-self.shift, self.shift, 2) * size
         half = size * np.exp(rng.uniform(-1, 1) * log(1 + self.scale)) / 2
@@ -319,10 +321,10 @@ class Jitter:
 
 @dataclass(frozen=True, eq=False)
 class Positives:
-    """Patches (n, height, width), the number (n,) of the object that each shows, and what could not be cut.
+    """Patches (n, height, width), the number of the object in each (n,), and objects that could not be cut.
 
-    Hand both to the training (`groups=positives.groups`): copies of one object and its mirror images are then either
-    for training or for validation, never on both sides.
+    Pass both to the training (`groups=positives.groups`): all copies and mirror images of one object are then used
+    either for training or for validation.
     """
 
     patches: Grey
@@ -335,11 +337,11 @@ class Positives:
 
     @property
     def n_objects(self) -> int:
-        """Different objects."""
+        """Number of different objects."""
         return len(np.unique(self.groups))
 
     def __str__(self) -> str:
-        mirrored = ", mirror images among them" if self.is_mirrored else ""
+        mirrored = ", mirror images included" if self.is_mirrored else ""
         return f"{len(self):,} positives of {self.n_objects:,} objects{mirrored}"
 
 
@@ -354,18 +356,19 @@ def cut_positives(
     threads: int | None = None,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Positives:
-    """Cut all objects of a data set (of one class, see `Annotations.select`) to the window that was chosen.
+    """Cut all objects of a data set (of one class, see `Annotations.select`) to the chosen window.
 
-    Each object gives `copies` patches: the first as it is, the others with `jitter`; without a number, as many as
-    make about 1,000, ten at most. With `mirror`, each is there as its mirror image too; "safe" does so where
-    `whet.training.positives` finds that left and right look alike. Windows are moved inside their image; one that is
-    larger than the image repeats its edge. Objects under half the window's size are left out and told. What an
-    object becomes depends on `seed` and on its number alone.
+    Each object gives `copies` patches: the first unchanged, the others with `jitter` (None: as many as give about 1,000
+    patches, at most ten). `mirror` adds the mirror image of each; "safe" does so if `is_safe_to_mirror`. Windows are
+    moved inside their image; outside it, edge pixels repeat. Objects smaller than half the window are skipped and
+    listed in `problems`. The patches of an object depend only on `seed` and on its number.
     """
     images = [image for image in annotations.images if len(image.objects)]
     n_objects = sum(len(image.objects) for image in images)
     if not n_objects:
-        raise TrainingDataError("the annotations have no box of an object: there is nothing to train on")
+        raise TrainingDataError(
+            "the annotations contain no boxes; check the class (class_name) and the part of the data set (split)"
+        )
     if mirror not in (True, False, "safe"):
         raise ValueError(f"got mirror={mirror!r}; expected True, False or 'safe'")
     each = copies_for(n_objects) if copies is None else copies
@@ -387,7 +390,7 @@ def cut_positives(
 
 
 def copies_for(n_objects: int) -> int:
-    """How many patches to make of each object.
+    """Number of patches per object.
 
     >>> copies_for(50), copies_for(400), copies_for(5000)
     (10, 3, 1)
@@ -400,7 +403,7 @@ def _mirrored(
 ) -> Positives:
     if not len(patches):
         first = "; ".join(str(problem) for problem in problems.found[:3])
-        raise TrainingDataError(f"no object could be cut out of the images: {first}")
+        raise TrainingDataError(f"no object could be cut from the images: {first}")
     is_mirrored = is_safe_to_mirror(patches[::copies]) if mirror == "safe" else bool(mirror)
     if is_mirrored:
         patches, groups = np.concatenate([patches, patches[:, :, ::-1]]), np.concatenate([groups, groups])
@@ -424,7 +427,7 @@ class _Cutter:
     seed: int
 
     def cut(self, image: AnnotatedImage, first: int) -> _Cut | UnreadableImageError:
-        """The patches of the objects of an image, the first of which has this number."""
+        """The patches of the objects of an image; `first` is the number of the first object."""
         try:
             grey = read_grey(image.path)
         except UnreadableImageError as error:
@@ -437,8 +440,8 @@ class _Cutter:
             if size < 2 * SMALLEST:
                 x1, y1, x2, y2 = image.objects[number - first].tolist()
                 too_small.append(
-                    f"an object of {x2 - x1:.0f} x {y2 - y1:.0f} pixels, under half of the {self.choice.width} x "
-                    f"{self.choice.height} window, left out"
+                    f"an object of {x2 - x1:.0f} x {y2 - y1:.0f} pixels, skipped: smaller than half of the "
+                    f"{self.choice.width} x {self.choice.height} window"
                 )
                 continue
             patches += self._copies(grey, window, np.random.default_rng([self.seed, number]))

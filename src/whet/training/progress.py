@@ -1,4 +1,4 @@
-"""Progress of a training: events, time left, and the result."""
+"""Progress of a training: events, estimated time, stop reason and result."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from enum import StrEnum
 
 from whet.cascade.cascade import Cascade, TrainedStage
 from whet.evaluation.curves import image_interval
-from whet.training.config import Plan
+from whet.training.config import TrainingConfig
 from whet.training.mining import MAX_PER_IMAGE, Mined
 
-# No training goes on for so many stages: an estimate beyond is no estimate.
+# Longer than any training: the estimate counts no further stages.
 MOST_STAGES = 100
 
 
 @dataclass(frozen=True)
 class Pace:
-    """A finished stage: seconds to train it and to mine after it, images scanned, windows of each, and the rate."""
+    """A finished stage: seconds of training and of mining, images scanned, windows per image, false-positive rate."""
 
     training: float
     mining: float
@@ -27,44 +27,46 @@ class Pace:
     rate: float
 
     def found_per_image(self, rate: float) -> float:
-        """How many windows an image gives when this share is accepted."""
+        """Windows that an image supplies if the cascade accepts this share."""
         return min(self.windows_per_image * rate, MAX_PER_IMAGE)
 
 
-def seconds_left(paces: Sequence[Pace], plan: Plan, n_images: int) -> float | None:
-    """An estimate of the seconds that the stages to come will take; None where there is nothing to go by.
+def seconds_left(paces: Sequence[Pace], config: TrainingConfig, n_images: int) -> float | None:
+    """Estimate the seconds that the remaining stages take; None before two stages are finished.
 
-    Each stage is taken to divide the false-positive rate as those so far did on average, to train as long as the
-    last, and to scan more images as soon as each gives fewer windows, until there are no more. Training may end
-    earlier, when the images run out.
+    The estimate assumes that each stage divides the false-positive rate like the average stage so far, trains as long
+    as the last one, and scans more images as each image supplies fewer windows. Training stops earlier if the images
+    run out.
 
     >>> paces = [Pace(10.0, 4.0, 100, 50.0, 0.4), Pace(10.0, 8.0, 200, 50.0, 0.2)]
-    >>> seconds_left(paces, Plan(n_stages=4), n_images=1000)  # (10 + 16) + (10 + 32)
+    >>> seconds_left(paces, TrainingConfig(max_stages=4), n_images=1000)  # (10 + 16) + (10 + 32)
     68.0
     """
     if len(paces) < 2 or not 0 < paces[-1].rate < paces[0].rate:
         return None
     last = paces[-1]
-    scale_factor = float((last.rate / paces[0].rate) ** (1 / (len(paces) - 1)))
-    n_more = min(_stages_to(plan.false_positive_rate, last.rate, scale_factor), plan.n_stages - len(paces), MOST_STAGES)
-    a_image = last.mining / max(last.n_images, 1)
-    rates = [last.rate * scale_factor**more for more in range(1, n_more + 1)]
+    ratio = float((last.rate / paces[0].rate) ** (1 / (len(paces) - 1)))
+    n_more = min(
+        _stages_to(config.target_false_positive_rate, last.rate, ratio), config.max_stages - len(paces), MOST_STAGES
+    )
+    seconds_per_image = last.mining / max(last.n_images, 1)
+    rates = [last.rate * ratio**more for more in range(1, n_more + 1)]
     given = last.found_per_image(last.rate)
     scanned = [min(float(n_images), last.n_images * given / last.found_per_image(rate)) for rate in rates]
-    return n_more * last.training + a_image * sum(scanned)
+    return n_more * last.training + seconds_per_image * sum(scanned)
 
 
-def _stages_to(goal: float, rate: float, scale_factor: float) -> int:
+def _stages_to(goal: float, rate: float, ratio: float) -> int:
     if goal >= rate:
         return 0
-    return MOST_STAGES if goal == 0 else math.ceil(math.log(goal / rate) / math.log(scale_factor) - 1e-9)
+    return MOST_STAGES if goal == 0 else math.ceil(math.log(goal / rate) / math.log(ratio) - 1e-9)
 
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """Which stage, from 0; seconds since training began, earlier runs included; and an estimate of those left.
+    """Base of all events: stage number from 0, seconds since the start of all runs, and estimated seconds left.
 
-    The estimate comes from the stages so far: None before there are two.
+    The estimate is None before two stages are finished.
     """
 
     stage: int
@@ -73,50 +75,50 @@ class Event:
 
     def __str__(self) -> str:
         left = "" if self.seconds_left is None else f", about {duration(self.seconds_left)} left"
-        return f"[{duration(self.seconds)}{left}] stage {self.stage}: {self._says()}"
+        return f"[{duration(self.seconds)}{left}] stage {self.stage}: {self._text()}"
 
-    def _says(self) -> str:
+    def _text(self) -> str:
         raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
 class Resumed(Event):
-    """A checkpoint was read; training goes on after `stage` stages."""
+    """Training continues from a checkpoint with `stage` finished stages."""
 
-    def _says(self) -> str:
-        return f"resumed from a checkpoint, {self.stage} stages are trained"
+    def _text(self) -> str:
+        return f"resumed from a checkpoint with {self.stage} finished stages"
 
 
 @dataclass(frozen=True, eq=False)
 class StageStarted(Event):
-    """A stage begins to train on so many samples."""
+    """Training of a stage starts on this many samples."""
 
     n_positives: int
     n_negatives: int
 
-    def _says(self) -> str:
+    def _text(self) -> str:
         return f"training on {self.n_positives} positives and {self.n_negatives} negatives"
 
 
 @dataclass(frozen=True, eq=False)
 class WeakAdded(Event):
-    """A weak learner was added; both rates are on validation samples, at the threshold that the goal asks for."""
+    """A weak learner was added; both rates are on validation samples, at the threshold for `min_detection_rate`."""
 
     n_weak: int
-    most_weak: int
+    max_weak: int
     detection_rate: float
     false_positive_rate: float
 
-    def _says(self) -> str:
-        return f"{self.n_weak} weak learners of at most {self.most_weak}, {_rates(self)}"
+    def _text(self) -> str:
+        return f"{self.n_weak} of at most {self.max_weak} weak learners, {_rates(self)}"
 
 
 @dataclass(frozen=True, eq=False)
 class StageFinished(Event):
-    """A stage was trained: the cascade so far, its newest stage, and what was mined for it (None for the first).
+    """A stage was trained: the cascade so far, its newest stage, and the mined negatives (None for the first stage).
 
-    Both rates are those of this stage alone, on validation samples; the negatives among them are windows that all
-    stages before accept.
+    Both rates are those of this stage alone, on validation samples; all earlier stages accept the negatives among
+    these.
     """
 
     cascade: Cascade
@@ -127,14 +129,14 @@ class StageFinished(Event):
     meets_goal: bool
     mined: Mined | None
 
-    def _says(self) -> str:
-        short = "" if self.meets_goal else "; short of its goal"
+    def _text(self) -> str:
+        short = "" if self.meets_goal else "; above max_false_positive_rate"
         return f"trained, {len(self.trained)} weak learners, {_rates(self)}{short}"
 
 
 @dataclass(frozen=True, eq=False)
 class Mining(Event):
-    """Negatives are searched for `stage`: in the images that are trained on, or in those `held_out`."""
+    """Search for negatives of `stage` in the training images, or in the held-out images."""
 
     n_found: int
     n_wanted: int
@@ -143,7 +145,7 @@ class Mining(Event):
     most_images: int
     held_out: bool
 
-    def _says(self) -> str:
+    def _text(self) -> str:
         side = "held-out" if self.held_out else "training"
         return (
             f"mined {self.n_found} of {self.n_wanted} negatives in {self.n_images} of {self.most_images} "
@@ -166,81 +168,91 @@ def _rates(event: WeakAdded | StageFinished) -> str:
     return f"detection rate {event.detection_rate:.2%}, false-positive rate {event.false_positive_rate:.2%}"
 
 
-# A stage needs that many negatives of the number that was asked for; with fewer, training has come to its end.
+# Training stops if the images supply less than this share of the requested negatives.
 FEWEST = 0.1
-# With fewer held-out windows nothing can be said of a further stage.
+# Fewer held-out windows cannot validate a further stage.
 FEWEST_HELD_OUT = 10
-# By chance, negatives would be accepted at the rate of positives. A stage that accepts more than this share of it
-# costs positives and time for next to nothing.
+# A random stage accepts negatives at the rate of positives. A stage that accepts more than this share of that rate
+# costs positives and time, and rejects almost nothing.
 STALLED = 0.95
 
 
-class Why(StrEnum):
-    """The four ways in which training ends."""
+class StopReason(StrEnum):
+    """Why training stopped."""
 
-    GOAL_REACHED = "goal reached"
+    TARGET_REACHED = "target reached"
     ALL_STAGES = "all stages"
     IMAGES_EXHAUSTED = "images exhausted"
-    GOAL_CANNOT_BE_MET = "goal cannot be met"
+    CANNOT_IMPROVE = "cannot improve"
 
 
 @dataclass(frozen=True, eq=False)
-class Ending:
-    """Why training ended, and the rates of the whole cascade on data it was not trained on, with 95 % intervals.
+class TrainingResult:
+    """Why training stopped, and the rates of the whole cascade on held-out data, with 95 % intervals.
 
-    `false_positive_rate` is the share of windows, of all places and scales in the held-out images, that the
-    cascade accepts. `detection_rate` is that of the validation positives, on which the thresholds were set: a test
-    set will show less. `short_stages` are those that did not reach the goal of a stage. `seconds` count all runs.
+    `false_positive_rate` is the share of windows that the cascade accepts, of all places and scales in the held-out
+    images. `detection_rate` is measured on the validation positives that also set the thresholds; expect a lower rate
+    on a test set. `weak_stages` are the stages above `max_false_positive_rate`. `seconds` include all runs.
     """
 
-    why: Why
-    reason: str
+    stop_reason: StopReason
+    message: str
     false_positive_rate: float
-    interval: tuple[float, float]
+    false_positive_interval: tuple[float, float]
     n_windows: int
     n_images: int
     detection_rate: float
     detection_interval: tuple[float, float]
-    short_stages: tuple[int, ...]
+    weak_stages: tuple[int, ...]
     n_stages: int
     seconds: float
 
     def __str__(self) -> str:
-        low, high = self.interval
-        short = f"; stages short of their goal: {', '.join(map(str, self.short_stages))}" if self.short_stages else ""
+        low, high = self.false_positive_interval
+        weak = (
+            f"; stages above max_false_positive_rate: {', '.join(map(str, self.weak_stages))}"
+            if self.weak_stages
+            else ""
+        )
         return (
-            f"{self.reason}. False-positive rate {self.false_positive_rate:.2g} ({low:.2g} to {high:.2g}) in "
+            f"{self.message}. False-positive rate {self.false_positive_rate:.2g} ({low:.2g} to {high:.2g}) in "
             f"{self.n_windows:,} windows of {self.n_images} held-out images, detection rate "
-            f"{self.detection_rate:.2%} on validation{short}"
+            f"{self.detection_rate:.2%} on validation positives{weak}"
         )
 
 
-def judged_verdict(judged: Mined, n_stages: int, plan: Plan, stalled: float | None) -> tuple[Why, str] | None:
-    """Whether training ends by what the held-out images say."""
-    _, high = image_interval(judged.accepted, judged.looked_at)
-    # A rate of 0 in few windows proves little: then the interval has to be below the goal.
-    rate = judged.acceptance_rate if judged.n_accepted else high
-    if rate <= plan.false_positive_rate:
-        return Why.GOAL_REACHED, "the false-positive rate of the plan is reached"
-    if n_stages >= plan.n_stages:
-        return Why.ALL_STAGES, "all stages of the plan are trained"
+def stop_by_held_out(
+    held_out: Mined, n_stages: int, config: TrainingConfig, stalled: float | None
+) -> tuple[StopReason, str] | None:
+    """Whether training stops after `n_stages` stages, by the windows that they accept in the held-out images."""
+    _, high = image_interval(held_out.accepted, held_out.looked_at)
+    # A rate of 0 in few windows proves little: then the upper end of the interval has to be below the target.
+    rate = held_out.acceptance_rate if held_out.n_accepted else high
+    if rate <= config.target_false_positive_rate:
+        return StopReason.TARGET_REACHED, (
+            f"Reached the target false-positive rate of {config.target_false_positive_rate:g}"
+        )
+    if n_stages >= config.max_stages:
+        return StopReason.ALL_STAGES, f"Trained all {config.max_stages} stages (max_stages)"
     if stalled is not None:
-        return Why.GOAL_CANNOT_BE_MET, (
-            f"stage {n_stages} was left out: it accepts {stalled:.1%} of the held-out windows that the stages before "
-            "accept, at the detection rate of its goal. These windows look like the object: see whether the "
-            "images show it; else allow more weak learners or features, or a lower detection rate"
+        return StopReason.CANNOT_IMPROVE, (
+            f"Dropped stage {n_stages}: it accepts {stalled:.1%} of the held-out windows that pass all earlier stages. "
+            "These windows resemble the object. Check that the negative images do not contain it; otherwise raise "
+            "max_weak_learners or max_features, or lower min_detection_rate"
         )
-    n = len(judged.patches)
+    n = len(held_out.patches)
     if n < FEWEST_HELD_OUT:
-        return Why.IMAGES_EXHAUSTED, (
-            f"the held-out images ran out of negatives ({n} of {plan.n_held_out}): add images"
+        return StopReason.IMAGES_EXHAUSTED, (
+            f"Found only {n} of {config.held_out_per_stage} negatives in the held-out images; add images (negatives)"
         )
     return None
 
 
-def mined_verdict(mined: Mined, plan: Plan) -> tuple[Why, str] | None:
-    """Whether training ends because the images to train on give no more negatives."""
+def stop_by_mined(mined: Mined, config: TrainingConfig) -> tuple[StopReason, str] | None:
+    """Whether training stops because the training images supply too few negatives."""
     n = len(mined.patches)
-    if n >= FEWEST * plan.n_negatives:
+    if n >= FEWEST * config.negatives_per_stage:
         return None
-    return Why.IMAGES_EXHAUSTED, f"the images ran out of negatives ({n} of {plan.n_negatives}): add images"
+    return StopReason.IMAGES_EXHAUSTED, (
+        f"Found only {n} of {config.negatives_per_stage} negatives in the training images; add images (negatives)"
+    )

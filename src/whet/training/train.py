@@ -1,209 +1,263 @@
-"""Annotated images in, a detector out."""
+"""Train a detector from annotated images, or from patches."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import whet
+from whet._kernels.threads import DEFAULT_MAX_MEMORY
 from whet.detector.base import ABSOLUTE_PATH, DEFAULT_POINT, DetectorBase, Fact, Provenance, Reporting
 from whet.detector.detector import Detector
 from whet.evaluation.curves import operating_point
-from whet.evaluation.evaluation import evaluate
+from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import detect_many
 from whet.features.integral import FeatureFamily
-from whet.training.cascade import Patches, train_cascade
-from whet.training.config import Plan
-from whet.training.data import split_images
-from whet.training.negatives import Forbidden
+from whet.training.cascade import Callback, Patches, common_window, train_stages
+from whet.training.config import SETTINGS, Features, Mirror, TrainingConfig, unknown_setting
+from whet.training.data import TrainingData
+from whet.training.negatives import ExcludedBoxes
 from whet.training.preparation import Preparation, prepare
-from whet.training.progress import Ending, Event
-from whet.training.recipe import Recipe
-from whet.training.stage import GreedyLDA
+from whet.training.progress import Event, TrainingResult
+from whet.training.stage import GreedyLDA, NodeLearner
 
-
-def train_detector(
-    family: FeatureFamily | Sequence[FeatureFamily],
-    positives: Patches,
-    images: Sequence[Path],
-    plan: Plan | None = None,
-    tell: Callable[[Event], None] = lambda _: None,
-    *,
-    checkpoint: Path | None = None,
-    origin: Provenance | None = None,
-    groups: NDArray[np.intp] | None = None,
-    forbidden: Forbidden | None = None,
-) -> tuple[Detector, Ending]:
-    """Train a cascade as `train_cascade` does, and make a detector of it that can be saved, run and taught.
-
-    Its provenance is `origin` (data, licence, command, as the user knows them), completed with goals, counts and
-    how training ended. Seconds are among its facts: they are all in which the files of two equal trainings differ.
-    """
-    plan = Plan() if plan is None else plan
-    cascade, nodes, ending = train_cascade(
-        family, positives, images, plan, tell, checkpoint=checkpoint, groups=groups, forbidden=forbidden
-    )
-    n_features = sum(map(len, family)) if isinstance(family, Sequence) else len(family)
-    provenance = training_provenance(
-        plan, ending, n_positives=len(positives), n_images=len(images), n_features=n_features, origin=origin
-    )
-    mean = np.rint(positives.mean(axis=0)).astype(np.uint8)
-    base = DetectorBase(cascade.window, nodes, cascade.min_sigma, provenance, mean)
-    return Detector(base), ending
-
-
-def training_provenance(
-    plan: Plan,
-    ending: Ending,
-    *,
-    n_positives: int,
-    n_images: int,
-    n_features: int,
-    origin: Provenance | None = None,
-) -> Provenance:
-    """What a detector's header says of its training; what `origin` says already stays.
-
-    Rates are those of the ending: false positives in held-out images, detections on validation positives.
-    """
-    origin = Provenance() if origin is None else origin
-    learner = plan.learner or GreedyLDA()
-    goals: dict[str, Fact] = {
-        "stage detection rate": plan.goal.detection_rate,
-        "stage false-positive rate": plan.goal.false_positive_rate,
-        "false-positive rate": plan.false_positive_rate,
-    }
-    facts: dict[str, Fact] = {
-        "seed": plan.seed,
-        "learner": type(learner).__name__,
-        "positives": n_positives,
-        "images": n_images,
-        "features": n_features,
-        "negatives a stage": plan.n_negatives,
-        "stages": ending.n_stages,
-        "seconds": round(ending.seconds, 1),
-        "ending": str(ending.why),
-        "false-positive rate": ending.false_positive_rate,
-        "false-positive rate, low": ending.interval[0],
-        "false-positive rate, high": ending.interval[1],
-        "detection rate on validation": ending.detection_rate,
-        "whet": whet.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
-    return replace(origin, goals=goals | dict(origin.goals), facts=facts | dict(origin.facts))
-
-
-# False positives an image by the name of the operating point; the last that held-out images can tell is the default.
-POINTS = {"one false positive per image": 1.0, "one per ten images": 0.1}
-# With fewer images, a rate of one per ten images is a single false positive, or none.
-ENOUGH_IMAGES = 10
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A detector, why its training ended, and how many false positives it makes in the images that were kept apart."""
-
-    detector: Detector
-    ending: Ending
-    n_images: int
-    false_positives: int
+PathOrText = str | PathLike[str]
 
 
 def train(
-    annotations: str | PathLike[str],
-    negatives: str | PathLike[str] | Iterable[str | PathLike[str]] = (),
+    annotations: PathOrText,
+    negatives: PathOrText | Iterable[PathOrText] = (),
     *,
+    format: str | None = None,
+    images: PathOrText | None = None,
     class_name: str | None = None,
-    checkpoint: Path | None = None,
-    tell: Callable[[Event], None] = lambda _: None,
+    split: str | None = None,
+    backgrounds: bool = True,
+    window: tuple[int, int] | None = None,
+    margin: float | None = None,
+    mirror: Mirror = "safe",
+    copies_per_object: int | None = None,
+    jitter_shift: float = 0.04,
+    jitter_scale: float = 0.09,
+    jitter_rotation: float = 3.0,
+    features: Features = "both",
+    max_features: int = 10_000,
+    max_stages: int = 12,
+    max_weak_learners: int | tuple[int, ...] = 100,
+    negatives_per_stage: int = 3000,
+    min_detection_rate: float = 0.98,
+    max_false_positive_rate: float = 0.4,
+    target_false_positive_rate: float = 1e-6,
+    validation_share: float = 0.25,
+    ridge: float | None = None,
+    early_exits: bool = True,
+    drop_rejected_positives: bool = True,
+    min_sigma: float = 5.0,
+    max_memory: int = DEFAULT_MAX_MEMORY,
+    seed: int = 0,
+    checkpoint: PathOrText | None = None,
+    callback: Callable[[Event], None] | None = None,
     threads: int | None = None,
-    **settings: Any,  # noqa: ANN401 - the other fields of Recipe, which checks them
+    **unknown: object,
 ) -> Detector:
     """Train a detector from annotated images: COCO, YOLO, Pascal VOC, OpenCV's info.dat, CSV or a folder of crops.
 
-    `negatives` are images without the object, or folders of them; the annotated images serve outside of their
-    boxes as well. `class_name` chooses one of several classes. All further settings are those of
-    `whet.training.recipe.Recipe`: window, mirror, stages, seed and so on. With a `checkpoint` file, a training that was
-    stopped goes on. `tell` hears what happens (`whet.training.progress`).
+    `negatives` are images without the object, or folders of them; the annotated images also supply negatives, outside
+    their boxes. `class_name` selects one of several classes. `whet.training.config.TrainingConfig` describes all
+    settings. A `checkpoint` file lets a repeated call resume an interrupted training. `callback` receives the events
+    of `whet.training.progress`. `threads` is the number of threads (None: all processors).
 
     >>> import tempfile
     >>> from PIL import Image
     >>> from whet.demo.objects import draw_set
     >>> from whet.io.annotations.formats import write_annotations
     >>> folder, rng = Path(tempfile.mkdtemp()), np.random.default_rng(0)
-    >>> for i in range(20):  # in earnest, photographs
+    >>> for i in range(20):  # use photographs in practice
     ...     noise = Image.fromarray(rng.integers(0, 256, (20, 30), dtype=np.uint8))
     ...     noise.resize((180, 120)).save(folder / f"{i}.png")
     >>> drawn = draw_set("van", sorted(folder.glob("*.png")), folder / "vans", sizes=(40, 80))
     >>> _ = write_annotations(drawn, folder / "vans.csv")
-    >>> detector = train(folder / "vans.csv", stages=2, learners=10, most_features=300, n_negatives=300, threads=1)
+    >>> detector = train(
+    ...     folder / "vans.csv", max_stages=2, max_weak_learners=10, max_features=300, negatives_per_stage=300
+    ... )
     >>> detector
     Detector(36 x 16 windows, 2 stages, ... weak learners; learned since its base: 0 of the object, 0 of others; ...)
+    >>> train(folder / "vans.csv", epochs=3)
+    Traceback (most recent call last):
+    TypeError: unknown setting 'epochs'. Valid settings: annotations, negatives, format, ...
     """
-    named = [negatives] if isinstance(negatives, str | PathLike) else negatives
-    without = tuple(fspath(one) for one in named)
-    recipe = Recipe(fspath(annotations), class_name=class_name, negatives=without, **settings)
-    return train_prepared(prepare(recipe, threads=threads), tell, checkpoint=checkpoint, threads=threads).detector
+    given = locals()  # all parameters by name; TrainingConfig checks their values
+    if unknown:
+        raise TypeError(unknown_setting(next(iter(unknown)), [*SETTINGS, *ARGUMENTS]))
+    prepared = prepare(TrainingConfig(**{name: given[name] for name in SETTINGS}), threads=threads)
+    file = None if checkpoint is None else Path(checkpoint)
+    return train_prepared(prepared, callback or (lambda _: None), checkpoint=file, threads=threads).detector
+
+
+# Parameters of `train` that are no settings of the detector.
+ARGUMENTS = ("checkpoint", "callback", "threads")
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A detector, the result of its training, and its false positives in the held-out images."""
+
+    detector: Detector
+    result: TrainingResult
+    n_images: int
+    false_positives: int
 
 
 def train_prepared(
-    preparation: Preparation,
-    tell: Callable[[Event], None] = lambda _: None,
+    prepared: Preparation,
+    callback: Callback = lambda _: None,
     *,
     checkpoint: Path | None = None,
     origin: Provenance | None = None,
     threads: int | None = None,
 ) -> Trained:
-    """Train on what was prepared; then set operating points on the images that were kept apart."""
-    recipe, positives = preparation.recipe, preparation.positives
-    chosen = recipe if preparation.ridge is None else replace(recipe, ridge=preparation.ridge.ridge)
-    plan = replace(chosen.plan, threads=threads)
-    taught, ending = train_detector(
-        preparation.families,
-        positives.patches,
-        preparation.images,
-        plan,
-        tell,
+    """Train on prepared data, then set operating points on the held-out images."""
+    config = prepared.config if prepared.ridge is None else replace(prepared.config, ridge=prepared.ridge.ridge)
+    trained, result = _train(
+        prepared.families,
+        prepared.data,
+        config,
+        callback,
         checkpoint=checkpoint,
-        origin=_origin(preparation, origin),
-        groups=positives.groups,
-        forbidden=preparation.forbidden,
+        origin=_origin(prepared, origin),
+        threads=threads,
     )
-    frame = preparation.choice.frame
-    detector = Detector(taught.base, reporting=Reporting(frame))
-    _, apart = split_images(preparation.images, plan.validation, plan.seed)
-    return _with_points(detector, ending, preparation, apart, threads)
+    detector = Detector(trained.base, reporting=Reporting(prepared.choice.box_offset))
+    return _with_points(detector, result, prepared.data, threads)
 
 
-def _with_points(
-    detector: Detector, ending: Ending, preparation: Preparation, apart: list[Path], threads: int | None
-) -> Trained:
-    """Count false positives in images kept apart; objects there, which may have been trained on, are ignored."""
-    done = [one for one in detect_many(detector, apart, threads=threads) if one.found is not None]
+# False positives per image by the name of the operating point; the last measurable one is the default.
+POINTS = {"one false positive per image": 1.0, "one per ten images": 0.1}
+# With fewer images, a rate of one per ten images is a single false positive, or none.
+ENOUGH_IMAGES = 10
+
+
+def _with_points(detector: Detector, result: TrainingResult, data: TrainingData, threads: int | None) -> Trained:
+    """Count false positives in the held-out images; their objects may be training positives and are ignored."""
+    done = [one for one in detect_many(detector, data.held_out_images, threads=threads) if one.found is not None]
     none = np.empty((0, 4))
-    boxes = [preparation.forbidden.get(one.path, none) for one in done]
+    boxes = [data.excluded_boxes.get(one.path, none) for one in done]
     found = [(one.found.boxes, one.found.scores) for one in done if one.found is not None]
-    curve = evaluate(found, [(each, np.ones(len(each), np.bool_)) for each in boxes]).curve
+    curve = evaluate_detections(found, [(each, np.ones(len(each), np.bool_)) for each in boxes]).curve
     for name, rate in POINTS.items():
         threshold = operating_point(curve, rate)
         if np.isfinite(threshold):
             detector.set_operating_point(name, threshold)
             if rate >= 1 or len(done) >= ENOUGH_IMAGES:
                 detector.set_operating_point(DEFAULT_POINT, threshold)
-    return Trained(detector, ending, len(done), int(curve.false_positives[-1]))
+    return Trained(detector, result, len(done), int(curve.false_positives[-1]))
 
 
-def _origin(preparation: Preparation, origin: Provenance | None) -> Provenance:
+def _origin(prepared: Preparation, origin: Provenance | None) -> Provenance:
     origin = Provenance() if origin is None else origin
     if origin.data:
         return origin
-    source = preparation.recipe.annotations
+    source = prepared.config.annotations or ""
     name = Path(source).name if ABSOLUTE_PATH.search(source) else source
-    return replace(origin, data=f"{name}: {preparation.annotations.summary()}")
+    return replace(origin, data=f"{name}: {prepared.annotations.summary()}")
+
+
+def train_detector(
+    family: FeatureFamily | Sequence[FeatureFamily],
+    positives: Patches,
+    images: Sequence[Path],
+    config: TrainingConfig | None = None,
+    callback: Callback = lambda _: None,
+    *,
+    learner: NodeLearner | None = None,
+    checkpoint: Path | None = None,
+    origin: Provenance | None = None,
+    groups: NDArray[np.intp] | None = None,
+    excluded_boxes: ExcludedBoxes | None = None,
+    threads: int | None = None,
+) -> tuple[Detector, TrainingResult]:
+    """Train a cascade from patches like `train_cascade`, and return it as a detector with its provenance.
+
+    `origin` (data, licence, command) is completed with goals, counts and the result of the training. The files of two
+    equal trainings differ only in the fact "seconds".
+    """
+    config = TrainingConfig() if config is None else config
+    families = tuple(family) if isinstance(family, Sequence) else (family,)
+    data = TrainingData.from_patches(positives, images, common_window(families), config, groups, excluded_boxes)
+    return _train(
+        families, data, config, callback, learner=learner, checkpoint=checkpoint, origin=origin, threads=threads
+    )
+
+
+def _train(
+    families: Sequence[FeatureFamily],
+    data: TrainingData,
+    config: TrainingConfig,
+    callback: Callback,
+    *,
+    learner: NodeLearner | None = None,
+    checkpoint: Path | None = None,
+    origin: Provenance | None = None,
+    threads: int | None = None,
+) -> tuple[Detector, TrainingResult]:
+    cascade, stages, result = train_stages(
+        families, data, config, callback, learner=learner, checkpoint=checkpoint, threads=threads
+    )
+    provenance = training_provenance(
+        config,
+        result,
+        learner=type(learner or GreedyLDA()).__name__,
+        n_positives=data.n_positives,
+        n_images=data.n_images,
+        n_features=sum(map(len, families)),
+        origin=origin,
+    )
+    base = DetectorBase(cascade.window, stages, cascade.min_sigma, provenance, data.mean_positive)
+    return Detector(base), result
+
+
+def training_provenance(
+    config: TrainingConfig,
+    result: TrainingResult,
+    *,
+    learner: str,
+    n_positives: int,
+    n_images: int,
+    n_features: int,
+    origin: Provenance | None = None,
+) -> Provenance:
+    """Provenance for the header of a detector; `origin` takes precedence.
+
+    The rates are those of the result: false positives in held-out images, detections of validation positives.
+    """
+    origin = Provenance() if origin is None else origin
+    goals: dict[str, Fact] = {
+        "stage detection rate": config.min_detection_rate,
+        "stage false-positive rate": config.max_false_positive_rate,
+        "false-positive rate": config.target_false_positive_rate,
+    }
+    facts: dict[str, Fact] = {
+        "seed": config.seed,
+        "learner": learner,
+        "positives": n_positives,
+        "images": n_images,
+        "features": n_features,
+        "negatives per stage": config.negatives_per_stage,
+        "stages": result.n_stages,
+        "seconds": round(result.seconds, 1),
+        "stop reason": str(result.stop_reason),
+        "false-positive rate": result.false_positive_rate,
+        "false-positive rate, low": result.false_positive_interval[0],
+        "false-positive rate, high": result.false_positive_interval[1],
+        "detection rate on validation": result.detection_rate,
+        "whet": whet.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+    return replace(origin, goals=goals | dict(origin.goals), facts=facts | dict(origin.facts))

@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 from tests.cascades import textured
+from tests.detectors import bull_finder
 
 from whet.cascade.boxes import BoxOffset
-from whet.cascade.pyramid import pyramid
+from whet.cascade.pyramid import Pyramid
 from whet.errors import BoxError
 
 WINDOW = (12, 9)
@@ -11,17 +12,17 @@ IMAGE = textured((90, 110), np.random.default_rng(3))
 
 
 @pytest.mark.parametrize("step", [1, 3])
-@pytest.mark.parametrize("frame", [BoxOffset(), BoxOffset(-0.1, -0.2, 1.3, 1.1)])
-def test_no_window_of_the_scan_is_nearer(step, frame):
+@pytest.mark.parametrize("offset", [BoxOffset(), BoxOffset(-0.1, -0.2, 1.3, 1.1)])
+def test_no_window_of_the_scan_is_nearer(step, offset):
     """By brute force over all windows: the best scale first, and then the nearest centre."""
     rng = np.random.default_rng(1)
-    windows = ImageWindows.from_image(IMAGE, WINDOW, 1.25, step)
-    levels = pyramid(IMAGE, WINDOW, scale_factor=1.25)
+    windows = Pyramid.from_image(IMAGE, WINDOW, scale_factor=1.25, step=step)
+    levels = Pyramid.from_image(IMAGE, WINDOW, scale_factor=1.25).levels
     for _ in range(60):
         size = rng.uniform(1, 6)
         x, y = rng.uniform(0, 110 - 9 * size), rng.uniform(0, 90 - 12 * size)
         wanted = np.array([[x, y, x + 9 * size, y + 12 * size]])
-        near = windows.nearest(frame.boxes(wanted)[0], frame)
+        near = windows.nearest(offset.windows(offset.boxes(wanted))[0])
         assert abs(np.log(near.scale[0] / size)) <= min(abs(np.log(1.25**k / size)) for k in range(len(levels))) + 1e-9
         level = levels[round(np.log(near.scale[0]) / np.log(1.25))]
         height, width = level.image.shape
@@ -31,16 +32,16 @@ def test_no_window_of_the_scan_is_nearer(step, frame):
         mine = np.flatnonzero((places[0] == near.y[0]) & (places[1] == near.x[0]))
         assert distance[mine] <= distance.min() + 1e-9
         np.testing.assert_array_equal(
-            windows.cut(near)[0], level.image[near.y[0] : near.y[0] + 12, near.x[0] : near.x[0] + 9]
+            windows.patches(near)[0], level.image[near.y[0] : near.y[0] + 12, near.x[0] : near.x[0] + 9]
         )
 
 
 def test_a_box_at_the_edge_has_the_last_window_of_the_scan():
-    windows = ImageWindows.from_image(IMAGE, WINDOW, 1.25, 4)
-    near = windows.nearest(np.array([101.0, 78.0, 110.0, 90.0]), BoxOffset())
+    windows = Pyramid.from_image(IMAGE, WINDOW, scale_factor=1.25, step=4)
+    near = windows.nearest(np.array([101.0, 78.0, 110.0, 90.0]))
     assert (near.y[0], near.x[0]) == (76, 100)
 
 
 def test_an_image_without_windows_is_named():
-    with pytest.raises(BoxError, match="8 x 20 pixels, too few for the window's 9 x 12"):
-        ImageWindows.from_image(np.zeros((20, 8), np.uint8), WINDOW, 1.2)
+    with pytest.raises(BoxError, match="8 x 20 pixels, too few for windows of 12 x 12"):
+        bull_finder().learn(np.zeros((20, 8), np.uint8), [[0, 0, 8, 8]], True)

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
-from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_images
+from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, write_images
+from tests.detectors import to_bytes
 from tests.io.annotations.sets import image
-from whet.detector.taught import TaughtDetector
 
 from whet.cascade.boxes import intersection_over_first
 from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import level_at, pyramid
+from whet.cascade.pyramid import level_at
 from whet.detector.base import DetectorBase
-from whet.detector.model_file import to_bytes
+from whet.detector.detector import Detector
 from whet.errors import CheckpointError
-from whet.evaluation.evaluation import evaluate
+from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import truths_of
 from whet.features.haar import HaarPool
 from whet.io.annotations.annotation import Annotations
@@ -25,18 +25,18 @@ from whet.io.annotations.formats import read_annotations
 from whet.training.cascade import train_cascade
 from whet.training.learning import false_positives
 from whet.training.mining import Miner
-from whet.training.negatives import MOST_OVERLAP, backgrounds_of, forbidden_places, random_windows, windows_of_images
-from whet.training.stage import train_stage
+from whet.training.negatives import MOST_OVERLAP, backgrounds_of, excluded_places, random_windows, windows_of_images
+from whet.training.stage import train_node
 
 side = st.floats(0, 60)
 
 
 @given(st.lists(st.tuples(side, side, st.floats(0.5, 40), st.floats(0.5, 40)), max_size=4), st.floats(1, 2.5))
-def test_a_place_is_forbidden_where_a_box_holds_enough_of_its_window(rows, scale):
+def test_a_place_is_excluded_where_a_box_holds_enough_of_its_window(rows, scale):
     """Against every window one by one."""
     boxes = np.array([[x, y, x + w, y + h] for x, y, w, h in rows]).reshape(-1, 4)
     level = level_at(np.zeros((50, 60), dtype=np.uint8), scale)
-    found = forbidden_places(level, (8, 12), boxes)
+    found = excluded_places(level, (8, 12), boxes)
     y, x = (axis.reshape(-1) for axis in np.indices(found.shape))
     shares = intersection_over_first(level.boxes(y, x, (8, 12)), boxes).max(axis=1, initial=0)
     clear = abs(shares - MOST_OVERLAP) > 1e-9
@@ -62,23 +62,23 @@ def accepts_nearly_all():
     rng = np.random.default_rng(1)
     patches = np.concatenate([crosses(200, rng), rng.integers(0, 256, (200, *WINDOW), dtype=np.uint8)])
     features = HaarPool.from_window(WINDOW).sample(300, rng)
-    return Cascade(WINDOW, (train_stage(features, patches, np.arange(400) < 200, 2).stage(),))
+    return Cascade(WINDOW, (train_node(features, patches, np.arange(400) < 200, 2).stage(),))
 
 
 def windows_outside(path, boxes):
     grey = np.asarray(Image.open(path))
     found = set()
-    for level in pyramid(grey, WINDOW):
+    for level in Pyramid.from_image(grey, WINDOW).levels:
         views = np.lib.stride_tricks.sliding_window_view(level.image, WINDOW)
-        free = ~forbidden_places(level, WINDOW, boxes)
+        free = ~excluded_places(level, WINDOW, boxes)
         found |= {window.tobytes() for window in views[free]}
     return found
 
 
-def test_a_miner_never_gives_what_is_forbidden_and_all_of_the_rest(street):
+def test_a_miner_never_gives_what_is_excluded_and_all_of_the_rest(street):
     cascade = accepts_nearly_all()
     free = Miner(list(street), WINDOW, max_per_image=10**6).mine(cascade, 10**6, 1)
-    mined = Miner(list(street), WINDOW, max_per_image=10**6, forbidden=street).mine(cascade, 10**6, 1)
+    mined = Miner(list(street), WINDOW, max_per_image=10**6, excluded_boxes=street).mine(cascade, 10**6, 1)
     outside = set().union(*(windows_outside(path, boxes) for path, boxes in street.items()))
     assert {patch.tobytes() for patch in mined.patches} <= outside
     assert {patch.tobytes() for patch in free.patches} - outside  # it is the boxes that keep them out
@@ -90,19 +90,19 @@ def test_a_miner_never_gives_what_is_forbidden_and_all_of_the_rest(street):
 def test_without_boxes_a_miner_is_what_it_was(street):
     cascade = accepts_nearly_all()
     plain, empty = (
-        Miner(list(street), WINDOW, forbidden=forbidden).mine(cascade, 50, 1)
-        for forbidden in ({}, {path: np.empty((0, 4)) for path in street})
+        Miner(list(street), WINDOW, excluded_boxes=excluded_boxes).mine(cascade, 50, 1)
+        for excluded_boxes in ({}, {path: np.empty((0, 4)) for path in street})
     )
     assert (plain.patches == empty.patches).all()
     assert (plain.looked_at == empty.looked_at).all()
 
 
 def test_random_windows_keep_out_of_the_boxes(street, rng):
-    windows = windows_of_images(list(street), 300, WINDOW, rng, forbidden=street)
+    windows = windows_of_images(list(street), 300, WINDOW, rng, excluded_boxes=street)
     outside = set().union(*(windows_outside(path, boxes) for path, boxes in street.items()))
     assert {window.tobytes() for window in windows} <= outside
     whole = np.array([[0.0, 0.0, 80.0, 60.0]])
-    assert not len(random_windows(np.asarray(Image.open(next(iter(street)))), 5, WINDOW, rng, forbidden=whole))
+    assert not len(random_windows(np.asarray(Image.open(next(iter(street)))), 5, WINDOW, rng, excluded_boxes=whole))
 
 
 def test_backgrounds_have_all_boxes_and_crops_are_none():
@@ -113,7 +113,7 @@ def test_backgrounds_have_all_boxes_and_crops_are_none():
 
 
 def detector_bytes(nodes):
-    return to_bytes(TaughtDetector(DetectorBase(WINDOW, tuple(node.base() for node in nodes))))
+    return to_bytes(Detector(DetectorBase(WINDOW, tuple(nodes))))
 
 
 class StoppedError(Exception):
@@ -128,8 +128,8 @@ def mixed(street, tmp_path_factory):
 
 def test_a_training_that_was_stopped_ends_alike_with_groups_and_boxes(street, mixed, tmp_path):
     groups = np.arange(len(positives())) // 2
-    options = {"groups": groups, "forbidden": street}
-    _, whole, _ = train_cascade(pool(), positives(), mixed, PLAN, **options)
+    options = {"groups": groups, "excluded_boxes": street}
+    _, whole, _ = train_cascade(pool(), positives(), mixed, CONFIG, **options)
     file = tmp_path / "checkpoint"
     events = []
 
@@ -140,7 +140,7 @@ def test_a_training_that_was_stopped_ends_alike_with_groups_and_boxes(street, mi
 
     for _ in range(200):
         try:
-            _, resumed, _ = train_cascade(pool(), positives(), mixed, PLAN, stop, checkpoint=file, **options)
+            _, resumed, _ = train_cascade(pool(), positives(), mixed, CONFIG, stop, checkpoint=file, **options)
             break
         except StoppedError:
             pass
@@ -150,14 +150,14 @@ def test_a_training_that_was_stopped_ends_alike_with_groups_and_boxes(street, mi
 
 def test_other_boxes_or_groups_are_another_training(street, mixed, tmp_path):
     file = tmp_path / "checkpoint"
-    plan = replace(PLAN, n_stages=1)
-    train_cascade(pool(), positives(), mixed, plan, checkpoint=file, forbidden=street)
+    config = replace(CONFIG, max_stages=1)
+    train_cascade(pool(), positives(), mixed, config, checkpoint=file, excluded_boxes=street)
     moved = {path: boxes + 1 for path, boxes in street.items()}
     with pytest.raises(CheckpointError, match="images is"):
-        train_cascade(pool(), positives(), mixed, plan, checkpoint=file, forbidden=moved)
+        train_cascade(pool(), positives(), mixed, config, checkpoint=file, excluded_boxes=moved)
     groups = np.arange(len(positives())) // 7
     with pytest.raises(CheckpointError, match="positives is"):
-        train_cascade(pool(), positives(), mixed, plan, checkpoint=file, forbidden=street, groups=groups)
+        train_cascade(pool(), positives(), mixed, config, checkpoint=file, excluded_boxes=street, groups=groups)
 
 
 def test_an_image_with_a_box_that_cannot_be_gives_no_negatives_and_no_false_positives(tmp_path):
@@ -172,6 +172,6 @@ def test_an_image_with_a_box_that_cannot_be_gives_no_negatives_and_no_false_posi
     elsewhere = np.array([[50.0, 30.0, 70.0, 40.0]])
     assert len(false_positives(elsewhere, whole)) == 1
     assert len(false_positives(elsewhere, doubtful)) == 0
-    judged = evaluate([(elsewhere, [1.0])] * 2, [truths_of(whole), truths_of(doubtful)])
+    judged = evaluate_detections([(elsewhere, [1.0])] * 2, [truths_of(whole), truths_of(doubtful)])
     assert [len(image.false_positives()) for image in judged.images] == [1, 0]
     assert [len(image.missed()) for image in judged.images] == [1, 1]

@@ -1,20 +1,20 @@
-"""Why training ends, what is told meanwhile, and how far the rates can be trusted."""
+"""Stop reasons, events, and the intervals of the measured rates."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.crosses import PLAN, WINDOW, crosses, pool, positives, write_images
+from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, write_images
+from tests.detectors import from_bytes, to_bytes
 
-from whet.cascade.pyramid import pyramid
+from whet.cascade.pyramid import Pyramid
 from whet.cascade.scan import scan_images
 from whet.detector.base import Provenance
-from whet.detector.model_file import from_bytes, to_bytes
 from whet.evaluation.curves import image_interval, rate_interval
 from whet.features.integral import IntegralStack
 from whet.io.images import read_grey
 from whet.training.cascade import train_cascade
-from whet.training.config import Plan
+from whet.training.config import TrainingConfig
 from whet.training.data import split_images, split_in_runs
 from whet.training.mining import Mined
 from whet.training.progress import (
@@ -22,10 +22,10 @@ from whet.training.progress import (
     Pace,
     StageFinished,
     StageStarted,
+    StopReason,
     WeakAdded,
-    Why,
-    judged_verdict,
     seconds_left,
+    stop_by_held_out,
 )
 from whet.training.train import train_detector
 
@@ -38,24 +38,24 @@ def images(tmp_path_factory):
 @pytest.fixture(scope="module")
 def told(images):
     events = []
-    return *train_cascade(pool(), positives(), images, PLAN, events.append), events
+    return *train_cascade(pool(), positives(), images, CONFIG, events.append), events
 
 
 def test_the_estimate_is_that_of_the_images_kept_apart(told, images):
-    cascade, _, ending, _ = told
-    _, kept_apart = split_images(images, PLAN.validation, PLAN.seed)
-    levels = [level.image for path in kept_apart for level in pyramid(read_grey(path), WINDOW)]
+    cascade, _, result, _ = told
+    _, kept_apart = split_images(images, CONFIG.validation_share, CONFIG.seed)
+    levels = [level.image for path in kept_apart for level in Pyramid.from_image(read_grey(path), WINDOW).levels]
     scans = scan_images(cascade, levels)
-    assert ending.n_windows == sum(scan.n_looked_at for scan in scans)
-    assert ending.false_positive_rate == sum(map(len, scans)) / ending.n_windows
-    assert ending.n_images == len(kept_apart)
-    assert ending.interval[0] < ending.false_positive_rate < ending.interval[1]
+    assert result.n_windows == sum(scan.n_looked_at for scan in scans)
+    assert result.false_positive_rate == sum(map(len, scans)) / result.n_windows
+    assert result.n_images == len(kept_apart)
+    assert result.false_positive_interval[0] < result.false_positive_rate < result.false_positive_interval[1]
 
 
 def test_the_detection_rate_is_that_of_the_positives_kept_apart(told):
-    cascade, _, ending, _ = told
-    check = positives()[split_in_runs(500, PLAN.validation, PLAN.seed)[1]]
-    assert ending.detection_rate == cascade.accepts(check).mean()
+    cascade, _, result, _ = told
+    check = positives()[split_in_runs(500, CONFIG.validation_share, CONFIG.seed)[1]]
+    assert result.detection_rate == cascade.accepts(check).mean()
 
 
 def test_events_tell_of_every_stage_in_order(told):
@@ -68,8 +68,8 @@ def test_events_tell_of_every_stage_in_order(told):
         assert started.n_positives == 400
         assert [event.n_weak for event in added] == list(range(1, len(node) + 1))
         assert added[-1].false_positive_rate == finished.false_positive_rate
-        assert added[-1].detection_rate == finished.detection_rate >= PLAN.goal.detection_rate
-        assert finished.meets_goal == (finished.false_positive_rate <= PLAN.goal.false_positive_rate)
+        assert added[-1].detection_rate == finished.detection_rate >= CONFIG.min_detection_rate
+        assert finished.meets_goal == (finished.false_positive_rate <= CONFIG.max_false_positive_rate)
         mining = [event for event in of_stage if isinstance(event, Mining) and not event.held_out]
         assert bool(mining) == (number > 0)
         if mining:
@@ -89,11 +89,11 @@ def test_the_time_left_is_unknown_first_and_then_told(told):
 
 
 def test_every_event_has_a_line(told):
-    *_, ending, events = told
-    lines = [str(event) for event in events] + [str(ending)]
+    *_, result, events = told
+    lines = [str(event) for event in events] + [str(result)]
     assert all("\n" not in line and len(line) > 20 for line in lines)
     assert any("mined" in line and "held-out images" in line for line in lines)
-    assert any("false-positive rate" in line and "weak learners of at most" in line for line in lines)
+    assert any("false-positive rate" in line and "weak learners" in line for line in lines)
 
 
 def judged(n_accepted, n_looked_at, n_patches=100):
@@ -104,16 +104,16 @@ def judged(n_accepted, n_looked_at, n_patches=100):
 @pytest.mark.parametrize(
     ("found", "n_stages", "stalled", "why"),
     [
-        (judged(10, 10**6), 3, None, Why.GOAL_REACHED),
-        (judged(0, 10**6, 0), 3, None, Why.GOAL_REACHED),
-        (judged(0, 1000, 0), 3, None, Why.IMAGES_EXHAUSTED),  # 0 of 2,000 does not show a rate of 1 in 100,000
-        (judged(500, 10**6), 5, None, Why.ALL_STAGES),
-        (judged(500, 10**6), 3, 0.97, Why.GOAL_CANNOT_BE_MET),
+        (judged(10, 10**6), 3, None, StopReason.TARGET_REACHED),
+        (judged(0, 10**6, 0), 3, None, StopReason.TARGET_REACHED),
+        (judged(0, 1000, 0), 3, None, StopReason.IMAGES_EXHAUSTED),  # 0 of 2,000 does not show a rate of 1 in 100,000
+        (judged(500, 10**6), 5, None, StopReason.ALL_STAGES),
+        (judged(500, 10**6), 3, 0.97, StopReason.CANNOT_IMPROVE),
         (judged(500, 10**6), 3, None, None),
     ],
 )
 def test_what_held_out_windows_say(found, n_stages, stalled, why):
-    verdict = judged_verdict(found, n_stages, Plan(n_stages=5, false_positive_rate=1e-5), stalled)
+    verdict = stop_by_held_out(found, n_stages, TrainingConfig(max_stages=5, target_false_positive_rate=1e-5), stalled)
     assert (verdict and verdict[0]) == why
 
 
@@ -141,23 +141,25 @@ def test_an_interval_is_never_narrower_than_that_of_independent_windows():
 
 def test_time_left_has_an_end_when_images_have():
     paces = [Pace(10.0, 5.0, 50, 40.0, 0.5), Pace(10.0, 10.0, 100, 40.0, 0.25)]
-    assert seconds_left(paces, Plan(n_stages=12), 100) == pytest.approx(10 * (10 + 10))
-    assert seconds_left(paces, Plan(n_stages=12, false_positive_rate=0.1), 10**6) == pytest.approx(20 + 20 + 40)
-    assert seconds_left(paces[:1], Plan(), 100) is None
-    assert seconds_left([paces[1], paces[0]], Plan(), 100) is None  # no progress, no estimate
+    assert seconds_left(paces, TrainingConfig(max_stages=12), 100) == pytest.approx(10 * (10 + 10))
+    assert seconds_left(paces, TrainingConfig(max_stages=12, target_false_positive_rate=0.1), 10**6) == pytest.approx(
+        20 + 20 + 40
+    )
+    assert seconds_left(paces[:1], TrainingConfig(), 100) is None
+    assert seconds_left([paces[1], paces[0]], TrainingConfig(), 100) is None  # no progress, no estimate
 
 
 def test_time_left_does_not_grow_while_every_image_gives_all_that_it_may():
     paces = [Pace(10.0, 5.0, 100, 1e6, 0.5), Pace(10.0, 5.0, 100, 1e6, 0.25)]
-    assert seconds_left(paces, Plan(n_stages=6), 10**6) == pytest.approx(4 * (10 + 5))
+    assert seconds_left(paces, TrainingConfig(max_stages=6), 10**6) == pytest.approx(4 * (10 + 5))
 
 
 def test_dropped_positives_are_those_that_earlier_stages_reject(images):
     events = []
     cascade, _, _ = train_cascade(
-        pool(), positives(), images, replace(PLAN, n_stages=2, drop_rejected=True), events.append
+        pool(), positives(), images, replace(CONFIG, max_stages=2, drop_rejected_positives=True), events.append
     )
-    train = positives()[split_in_runs(500, PLAN.validation, PLAN.seed)[0]]
+    train = positives()[split_in_runs(500, CONFIG.validation_share, CONFIG.seed)[0]]
     reach = cascade.stages[0].judge(IntegralStack.from_patches(train))[1]
     assert [event.n_positives for event in events if isinstance(event, StageStarted)] == [400, reach.sum()]
     assert reach.sum() < 400
@@ -165,19 +167,19 @@ def test_dropped_positives_are_those_that_earlier_stages_reject(images):
 
 def test_a_trained_detector_says_where_it_comes_from(images):
     origin = Provenance(data="crosses", licence="CC0-1.0", facts={"author": "tests"})
-    plan = replace(PLAN, n_stages=2)
-    detector, ending = train_detector(pool(), positives(), images, plan, origin=origin)
+    config = replace(CONFIG, max_stages=2)
+    detector, result = train_detector(pool(), positives(), images, config, origin=origin)
     said = from_bytes(to_bytes(detector)).base.provenance
     assert (said.data, said.licence, said.facts["author"]) == ("crosses", "CC0-1.0", "tests")
-    assert said.goals["stage detection rate"] == PLAN.goal.detection_rate
-    assert {name: said.facts[name] for name in ("positives", "images", "stages", "seed", "ending")} == {
+    assert said.goals["stage detection rate"] == CONFIG.min_detection_rate
+    assert {name: said.facts[name] for name in ("positives", "images", "stages", "seed", "stop reason")} == {
         "positives": 500,
         "images": 8,
         "stages": 2,
         "seed": 5,
-        "ending": "all stages",
+        "stop reason": "all stages",
     }
-    assert said.facts["false-positive rate"] == ending.false_positive_rate
-    cascade, _, _ = train_cascade(pool(), positives(), images, plan)
+    assert said.facts["false-positive rate"] == result.false_positive_rate
+    cascade, _, _ = train_cascade(pool(), positives(), images, config)
     new = crosses(100, np.random.default_rng(4))
-    np.testing.assert_array_equal(detector.cascade().scores(new), cascade.scores(new))
+    np.testing.assert_array_equal(detector.cascade.scores(new), cascade.scores(new))

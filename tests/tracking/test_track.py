@@ -4,16 +4,20 @@ from tests.cascades import random_cascade, textured, windows_of
 from tests.detectors import BULL, bull_finder, bull_scene
 
 from whet.cascade.boxes import box_iou
-from whet.cascade.pyramid import level_at, level_scales, levels_at
-from whet.cascade.scan import near_windows, unrejecting
-from whet.tracking.tracker import Follower, MotionPrior
+from whet.cascade.pyramid import Pyramid
+from whet.cascade.scan import scan_near
+from whet.tracking.tracker import MotionPrior, track
 
 WINDOW = (9, 9)
 
 
-def near(cascade, image, box, **limits):
-    scales = level_scales(image.shape, cascade.window)
-    return near_windows(unrejecting(cascade), levels_at(image, scales), scales, box, **limits)
+def near(cascade, image, box, reach, steps):
+    pyramid = Pyramid.from_image(image, cascade.window)
+    return scan_near(cascade, pyramid, box, reach=reach, max_ratio=1.2**steps)
+
+
+def tracked(cascade, image, last=None, **prior):
+    return track(cascade, Pyramid.from_image(image, cascade.window), last, MotionPrior(**prior))
 
 
 def later_margins(cascade, patch):
@@ -29,9 +33,8 @@ def test_near_windows_have_the_margins_of_the_later_stages_rejected_or_not(soft,
     assert len(found) > 20
     assert (found.scores < 0).any()
     for i in range(0, len(found), 7):
-        level = level_at(image, found.scale[i]).image
-        patch = level[None, found.y[i] : found.y[i] + 9, found.x[i] : found.x[i] + 9]
-        assert found.scores[i] == pytest.approx(later_margins(cascade, patch), abs=1e-6)
+        patch = Pyramid.from_image(image, WINDOW).patches(found.index.take(slice(i, i + 1)))
+        assert found.scores[i] == pytest.approx(later_margins(cascade, patch), abs=1e-12)
 
 
 def test_near_windows_are_near(rng):
@@ -51,35 +54,26 @@ def test_a_box_at_the_edge_has_windows_within_the_image(rng):
     assert (found.boxes[:, :2] >= 0).all()
 
 
-def test_the_follower_stays_with_its_object_where_another_scores_higher():
-    """The larger bull is at (120, 70); who was told of the small one stays there."""
+def test_the_tracker_stays_with_its_object_where_another_scores_higher():
+    """The larger bull is at (120, 70); a track that began at the small one stays there."""
     cascade, image = bull_finder().cascade, bull_scene()
-    free, bound = Follower(), Follower(last=BULL[0].copy())
-    best = free.tracked(cascade, image)
+    best = tracked(cascade, image)
     other = best.box[None] if box_iou(best.box[None], BULL)[0, 0] < 0.5 else None
-    assert box_iou(bound.tracked(cascade, image).box[None], BULL)[0, 0] > 0.5
-    strict = Follower(MotionPrior(most=0.0), last=BULL[0].copy())  # no distance costs anything
-    assert other is None or box_iou(strict.tracked(cascade, image).box[None], other)[0, 0] > 0.5
+    assert box_iou(tracked(cascade, image, BULL[0]).box[None], BULL)[0, 0] > 0.5
+    free = tracked(cascade, image, BULL[0], most=0.0)  # no distance costs anything
+    assert other is None or box_iou(free.box[None], other)[0, 0] > 0.5
 
 
-def test_a_sighting_shows_the_window_at_its_place():
-    seen = Follower().tracked(bull_finder().cascade, bull_scene())
-    scale, y, x = seen.place
-    height, width = bull_finder().window
-    np.testing.assert_array_equal(seen.patch, level_at(bull_scene(), scale).image[y : y + height, x : x + width])
+def test_nothing_ever_detected_is_no_track():
+    assert tracked(bull_finder().cascade, np.full((60, 60), 80, np.uint8)) is None
 
 
-def test_nothing_ever_seen_is_no_sighting():
-    assert Follower().tracked(bull_finder().cascade, np.full((60, 60), 80, np.uint8)) is None
-
-
-def test_an_object_that_is_no_longer_accepted_is_still_followed():
+def test_an_object_that_is_no_longer_accepted_is_still_tracked():
     cascade, image = bull_finder().cascade, bull_scene()
-    follower = Follower()
-    first = follower.tracked(cascade, image)
+    first = tracked(cascade, image)
     assert first.accepted
     faint = (0.12 * (image.astype(float) - 128) + 128).astype(np.uint8)
     faint = faint + np.random.default_rng(0).integers(0, 12, faint.shape).astype(np.uint8)
-    second = follower.tracked(cascade, faint)
+    second = tracked(cascade, faint, first.box)
     if second is not None:  # contrast may be too little for any window
         assert box_iou(first.box[None], second.box[None])[0, 0] > 0.3

@@ -1,0 +1,75 @@
+"""`whet convert`: annotations from one format to another."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from whet.cli.inputs import print_problems, skipped
+from whet.cli.options import AnnotationFormat, ExitCode, ImageFolder, Quiet, Split
+from whet.cli.output import progress_bar
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Annotations to read: a file or a directory.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="TARGET", help="File (coco, csv) or directory (other formats) to write.")
+    ],
+    from_: Annotated[
+        AnnotationFormat | None, typer.Option("--from", help="Format of SOURCE (default: detect automatically).")
+    ] = None,
+    to: Annotated[
+        AnnotationFormat | None, typer.Option("--to", help="Format of TARGET (default: from its suffix).")
+    ] = None,
+    class_: Annotated[str | None, typer.Option("--class", metavar="NAME", help="Convert only this class.")] = None,
+    images: ImageFolder = None,
+    split: Split = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite TARGET if it exists.")] = False,
+    quiet: Quiet = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print counts and problems as JSON.")] = False,
+) -> None:
+    """Convert annotations between COCO, YOLO, Pascal VOC, OpenCV, CSV and directories of crops.
+
+    \b
+    coco    one JSON file                 csv     path,x,y,w,h[,label][,ignore]
+    yolo    directory or its data.yaml    opencv  info.dat and bg.txt
+    voc     directory of XML files        crops   directory of cropped objects
+
+    Images are not moved: the new annotations refer to them. yolo copies images, crops cuts objects out.
+    Annotations that cannot be read or represented in the new format are skipped and listed.
+    The exit code is 5 if a part of SOURCE was skipped.
+
+    \b
+    Examples:
+      whet convert instances.json cars.csv --class car
+      whet convert VOC2007 yolo-set --to yolo
+      whet convert labels.txt set.json --from opencv --images images
+    """
+    from whet.io.annotations.formats import place_to_write, read_annotations, write_annotations
+
+    place_to_write(target, to and to.value, replace=force)  # fails before the slow part
+    with progress_bar("reading", hidden=quiet) as progress:
+        found = read_annotations(source, from_ and from_.value, images, progress)
+    if split is not None:
+        found = found.select_split(split)
+    if class_ is not None:
+        found = found.select(class_)
+    with progress_bar("writing", hidden=quiet) as progress:
+        lost = write_annotations(found, target, to and to.value, replace=force, progress=progress)
+    problems = [*found.problems, *lost]
+    if as_json:
+        counts = {"images": len(found), "boxes": found.n_boxes, "ignored": found.n_ignored, "classes": found.counts}
+        rows = [
+            {"kind": str(each.kind), "file": each.file, "line": each.line, "message": each.what} for each in problems
+        ]
+        written = {"source": str(source), "format": found.format, "target": str(target)}
+        typer.echo(json.dumps(written | counts | {"problems": rows}))
+    else:
+        print_problems(skipped(found.problems) if quiet else problems)
+    if not as_json and not quiet:
+        typer.echo(f"Wrote {target}: {found.summary()} (from {found.format})")
+    if skipped(found.problems):
+        raise typer.Exit(ExitCode.SOME_SKIPPED)
