@@ -87,6 +87,7 @@ def readme_video() -> Table:
     names = {
         "follows and learns": "`whet watch face --learn`",
         "OpenCV frontalface_alt2": "OpenCV `frontalface_alt2`",
+        "OpenCV TrackerBoosting": "OpenCV `TrackerBoosting`, with the first box given",
         "OpenCV TrackerMIL": "OpenCV `TrackerMIL`, with the first box given",
     }
     header = ["face found in video frames (%)", *VIDEOS]

@@ -13,6 +13,8 @@ from whet.cli.options import AnnotationFormat, ExitCode
 from whet.io.annotations.annotation import ProblemKind
 from whet.io.annotations.formats import FORMATS, read_annotations
 
+pytestmark = pytest.mark.slow  # each test starts a process or several
+
 
 def convert(folder, *arguments):
     command = [sys.executable, "-m", "whet", "convert", *map(str, arguments)]
@@ -122,7 +124,6 @@ def test_force_replaces_what_was_written_and_nothing_else(folder, to):
     assert files == {path: path.read_bytes() for path in (folder / "set").rglob("*") if path.is_file()}
 
 
-@pytest.mark.slow
 def test_images_of_the_source_are_not_replaced(folder):
     assert convert(folder, "good.csv", "set", "--to", "yolo").returncode == 0
     done = convert(folder, "set", "set", "--to", "voc", "--force")

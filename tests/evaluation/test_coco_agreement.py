@@ -23,7 +23,7 @@ from PIL import Image
 from whet.cascade.boxes import box_iou
 from whet.detector.detector import load
 from whet.errors import DataNotFoundError
-from whet.evaluation.evaluation import evaluate
+from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.matching import Label
 from whet.io.images import as_grey, read_grey
 
@@ -171,7 +171,7 @@ def interpolated(curve, recalls):
 
 
 def check_agreement(detections, truths):
-    ours = evaluate(detections, truths)
+    ours = evaluate_detections(detections, truths)
     scores = np.concatenate([scores for _, scores in detections])
     labels = np.concatenate([image.matching.labels for image in ours.images])
     n = ours.curve.n_truths

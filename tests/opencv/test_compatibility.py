@@ -85,6 +85,7 @@ FILES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_cascades_of_every_kind(name, tmp_path):
     n_found = 0
