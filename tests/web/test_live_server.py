@@ -72,8 +72,8 @@ def test_numbers_come_while_it_runs_and_the_end_comes_last():
     assert first[-1]["rate"] > 0
     assert last["state"] == "ended"
     assert last["frame"] == run.frames - 1
-    assert last["lessons"] == run.summary.learned > 0
-    assert last["moved"] == pytest.approx(run.summary.weight_change, abs=1e-4)
+    assert last["learned"] == run.summary.learned > 0
+    assert last["weight_change"] == pytest.approx(run.summary.weight_change, abs=1e-4)
 
 
 def test_the_last_image_of_the_stream_is_the_last_frame():
