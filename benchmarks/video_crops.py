@@ -25,7 +25,7 @@ from experiments.node import with_own_statistics
 from experiments.video import RECIPES, SMALLEST, Footage
 from experiments.video_nodes import INNER, Recipe, bootstrapped, pool_of, train_nodes
 
-from whet.training.stage import Boosting, GreedyLDA, NodeLearner
+from whet.training.stage import Boosting, GreedyLDA, StageLearner
 
 CROPS = (None, 1.0, 0.9, 0.8, 0.7, 0.6)
 ASYMMETRIES = (1.0, 2.0, 10.0, 100.0)  # of AsymBoost; 1 is AdaBoost
@@ -49,7 +49,7 @@ def videos() -> Iterator[Scene]:
         yield name, list(footage.images), footage.video.truths
 
 
-def rates(recipe: Recipe, scenes: Sequence[Scene], learners: dict[str, NodeLearner], seed: int) -> Rates:
+def rates(recipe: Recipe, scenes: Sequence[Scene], learners: dict[str, StageLearner], seed: int) -> Rates:
     """Shares of the judged frames in which the face is found, a scene, and their mean; GSLDA also learns."""
     pool = pool_of(recipe, seed)
     found: Rates = {}
@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--crops", type=float, nargs="+", help="these alone")
     arguments = parser.parse_args()
     scenes = list(videos() if arguments.videos else made_up(arguments.seed))
-    learners: dict[str, NodeLearner] = {"GSLDA": GreedyLDA()}
+    learners: dict[str, StageLearner] = {"GSLDA": GreedyLDA()}
     if arguments.boosting:
         learners = {f"asymmetry {k:g}": Boosting(asymmetry=k, balance=False) for k in ASYMMETRIES}
     for crop in arguments.crops or ((INNER,) if arguments.boosting else CROPS):

@@ -24,7 +24,7 @@ from whet.features.haar import HaarPool
 from whet.features.training import train_weak_learners
 from whet.training.mining import Miner
 from whet.training.negatives import windows_of_images
-from whet.training.stage import Boosting, GreedyLDA, Node, NodeLearner, train_stage
+from whet.training.stage import Boosting, GreedyLDA, Node, StageLearner, train_stage
 
 Patches = NDArray[np.uint8]
 
@@ -97,7 +97,7 @@ def bootstrapped(recipe: Recipe, pool: HaarPool, seed: int, progress: Progress =
     return samples
 
 
-def paper_learners(asymmetry: float) -> dict[str, NodeLearner]:
+def paper_learners(asymmetry: float) -> dict[str, StageLearner]:
     """The three that learn in batch; the online one starts as GSLDA."""
     return {
         "AdaBoost": Boosting(balance=False),
@@ -107,7 +107,7 @@ def paper_learners(asymmetry: float) -> dict[str, NodeLearner]:
 
 
 def train_nodes(
-    recipe: Recipe, pool: HaarPool, samples: Samples, learners: Mapping[str, NodeLearner] | None = None
+    recipe: Recipe, pool: HaarPool, samples: Samples, learners: Mapping[str, StageLearner] | None = None
 ) -> dict[str, Node]:
     """The paper's batch nodes, or those of other learners, chosen from the same stumps."""
     weak, responses = train_weak_learners(pool, samples.patches, samples.is_face)

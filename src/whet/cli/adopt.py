@@ -38,7 +38,7 @@ from whet.cli.output import count, exit_if_skipped, nothing_changed_on_ctrl_c, p
 
 if TYPE_CHECKING:
     from whet.training.adopt import AdoptionRun
-    from whet.training.learning import Shown
+    from whet.training.learning import Examples
 
 
 # Of so many people, a cascade of faces gained three fifths of what it gained of 1,000 (docs/opencv.md).
@@ -93,7 +93,7 @@ def adopt(
                 provenance=origin("adopt"),
                 seed=seed,
                 threads=threads,
-                tell=progress,
+                progress=progress,
             )
     with uninterrupted():
         target.save(run.detector, [])
@@ -115,12 +115,12 @@ def _own_instead(path: Path) -> str:
     return f" A detector of whet's own needs no adoption: teach it with whet learn {path}"
 
 
-def _warn_of_shape(shown: Shown, window: tuple[int, int]) -> None:
-    from whet.training.adopt import other_shape
+def _warn_of_shape(shown: Examples, window: tuple[int, int]) -> None:
+    from whet.training.adopt import shape_warning
 
-    told = other_shape(shown.boxes, window) if shown.n_objects else None
+    told = shape_warning(shown.boxes, window) if shown.n_objects else None
     if told is not None:
-        typer.echo(f"whet: {told}: whet detect CASCADE IMAGE --draw FOLDER shows it", err=True)
+        typer.echo(f"whet: {told}; whet detect CASCADE IMAGE --draw FOLDER shows them", err=True)
 
 
 def _table(run: AdoptionRun, out: Path) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def _report(run: AdoptionRun) -> Iterator[str]:
             yield "that is worse than before: do the boxes frame the object as the cascade does, and are there enough?"
 
 
-def _end(run: AdoptionRun, shown: Shown, incomplete: bool) -> None:
+def _end(run: AdoptionRun, shown: Examples, incomplete: bool) -> None:
     unread, judged = unread_and_judged(run.held_out)
     exit_if_skipped([*map(str, shown.unread), *unread], len(shown.images) + len(shown.unread) + judged)
     if incomplete:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from whet.detector.base import Provenance
     from whet.evaluation.runs import EvaluationRun
     from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem
-    from whet.training.learning import Judgement, Shown
+    from whet.training.learning import BeforeAfter, Examples
 
 
 # So many problems are shown one by one; the rest are counted.
@@ -147,7 +147,7 @@ HeldOut = Annotated[Path | None, typer.Option(help="Annotations to judge by, bef
 class Showing(NamedTuple):
     """What is shown, annotated images to judge by, and whether some of the annotations were left out."""
 
-    shown: Shown
+    shown: Examples
     judges: tuple[AnnotatedImage, ...]
     is_incomplete: bool
 
@@ -166,12 +166,12 @@ def showing(
 ) -> Showing:
     """Find and read all of it; what is wrong with it is told."""
     from whet.io.images import find_images
-    from whet.training.learning import Shown
+    from whet.training.learning import Examples
 
     found = None if annotations is None else read_set(annotations, layout, images, class_, split, quiet=quiet)
     judges = None if held_out is None else read_set(held_out, layout, images, class_, quiet=quiet)
     judging = () if judges is None else judges.images
-    shown = Shown.from_annotations(
+    shown = Examples.from_annotations(
         () if found is None else found.images,
         find_images(positives, sys.stdin) if positives else (),
         find_images(negatives, sys.stdin) if negatives else (),
@@ -181,7 +181,7 @@ def showing(
     return Showing(shown, judging, is_incomplete(problems))
 
 
-def _warn_of_shared(shown: Shown, judges: Sequence[AnnotatedImage]) -> None:
+def _warn_of_shared(shown: Examples, judges: Sequence[AnnotatedImage]) -> None:
     """Images that are learned judge what was learned too kindly."""
     learned = {image.path.resolve() for image in shown.images}
     shared = [image.path.name for image in judges if image.path.resolve() in learned]
@@ -205,7 +205,7 @@ def figures(run: EvaluationRun) -> dict[str, Any]:
     }
 
 
-def judgement_lines(judgement: Judgement) -> Iterator[str]:
+def judgement_lines(judgement: BeforeAfter) -> Iterator[str]:
     """What changed on images that were held out."""
     old, new = map(figures, judgement)
     yield f"held out, {count(old['images'], 'image')} with {count(old['objects'], 'object')}:"
@@ -213,7 +213,7 @@ def judgement_lines(judgement: Judgement) -> Iterator[str]:
         yield f"  {name.replace('_', ' '):<22}  {rounded(old[name])} -> {rounded(new[name])}"
 
 
-def unread_and_judged(judgement: Judgement | None) -> tuple[list[str], int]:
+def unread_and_judged(judgement: BeforeAfter | None) -> tuple[list[str], int]:
     """Which images that were held out could not be read, and how many were held out, those included."""
     if judgement is None:
         return [], 0

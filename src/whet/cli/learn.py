@@ -51,7 +51,7 @@ from whet.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from whet.training.learning import LearningRun, Shown
+    from whet.training.learning import Examples, LearningRun
 
 
 def learn(
@@ -101,7 +101,7 @@ def learn(
     """
     start(quiet=quiet)
     from whet.detector.detector import load
-    from whet.training.learning import learn_from, too_tight
+    from whet.training.learning import learn_from, tight_crop_warning
 
     if not (positives or negatives or annotations):
         raise typer.BadParameter("there is nothing to learn from: give --positives, --negatives or --annotations")
@@ -116,15 +116,15 @@ def learn(
     with nothing_changed_on_ctrl_c():
         seen = showing(annotations, positives, negatives, held_out, layout, images, class_, split, quiet=quiet)
         shown = seen.shown
-        told = too_tight(shown, detector.box_offset)
+        told = tight_crop_warning(shown, detector.box_offset)
         if told is not None:
             typer.echo(f"whet: {told}", err=True)
         with wrong_call_if_value_error(), progress_bar("learn", hidden=quiet) as progress:
-            run = learn_from(detector, shown, weight, held_out=seen.judges, tell=progress, **options)
-    is_written = not dry_run and (bool(run.lessons.entries) or not is_same(model, target.out))
+            run = learn_from(detector, shown, weight, held_out=seen.judges, progress=progress, **options)
+    is_written = not dry_run and (bool(run.report.records) or not is_same(model, target.out))
     if is_written:
         with uninterrupted():
-            target.save(run.detector, run.lessons.entries)
+            target.save(run.detector, run.report.records)
     if as_json:
         typer.echo(json.dumps(_table(run, shown, target if is_written else None), indent=1))
     elif not quiet:
@@ -134,44 +134,44 @@ def learn(
     _tell_left_out(run, shown, seen.is_incomplete)
 
 
-def _table(run: LearningRun, shown: Shown, target: Destination | None) -> dict[str, Any]:
+def _table(run: LearningRun, shown: Examples, target: Destination | None) -> dict[str, Any]:
     kept = None if target is None or target.journal is None else str(target.journal.path)
     return {
         "shown": {"images": len(shown.images), "objects": shown.n_objects},
         "taught": {
-            "objects": run.lessons.n_objects,
-            "false_positives": run.lessons.n_false_positives,
-            "windows": len(run.lessons.entries),
-            "weight": sum(entry.weight for entry in run.lessons.entries),
+            "objects": run.report.n_objects,
+            "false_positives": run.report.n_false_positives,
+            "windows": len(run.report.records),
+            "weight": sum(entry.weight for entry in run.report.records),
         },
-        "on_shown": {name: figures(one) for name, one in zip(("before", "after"), run.shown, strict=True)},
+        "on_shown": {name: figures(one) for name, one in zip(("before", "after"), run.on_examples, strict=True)},
         "on_held_out": run.held_out
         and {name: figures(one) for name, one in zip(("before", "after"), run.held_out, strict=True)},
-        "degrees_turned": run.turns,
+        "degrees_turned": run.rotations,
         "skipped": {
             "images": [str(error) for error in _unread(run, shown)],
-            "boxes": run.lessons.unfit,
+            "boxes": run.report.skipped_boxes,
         },
         "model": None if target is None else str(target.out),
         "journal": kept,
     }
 
 
-def _report(run: LearningRun, shown: Shown) -> Iterator[str]:
-    lessons, n = run.lessons, len(run.lessons.entries)
+def _report(run: LearningRun, shown: Examples) -> Iterator[str]:
+    report, n = run.report, len(run.report.records)
     yield f"shown: {count(len(shown.images), 'image')}, {count(shown.n_objects, 'object')}"
     if not n:
         yield "learned nothing: there is no object and no false positive in what was shown"
     else:
-        counted = sum(entry.weight for entry in lessons.entries)
+        counted = sum(entry.weight for entry in report.records)
         yield (
-            f"learned: {count(lessons.n_objects, 'object')} and {count(lessons.n_false_positives, 'false positive')}, "
+            f"learned: {count(report.n_objects, 'object')} and {count(report.n_false_positives, 'false positive')}, "
             "by "
             f"{count(n, 'window that counts', 'windows that count')} {count(counted, 'time')}"
         )
-        stage = max(range(len(run.turns)), key=run.turns.__getitem__)
-        yield f"weights turned by up to {run.turns[stage]:.2g} degrees (stage {stage})"
-    before, after = run.shown
+        stage = max(range(len(run.rotations)), key=run.rotations.__getitem__)
+        yield f"weights turned by up to {run.rotations[stage]:.2g} degrees (stage {stage})"
+    before, after = run.on_examples
     yield (
         f"errors on what was shown: {before.n_missed} missed + {count(before.n_false_positives, 'false positive')} "
         "before, "
@@ -183,14 +183,14 @@ def _report(run: LearningRun, shown: Shown) -> Iterator[str]:
         yield from judgement_lines(run.held_out)
 
 
-def _unread(run: LearningRun, shown: Shown) -> list[str]:
+def _unread(run: LearningRun, shown: Examples) -> list[str]:
     """Each image once, though it may have been tried again and again."""
     held, _ = unread_and_judged(run.held_out)
-    return list(dict.fromkeys(map(str, (*shown.unread, *run.shown[0].unread, *run.lessons.unread, *held))))
+    return list(dict.fromkeys(map(str, (*shown.unread, *run.on_examples[0].unread, *run.report.unread, *held))))
 
 
-def _tell_left_out(run: LearningRun, shown: Shown, is_incomplete: bool) -> None:
-    unfit = run.lessons.unfit
+def _tell_left_out(run: LearningRun, shown: Examples, is_incomplete: bool) -> None:
+    unfit = run.report.skipped_boxes
     if unfit:
         typer.echo(f"whet: {count(len(unfit), 'box that fits', 'boxes that fit')} no window, not learned:", err=True)
         for line in unfit[:MOST_NAMED]:

@@ -41,9 +41,7 @@ def watch(
         typer.Argument(metavar="SOURCE", help="Video file, directory of frames, stream address, or camera[:N]."),
     ],
     learn: Annotated[bool, typer.Option("--learn", help="Train the detector on the tracked object.")] = False,
-    save_as: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Output model; required with --learn.")
-    ] = None,
+    save_as: Annotated[Path | None, typer.Option(metavar="FILE", help="Output model; required with --learn.")] = None,
     save_every: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Also save every N frames (default: only at the end).")
     ] = None,
@@ -74,9 +72,7 @@ def watch(
     every: Annotated[int, typer.Option(min=1, metavar="N", help="Use every Nth frame.")] = 1,
     start: Annotated[int, typer.Option(min=0, metavar="N", help="First frame.")] = 0,
     stop: Annotated[int | None, typer.Option(min=1, metavar="N", help="Stop before this frame.")] = None,
-    resize: Annotated[
-        str | None, typer.Option(metavar="WIDTHxHEIGHT", help="Scale frames, such as 320x240.")
-    ] = None,
+    resize: Annotated[str | None, typer.Option(metavar="WIDTHxHEIGHT", help="Scale frames, such as 320x240.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing output files.")] = False,
     threads: Threads = None,
     as_json: Json = False,
@@ -84,7 +80,6 @@ def watch(
 ) -> None:
     """Detect in every frame of a video and track one object; with --learn, train the detector on it.
 
-    \b
     Press Ctrl-C to stop (exit code 130); whet saves everything until then. Learned frames are written to a journal,
     so that whet unlearn can undo them. Frames that cannot be read are skipped and listed (exit code 5).
 

@@ -43,13 +43,10 @@ class SkippedFrames:
             self.first.append(str(error))
 
 
-def print_summary(
-    summary: Summary, saved: SavedModel | None, learn: bool, outputs: tuple[Path | None, ...]
-) -> None:
+def print_summary(summary: Summary, saved: SavedModel | None, learn: bool, outputs: tuple[Path | None, ...]) -> None:
     """Print the numbers of a session, and the files that it wrote."""
-    typer.echo(
-        f"{plural(summary.frames, 'frame')} ({summary.rate:.1f} per second), {summary.with_detections:,} with detections"
-    )
+    frames = f"{plural(summary.frames, 'frame')} ({summary.rate:.1f} per second)"
+    typer.echo(f"{frames}, {summary.with_detections:,} with detections")
     if learn:
         learned = plural(summary.learned, "frame")
         typer.echo(f"Learned {learned}, rolled back {summary.rolled_back:,}; weight change {summary.weight_change:.2%}")

@@ -34,7 +34,7 @@ from whet.training.progress import (
     mined_verdict,
     seconds_left,
 )
-from whet.training.stage import Judge, train_stage
+from whet.training.stage import StageValidation, train_stage
 
 Patches = NDArray[np.uint8]
 Tell = Callable[[Event], None]
@@ -241,7 +241,7 @@ class _Training:
     ) -> TrainedStage:
         plan, most = self.plan, self.plan.most_weak(len(self.state.stages))
 
-        def added(n_weak: int, judge: Judge) -> None:
+        def added(n_weak: int, judge: StageValidation) -> None:
             self._say(WeakAdded, n_weak, most, judge.detection_rate, judge.false_positive_rate)
 
         return train_stage(
@@ -255,7 +255,7 @@ class _Training:
             max_memory=plan.max_memory,
             threads=plan.threads,
             seed=plan.seed,
-            tell=added,
+            progress=added,
         )
 
     def _stall(self, rate: float) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.detector.model_file import MOST_WEAK
-from whet.training.stage import NodeGoal, NodeLearner
+from whet.training.stage import NodeGoal, StageLearner
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Plan:
     validation: float = 0.2
     false_positive_rate: float = 1e-6
     soft: bool = False
-    learner: NodeLearner | None = None
+    learner: StageLearner | None = None
     max_memory: int = DEFAULT_MAX_MEMORY
     threads: int | None = None
     seed: int = 0

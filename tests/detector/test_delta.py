@@ -64,8 +64,10 @@ def test_merging_adds_and_needs_one_base():
 
 def test_a_fixed_stage_runs_but_does_not_learn():
     mixed = mixed_detector()
+    with pytest.raises(ValueError, match="cannot learn"):
+        delta(mixed, 0, True, seen(4, 4))
     with pytest.raises(ValueError, match="expected"):
-        mixed.add(delta(mixed, 0, True, seen(4, 4)))
+        mixed.add(Delta.empty([4, 5, 0]).with_inserted(0, True, seen(4, 4)))
     mixed.add(delta(mixed, 1, True, seen(4)))
     assert mixed.delta.counts == ((0, 0), (4, 0), (0, 0))
     assert mixed.cascade.stages[2].rejection_thresholds is not None
