@@ -77,7 +77,7 @@ def test_statistics_that_do_not_fit_are_refused():
     one = detector()
     with pytest.raises(ValueError, match="no samples can have them"):
         one.add(delta(one, 0, True, BinaryStatistics(1, np.array([2, 0, 0, 0, 0]), np.diag([2, 0, 0, 0, 0]))))
-    with pytest.raises(ValueError, match="got a delta of stages"):
+    with pytest.raises(ValueError, match="got a delta"):
         one.add(Delta.empty([5, 8]))
     assert one.delta.is_empty
 

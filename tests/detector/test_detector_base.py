@@ -32,6 +32,7 @@ def test_a_discriminant_that_learns_leaves_its_stage_unchanged(trained):
     frozen = LearningStage.from_discriminant(stage.features, stage.weak, vote)
     before = frozen.positive.C.copy()
     vote.insert(np.ones(3, np.uint8), True, 5)
+    frozen.discriminant().insert(np.ones(3, np.uint8), True, 5)
     assert not np.array_equal(vote.positive.C, before)
     np.testing.assert_array_equal(frozen.positive.C, before)
     with pytest.raises(ValueError, match="read-only"):

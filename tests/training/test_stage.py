@@ -146,7 +146,7 @@ def test_impossible_arguments_are_refused(data, pool):
         train_stage(pool, np.full_like(X, 7), y)
     assert not train_stage(pool, X, y, 3, learner=Boosting()).learns
     with pytest.raises(ValueError, match="10 x 10 window"):
-        train_stage(pool, X, y, 3).predict(X[:, :9, :9])
+        train_stage(pool, X, y, 3).run().accepts(X[:, :9, :9])
 
 
 def test_a_memory_budget_trains_on_a_seeded_sample_and_says_so(data, pool):

@@ -240,7 +240,13 @@ class LearningStage:
         return self.positive, self.negative
 
     def discriminant(self, learned: ClassPair | None = None) -> OnlineDiscriminant:
-        """The discriminant of the training samples and of these learned since."""
+        """The discriminant of the training samples and of these learned since; it can learn on its own."""
+        vote = self._discriminant(learned)
+        vote.positive, vote.negative = vote.positive.copy(), vote.negative.copy()
+        return vote
+
+    def _discriminant(self, learned: ClassPair | None = None) -> OnlineDiscriminant:
+        """The same without copies of statistics that are read-only, for `run`: updates are frequent."""
         positive, negative = (
             (self.positive, self.negative)
             if learned is None
@@ -252,11 +258,11 @@ class LearningStage:
 
     def run(self, learned: ClassPair | None = None) -> Stage:
         """The weighted stage when these samples were learned on top of the training."""
-        return self._as_trained if learned is None else self._weighted(self.discriminant(learned))
+        return self._as_trained if learned is None else self._weighted(self._discriminant(learned))
 
     @cached_property
     def _as_trained(self) -> Stage:
-        return self._weighted(self.discriminant())
+        return self._weighted(self._discriminant())
 
     def _weighted(self, vote: OnlineDiscriminant) -> Stage:
         rejection = None if self.rejection is None else self.rejection.thresholds(vote)

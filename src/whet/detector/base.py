@@ -135,7 +135,7 @@ def check_delta(delta: Delta, base: DetectorBase) -> None:
     """Raise ValueError unless a delta fits the stages of a base and some samples could have its counts."""
     if delta.sizes != base.sizes:
         raise ValueError(
-            f"got a delta of stages {delta.sizes}; the stages of the detector that learn have {base.sizes}"
+            f"got a delta of stages with {delta.sizes} weak learners; expected {base.sizes}, 0 for each fixed stage"
         )
     for number, pair in enumerate(delta.stages):
         for name, statistics in zip(("positives", "negatives"), pair, strict=True):
