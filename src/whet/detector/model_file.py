@@ -32,7 +32,7 @@ VERSION = 1
 MOST_WEAK = 2000
 MOST_CELLS = 2**23
 
-# What the columns of leaves have entries for; columns of other families have one for every weak learner.
+# Columns of leaves have one row per condition; columns of other families one per weak learner.
 _OF_LEAVES = "n_conditions"
 _LEARNING = {"family", "n_weak", "criterion", "ridge", "rule", "z", "positives", "negatives", "soft"}
 _FIXED = {"family", "n_weak", "threshold", "soft"}
@@ -381,7 +381,7 @@ def _layout(stage: StageHeader) -> dict[str, Layout]:
     """Every array that a stage has: dtypes that it may be of, and its shape."""
     T = stage.n_weak
     columns: dict[str, Layout] = {
-        name: ((dtype,), (stage.n_conditions, *entry)) for name, (dtype, entry) in LAYOUTS[stage.family].items()
+        name: ((dtype,), (stage.n_conditions, *shape)) for name, (dtype, shape) in LAYOUTS[stage.family].items()
     }
     floats = ["coef"] * isinstance(stage, FixedHeader) + ["exits"] * stage.soft
     columns |= dict.fromkeys(floats, ((np.dtype(np.float64),), (T,)))

@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 
 # Windows that overlap the best one so much are the same answer: the box is their mean.
 SAME = 0.6
-# A window that overlaps the tracked object less than this shows something else.
+# A window with a lower IoU with the tracked box is not the tracked object.
 ELSEWHERE = 0.3
 # Of the way from the scores of false positives to those of objects: the round share that brings the face detector
 # closest, with 39.6, to the 40 that was chosen for it on made-up footage.
@@ -76,9 +76,9 @@ class MotionPrior:
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """The object in one frame: its window's box (4,), margin and index, its patch, and all windows that fired.
+    """The object in one frame: its box (4,), its window's margin and index, all windows that fired, and the pyramid.
 
-    `accepted` tells whether the detector accepted that window, or whether it was only the likeliest near the last.
+    `accepted` is set if the detector accepts this window; else it was only the best near the last box.
     """
 
     box: Floats
@@ -97,7 +97,7 @@ def track(
     scale_factor: float = SCALE_FACTOR,
     threads: int | None = None,
 ) -> Track | None:
-    """The object in the next frame, given its last box (4,); None as long as nothing has ever fired."""
+    """The object in the next frame, given its last box (4,); None until a window has fired."""
     prior = MotionPrior() if prior is None else prior
     fired = windows = scan_pyramid(cascade, pyramid, threads=threads)
     if last is not None:
@@ -157,7 +157,7 @@ class SelfTraining:
 class TrackedFrame:
     """One frame: all detections, the tracked object (or None), and what was learned and unlearned after it.
 
-    `is_learned` tells whether the tracked window is learned. `weight_change` is how far the weights have turned since
+    `is_learned` is set if the tracked window is learned. `weight_change` is the distance of the weights from those of
     the base, relative to their length.
     """
 
@@ -248,7 +248,7 @@ class Tracker:
 
     @property
     def weight_change(self) -> float:
-        """How far the weights have turned since the base, relative to their length."""
+        """Distance of the weights from those of the base, relative to their length."""
         return self._weight_change
 
     @property

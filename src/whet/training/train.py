@@ -145,7 +145,7 @@ def train(
     >>> _ = write_annotations(drawn, folder / "vans.csv")
     >>> detector = train(folder / "vans.csv", stages=2, learners=10, most_features=300, n_negatives=300, threads=1)
     >>> detector
-    Detector(36 x 16 windows, 2 stages, ... weak learners; learned since its base: 0 of the object, 0 of others; ...)
+    Detector(36 x 16 windows, 2 stages, ... weak learners; learned 0 positives, 0 negatives; ...)
     """
     named = [negatives] if isinstance(negatives, str | PathLike) else negatives
     without = tuple(fspath(one) for one in named)
