@@ -95,7 +95,7 @@ class Stage:
         sizes += [] if self.rejection_thresholds is None else [len(self.rejection_thresholds)]
         if len(set(sizes)) != 1 or not sizes[0]:
             raise ValueError(
-                f"got {sizes} features, weak learners, weights and rejection thresholds; expected equal numbers, at least 1"
+                f"got {sizes} features, weak learners, weights and rejection thresholds; expected equal numbers above 0"
             )
         if not (np.isfinite(self.coef).all() and np.isfinite(self.threshold)):
             raise ValueError("weights and threshold of a stage must be finite numbers")
