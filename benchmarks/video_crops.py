@@ -35,7 +35,7 @@ from experiments.single_stage import (
 from experiments.video import SETTINGS, SMALLEST, Footage
 
 from whet.cascade.cascade import LearningStage
-from whet.training.stage import Boosting, GreedyLDA, NodeLearner
+from whet.training.stage import Boosting, GreedyLDA, StageLearner
 
 CROPS = (None, 1.0, 0.9, 0.8, 0.7, 0.6)
 ASYMMETRIES = (1.0, 2.0, 10.0, 100.0)  # of AsymBoost; 1 is AdaBoost
@@ -59,7 +59,7 @@ def videos() -> Iterator[Scene]:
         yield name, list(footage.images), footage.video.truths
 
 
-def rates(settings: StageSettings, scenes: Sequence[Scene], learners: dict[str, NodeLearner], seed: int) -> Rates:
+def rates(settings: StageSettings, scenes: Sequence[Scene], learners: dict[str, StageLearner], seed: int) -> Rates:
     """Share of the evaluated frames in which the face is found, by scene, and their mean; GSLDA also learns online."""
     pool = sampled_pool(settings, seed)
     found: Rates = {}
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--crops", type=float, nargs="+", help="only these crops")
     arguments = parser.parse_args()
     scenes = list(videos() if arguments.videos else synthetic(arguments.seed))
-    learners: dict[str, NodeLearner] = {"GSLDA": GreedyLDA()}
+    learners: dict[str, StageLearner] = {"GSLDA": GreedyLDA()}
     if arguments.boosting:
         learners = {f"asymmetry {k:g}": Boosting(asymmetry=k, balance=False) for k in ASYMMETRIES}
     for crop in arguments.crops or ((INNER,) if arguments.boosting else CROPS):

@@ -25,7 +25,7 @@ from whet.lda.discriminant import DEFAULT_RIDGE, OnlineDiscriminant
 from whet.training.mining import Miner
 from whet.training.negatives import windows_of_images
 from whet.training.progress import FEWEST
-from whet.training.stage import GreedyLDA, Judge, NodeGoal
+from whet.training.stage import GreedyLDA, NodeGoal, StageValidation
 
 GOAL = NodeGoal(detection_rate=0.99, false_positive_rate=0.5)
 STEP = 2  # between windows: a quarter of them, and still more than any but the last stages can use
@@ -74,7 +74,7 @@ def train_stage(pool: HaarPool, faces: Patches, negatives: Patches, settings: Ca
     is_face = np.arange(len(patches)) < len(faces)
     weak, responses = train_weak_learners(pool, patches, is_face, seed=settings.seed)
     candidates = pool.take(weak.feature)
-    judge = Judge(GOAL, candidates, weak, patches, is_face)
+    judge = StageValidation(GOAL, candidates, weak, patches, is_face)
     learner = GreedyLDA(ridge=settings.ridge, threshold="asymmetric", miss_rate=1 - GOAL.detection_rate)
     chosen: list[int] = []
     for j in learner.rounds(responses, settings.n_weak):
@@ -88,7 +88,7 @@ def train_stage(pool: HaarPool, faces: Patches, negatives: Patches, settings: Ca
     return LearningStage.from_discriminant(features, weak.take(at), learner.vote(responses, at))
 
 
-def reaches_goal(judge: Judge, vote: OnlineDiscriminant, is_face: NDArray[np.bool_]) -> bool:
+def reaches_goal(judge: StageValidation, vote: OnlineDiscriminant, is_face: NDArray[np.bool_]) -> bool:
     """Whether the vote passes enough faces, and few enough others, at its own threshold."""
     passed = judge.partial_sums(vote)[-1] > vote.threshold
     enough = passed[is_face].mean() >= GOAL.detection_rate

@@ -33,7 +33,7 @@ from whet.features.training import train_weak_learners
 from whet.lda.discriminant import OnlineDiscriminant
 from whet.training.mining import Miner
 from whet.training.negatives import windows_of_images
-from whet.training.stage import Boosting, GreedyLDA, NodeLearner, train_stage
+from whet.training.stage import Boosting, GreedyLDA, StageLearner, train_stage
 
 Boxes = NDArray[np.float64]
 GreyImage = NDArray[np.uint8]
@@ -146,7 +146,7 @@ def bootstrapped(settings: StageSettings, pool: HaarPool, seed: int, progress: P
     return samples
 
 
-def paper_learners(asymmetry: float) -> dict[str, NodeLearner]:
+def paper_learners(asymmetry: float) -> dict[str, StageLearner]:
     """The three batch methods; online GSLDA starts as GSLDA."""
     return {
         "AdaBoost": Boosting(balance=False),
@@ -156,7 +156,7 @@ def paper_learners(asymmetry: float) -> dict[str, NodeLearner]:
 
 
 def train_stages(
-    settings: StageSettings, pool: HaarPool, samples: Samples, learners: Mapping[str, NodeLearner] | None = None
+    settings: StageSettings, pool: HaarPool, samples: Samples, learners: Mapping[str, StageLearner] | None = None
 ) -> dict[str, TrainedStage]:
     """A stage of each of the paper's batch methods, or of other learners, selected from the same stumps."""
     weak, responses = train_weak_learners(pool, samples.patches, samples.is_face)

@@ -62,8 +62,8 @@ def test_exits_of_minus_infinity_change_nothing(patches, rng):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"coef": np.ones(4)}, "as many of each"),
-        ({"rejection_thresholds": np.zeros(6)}, "as many of each"),
+        ({"coef": np.ones(4)}, "equal numbers"),
+        ({"rejection_thresholds": np.zeros(6)}, "equal numbers"),
         ({"coef": np.array([1, 2, np.nan, 4, 5])}, "finite"),
         ({"threshold": np.inf}, "finite"),
         ({"rejection_thresholds": np.full(5, np.nan)}, "below infinity"),

@@ -27,7 +27,7 @@ def watch(*arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
-LEARN = ("--learn", "--above", "-1e9", "--save-as")
+LEARN = ("--learn", "--learn-above", "-1e9", "--save-as")
 
 
 @pytest.fixture
@@ -42,17 +42,17 @@ def folder(tmp_path):
 
 def test_it_learns_saves_draws_and_writes_lines(model, folder, tmp_path):
     pytest.importorskip("av")
-    taught, lines, film = (tmp_path / name for name in ("taught.whet", "a.jsonl", "a.mp4"))
-    done = watch(model, folder, *LEARN, taught, "--lines", lines, "--out", film, "--every", 2)
+    learned, lines, film = (tmp_path / name for name in ("learned.whet", "a.jsonl", "a.mp4"))
+    done = watch(model, folder, *LEARN, learned, "--lines", lines, "--out", film, "--every", 2)
     assert done.returncode == 0, done.stderr
     assert "3 frames" in done.stdout
-    assert "learned 3 lessons" in done.stdout
-    for path in (taught, lines, film):
-        assert f"wrote {path}" in done.stdout
-    assert whet.load(taught).learned[0] > 0
+    assert "Learned 3 frames" in done.stdout
+    for path in (learned, lines, film):
+        assert f"Wrote {path}" in done.stdout
+    assert whet.load(learned).learned[0] > 0
     rows = [json.loads(line) for line in lines.read_text().splitlines()]
     assert [row["frame"] for row in rows] == [0, 2, 4]
-    assert rows[0]["detections"]
+    assert rows[0]["boxes"]
     from whet.io.video import read_frames
 
     frames = list(read_frames(film))
@@ -61,13 +61,13 @@ def test_it_learns_saves_draws_and_writes_lines(model, folder, tmp_path):
 
 
 def test_what_it_learned_can_be_unlearned_from_its_journal(model, folder, tmp_path):
-    taught = tmp_path / "taught.whet"
-    assert watch(model, folder, *LEARN, taught).returncode == 0
-    command = [sys.executable, "-m", "whet", "unlearn", str(taught)]
+    learned = tmp_path / "learned.whet"
+    assert watch(model, folder, *LEARN, learned).returncode == 0
+    command = [sys.executable, "-m", "whet", "unlearn", str(learned)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "unlearned 6 of 6 entries" in done.stdout
-    assert taught.read_bytes() == model.read_bytes()
+    assert "6 of 6" in done.stdout
+    assert learned.read_bytes() == model.read_bytes()
 
 
 def test_in_place_the_journal_goes_on(monkeypatch, capsys, model, folder):
@@ -78,16 +78,16 @@ def test_in_place_the_journal_goes_on(monkeypatch, capsys, model, folder):
         assert len(json.loads(listed.out)) == n
 
 
-def test_json_tells_programs_and_quiet_is_quiet(monkeypatch, capsys, model, folder, tmp_path):
-    taught, table = tmp_path / "taught.whet", tmp_path / "a.csv"
-    done = whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, taught, "--lines", table, "--json", "-q")
-    told = json.loads(done.out)
+def test_json_has_the_summary_and_quiet_is_quiet(monkeypatch, capsys, model, folder, tmp_path):
+    learned, table = tmp_path / "learned.whet", tmp_path / "a.csv"
+    done = whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, learned, "--lines", table, "--json", "-q")
+    summary = json.loads(done.out)
     assert not done.err
-    assert (told["frames"], told["lessons"], told["ended"], told["stopped"]) == (6, 6, None, False)
-    assert told["gate"] < told["best_score"]
-    assert told["skipped"] == {"frames": 0, "first": []}
-    assert told["model"] == str(taught)
-    assert told["journal"] == str(taught) + ".journal.jsonl"
+    assert [summary[key] for key in ("frames", "learned", "error", "interrupted")] == [6, 6, None, False]
+    assert summary["learn_above"] < summary["best_score"]
+    assert summary["skipped"] == {"frames": 0, "first": []}
+    assert summary["model"] == str(learned)
+    assert summary["journal"] == str(learned) + ".journal.jsonl"
     with table.open() as file:
         assert [row["frame"] for row in csv.DictReader(file)] == list("012345")
     done = whet_here(monkeypatch, capsys, "watch", model, folder, "--quiet")
@@ -95,8 +95,8 @@ def test_json_tells_programs_and_quiet_is_quiet(monkeypatch, capsys, model, fold
 
 
 def test_no_journal_where_none_is_wanted(monkeypatch, capsys, model, folder, tmp_path):
-    whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, tmp_path / "taught.whet", "--no-journal")
-    assert not (tmp_path / "taught.whet.journal.jsonl").exists()
+    whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, tmp_path / "learned.whet", "--no-journal")
+    assert not (tmp_path / "learned.whet.journal.jsonl").exists()
 
 
 def test_what_is_there_is_not_replaced_without_force(monkeypatch, capsys, model, folder, tmp_path):
@@ -118,38 +118,38 @@ def test_the_source_is_never_written_to(monkeypatch, capsys, model, tmp_path):
     film.write_bytes(b"film")
     done = whet_here(monkeypatch, capsys, "watch", model, film, "--out", film, "--force")
     assert done.code == 2
-    assert "is what is watched" in done.err
+    assert "is the source" in done.err
     assert film.read_bytes() == b"film"
 
 
-def test_a_broken_frame_is_skipped_named_and_told_by_the_exit_code(model, folder, tmp_path):
+def test_a_broken_frame_is_skipped_and_listed_and_sets_the_exit_code(model, folder, tmp_path):
     (folder / "4.png").write_bytes(b"nothing")
-    taught = tmp_path / "taught.whet"
-    done = watch(model, folder, *LEARN, taught)
+    learned = tmp_path / "learned.whet"
+    done = watch(model, folder, *LEARN, learned)
     assert done.returncode == ExitCode.SOME_SKIPPED
     assert "skipped 1 frame" in done.stderr
     assert "frame 4 cannot be read" in done.stderr
     assert "Traceback" not in done.stderr
     assert "5 frames" in done.stdout
-    assert "5 lessons" in done.stdout
-    assert whet.load(taught).learned[0] > 0
+    assert "Learned 5 frames" in done.stdout
+    assert whet.load(learned).learned[0] > 0
 
 
-def test_too_many_broken_frames_end_it_and_keep_what_was_learned(monkeypatch, capsys, model, folder, tmp_path):
+def test_too_many_broken_frames_end_it_and_the_model_is_saved(monkeypatch, capsys, model, folder, tmp_path):
     for number in range(6, 120):
         (folder / f"{number}.png").write_bytes(b"nothing")
-    done = whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, tmp_path / "taught.whet")
+    done = whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, tmp_path / "learned.whet")
     assert done.code == ExitCode.FAILED
     assert "101 frames in a row could not be read" in done.err
     assert "and 91 more" in done.err
     assert "6 frames" in done.out
     good = tmp_path / "good.whet"
     assert whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, good, "--stop", 6).code == 0
-    assert good.read_bytes() == (tmp_path / "taught.whet").read_bytes()
+    assert good.read_bytes() == (tmp_path / "learned.whet").read_bytes()
 
 
 def sent(images, then):
-    """An address at which a process, here a thread, sends a video over a real socket, and ends as it is told."""
+    """An address at which a process, here a thread, sends a video over a real socket, and then calls `then`."""
     import av
 
     server = socket.create_server(("127.0.0.1", 0))
@@ -170,14 +170,14 @@ def sent(images, then):
     return f"tcp://127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_sender_that_is_gone_is_said_and_what_was_learned_is_kept(model, tmp_path):
+def test_a_stream_that_ends_is_reported_and_the_model_is_saved(model, tmp_path):
     pytest.importorskip("av")
-    images, taught = [np.roll(bull_scene(), n, axis=1) for n in range(40)], tmp_path / "taught.whet"
-    done = watch(model, sent(images, lambda _: None), *LEARN, taught, "--out", tmp_path / "seen.mp4")
+    images, learned = [np.roll(bull_scene(), n, axis=1) for n in range(40)], tmp_path / "learned.whet"
+    done = watch(model, sent(images, lambda _: None), *LEARN, learned, "--out", tmp_path / "seen.mp4")
     assert done.returncode == 0, done.stderr
-    assert "sends no more" in done.stderr
+    assert "ended the stream" in done.stderr
     assert "40 frames" in done.stdout
-    assert whet.load(taught).learned[0] > 0
+    assert whet.load(learned).learned[0] > 0
 
 
 def test_a_sender_that_falls_silent_ends_it(monkeypatch, capsys, model, tmp_path):
@@ -187,12 +187,12 @@ def test_a_sender_that_falls_silent_ends_it(monkeypatch, capsys, model, tmp_path
     monkeypatch.setattr(video_stream, "SILENCE", 1.0)
     over = threading.Event()
     address = sent([bull_scene()] * 40, lambda _: over.wait(60))
-    done = whet_here(monkeypatch, capsys, "watch", model, address, *LEARN, tmp_path / "taught.whet")
+    done = whet_here(monkeypatch, capsys, "watch", model, address, *LEARN, tmp_path / "learned.whet")
     over.set()
     assert done.code == ExitCode.FAILED
     assert "broke off after" in done.err
     assert "nothing came for too long" in done.err
-    assert whet.load(tmp_path / "taught.whet").learned[0] > 0
+    assert whet.load(tmp_path / "learned.whet").learned[0] > 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process there")
@@ -200,8 +200,8 @@ def test_ctrl_c_keeps_everything(model, folder, tmp_path):
     """A folder of many frames, and a process that is interrupted when it has written some lines."""
     for number in range(6, 3000):
         os.link(folder / f"{number % 6}.png", folder / f"{number}.png")
-    taught, lines = tmp_path / "taught.whet", tmp_path / "a.jsonl"
-    command = [sys.executable, "-m", "whet", "watch", model, folder, *LEARN, taught, "--lines", lines]
+    learned, lines = tmp_path / "learned.whet", tmp_path / "a.jsonl"
+    command = [sys.executable, "-m", "whet", "watch", model, folder, *LEARN, learned, "--lines", lines]
     with subprocess.Popen(
         list(map(str, command)),
         stdout=subprocess.PIPE,
@@ -219,7 +219,7 @@ def test_ctrl_c_keeps_everything(model, folder, tmp_path):
     assert "Traceback" not in err
     n = len(lines.read_text().splitlines())
     assert out.startswith(f"{n:,} frame")
-    assert whet.load(taught).learned[0] > 0
+    assert whet.load(learned).learned[0] > 0
 
 
 @pytest.mark.parametrize(
@@ -231,17 +231,18 @@ def test_ctrl_c_keeps_everything(model, folder, tmp_path):
         (("camera:97",), ExitCode.FAILED, "cannot be opened as a video"),
         (("frames", "--learn"), 2, "--save-as"),
         (("frames", "--save-as", "new.whet"), 2, "add --learn"),
-        (("frames", "--save-every", "5", "--above", "3"), 2, "--save-every, --above without --learn"),
+        (("frames", "--save-every", "5", "--learn-above", "3"), 2, "--save-every, --learn-above without --learn"),
         (("frames", "--learn", "--save-as", "nowhere/new.whet"), 2, "cannot be written"),
         (("frames", "--resize", "big"), 2, "WIDTHxHEIGHT"),
         (("frames", "--resize", "²x3"), 2, "WIDTHxHEIGHT"),
         (("frames", "--resize", "20000x30", "--out", "big.mp4"), ExitCode.FAILED, "big.mp4 cannot be written"),
         (("frames", "--learn", "--save-as", "new.xml"), 2, "use whet export"),
-        (("frames", "--learn", "--save-as", "new.whet", "--lines", "new.whet"), 2, "named for two things"),
-        (("frames", "--out", "new.mp4", "--lines", "new.mp4"), 2, "named for two things"),
-        (("frames", "--start", "4", "--stop", "4"), 2, "no frame between"),
+        (("frames", "--learn", "--save-as", "new.whet", "--lines", "new.whet"), 2, "is used twice"),
+        (("frames", "--out", "new.mp4", "--lines", "new.mp4"), 2, "is used twice"),
+        (("frames", "--start", "4", "--stop", "4"), 2, "--stop above --start"),
         (("frames", "--start", "99"), ExitCode.FAILED, "no frame from number 99"),
         (("frames", "--min-score", "bold"), 2, "bold"),
+        (("frames", "--learn", "--save-as", "new.whet", "--learn-above", "nan"), 2, "--learn-above nan"),
     ],
 )
 def test_what_is_wrong_is_one_line(arguments, code, said, model, folder, monkeypatch, capsys, tmp_path):
@@ -269,7 +270,7 @@ def test_lines_that_were_there_stay_until_there_is_a_frame(monkeypatch, capsys, 
 
 def test_the_journal_of_a_model_that_is_replaced_goes_with_it(monkeypatch, capsys, model, folder, tmp_path):
     new = tmp_path / "new.whet"
-    learning = ("watch", model, folder, "--learn", "--above", "-1000", "--save-as", new)
+    learning = ("watch", model, folder, "--learn", "--learn-above", "-1000", "--save-as", new)
     assert whet_here(monkeypatch, capsys, *learning).code == 0
     journal = new.with_name("new.whet.journal.jsonl")
     assert journal.exists()
@@ -277,22 +278,22 @@ def test_the_journal_of_a_model_that_is_replaced_goes_with_it(monkeypatch, capsy
     assert not journal.exists()
 
 
-def test_where_nothing_scores_high_enough_to_teach_the_best_score_is_said(monkeypatch, capsys, model, folder, tmp_path):
+def test_if_no_score_is_high_enough_the_best_score_is_printed(monkeypatch, capsys, model, folder, tmp_path):
     new, lines = tmp_path / "new.whet", tmp_path / "lines.jsonl"
-    call = ("watch", model, folder, "--learn", "--above", "1e6", "--save-as", new, "--lines", lines)
+    call = ("watch", model, folder, "--learn", "--learn-above", "1e6", "--save-as", new, "--lines", lines)
     done = whet_here(monkeypatch, capsys, *call)
     assert done.code == 0
     best = max(json.loads(line)["score"] for line in lines.read_text().splitlines())
-    assert f"the best had {best:.2f}, and one above 1000000.00 teaches" in done.out
-    assert "lower --above" in done.out
+    assert f"scores {best:.2f}, and only windows above 1000000.00" in done.out
+    assert "--learn-above" in done.out
 
 
-def test_where_nothing_was_ever_detected_no_score_is_to_blame(monkeypatch, capsys, model, tmp_path):
+def test_without_any_detection_no_score_is_printed(monkeypatch, capsys, model, tmp_path):
     (tmp_path / "dark").mkdir()
     Image.fromarray(np.zeros((60, 80), np.uint8)).save(tmp_path / "dark" / "0.png")
     done = whet_here(
         monkeypatch, capsys, "watch", model, tmp_path / "dark", "--learn", "--save-as", tmp_path / "new.whet"
     )
     assert done.code == 0
-    assert "nothing was detected in any frame" in done.out
-    assert "--above" not in done.out
+    assert "no frame has a detection" in done.out
+    assert "--learn-above" not in done.out

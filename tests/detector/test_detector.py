@@ -178,16 +178,16 @@ def test_the_default_point_is_used_where_no_threshold_is_given():
 
 
 def test_a_false_positive_is_gone_when_it_is_below_the_threshold_in_use():
-    """Above a high threshold fewer lessons are needed than for it not to fire at all."""
-    lessons = []
+    """Above a high threshold a smaller weight is needed than for it not to fire at all."""
+    weights = []
     for threshold in (0.0, float(bull_finder().detect(bull_scene()).scores[2]) - 0.1):
         finder = bull_finder()
         wrong = finder.detect(bull_scene(), min_score=threshold).boxes[2:3]
-        entries = finder.learn(bull_scene(), wrong, [False], min_score=threshold)
+        records = finder.learn(bull_scene(), wrong, [False], min_score=threshold)
         left = finder.detect(bull_scene(), min_score=threshold).boxes
         assert (box_iou(wrong, left) < 0.5).all()
-        lessons.append(sum(entry.weight for entry in entries))
-    assert lessons[0] > lessons[1]
+        weights.append(sum(record.weight for record in records))
+    assert weights[0] > weights[1]
 
 
 @pytest.mark.parametrize(("name", "score"), [("", 1.0), (" a", 1.0), ("a\n", 1.0), ("a" * 101, 1.0), ("a", np.inf)])
@@ -240,13 +240,13 @@ def test_the_folder_of_bundled_detectors_is_there():
         assert whet.load(name).provenance.licence
 
 
-def test_a_detector_tells_about_itself():
+def test_the_repr_of_a_detector_has_its_numbers():
     finder = bull_finder()
     finder.learn(bull_scene(), BULL, [True], weight=5)
     finder.set_operating_point("careful", 4.5)
     assert repr(finder) == (
-        "Detector(12 x 12 windows, 3 stages, 17 weak learners; learned since its base: 5 of the object, 0 of others; "
-        "'careful': above 4.5)"
+        "Detector(12 x 12 windows, 3 stages, 17 weak learners; learned 5 positives, 0 negatives; "
+        "operating points 'careful': 4.5)"
     )
     assert finder.learned == (5, 0)
     assert finder.provenance.licence == "CC0-1.0"

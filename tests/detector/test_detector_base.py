@@ -4,26 +4,36 @@ import numpy as np
 import pytest
 from tests.detectors import PROVENANCE, WINDOW, base, mixed_detector, patches
 
+from whet.cascade.cascade import LearningStage
 from whet.detector.base import DetectorBase, Provenance
 from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import Asymmetric, Rate, bayes_crossing
 from whet.training.stage import train_stage
 
 
-def test_a_stage_is_the_node_that_it_was_made_of():
+@pytest.fixture(scope="module")
+def trained():
     X, y = patches(300, np.random.default_rng(0))
-    node = train_stage(base().stages[0].features, X, y, 3)
-    node.vote.rule = Rate(-1.0)
-    np.testing.assert_array_equal(node.stage().score(X), node.run().score(X))
+    return replace(train_stage(base().stages[0].features, X, y, 3), rule=Rate(-1.0)), X
 
 
-def test_the_base_does_not_follow_its_node():
-    X, y = patches(300, np.random.default_rng(0))
-    node = train_stage(base().stages[0].features, X, y, 3)
-    node.vote.rule = Rate(-1.0)
-    frozen = node
+def test_the_cascade_of_a_base_runs_its_stages(trained):
+    stage, X = trained
+    (ours,) = DetectorBase(WINDOW, (stage,)).cascade.stages
+    discriminant = stage.discriminant()
+    np.testing.assert_array_equal(ours.coef, discriminant.coef)
+    assert ours.threshold == discriminant.threshold
+    np.testing.assert_array_equal(ours.score(X), stage.run().score(X))
+
+
+def test_a_discriminant_that_learns_leaves_its_stage_unchanged(trained):
+    stage, X = trained
+    vote = stage.discriminant(stage.count(X[:40], np.arange(40) < 20))
+    frozen = LearningStage.from_discriminant(stage.features, stage.weak, vote)
     before = frozen.positive.C.copy()
-    node.vote.insert(np.ones(3, np.uint8), True, 5)
+    vote.insert(np.ones(3, np.uint8), True, 5)
+    frozen.discriminant().insert(np.ones(3, np.uint8), True, 5)
+    assert not np.array_equal(vote.positive.C, before)
     np.testing.assert_array_equal(frozen.positive.C, before)
     with pytest.raises(ValueError, match="read-only"):
         frozen.positive.C[0, 0] = 1
@@ -57,7 +67,7 @@ def nudged(weak):
         lambda _: DetectorBase(WINDOW, base().stages, min_sigma=9.0),
         lambda _: DetectorBase(WINDOW, base().stages[:2]),
         lambda _: DetectorBase(WINDOW, base().stages[::-1]),
-        lambda s: DetectorBase(WINDOW, (s.stage(), *base().stages[1:])),
+        lambda s: DetectorBase(WINDOW, (s.run(), *base().stages[1:])),
     ],
 )
 def test_all_that_defines_a_base_is_in_its_id(other):
@@ -84,10 +94,10 @@ def test_the_id_of_fixed_stages_covers_their_weights_and_exits():
     [
         ({"rule": bayes_crossing}, "Rate or Asymmetric"),
         ({"rule": Rate(float("nan"))}, "finite"),
-        ({"ridge": -1.0}, "negative ridge"),
-        ({"criterion": "pca"}, "'fda', 'lac'"),
+        ({"ridge": -1.0}, "ridge"),
+        ({"criterion": "pca"}, "criterion"),
         ({"positive": BinaryStatistics.empty(5)}, "no positives"),
-        ({"positive": BinaryStatistics.empty(4)}, "as many of each"),
+        ({"positive": BinaryStatistics.empty(4)}, "equal numbers"),
         (
             {"negative": BinaryStatistics(2, np.array([3, 0, 0, 0, 0]), np.diag([3, 0, 0, 0, 0]))},
             "no samples can have them",

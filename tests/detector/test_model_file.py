@@ -22,13 +22,13 @@ def taught(n=60, seed=1, **options):
     return made
 
 
-def framed():
+def with_offset():
     points = {"careful": 4.5, "at most one in ten": 1e-300}
     return Detector(base(), reporting=Reporting(BoxOffset(-0.1, 0.0, 1.1, 1.2), points))
 
 
 DETECTORS = {
-    "framed": framed,
+    "box offset": with_offset,
     "untaught": detector,
     "taught": taught,
     "lac": lambda: taught(criterion="lac"),

@@ -5,7 +5,7 @@ from whet.detector.detector import Detector
 from whet.detector.summary import Summary
 
 
-def test_fixed_stages_and_those_that_learn_are_told_apart():
+def test_fixed_stages_and_learning_stages_are_distinguished():
     summary = Summary.from_detector(mixed_detector())
     assert [stage.learns for stage in summary.stages] == [False, True, False]
     assert [stage.is_soft for stage in summary.stages] == [False, False, True]

@@ -243,7 +243,7 @@ def test_a_full_disk_is_said_and_leaves_no_half_video(tmp_path, rng):
 @pytest.mark.usefixtures("full_disk")
 @pytest.mark.parametrize("name", ["seen.jsonl", "seen.csv"])
 def test_a_full_disk_is_said_of_lines(name, tmp_path):
-    line = dict.fromkeys(FIELDS) | {"frame": 10**90, "detections": []}
+    line = dict.fromkeys(FIELDS) | {"frame": 10**90, "boxes": []}
 
     def write():
         with FrameLines(tmp_path / name) as lines:

@@ -17,7 +17,7 @@ from tests.detectors import detector, from_bytes, learn, mixed_detector, patches
 
 from whet.detector import model_file
 from whet.detector.base import DetectorBase
-from whet.detector.detector import Detector
+from whet.detector.detector import Detector, load
 from whet.detector.model_file import read_model
 from whet.errors import ModelFileError
 
@@ -188,7 +188,7 @@ HEADER_ATTACKS = {
     "too many in all": (lambda h: h["stages"].extend([h["stages"][0] | {"n_weak": 2000}] * 9), "in all"),
     "unknown criterion": (lambda h: h["stages"][0].update(criterion="pca"), "'fda', 'lac'"),
     "infinite ridge": (lambda h: h["stages"][0].update(ridge=float("inf")), "finite"),
-    "negative ridge": (lambda h: h["stages"][0].update(ridge=-1), "negative ridge"),
+    "negative ridge": (lambda h: h["stages"][0].update(ridge=-1), "ridge"),
     "NaN rule": (lambda h: h["stages"][0].update(z=float("nan")), "finite"),
     "unknown rule": (lambda h: h["stages"][0].update(rule="eval"), "rule of stage 0"),
     "no positives": (lambda h: h["stages"][0].update(positives=0), "no samples can have it"),
@@ -332,8 +332,8 @@ LEAF_HEADERS = {
 LEAF_ARRAYS = {
     "no end": (put("stage000.joins", 1, -1), "the very last one"),
     "joined in another way": (put("stage001.joins", 7), "joins the next one"),
-    "fewer leaves than weights": (lambda t: t["stage001.joins"][:-1].fill(1), "as many of each"),
-    "more leaves than weights": (lambda t: t["stage000.joins"].fill(0), "as many of each"),
+    "fewer leaves than weights": (lambda t: t["stage001.joins"][:-1].fill(1), "equal numbers"),
+    "more leaves than weights": (lambda t: t["stage000.joins"].fill(0), "equal numbers"),
     "tilted in another way": (put("stage000.tilted", 2), "expected 0 or 1"),
     "tilted out of the window": (far_corner, "outside the window"),
     "far out": (put("stage000.boxes", 32_767, 1), "outside the window"),
@@ -381,3 +381,9 @@ def test_the_error_names_the_file_and_a_folder_is_none(tmp_path):
         read_model(tmp_path / "a.whet")
     with pytest.raises(ModelFileError, match="is a folder"):
         read_model(tmp_path)
+
+
+def test_learned_samples_that_do_not_fit_the_base_are_an_error_that_names_the_file(tmp_path, sound):
+    (tmp_path / "a.whet").write_bytes(with_arrays_changed(sound, impossible("stage000.learned.negative")))
+    with pytest.raises(ModelFileError, match=r"a\.whet: .*damaged"):
+        load(tmp_path / "a.whet")

@@ -70,7 +70,7 @@ def test_without_spread_scores_are_numbers():
     assert 0 <= scores.negative < 1e-3 * scores.positive
 
 
-def test_the_gate_comes_from_the_base_and_learning_does_not_move_it(tmp_path):
+def test_learn_above_comes_from_the_base_and_learning_does_not_change_it(tmp_path):
     self_training = SelfTraining(every=1, share=0.05, max_lost=2.0, max_accepted=np.inf)
     tracker = Tracker(bull_finder(), learn=True, self_training=self_training)
     learn_above, scores = tracker.learn_above, expected_scores(tracker.detector.base)
@@ -78,21 +78,21 @@ def test_the_gate_comes_from_the_base_and_learning_does_not_move_it(tmp_path):
     while not tracker.detector.learned[0]:
         tracker.update(bull_scene(tracker.number))
     assert tracker.weight_change > 0
-    tracker.detector.save(tmp_path / "taught.whet")
-    again = whet.load(tmp_path / "taught.whet")
+    tracker.detector.save(tmp_path / "learned.whet")
+    again = whet.load(tmp_path / "learned.whet")
     assert again.learned == tracker.detector.learned
     assert Tracker(again).learn_above == Tracker(tracker.detector).learn_above == tracker.learn_above == learn_above
 
 
-def test_a_window_teaches_above_the_gate_only():
+def test_only_windows_above_the_minimum_are_learned():
     learn_above = Tracker(bull_finder()).learn_above
-    looks = [Tracker(bull_finder(), learn=True).tracked(bull_scene(seed)) for seed in range(8)]
-    assert [tracked.is_learned for tracked in looks] == [tracked.track.score > learn_above for tracked in looks]
-    assert any(tracked.is_learned for tracked in looks)
-    strict = SelfTraining(min_score=max(tracked.track.score for tracked in looks))
-    alike = [Tracker(bull_finder(), learn=True, self_training=strict).tracked(bull_scene(seed)) for seed in range(8)]
-    assert not any(tracked.is_learned for tracked in alike)
+    frames = [Tracker(bull_finder(), learn=True).update(bull_scene(seed)) for seed in range(8)]
+    assert [tracked.is_learned for tracked in frames] == [tracked.track.score > learn_above for tracked in frames]
+    assert any(tracked.is_learned for tracked in frames)
+    strict = SelfTraining(learn_above=max(tracked.track.score for tracked in frames))
+    none = [Tracker(bull_finder(), learn=True, self_training=strict).update(bull_scene(seed)) for seed in range(8)]
+    assert not any(tracked.is_learned for tracked in none)
 
 
-def test_the_face_detector_keeps_the_gate_that_was_chosen():
+def test_the_face_detector_keeps_the_minimum_that_was_chosen():
     assert Tracker(whet.load("face")).learn_above == pytest.approx(40.0, rel=0.02)

@@ -12,7 +12,7 @@ from whet.features.haar import HaarPool
 from whet.opencv import CascadeClassifier, write_opencv
 from whet.opencv.cascade import stages_of
 from whet.opencv.xml import read_opencv
-from whet.training.adopt import SHARE, adopt, joined, yielding
+from whet.training.adopt import SHARE, adopt, join_weak_learners, lower_thresholds
 from whet.training.stage import train_stage
 
 WINDOW = (8, 8)
@@ -77,7 +77,7 @@ def test_positives_of_another_size_are_refused(case):
         adopt(path, np.zeros((10, 9, 9), np.uint8), images)
     with pytest.raises(TrainingDataError, match="at least 2"):
         adopt(path, objects(1, 0), images)
-    with pytest.raises(TrainingDataError, match="too few"):
+    with pytest.raises(TrainingDataError, match="photographs"):
         adopt(path, objects(2, 0), images, detection_rate=0.9, held_out=0.1)
 
 
@@ -91,7 +91,7 @@ def test_votes_are_kept_and_one_more_stage_of_the_same_learners_learns(case):
         assert SHARE * old.threshold >= new.threshold
     assert isinstance(added, LearningStage)
     assert len(added) <= 6
-    features, weak = joined(theirs, WINDOW)
+    features, weak = join_weak_learners(theirs, WINDOW)
     own = {row.tobytes() for row in features.boxes}
     assert all(row.tobytes() in own for row in added.features.boxes)
     assert set(added.weak.threshold.tolist()) <= set(weak.threshold.tolist())
@@ -116,17 +116,17 @@ def test_stages_are_lowered_until_they_keep_a_share_of_the_positives(case):
     before = [stage.accepts(faint).mean() for stage in theirs]
     assert max(before) < 0.9
     for rate in (0.9, 1.0):
-        for old, new in zip(theirs, yielding(theirs, faint, rate), strict=True):
+        for old, new in zip(theirs, lower_thresholds(theirs, faint, rate), strict=True):
             margins = new.score(faint)
             kept = margins > 0
             assert (margins > margins[kept].min()).mean() < rate <= kept.mean()  # the next sum would be too high
             assert (new.accepts(negatives) >= old.accepts(negatives)).all()
     for rate in (0.0, 0.1):  # nothing is raised, and no decision changes
-        for old, new in zip(theirs, yielding(theirs, faint, rate), strict=True):
+        for old, new in zip(theirs, lower_thresholds(theirs, faint, rate), strict=True):
             assert np.array_equal(old.accepts(negatives), new.accepts(negatives))
             assert np.array_equal(SHARE * old.score(negatives), new.score(negatives))
     with pytest.raises(ValueError, match="stage_rate"):
-        yielding(theirs, faint, 98)
+        lower_thresholds(theirs, faint, 98)
 
 
 def test_images_without_a_hard_window_are_named(case):

@@ -98,8 +98,9 @@ def test_leaves_learn_what_their_responses_say(case):
     """The counts of a stage are those of its responses, leaf by leaf."""
     detector = adopted(case)
     stage = next(stage for stage in detector.base.stages if isinstance(stage, LearningStage))
-    answers = stage.run().respond(IntegralStack.from_patches(objects(case[0], 50)))
-    counted, _ = stage.count(objects(case[0], 50), np.ones(50, np.bool_))
+    positives = objects(case[0], 50)
+    answers = stage.run().respond(IntegralStack.from_patches(positives))
+    counted, _ = stage.count(positives, np.ones(len(positives), np.bool_))
     np.testing.assert_array_equal(counted.s, answers.sum(axis=1))
     np.testing.assert_array_equal(counted.C, answers.astype(int) @ answers.T.astype(int))
 

@@ -16,7 +16,7 @@ from whet.tracking.tracker import SelfTraining, Tracker
 from whet.web.page import LiveImage
 from whet.web.server import LiveServer
 
-EAGER = SelfTraining(min_score=-np.inf, every=1, share=0.01, others=0, max_lost=2.0, max_accepted=np.inf)
+EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, max_lost=2.0, max_accepted=np.inf)
 PATIENCE = 60  # seconds after which a test has failed
 
 

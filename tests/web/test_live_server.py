@@ -72,8 +72,8 @@ def test_numbers_come_while_it_runs_and_the_end_comes_last():
     assert first[-1]["rate"] > 0
     assert last["state"] == "ended"
     assert last["frame"] == run.frames - 1
-    assert last["lessons"] == run.summary.learned > 0
-    assert last["moved"] == pytest.approx(run.summary.weight_change, abs=1e-4)
+    assert last["learned"] == run.summary.learned > 0
+    assert last["weight_change"] == pytest.approx(run.summary.weight_change, abs=1e-4)
 
 
 def test_the_last_image_of_the_stream_is_the_last_frame():
@@ -128,7 +128,7 @@ def test_nothing_is_drawn_unless_somebody_looks(drawn):
 def test_many_who_look_at_many_frames_have_few_drawn(drawn):
     """Fifteen a second for all together, whoever asks, and however."""
     live, image = LiveImage(), bull_scene()
-    frame, tracked = VideoFrame(0, 0.0, image), Tracker(bull_finder()).tracked(image)
+    frame, tracked = VideoFrame(0, 0.0, image), Tracker(bull_finder()).update(image)
     viewers = [live.jpegs(lambda: False) for _ in range(3)]
     begin = time.monotonic()
     while len(drawn) < 8:
@@ -143,7 +143,7 @@ def test_many_who_look_at_many_frames_have_few_drawn(drawn):
 def test_images_that_take_long_to_draw_are_drawn_less_often(drawn, monkeypatch):
     monkeypatch.setattr(live_image, "SHARE", 1e-3)
     live, image = LiveImage(), noise(0)
-    frame, tracked = VideoFrame(0, 0.0, image), Tracker(bull_finder()).tracked(bull_scene())
+    frame, tracked = VideoFrame(0, 0.0, image), Tracker(bull_finder()).update(bull_scene())
     live.show(frame, tracked)
     begin = time.thread_time()
     live.jpeg()

@@ -1,4 +1,4 @@
-"""Stages and cascades: a window that shows the object passes all stages, most others fail an early one."""
+"""Stages and cascades: a window with the object passes all stages; most others fail an early one."""
 
 from __future__ import annotations
 
@@ -92,11 +92,13 @@ class Stage:
         sizes = [len(self.features), len(self.weak), len(self.coef)]
         sizes += [] if self.rejection_thresholds is None else [len(self.rejection_thresholds)]
         if len(set(sizes)) != 1 or not sizes[0]:
-            raise ValueError(f"got {sizes} features, weak learners, weights and exits: as many of each, at least one")
+            raise ValueError(
+                f"got {sizes} features, weak learners, weights and rejection thresholds; expected equal numbers above 0"
+            )
         if not (np.isfinite(self.coef).all() and np.isfinite(self.threshold)):
             raise ValueError("weights and threshold of a stage must be finite numbers")
         if self.rejection_thresholds is not None and not (self.rejection_thresholds < np.inf).all():
-            raise ValueError("an exit must be a number below infinity, or -inf where there is none")
+            raise ValueError("a rejection threshold must be a number below infinity, or -inf where there is none")
 
     def __len__(self) -> int:
         return len(self.features)
@@ -138,7 +140,7 @@ class Stage:
         return self.weigh(self.respond(stack))
 
     def judge(self, stack: IntegralStack) -> tuple[Floats, Bools]:
-        """Margins (samples,), and which samples pass the exits and the threshold."""
+        """Margins (samples,), and which samples pass the rejection thresholds and the threshold."""
         sums = self.partial_sums(stack)
         margin = sums[-1] - self.threshold
         passed = margin > 0
@@ -157,7 +159,7 @@ class Stage:
         return scores
 
     def accepts(self, patches: Patches) -> Bools:
-        """Which patches (samples,) pass all exits and the threshold."""
+        """Which patches (samples,) pass all rejection thresholds and the threshold."""
         return self.judge(IntegralStack.from_patches(patches))[1]
 
 
@@ -238,7 +240,13 @@ class LearningStage:
         return self.positive, self.negative
 
     def discriminant(self, learned: ClassPair | None = None) -> OnlineDiscriminant:
-        """The discriminant of the training samples and of these learned since."""
+        """The discriminant of the training samples and of these learned since; it can learn on its own."""
+        vote = self._discriminant(learned)
+        vote.positive, vote.negative = vote.positive.copy(), vote.negative.copy()
+        return vote
+
+    def _discriminant(self, learned: ClassPair | None = None) -> OnlineDiscriminant:
+        """The same without copies of statistics that are read-only, for `run`: updates are frequent."""
         positive, negative = (
             (self.positive, self.negative)
             if learned is None
@@ -250,11 +258,11 @@ class LearningStage:
 
     def run(self, learned: ClassPair | None = None) -> Stage:
         """The weighted stage when these samples were learned on top of the training."""
-        return self._as_trained if learned is None else self._weighted(self.discriminant(learned))
+        return self._as_trained if learned is None else self._weighted(self._discriminant(learned))
 
     @cached_property
     def _as_trained(self) -> Stage:
-        return self._weighted(self.discriminant())
+        return self._weighted(self._discriminant())
 
     def _weighted(self, vote: OnlineDiscriminant) -> Stage:
         rejection = None if self.rejection is None else self.rejection.thresholds(vote)
@@ -304,7 +312,7 @@ def z_of(rule: Rate | Asymmetric) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Cascade:
-    """Stages on windows (height, width), and the standard deviation below which a window is not looked at.
+    """Stages on windows (height, width), and the standard deviation below which windows are skipped.
 
     The methods here are the specification in plain NumPy, on patches; `whet.cascade` gives the same answers, to
     the last bit, for the windows of an image.
@@ -352,11 +360,10 @@ class Cascade:
     def scores(self, patches: Patches) -> Floats:
         """Scores (samples,): for patches that pass all stages, the margins in the later half added up; else -inf.
 
-        The margin of a discriminant is its log odds, up to scale, against what reaches its stage; to add them is to
-        take the stages for independent witnesses. Early stages have been trained on what is easily told apart, and
-        what they say of the windows left at the end is noise. Margins are weighted sums of responses to normalised
-        windows: they know nothing of the image, so scores compare across images, and a higher threshold on
-        them keeps a subset of the windows.
+        The margin of a discriminant is, up to scale, its log odds on the windows that reach its stage; their sum treats
+        the stages as independent. Early stages were trained on negatives that are easy to separate; their margins are
+        noise for the windows that pass all stages. Margins depend on normalised windows only, so scores of different
+        images can be compared, and a higher minimum score keeps a subset of the windows.
         """
         stack = IntegralStack.from_patches(patches, self.min_sigma)
         check_window(self.window, stack)

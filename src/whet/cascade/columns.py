@@ -18,7 +18,7 @@ Columns = Mapping[str, NDArray[Any]]
 
 Layout = dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
 
-# Name and dtype of every column, and the shape of one entry. A column has an entry for each weak learner; in families
+# Name and dtype of every column, and the shape of one row. A column has a row for each weak learner; in families
 # of leaves, for each of their conditions.
 _BOX = dict.fromkeys(("x", "y"), (np.dtype(np.int16), ()))
 _JOINS: Layout = {"joins": (np.dtype(np.uint8), ())}

@@ -52,7 +52,7 @@ class Detections:
     """Boxes (N, 4) as x1, y1, x2, y2 in pixels, half-open, and scores (N,), best first.
 
     `windows` are all windows that fired, and `group` (windows,) the detection that each of them belongs to, or -1
-    if it was left out. That tells which windows a false positive consists of.
+    if it was left out. So the windows of a false positive are known.
 
     >>> found = Detections(np.array([[10.0, 20.0, 34.0, 44.0]]), np.array([2.5]))
     >>> len(found), found
@@ -149,7 +149,7 @@ class Detections:
         return cls.from_boxes(array[:, :4], array[:, 4])
 
     def to_coco(self, image_id: int | str, category_id: int = 1) -> list[dict[str, Any]]:
-        """The detections as entries of a COCO results file, as `pycocotools` loads and evaluates them."""
+        """The detections as records of a COCO results file, as `pycocotools` loads and evaluates them."""
         return [
             {"image_id": image_id, "category_id": category_id, "bbox": [x1, y1, x2 - x1, y2 - y1], "score": score}
             for (x1, y1, x2, y2), score in zip(self.boxes.tolist(), self.scores.tolist(), strict=True)
@@ -162,7 +162,7 @@ class Detections:
         image_id: int | str | None = None,
         category_id: int | None = None,
     ) -> Detections:
-        """Detections from the entries of a COCO results file: of one image and one category, if they are named."""
+        """Detections from the records of a COCO results file: of one image and one category, if they are named."""
         chosen = [
             row
             for row in results

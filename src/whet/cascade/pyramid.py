@@ -14,7 +14,7 @@ from whet._kernels.threads import for_each_block
 GreyImage = NDArray[np.uint8]
 
 SCALE_FACTOR = 1.2
-# Enlarged further, an image shows nothing new, and takes sixteen times the memory.
+# A larger enlargement adds no information, and takes sixteen times the memory.
 SMALLEST = 0.25
 
 

@@ -46,7 +46,7 @@ def scan(cascade: Cascade, image: GreyImage, *, step: int = 1, threads: int | No
     """Run a cascade on the windows of an image (height, width), at every `step`-th row and column.
 
     Accepts the same windows as `cascade.accepts` does, with the same scores. Windows of too little contrast are
-    not looked at; `n_evaluated` counts the weak learners, or conditions of leaves, that the others needed until they
+    skipped; `n_evaluated` counts the weak learners, or conditions of leaves, that the others needed until they
     were rejected.
 
     >>> from whet.features.haar import HaarKind, HaarPool

@@ -46,7 +46,7 @@ from whet.cli.output import (
 
 if TYPE_CHECKING:
     from whet.training.adopt import AdoptionRun
-    from whet.training.learning import Shown
+    from whet.training.learning import Examples
 
 
 # With 200 objects a face cascade gained three fifths of what it gained with 1,000 (docs/opencv.md).
@@ -104,7 +104,7 @@ def adopt(
                 provenance=provenance("adopt"),
                 seed=seed,
                 threads=threads,
-                tell=progress,
+                progress=progress,
             )
     with uninterrupted():
         target.save(run.detector, [])
@@ -127,10 +127,10 @@ def _learn_instead(path: Path) -> str:
     return f". whet models need no adoption; use whet learn {path}"
 
 
-def _warn_of_shape(examples: Shown, window: tuple[int, int]) -> None:
-    from whet.training.adopt import other_shape
+def _warn_of_shape(examples: Examples, window: tuple[int, int]) -> None:
+    from whet.training.adopt import shape_warning
 
-    warning = other_shape(examples.boxes, window) if examples.n_objects else None
+    warning = shape_warning(examples.boxes, window) if examples.n_objects else None
     if warning is not None:
         warn(f"Warning: {warning}; see its boxes with whet detect CASCADE IMAGE --draw DIR")
 
@@ -172,7 +172,7 @@ def _report(run: AdoptionRun) -> Iterator[str]:
             )
 
 
-def _exit_if_skipped(run: AdoptionRun, examples: Shown, incomplete: bool) -> None:
+def _exit_if_skipped(run: AdoptionRun, examples: Examples, incomplete: bool) -> None:
     unread, n_held_out = unread_held_out(run.held_out)
     exit_if_skipped([*map(str, examples.unread), *unread], len(examples.images) + len(examples.unread) + n_held_out)
     if incomplete:

@@ -14,7 +14,7 @@ from whet.cli.output import MAX_LISTED, plural, progress_bar, warn
 
 if TYPE_CHECKING:
     from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem
-    from whet.training.learning import Shown
+    from whet.training.learning import Examples
 
 
 Positives = Annotated[
@@ -74,7 +74,7 @@ def load_annotations(
 class TrainingInput(NamedTuple):
     """Images to learn from, held-out images to evaluate on, and whether a part of the input was skipped."""
 
-    examples: Shown
+    examples: Examples
     held_out: tuple[AnnotatedImage, ...]
     is_incomplete: bool
 
@@ -93,13 +93,13 @@ def read_training_input(
 ) -> TrainingInput:
     """Find and read the images of `whet learn` and `whet adopt`, and print the problems."""
     from whet.io.images import find_images
-    from whet.training.learning import Shown
+    from whet.training.learning import Examples
 
     annotated = (
         None if annotations is None else load_annotations(annotations, format, images, class_, split, quiet=quiet)
     )
     held = None if held_out is None else load_annotations(held_out, format, images, class_, quiet=quiet)
-    examples = Shown.from_annotations(
+    examples = Examples.from_annotations(
         () if annotated is None else annotated.images,
         find_images(positives, sys.stdin) if positives else (),
         find_images(negatives, sys.stdin) if negatives else (),
@@ -110,7 +110,7 @@ def read_training_input(
     return TrainingInput(examples, held_images, bool(skipped(problems)))
 
 
-def _warn_if_shared(examples: Shown, held_out: Sequence[AnnotatedImage]) -> None:
+def _warn_if_shared(examples: Examples, held_out: Sequence[AnnotatedImage]) -> None:
     """Results on images that were also learned are too optimistic."""
     learned = {image.path.resolve() for image in examples.images}
     shared = [image.path.name for image in held_out if image.path.resolve() in learned]

@@ -46,7 +46,7 @@ from whet.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from whet.training.learning import LearningRun, Shown
+    from whet.training.learning import Examples, LearningRun
 
 
 def learn(
@@ -98,7 +98,7 @@ def learn(
     """
     start(quiet=quiet)
     from whet.detector.detector import load
-    from whet.training.learning import learn_from, too_tight
+    from whet.training.learning import learn_from, tight_crop_warning
 
     if not (positives or negatives or annotations):
         raise typer.BadParameter("got no images; use --annotations, --positives or --negatives")
@@ -115,15 +115,15 @@ def learn(
             annotations, positives, negatives, held_out, format, images, class_, split, quiet=quiet
         )
         examples = given.examples
-        warning = too_tight(examples, detector.box_offset)
+        warning = tight_crop_warning(examples, detector.box_offset)
         if warning is not None:
             warn(warning)
         with usage_errors(), progress_bar("learning", hidden=quiet) as progress:
-            run = learn_from(detector, examples, weight, held_out=given.held_out, tell=progress, **options)
-    is_written = not dry_run and (bool(run.lessons.entries) or not is_in_place(model, target.out))
+            run = learn_from(detector, examples, weight, held_out=given.held_out, progress=progress, **options)
+    is_written = not dry_run and (bool(run.report.records) or not is_in_place(model, target.out))
     if is_written:
         with uninterrupted():
-            target.save(run.detector, run.lessons.entries)
+            target.save(run.detector, run.report.records)
     if as_json:
         typer.echo(json.dumps(_results(run, examples, target if is_written else None), indent=1))
     elif not quiet:
@@ -131,48 +131,48 @@ def learn(
             typer.echo(line)
         reason = "dry run" if dry_run else "no samples"
         typer.echo(f"Wrote {target}" if is_written else f"Nothing written ({reason})")
-        if is_written and run.lessons.entries and target.journal is not None:
+        if is_written and run.report.records and target.journal is not None:
             named = "" if journal is None else f" {journal}"
-            typer.echo(f"Undo: whet unlearn {target.out}{named} --last {len(run.lessons.entries)}")
+            typer.echo(f"Undo: whet unlearn {target.out}{named} --last {len(run.report.records)}")
     _exit_if_skipped(run, examples, given.is_incomplete)
 
 
-def _results(run: LearningRun, examples: Shown, target: Destination | None) -> dict[str, Any]:
+def _results(run: LearningRun, examples: Examples, target: Destination | None) -> dict[str, Any]:
     journal = None if target is None or target.journal is None else str(target.journal.path)
     return {
         "input": {"images": len(examples.images), "objects": examples.n_objects},
         "learned": {
-            "objects": run.lessons.n_objects,
-            "false_positives": run.lessons.n_false_positives,
-            "windows": len(run.lessons.entries),
-            "weight": sum(entry.weight for entry in run.lessons.entries),
+            "objects": run.report.n_objects,
+            "false_positives": run.report.n_false_positives,
+            "windows": len(run.report.records),
+            "weight": sum(record.weight for record in run.report.records),
         },
-        "on_input": before_and_after(run.shown),
+        "on_input": before_and_after(run.on_examples),
         "on_held_out": before_and_after(run.held_out),
-        "rotation_degrees": run.turns,
+        "rotation_degrees": run.rotations,
         "skipped": {
             "images": _unread(run, examples),
-            "boxes": run.lessons.unfit,
+            "boxes": run.report.skipped_boxes,
         },
         "model": None if target is None else str(target.out),
         "journal": journal,
     }
 
 
-def _report(run: LearningRun, examples: Shown) -> Iterator[str]:
-    lessons, n = run.lessons, len(run.lessons.entries)
+def _report(run: LearningRun, examples: Examples) -> Iterator[str]:
+    report, n = run.report, len(run.report.records)
     yield f"Input: {plural(len(examples.images), 'image')}, {plural(examples.n_objects, 'object')}"
     if not n:
         yield "Learned nothing: the images contain no objects and no false positives"
     else:
-        weight = sum(entry.weight for entry in lessons.entries)
+        weight = sum(record.weight for record in report.records)
         yield (
-            f"Learned {plural(n, 'window')} (total weight {weight:,}): {plural(lessons.n_objects, 'object')}, "
-            f"{plural(lessons.n_false_positives, 'false positive')}"
+            f"Learned {plural(n, 'window')} (total weight {weight:,}): {plural(report.n_objects, 'object')}, "
+            f"{plural(report.n_false_positives, 'false positive')}"
         )
-        stage = max(range(len(run.turns)), key=run.turns.__getitem__)
-        yield f"Largest change: the weights of stage {stage} rotated by {run.turns[stage]:.2g} degrees"
-    before, after = run.shown
+        stage = max(range(len(run.rotations)), key=run.rotations.__getitem__)
+        yield f"Largest change: the weights of stage {stage} rotated by {run.rotations[stage]:.2g} degrees"
+    before, after = run.on_examples
     yield (
         f"Errors on these images: {before.n_missed} missed + {plural(before.n_false_positives, 'false positive')} "
         f"before, {after.n_missed} + {after.n_false_positives} after"
@@ -183,17 +183,17 @@ def _report(run: LearningRun, examples: Shown) -> Iterator[str]:
         yield from held_out_lines(run.held_out)
 
 
-def _unread(run: LearningRun, examples: Shown) -> list[str]:
+def _unread(run: LearningRun, examples: Examples) -> list[str]:
     """Each unreadable image once, although it may have been tried several times."""
     held, _ = unread_held_out(run.held_out)
-    return list(dict.fromkeys(map(str, (*examples.unread, *run.shown[0].unread, *run.lessons.unread, *held))))
+    return list(dict.fromkeys(map(str, (*examples.unread, *run.on_examples[0].unread, *run.report.unread, *held))))
 
 
-def _exit_if_skipped(run: LearningRun, examples: Shown, is_incomplete: bool) -> None:
-    unfit = run.lessons.unfit
-    if unfit:
-        print_list(f"skipped {plural(len(unfit), 'box that fits', 'boxes that fit')} no window", unfit)
+def _exit_if_skipped(run: LearningRun, examples: Examples, is_incomplete: bool) -> None:
+    skipped_boxes = run.report.skipped_boxes
+    if skipped_boxes:
+        print_list(f"skipped {plural(len(skipped_boxes), 'box that fits', 'boxes that fit')} no window", skipped_boxes)
     _, n_held_out = unread_held_out(run.held_out)
     exit_if_skipped(_unread(run, examples), len(examples.images) + len(examples.unread) + n_held_out)
-    if unfit or is_incomplete:
+    if skipped_boxes or is_incomplete:
         raise typer.Exit(ExitCode.SOME_SKIPPED)

@@ -1,4 +1,4 @@
-"""What `whet watch` shows and writes while it runs."""
+"""Output of `whet watch`: progress, files, the live page, the summary and the exit code."""
 
 from __future__ import annotations
 
@@ -18,140 +18,140 @@ from whet.cli.output import MAX_LISTED, plural
 if TYPE_CHECKING:
     from whet.errors import VideoError
     from whet.io.video import VideoFrame, VideoWriter
-    from whet.tracking.session import Sink, Summary, TrackedModel
+    from whet.tracking.session import FrameCallback, SavedModel, Summary
     from whet.tracking.tracker import TrackedFrame
     from whet.web.page import LiveImage
 
 
+def warn(message: str) -> None:
+    """Print a line to standard error; standard output is for results."""
+    typer.echo(f"whet: {message}", err=True)
+
+
 @dataclass
-class Skipped:
-    """Frames that could not be read: how many, and the first of them."""
+class SkippedFrames:
+    """Frames that could not be read: their number, and the first messages."""
 
     n: int = 0
-    named: list[str] = field(default_factory=list)
+    first: list[str] = field(default_factory=list)
 
     def add(self, error: VideoError) -> None:
-        """Count one more."""
+        """Count one more frame."""
         self.n += 1
         if self.n <= MAX_LISTED:
-            self.named.append(str(error))
+            self.first.append(str(error))
 
 
-def say(text: str) -> None:
-    """Standard output is for results alone."""
-    typer.echo(text, err=True)
-
-
-def report(summary: Summary, file: TrackedModel | None, learn: bool, outputs: tuple[Path | None, ...]) -> None:
-    """Print what became of the session, and what was written."""
-    n = plural(summary.frames, "frame")
-    typer.echo(f"{n}, {summary.rate:.1f} a second; with detections: {summary.seen:,}")
+def print_summary(summary: Summary, saved: SavedModel | None, learn: bool, outputs: tuple[Path | None, ...]) -> None:
+    """Print the numbers of a session, and the files that it wrote."""
+    frames = f"{plural(summary.frames, 'frame')} ({summary.rate:.1f} per second)"
+    typer.echo(f"{frames}, {summary.with_detections:,} with detections")
     if learn:
         learned = plural(summary.learned, "frame")
-        typer.echo(f"learned {learned}, rolled back {summary.rolled_back:,}; weight change {summary.weight_change:.2%}")
+        typer.echo(f"Learned {learned}, rolled back {summary.rolled_back:,}; weight change {summary.weight_change:.2%}")
         if summary.frames and not (summary.learned or summary.rolled_back):
             typer.echo(_nothing_learned(summary))
-    if file is not None:
-        kept = None if file.journal is None or not file.journal.path.exists() else file.journal.path
-        typer.echo(f"wrote {file.path}" + ("" if kept is None else f", and its journal {kept}"))
+    if saved is not None:
+        journal = _journal_of(saved)
+        typer.echo(f"Wrote {saved.path}" + ("" if journal is None else f" and its journal {journal}"))
     for path in outputs:
         if path is not None:
-            typer.echo(f"wrote {path}")
+            typer.echo(f"Wrote {path}")
 
 
 def _nothing_learned(summary: Summary) -> str:
-    if summary.best is None:
-        return "learned nothing: no frame has a detection"
+    if summary.best_score is None:
+        return "Learned nothing: no frame has a detection"
     return (
-        f"learned nothing: the best tracked window scores {summary.best:.2f}, and windows above "
-        f"{summary.learn_above:.2f} are learned; see the scores with --lines, or lower --learn-above"
+        f"Learned nothing: the best tracked window scores {summary.best_score:.2f}, and only windows above "
+        f"{summary.learn_above:.2f} are learned. Use --learn-above to lower this score, --lines to see all scores"
     )
 
 
-def table_of(
-    summary: Summary, skipped: Skipped, file: TrackedModel | None, out: Path | None, lines: Path | None
+def _journal_of(saved: SavedModel) -> Path | None:
+    """The journal of a saved model, if it was written."""
+    return None if saved.journal is None or not saved.journal.path.exists() else saved.journal.path
+
+
+def summary_table(
+    summary: Summary, skipped: SkippedFrames, saved: SavedModel | None, out: Path | None, lines: Path | None
 ) -> dict[str, Any]:
-    """The same for programs, as JSON has it."""
-    journal = None if file is None or file.journal is None or not file.journal.path.exists() else file.journal.path
-    paths = {"model": None if file is None else file.path, "journal": journal, "out": out, "lines": lines}
+    """The summary for JSON."""
+    journal = None if saved is None else _journal_of(saved)
+    paths = {"model": None if saved is None else saved.path, "journal": journal, "out": out, "lines": lines}
     return {
         "frames": summary.frames,
-        "frames_a_second": round(summary.rate, 3),
-        "with_detections": summary.seen,
-        "longest_without": summary.longest_unseen,
-        "lessons": summary.learned,
+        "frames_per_second": round(summary.rate, 3),
+        "with_detections": summary.with_detections,
+        "longest_without_detections": summary.longest_without,
+        "learned": summary.learned,
         "rolled_back": summary.rolled_back,
-        "weights_moved": round(summary.weight_change, 6),
-        "gate": None if file is None else round(summary.learn_above, 6),
-        "best_score": None if summary.best is None else round(summary.best, 6),
-        "skipped": {"frames": skipped.n, "first": skipped.named},
-        "ended": summary.ended,
-        "stopped": summary.stopped,
+        "weight_change": round(summary.weight_change, 6),
+        "learn_above": None if saved is None else round(summary.learn_above, 6),
+        "best_score": None if summary.best_score is None else round(summary.best_score, 6),
+        "skipped": {"frames": skipped.n, "first": skipped.first},
+        "error": summary.error,
+        "interrupted": summary.interrupted,
         **{name: None if path is None else str(path) for name, path in paths.items()},
     }
 
 
-def end(summary: Summary, skipped: Skipped, source: str | None) -> None:
-    """Say what went wrong, and end with an exit code that tells."""
+def exit_with_reason(summary: Summary, skipped: SkippedFrames, source: str | None) -> None:
+    """Print what went wrong, and exit with the code for it."""
     from whet.io.video import is_live
 
     if skipped.n:
-        say(f"whet: skipped {plural(skipped.n, 'frame')} that could not be read:")
-        for line in skipped.named:
-            say(f"  {line}")
-        if skipped.n > len(skipped.named):
-            say(f"  and {skipped.n - len(skipped.named):,} more")
-    if summary.ended is not None:
-        say(f"whet: {summary.ended}" + ("; the model is kept as it was then" if summary.saved else ""))
+        warn(f"skipped {plural(skipped.n, 'frame')} that could not be read:")
+        for line in skipped.first:
+            typer.echo(f"  {line}", err=True)
+        if skipped.n > len(skipped.first):
+            typer.echo(f"  ... and {skipped.n - len(skipped.first):,} more", err=True)
+    if summary.error is not None:
+        warn(summary.error + ("; the model until then is saved" if summary.saved else ""))
         raise typer.Exit(ExitCode.FAILED)
-    if summary.stopped:
-        say(f"whet: stopped after {plural(summary.frames, 'frame')}; everything until then is kept")
+    if summary.interrupted:
+        warn(f"stopped after {plural(summary.frames, 'frame')}; everything until then is saved")
         raise typer.Exit(CTRL_C)
     if source is not None and is_live(source):
-        say(f"whet: {source} sends no more; everything until then is kept")
+        warn(f"{source} ended the stream; everything until then is saved")
     if skipped.n:
         raise typer.Exit(ExitCode.SOME_SKIPPED)
 
 
-PLAIN_EVERY = 100  # frames between two lines where no terminal is
+PLAIN_EVERY = 100  # frames between two lines if standard error is not a terminal
 
 
 @contextmanager
-def watch_view(*, hidden: bool, learns: bool) -> Iterator[Sink]:
-    """A function that is shown every frame."""
+def progress_view(*, hidden: bool, learns: bool) -> Iterator[FrameCallback]:
+    """A callback that prints the state of the session: a table on a terminal, else a line every 100 frames."""
     if hidden:
         yield lambda _, __: None
     elif sys.stderr.isatty():
-        with _live(learns) as sink:
-            yield sink
+        with _terminal_table(learns) as callback:
+            yield callback
     else:
-        yield lambda frame, tracked: _say(frame, tracked, learns) if tracked.number % PLAIN_EVERY == 0 else None
+        yield lambda frame, tracked: _print_line(frame, tracked, learns) if tracked.number % PLAIN_EVERY == 0 else None
 
 
-def _say(frame: VideoFrame, tracked: TrackedFrame, learns: bool) -> None:
+def _print_line(frame: VideoFrame, tracked: TrackedFrame, learns: bool) -> None:
+    score = "nothing tracked yet" if tracked.track is None else f"tracked with score {tracked.track.score:.1f}"
     change = f", weight change {tracked.weight_change:.2%}" if learns else ""
-    typer.echo(f"frame {frame.number}: {len(tracked.detections)} detected, {_tracked(tracked)}{change}", err=True)
-
-
-def _tracked(tracked: TrackedFrame) -> str:
-    if tracked.track is None:
-        return "nothing tracked yet"
-    return f"tracked with score {tracked.track.score:.1f}"
+    typer.echo(f"frame {frame.number}: {len(tracked.detections)} detected, {score}{change}", err=True)
 
 
 @contextmanager
-def _live(learns: bool) -> Iterator[Sink]:
+def _terminal_table(learns: bool) -> Iterator[FrameCallback]:
     from rich.console import Console
     from rich.live import Live
     from rich.table import Table
 
-    from whet.tracking.session import Tally
+    from whet.tracking.session import FrameCounter
 
-    tally = Tally()
+    counter = FrameCounter()
 
-    def view(frame: VideoFrame, tracked: TrackedFrame) -> None:
-        now = tally.add(frame, tracked)
-        cells = {"frame": f"{now.frame}", "a second": f"{now.rate:.1f}", "detected": f"{now.detected}"}
+    def callback(frame: VideoFrame, tracked: TrackedFrame) -> None:
+        now = counter.add(frame, tracked)
+        cells = {"frame": f"{now.frame}", "frames/s": f"{now.rate:.1f}", "detected": f"{now.detected}"}
         cells["score"] = "-" if now.score is None else f"{now.score:.1f}"
         if learns:
             cells |= {
@@ -163,55 +163,55 @@ def _live(learns: bool) -> Iterator[Sink]:
         table.add_row(*cells.values())
         live.update(table)
 
-    # Standard output is not for rich to redirect: that would send it to standard error.
+    # rich would otherwise redirect standard output to standard error.
     with Live(console=Console(stderr=True), refresh_per_second=8, redirect_stdout=False) as live:
-        yield view
+        yield callback
 
 
-def outputs(
+def file_callbacks(
     stack: ExitStack, lines: Path | None, out: Path | None, every: int
-) -> tuple[list[Sink], VideoWriter | None]:
-    """What hears of every frame and writes it, closed by the stack; and the video among it, if there is one."""
+) -> tuple[list[FrameCallback], VideoWriter | None]:
+    """Callbacks that write lines and the annotated video, closed by the stack; and the video writer, if any."""
     from whet.io.detections import FrameLines
     from whet.io.video import VideoWriter
-    from whet.tracking.session import line_of
+    from whet.tracking.session import frame_row
 
-    sinks: list[Sink] = []
+    callbacks: list[FrameCallback] = []
     writer = None
     if lines is not None:
         table = stack.enter_context(FrameLines(lines))
-        sinks.append(lambda frame, tracked: table.write(line_of(frame, tracked)))
+        callbacks.append(lambda frame, tracked: table.write(frame_row(frame, tracked)))
     if out is not None:
         from whet.plots.drawing import look_drawn
 
-        writer = film = stack.enter_context(VideoWriter(out))
+        writer = video = stack.enter_context(VideoWriter(out))
 
         def draw(frame: VideoFrame, tracked: TrackedFrame) -> None:
-            film.rate = frame.rate / every
-            film.write(look_drawn(frame.image, tracked))
+            video.rate = frame.rate / every
+            video.write(look_drawn(frame.image, tracked))
 
-        sinks.append(draw)
-    return sinks, writer
+        callbacks.append(draw)
+    return callbacks, writer
 
 
 @contextmanager
-def watch_page(model: str, source: str, learns: bool, host: str | None, port: int | None) -> Iterator[LiveImage]:
-    """Serve the page, and say where: also to who wants no progress, as a free port is not to be guessed."""
+def live_page(model: str, source: str, learns: bool, host: str | None, port: int | None) -> Iterator[LiveImage]:
+    """Serve the live page and print its address, even with --quiet: a free port cannot be guessed."""
     from whet.web.page import LiveImage
     from whet.web.server import LiveServer
 
     live = LiveImage({"model": Path(model).stem, "source": short_name(source), "learns": learns})
     with LiveServer(live, host or "127.0.0.1", port or 0) as server:
-        say(f"whet: live image at {server.address}")
+        warn(f"live image at {server.address}")
         if not server.is_private:
-            say("whet: everybody who reaches this machine can look: there is no password, and no encryption")
+            warn("Warning: everyone on the network can view this page; it has no password and no encryption")
         elif host is not None:
-            say(f"whet: {host} is this machine's name for itself: nobody else can look; --host 0.0.0.0 lets others")
+            warn(f"{host} is visible on this machine only; use --host 0.0.0.0 to allow others")
         yield live
 
 
 def short_name(source: str) -> str:
-    """A source as others may see it: no folders, and of an address the host alone, as passwords stand anywhere else.
+    """A source without directories, user names and passwords; of an address, only the host remains.
 
     >>> short_name("/home/ann/films/cat.mp4"), short_name("camera")
     ('cat.mp4', 'camera')
@@ -221,5 +221,5 @@ def short_name(source: str) -> str:
     scheme, is_address, rest = source.partition("://")
     if not is_address:
         return Path(source).resolve().name
-    # A password may have a slash in it, so that the host is what follows the last @.
+    # A password may contain a slash, so the host is what follows the last @.
     return f"{scheme}://{re.split('[/?#]', rest.rpartition('@')[2])[0]}"

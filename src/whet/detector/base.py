@@ -94,8 +94,13 @@ class Delta:
         return type(self)(tuple((_difference(a[0], b[0]), _difference(a[1], b[1])) for a, b in pairs))
 
     def with_inserted(self, stage: int, is_positive: bool, new: BinaryStatistics) -> Self:
-        """The same, and these samples of one class in one stage."""
+        """Add samples of one class in one stage; raises ValueError unless they are responses of its weak learners."""
         positive, negative = self.stages[stage]
+        if len(new.s) != len(positive.s):
+            why = "" if len(positive.s) else ": its weights are fixed, so it cannot learn"
+            raise ValueError(
+                f"got statistics of {len(new.s)} responses for stage {stage}; expected {len(positive.s)}{why}"
+            )
         pair = (positive + new, negative) if is_positive else (positive, negative + new)
         return type(self)((*self.stages[:stage], pair, *self.stages[stage + 1 :]))
 
@@ -130,7 +135,7 @@ def check_delta(delta: Delta, base: DetectorBase) -> None:
     """Raise ValueError unless a delta fits the stages of a base and some samples could have its counts."""
     if delta.sizes != base.sizes:
         raise ValueError(
-            f"got a delta of stages {delta.sizes}; the stages of the detector that learn have {base.sizes}"
+            f"got a delta of stages with {delta.sizes} weak learners; expected {base.sizes}, 0 for each fixed stage"
         )
     for number, pair in enumerate(delta.stages):
         for name, statistics in zip(("positives", "negatives"), pair, strict=True):

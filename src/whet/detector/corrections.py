@@ -27,7 +27,7 @@ SAME = 0.5
 # positives, four removed all (benchmarks/correction_weight.py, seed 0).
 MOST_ROUNDS = 4
 GROWTH = 2
-# A window that overlaps a box less does not show what the box shows.
+# A window with a lower IoU does not contain the object of the box.
 LEAST_IOU = 0.5
 # Beyond any image; products of such numbers are still far from the largest float.
 FARTHEST_PIXEL = 1e9

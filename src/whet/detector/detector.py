@@ -312,7 +312,8 @@ class Detector:
     @classmethod
     def from_bytes(cls, data: bytes) -> Detector:
         """A detector from the bytes of its file; raises `ModelFileError` where they are damaged."""
-        return cls(*model_file.from_bytes(data))
+        with model_file.damage_as_error():
+            return cls(*model_file.from_bytes(data))
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the detector to a file: as a whole, or not at all. Equal histories give equal bytes."""
@@ -446,7 +447,7 @@ def load(name_or_path: str | PathLike[str]) -> Detector:
         return _load_bundled(name_or_path)
     if Path(name_or_path).suffix.lower() == ".xml":
         return _load_opencv(Path(name_or_path))
-    return Detector(*model_file.read_model(name_or_path))
+    return _load_file(Path(name_or_path))
 
 
 def _load_bundled(name: str) -> Detector:
@@ -454,7 +455,13 @@ def _load_bundled(name: str) -> Detector:
     if name not in names:
         there = ", ".join(map(repr, names)) or "none"
         raise DetectorNotFoundError(f"there is no detector named {name!r}; bundled with whet: {there}. {_hint(name)}")
-    return Detector(*model_file.read_model(BUNDLED / f"{name}{SUFFIX}"))
+    return _load_file(BUNDLED / f"{name}{SUFFIX}")
+
+
+def _load_file(path: Path) -> Detector:
+    contents = model_file.read_model(path)
+    with model_file.damage_as_error(path):  # base and learned samples may not fit together
+        return Detector(*contents)
 
 
 def _hint(name: str) -> str:

@@ -1,9 +1,10 @@
-"""The header of a model file: all of a detector that is not an array, as canonical JSON."""
+"""The model file: arrays in the safetensors format, and a header of canonical JSON for everything else."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -31,7 +32,7 @@ VERSION = 1
 MOST_WEAK = 2000
 MOST_CELLS = 2**23
 
-# What the columns of leaves have entries for; columns of other families have one for every weak learner.
+# Columns of leaves have one row per condition; columns of other families one per weak learner.
 _OF_LEAVES = "n_conditions"
 _LEARNING = {"family", "n_weak", "criterion", "ridge", "rule", "z", "positives", "negatives", "soft"}
 _FIXED = {"family", "n_weak", "threshold", "soft"}
@@ -298,14 +299,22 @@ def to_bytes(detector: Contents) -> bytes:
 def from_bytes(data: bytes) -> Contents:
     """A detector from the bytes of its file; raises ModelFileError on anything that is not a sound one."""
     tensors = _deserialised(data)
-    try:
+    with damage_as_error():
         header = Header.from_json(_metadata(data))
         _check_layout(tensors, header)
         return _assembled(header, tensors)
+
+
+@contextmanager
+def damage_as_error(path: Path | None = None) -> Iterator[None]:
+    """Raise ModelFileError, with the file's path, where the contents of a file cannot be those of a detector."""
+    try:
+        yield
     except ModelFileError:
         raise
     except (ValueError, WhetError, ArithmeticError, RecursionError) as error:
-        raise ModelFileError(f"the file is damaged or was made by hand: {error}") from error
+        where = "" if path is None else f"{path}: "
+        raise ModelFileError(f"{where}the file is damaged or was made by hand: {error}") from error
 
 
 def _tensors_of(detector: Contents) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -380,7 +389,7 @@ def _layout(stage: StageHeader) -> dict[str, Layout]:
     """Every array that a stage has: dtypes that it may be of, and its shape."""
     T = stage.n_weak
     columns: dict[str, Layout] = {
-        name: ((dtype,), (stage.n_conditions, *entry)) for name, (dtype, entry) in LAYOUTS[stage.family].items()
+        name: ((dtype,), (stage.n_conditions, *shape)) for name, (dtype, shape) in LAYOUTS[stage.family].items()
     }
     floats = ["coef"] * isinstance(stage, FixedHeader) + ["exits"] * stage.soft
     columns |= dict.fromkeys(floats, ((np.dtype(np.float64),), (T,)))

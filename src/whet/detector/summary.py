@@ -31,7 +31,7 @@ class StageSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """A detector: window (height, width), stages, how often it was taught, operating points and provenance."""
+    """A detector: window (height, width), stages, numbers of learned samples, operating points and provenance."""
 
     window: tuple[int, int]
     n_weak: int
@@ -45,7 +45,7 @@ class Summary:
     def from_detector(cls, detector: Detector) -> Summary:
         """Summarise a detector.
 
-        >>>         >>> from whet.detector.detector import load
+        >>> from whet.detector.detector import load
         >>> face = Summary.from_detector(load("face"))
         >>> face.window, len(face.stages), face.stages[1].family
         ((24, 24), 10, 'lbp')

@@ -108,7 +108,7 @@ def evaluate_detections(
     iou: float = 0.5,
     ignore_overlap: float = 0.5,
 ) -> Evaluation:
-    """Judge the detections of many images.
+    """StageValidation the detections of many images.
 
     `detections` has (boxes (N, 4), scores (N,)) for each image, `truths` (boxes (M, 4), ignore flags (M,) or None),
     in the same order. `iou` and `ignore_overlap` are those of `whet.evaluation.matching.match`.

@@ -159,7 +159,21 @@ def _csv_text(rows: Iterable[Iterable[object]]) -> str:
     return text.getvalue()
 
 
+# The keys of a video frame; `tracked` is a box or None, `boxes` and `scores` are those of all detections.
 FIELDS = (
+    "frame",
+    "seconds",
+    "tracked",
+    "score",
+    "accepted",
+    "boxes",
+    "scores",
+    "learned",
+    "rolled_back",
+    "weight_change",
+)
+# A table has the corners of the tracked box, and the number of detections.
+COLUMNS = (
     "frame",
     "seconds",
     "x1",
@@ -170,8 +184,8 @@ FIELDS = (
     "accepted",
     "detections",
     "learned",
-    "taken_back",
-    "moved",
+    "rolled_back",
+    "weight_change",
 )
 
 
@@ -193,14 +207,14 @@ class FrameLines:
         self._file: TextIO | None = None
         self._table: csv.DictWriter[str] | None = None
 
-    def write(self, seen: Mapping[str, Any]) -> None:
-        """Add a line; who reads along never sees half of it."""
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Write one line and flush it, so that other programs never read half a line."""
         try:
             file = self._opened()
             if self._table is None:
-                file.write(json.dumps(dict(seen)) + "\n")
+                file.write(json.dumps(dict(row)) + "\n")
             else:
-                self._table.writerow(dict(seen) | {"detections": len(seen["detections"] or ())})
+                self._table.writerow(_flat(row))
             file.flush()
         except OSError as error:
             with suppress(OSError):  # what could not be written is not tried again
@@ -212,7 +226,7 @@ class FrameLines:
         if self._file is None:
             self._file = self.path.open("w", newline="")
             if self.path.suffix.lower() == ".csv":
-                self._table = csv.DictWriter(self._file, FIELDS)
+                self._table = csv.DictWriter(self._file, COLUMNS)
                 self._table.writeheader()
         return self._file
 
@@ -227,3 +241,9 @@ class FrameLines:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._close()
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    corners = dict(zip(("x1", "y1", "x2", "y2"), row["tracked"] or [None] * 4, strict=True))
+    values = {**row, **corners, "detections": len(row["boxes"] or ())}
+    return {name: values[name] for name in COLUMNS}

@@ -16,7 +16,7 @@ from whet.lda.statistics import BinaryStatistics
 
 @dataclass(frozen=True)
 class Retention:
-    """What is left of the training: shares of its positives and negatives that would pass all stages.
+    """Shares of the training's positives and negatives that would pass all stages.
 
     >>> Retention(0.5, 0.25).change(Retention(0.25, 0.5))
     (0.5, 2.0)
@@ -31,7 +31,7 @@ class Retention:
 
 
 def retention_of(detector: Detector) -> Retention:
-    """What the detector, as it is now, would do with the samples that its base was trained on.
+    """The retention of the training samples by the detector as it is now.
 
     Each stage was trained on the negatives that reached it, so shares multiply. Stages of fixed weights do not change.
     """
@@ -45,13 +45,13 @@ def retention_of(detector: Detector) -> Retention:
 
 
 def weight_change(detector: Detector) -> float:
-    """How far the weights of the stages have turned from the base's, relative to their length; 0 without learning."""
+    """Distance of the weights of all stages from those of the base, relative to their length; 0 without learning."""
     now, base = (np.concatenate([stage.coef for stage in c.stages]) for c in (detector.cascade, detector.base.cascade))
     return float(np.linalg.norm(now - base) / np.linalg.norm(base))
 
 
 def _share(seen: BinaryStatistics, stage: Stage) -> float:
-    """Share of a Gaussian class that a stage lets through."""
+    """Share of a Gaussian class that passes a stage."""
     from scipy.special import ndtr
 
     mean, variance = project_binary(seen.n, seen.s, seen.C, stage.coef, np.zeros_like(stage.coef))

@@ -1,4 +1,4 @@
-"""A tracker at work on a source: saving, numbers, interruptions."""
+"""A tracker on a video source: saving, statistics and interruptions."""
 
 from __future__ import annotations
 
@@ -19,69 +19,70 @@ from whet.tracking.tracker import TrackedFrame, Tracker
 
 
 @dataclass(eq=False)
-class TrackedModel:
-    """Where a watcher's detector is saved, again and again, with a journal if it has one.
+class SavedModel:
+    """The file of a tracker's detector, written many times, and its journal, if one is kept.
 
-    What comes `along` is in the journal before the lessons: entries that the detector had learned already. With None,
-    the journal's own lines stay as they are.
+    `inherited` are the records that the detector had learned before the session; the journal starts with them. With
+    None, the journal keeps the lines that it has.
 
     >>> import tempfile
     >>> import whet
     >>> from whet.detector.journal import journal_beside
     >>> path = Path(tempfile.mkdtemp()) / "mine.whet"
-    >>> WatchedModel(path, journal_beside(path)).save(whet.load("face"), [])
+    >>> SavedModel(path, journal_beside(path)).save(whet.load("face"), [])
     >>> [file.name for file in path.parent.iterdir()]  # nothing learned, no journal
     ['mine.whet']
     """
 
     path: Path
     journal: Journal | None = None
-    along: tuple[Record, ...] | None = ()
+    inherited: tuple[Record, ...] | None = ()
     _before: bytes = field(default=b"", repr=False)
     _saved: list[Record] = field(default_factory=list, repr=False)
 
     def __post_init__(self) -> None:
-        if self.along is None and self.journal is not None and self.journal.path.exists():
+        if self.inherited is None and self.journal is not None and self.journal.path.exists():
             self._before = self.journal.path.read_bytes()
 
     def save(self, detector: Detector, kept: Sequence[Record]) -> None:
-        """Write the detector, and in its journal what it remembers of the stream; both or none."""
+        """Write the detector, and the records that the tracker keeps to its journal; both or none."""
         if self.journal is None:
             detector.save(self.path)
-            if self.along is not None:  # another model's, which is replaced
+            if self.inherited is not None:  # the journal of the model that was overwritten
                 journal_beside(self.path).path.unlink(missing_ok=True)
             return
-        gone = list((Counter(self._saved) - Counter(kept)).elements())
+        unlearned = list((Counter(self._saved) - Counter(kept)).elements())
         with restored_on_failure(self.journal.path):
-            self._write(self.journal, [*gone, *kept])
+            self._write(self.journal, [*unlearned, *kept])
             detector.save(self.path)
         self._saved = list(kept)
-        if gone:
+        if unlearned:
             self._write(self.journal, kept)
 
-    def _write(self, journal: Journal, entries: Sequence[Record]) -> None:
-        """The journal anew, as a whole."""
-        lines = [*(self.along or ()), *entries]
+    def _write(self, journal: Journal, records: Sequence[Record]) -> None:
+        """Replace the journal's file."""
+        lines = [*(self.inherited or ()), *records]
         if not (self._before or lines):
             journal.path.unlink(missing_ok=True)
             return
-        beside = Journal(journal.path.with_name(f".{journal.path.name}.{secrets.token_hex(4)}.tmp"))
+        new = Journal(journal.path.with_name(f".{journal.path.name}.{secrets.token_hex(4)}.tmp"))
         try:
-            beside.path.write_bytes(self._before)
-            beside.add_learned(lines)
-            beside.path.replace(journal.path)
+            new.path.write_bytes(self._before)
+            new.add_learned(lines)
+            new.path.replace(journal.path)
         finally:
-            beside.path.unlink(missing_ok=True)
+            new.path.unlink(missing_ok=True)
 
 
-RECENT = 30  # frames over which their rate is taken
+RECENT = 30  # frames that the current frame rate is averaged over
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """A frame's number, frames a second of late, detections, the followed window's score, and lessons since the start.
+class FrameStatus:
+    """The state of a session after one frame.
 
-    `moved` is how far the weights have turned, in lengths of them.
+    `rate` is the current number of frames per second, `score` that of the tracked window, `accepted` whether the
+    detector accepts this window. `learned` and `rolled_back` count updates since the start.
     """
 
     frame: int
@@ -95,21 +96,21 @@ class Numbers:
 
 
 @dataclass(eq=False)
-class Tally:
-    """Adds up what each frame brings."""
+class FrameCounter:
+    """Adds up the updates of all frames, and measures the frame rate."""
 
     learned: int = 0
     rolled_back: int = 0
     _times: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT), repr=False)
 
-    def add(self, frame: VideoFrame, tracked: TrackedFrame) -> Numbers:
-        """The numbers after one more frame."""
+    def add(self, frame: VideoFrame, tracked: TrackedFrame) -> FrameStatus:
+        """Count one more frame."""
         self.learned += tracked.n_learned
         self.rolled_back += tracked.n_rolled_back
         self._times.append(time.perf_counter())
         passed = self._times[-1] - self._times[0]
         track = tracked.track
-        return Numbers(
+        return FrameStatus(
             frame.number,
             (len(self._times) - 1) / passed if passed else 0.0,
             len(tracked.detections),
@@ -121,93 +122,99 @@ class Tally:
         )
 
 
-# Hears of every frame: to draw it, to write it down, or to send it to a browser.
-Sink = Callable[[VideoFrame, TrackedFrame], None]
+# Called after every frame: draws it, writes a line, or sends it to a browser.
+FrameCallback = Callable[[VideoFrame, TrackedFrame], None]
 
-# So many frames without a detection are worth a word.
-LONG = 1000
+# After this many frames in a row without a detection, the session warns.
+MANY_WITHOUT = 1000
 
 
 @dataclass
 class Summary:
-    """What became of a session: frames, how many had a detection (`seen`), lessons, and how it ended.
+    """The result of a session: frames, detections, updates, and the reason why it stopped.
 
-    `gate` is the score that a followed window needed to teach, and `best` the highest that one had, if there was one.
-    `ended` says why the source broke off, if it did, and `stopped` that somebody ended it.
+    A tracked window was learned if it scored above `learn_above`; `best_score` is the highest score of any tracked
+    window. `error` is the message of a source that failed, `interrupted` is set after Ctrl-C.
     """
 
     frames: int = 0
-    seen: int = 0
+    with_detections: int = 0
+    longest_without: int = 0
     learned: int = 0
     rolled_back: int = 0
     weight_change: float = 0.0
     seconds: float = 0.0
-    longest_unseen: int = 0
     learn_above: float = 0.0
-    best: float | None = None
-    ended: str | None = None
-    stopped: bool = False
+    best_score: float | None = None
+    error: str | None = None
+    interrupted: bool = False
     saved: bool = False
 
     @property
     def rate(self) -> float:
-        """Frames a second."""
+        """Frames per second."""
         return self.frames / self.seconds if self.seconds else 0.0
 
 
 @dataclass(eq=False)
 class Session:
-    """Shows all frames to a watcher. Saves to `save_as` every `save_every` frames, and in the end, whatever ends it.
+    """Passes all frames of a source to a tracker, and saves the model every `save_every` frames and at the end.
 
-    A source that breaks off ends the session, and is named in the summary: what was learned until then is saved. So
-    does Ctrl-C. A source without a single frame is an error.
+    The session also ends, and saves, if the source fails or on Ctrl-C; the summary then has the reason. A source that
+    fails before its first frame raises `VideoError`.
+
+    >>> import numpy as np
+    >>> import whet
+    >>> frames = [VideoFrame(number, number / 25, np.zeros((60, 80), np.uint8)) for number in range(3)]
+    >>> summary = Session(Tracker(whet.load("face"))).run(frames)
+    >>> summary.frames, summary.with_detections
+    (3, 0)
     """
 
     tracker: Tracker
-    sinks: tuple[Sink, ...] = ()
-    save_as: TrackedModel | None = None
+    callbacks: tuple[FrameCallback, ...] = ()
+    save_as: SavedModel | None = None
     save_every: int | None = None
-    tell: Callable[[str], None] = lambda _: None
+    warn: Callable[[str], None] = lambda _: None
 
     def run(self, frames: Iterable[VideoFrame]) -> Summary:
-        """Look at all frames."""
-        summary, begin, unseen = Summary(learn_above=self.tracker.learn_above), time.perf_counter(), 0
+        """Track the object through all frames."""
+        summary, begin, without = Summary(learn_above=self.tracker.learn_above), time.perf_counter(), 0
         try:
             for frame in frames:
                 tracked = self.tracker.update(frame.image)
-                unseen = 0 if len(tracked.detections) else unseen + 1
-                self._count(summary, tracked, unseen)
+                without = 0 if len(tracked.detections) else without + 1
+                self._count(summary, tracked, without)
                 summary.seconds = time.perf_counter() - begin
-                for sink in self.sinks:
-                    sink(frame, tracked)
+                for callback in self.callbacks:
+                    callback(frame, tracked)
                 if self.save_every and summary.frames % self.save_every == 0:
                     self._save(summary)
         except VideoError as error:
             if not summary.frames:
                 raise
-            summary.ended = str(error)
+            summary.error = str(error)
         except KeyboardInterrupt:
             if not summary.frames:
                 raise
-            summary.stopped = True
+            summary.interrupted = True
         finally:
             if summary.frames:
                 self._finish(summary)
         return summary
 
-    def _count(self, summary: Summary, tracked: TrackedFrame, unseen: int) -> None:
+    def _count(self, summary: Summary, tracked: TrackedFrame, without: int) -> None:
         summary.frames += 1
-        summary.seen += unseen == 0
+        summary.with_detections += without == 0
+        summary.longest_without = max(summary.longest_without, without)
         summary.learned += tracked.n_learned
         summary.rolled_back += tracked.n_rolled_back
         summary.weight_change = tracked.weight_change
         if tracked.track is not None:
-            summary.best = max(tracked.track.score, tracked.track.score if summary.best is None else summary.best)
-        summary.longest_unseen = max(summary.longest_unseen, unseen)
-        if unseen and unseen % LONG == 0:
-            self.tell(
-                f"nothing was detected in the last {unseen:,} frames: is the camera covered, or the threshold high?"
-            )
+            score = tracked.track.score
+            summary.best_score = score if summary.best_score is None else max(score, summary.best_score)
+        if without and without % MANY_WITHOUT == 0:
+            self.warn(f"no detection in the last {without:,} frames; check the camera, or lower the minimum score")
 
     def _finish(self, summary: Summary) -> None:
         learned, rolled_back = self.tracker.finish()
@@ -221,18 +228,17 @@ class Session:
             summary.saved = True
 
 
-def line_of(frame: VideoFrame, tracked: TrackedFrame) -> dict[str, Any]:
-    """One frame for `whet.io.detections`."""
-    corners = [None] * 4 if tracked.box is None else [round(side, 2) for side in tracked.box.tolist()]
-    rows = zip(tracked.detections.boxes.tolist(), tracked.detections.scores.tolist(), strict=True)
+def frame_row(frame: VideoFrame, tracked: TrackedFrame) -> dict[str, Any]:
+    """One frame for `whet.io.detections.FrameLines`: all boxes, and the tracked box with its score."""
     return {
         "frame": frame.number,
         "seconds": round(frame.seconds, 4),
-        **dict(zip(("x1", "y1", "x2", "y2"), corners, strict=True)),
+        "tracked": None if tracked.box is None else [round(side, 2) for side in tracked.box.tolist()],
         "score": None if tracked.track is None else round(tracked.track.score, 3),
         "accepted": tracked.track is not None and tracked.track.accepted,
-        "detections": [[*(round(side, 2) for side in box), round(score, 3)] for box, score in rows],
+        "boxes": [[round(side, 2) for side in box] for box in tracked.detections.boxes.tolist()],
+        "scores": [round(score, 3) for score in tracked.detections.scores.tolist()],
         "learned": tracked.n_learned,
         "rolled_back": tracked.n_rolled_back,
-        "moved": round(tracked.weight_change, 6),
+        "weight_change": round(tracked.weight_change, 6),
     }

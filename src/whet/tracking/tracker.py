@@ -35,11 +35,11 @@ Floats = NDArray[np.float64]
 
 # Windows that overlap the best one so much are the same answer: the box is their mean.
 SAME = 0.6
-# A window that overlaps the tracked object less than this shows something else.
+# A window with a lower IoU with the tracked box is not the tracked object.
 ELSEWHERE = 0.3
 # Of the way from the scores of false positives to those of objects: the round share that brings the face detector
 # closest, with 39.6, to the 40 that was chosen for it on made-up footage.
-MIN_SCORE_SHARE = 0.4
+LEARN_ABOVE_SHARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ class MotionPrior:
 
 @dataclass(frozen=True, eq=False)
 class Track:
-    """The object in one frame: its window's box (4,), margin and index, its patch, and all windows that fired.
+    """The object in one frame: its box (4,), its window's margin and index, all windows that fired, and the pyramid.
 
-    `accepted` tells whether the detector accepted that window, or whether it was only the likeliest near the last.
+    `accepted` is set if the detector accepts this window; else it was only the best near the last box.
     """
 
     box: Floats
@@ -97,7 +97,7 @@ def track(
     scale_factor: float = SCALE_FACTOR,
     threads: int | None = None,
 ) -> Track | None:
-    """The object in the next frame, given its last box (4,); None as long as nothing has ever fired."""
+    """The object in the next frame, given its last box (4,); None until a window has fired."""
     prior = MotionPrior() if prior is None else prior
     fired = windows = scan_pyramid(cascade, pyramid, threads=threads)
     if last is not None:
@@ -121,8 +121,8 @@ def track(
 class SelfTraining:
     """When a frame is learned, with which weight, and how long it is kept. Chosen on made-up footage.
 
-    A tracked window is learned if its margin is above `min_score`, and with it up to `others` windows elsewhere in the
-    frame that the detector takes for the object. A minimum score that is not given comes from the detector, between
+    A tracked window is learned if its margin is above `learn_above`, and with it, as negatives, up to `others` windows
+    elsewhere in the frame that the detector accepts. Without `learn_above` this score comes from the detector, between
     the scores of false positives and of objects in its training. Each update counts `share` of the positives that the
     base was trained on, and the last `kept` of these shares are kept: what is older is unlearned. Updates are counted
     together: the first at once, then two, four and so on, up to `every`. They are unlearned if the detector would then
@@ -130,7 +130,7 @@ class SelfTraining:
     negatives.
     """
 
-    min_score: float | None = None
+    learn_above: float | None = None
     others: int = 0
     share: float = 0.008
     kept: float = 1.0
@@ -143,9 +143,10 @@ class SelfTraining:
         counts = [stage.statistics[0].n for stage in detector.base.stages if stage.learns]
         return max(1, round(self.share * min(counts, default=0)))
 
-    def min_score_of(self, detector: Detector) -> float:
-        """The margin above which a tracked window is learned: if it is not given, from the base alone."""
-        return expected_scores(detector.base).between(MIN_SCORE_SHARE) if self.min_score is None else self.min_score
+    def learn_above_of(self, detector: Detector) -> float:
+        """The margin above which a tracked window is learned: `learn_above`, or one that depends on the base alone."""
+        given = self.learn_above
+        return expected_scores(detector.base).between(LEARN_ABOVE_SHARE) if given is None else given
 
     def max_kept(self) -> int:
         """How many updates are kept."""
@@ -156,7 +157,7 @@ class SelfTraining:
 class TrackedFrame:
     """One frame: all detections, the tracked object (or None), and what was learned and unlearned after it.
 
-    `is_learned` tells whether the tracked window is learned. `weight_change` is how far the weights have turned since
+    `is_learned` is set if the tracked window is learned. `weight_change` is the distance of the weights from those of
     the base, relative to their length.
     """
 
@@ -180,7 +181,7 @@ class TrackedFrame:
 
 @dataclass(frozen=True, eq=False)
 class _Update:
-    """Windows of one image, by its hash: the object first, then others."""
+    """Windows of one image, by its hash: the object first, then negatives."""
 
     image: str
     index: WindowIndex
@@ -218,7 +219,7 @@ class Tracker:
         if self.learn:
             self.detector.check_can_learn()
         self.detector.reporting.min_score(self.min_score)  # an unknown name is an error now
-        self.learn_above = self.self_training.min_score_of(self.detector)
+        self.learn_above = self.self_training.learn_above_of(self.detector)
         self._start: Retention = retention_of(self.detector)
         self._weight_change = weight_change(self.detector)
 
@@ -247,7 +248,7 @@ class Tracker:
 
     @property
     def weight_change(self) -> float:
-        """How far the weights have turned since the base, relative to their length."""
+        """Distance of the weights from those of the base, relative to their length."""
         return self._weight_change
 
     @property

@@ -1,4 +1,4 @@
-"""An OpenCV cascade that learns."""
+"""Adoption of OpenCV cascades: one more stage, of their own weak learners, that learns online."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from whet.lda.thresholds import Rate, calibrate_rate
 from whet.opencv.cascade import OpenCVCascade, stages_of
 from whet.opencv.xml import read_opencv
 from whet.training.data import split_objects
-from whet.training.learning import Judgement, Shown
+from whet.training.learning import BeforeAfter, Examples
 from whet.training.mining import Miner
 from whet.training.negatives import ExcludedBoxes, backgrounds_of, image_faults
 from whet.training.positives import Jitter, Positives, Variations, cut_positives, window_of
@@ -41,21 +41,21 @@ PASSED = 0.7
 # A discriminant of T weak learners on fewer negatives than this times T fits the sample, not the class.
 NEGATIVES_A_LEARNER = 5
 FEWEST_LEARNERS = 5
-# What a vote of OpenCV's counts in the score, next to one of the new stage, which knows better what is left; chosen on
-# pasted faces, where 1/4 and 1/16 are nearly as good. A power of two: no decision changes, to the last bit.
+# Weights of OpenCV's stages are multiplied by this in the score, because the new stage separates better what is left.
+# Chosen on pasted faces, where 1/4 and 1/16 are nearly as good. A power of two changes no decision, to the last bit.
 SHARE = 1 / 8
-# By so much a threshold lies below the sample that it was put on, for that to pass.
+# A threshold lies this much below the margin of the sample that has to pass it.
 SLACK = 1e-9
 AT_ONCE = 2000
 
 
-def yielding(stages: Sequence[Stage], positives: Patches, rate: float) -> list[Stage]:
-    """The stages with thresholds so low that each of them keeps this share of the positives, none above its own.
+def lower_thresholds(stages: Sequence[Stage], positives: Patches, rate: float) -> list[Stage]:
+    """Lower the thresholds of stages until each of them keeps this share of the positives; never raise one.
 
-    Each stage is judged on all positives, not on those that the ones before it keep.
+    Each stage is measured on all positives, not only on those that pass the stages before it.
     """
     if not 0 <= rate <= 1:
-        raise ValueError(f"got stage_rate={rate}; expected a share from 0 to 1")
+        raise ValueError(f"got stage_rate={rate}; expected a number from 0 to 1")
     blocks = (IntegralStack.from_patches(block) for block in _blocks(positives))
     margins = np.concatenate([[stage.judge(stack)[0] for stage in stages] for stack in blocks], axis=1)
     missed = min(int((1 - rate) * len(positives)), len(positives) - 1)
@@ -67,7 +67,7 @@ def yielding(stages: Sequence[Stage], positives: Patches, rate: float) -> list[S
     ]
 
 
-def extension_of(
+def train_added_stage(
     stages: Sequence[Stage],
     window: tuple[int, int],
     train: Patches,
@@ -79,36 +79,36 @@ def extension_of(
     detection_rate: float,
     ridge: float,
 ) -> LearningStage:
-    """One more stage of up to `n_weak` of the cascade's weak learners, whose threshold keeps the detection rate."""
+    """Train one more stage of up to `n_weak` of the cascade's weak learners; its threshold keeps the detection rate."""
     negatives = _hard_windows(stages, window, miner, n_negatives, NEGATIVES_A_LEARNER * n_weak)
     n_weak = min(n_weak, len(negatives) // NEGATIVES_A_LEARNER)
     if n_weak < FEWEST_LEARNERS:
         raise TrainingDataError(
-            f"the images gave {len(negatives)} windows that the cascade takes for the object; a stage that learns "
-            f"needs at least {NEGATIVES_A_LEARNER * FEWEST_LEARNERS}: add images"
+            f"got {len(negatives)} negative windows that pass the first stages of the cascade; expected at least "
+            f"{NEGATIVES_A_LEARNER * FEWEST_LEARNERS}: add images without the object"
         )
-    features, weak = joined(stages, window)
+    features, weak = join_weak_learners(stages, window)
     patches = np.concatenate([train, negatives])
-    responses = responses_of(features, weak, patches)
+    responses = respond_in_blocks(features, weak, patches)
     bits = BitResponses.from_responses(responses, np.arange(len(patches)) < len(train))
     learner = GreedyLDA(ridge=ridge)
     chosen = np.array(list(learner.rounds(bits, n_weak)))
     vote = learner.vote(bits, chosen)
-    seen = responses_of(features.take(chosen), weak.take(chosen), validation)
+    seen = respond_in_blocks(features.take(chosen), weak.take(chosen), validation)
     scores = np.cumsum(seen * vote.coef[:, None], axis=0)[-1]  # in the order of the learners, as a scan adds them
     vote.rule = Rate(calibrate_rate(scores, vote.projection, detection_rate))
     return LearningStage.from_discriminant(features.take(chosen), weak.take(chosen), vote)
 
 
-def joined(stages: Sequence[Stage], window: tuple[int, int]) -> tuple[FeatureFamily, WeakLearners]:
-    """The features and weak learners of all stages, one after the other; all are of one family."""
+def join_weak_learners(stages: Sequence[Stage], window: tuple[int, int]) -> tuple[FeatureFamily, WeakLearners]:
+    """The features and weak learners of all stages in one pool; all stages have the same family."""
     columns = [columns_of(stage.features, stage.weak) for stage in stages]
     together = {name: np.concatenate([each[name] for each in columns]) for name in columns[0]}
     return from_columns(family_name(stages[0].features), window, together)
 
 
 def _hard_windows(stages: Sequence[Stage], window: tuple[int, int], miner: Miner, most: int, needed: int) -> Patches:
-    """Windows that pass most stages, and where these are not enough, some that pass fewer."""
+    """Windows that pass most stages; if these are too few, also windows that pass fewer stages."""
     found = np.empty((0, *window), dtype=np.uint8)
     n = ceil(PASSED * len(stages))
     while n > 0 and len(found) < needed:
@@ -118,8 +118,8 @@ def _hard_windows(stages: Sequence[Stage], window: tuple[int, int], miner: Miner
     return found
 
 
-def responses_of(features: FeatureFamily, weak: WeakLearners, patches: Patches) -> NDArray[np.bool_]:
-    """Responses (learners, samples), some samples at a time: their integral images take more than they do."""
+def respond_in_blocks(features: FeatureFamily, weak: WeakLearners, patches: Patches) -> NDArray[np.bool_]:
+    """Responses (learners, samples), computed in blocks of samples to limit the memory for integral images."""
     parts = [weak.respond(features.evaluate(IntegralStack.from_patches(block))) for block in _blocks(patches)]
     return np.concatenate([np.empty((len(weak), 0), np.bool_), *parts], axis=1)
 
@@ -128,10 +128,10 @@ def _blocks(patches: Patches) -> Iterator[Patches]:
     return (patches[start : start + AT_ONCE] for start in range(0, len(patches), AT_ONCE))
 
 
-# What a stage that is added keeps of the positives held out.
+# Detection rate of the added stage on the held-out positives.
 DETECTION_RATE = 0.95
 FEWEST_POSITIVES = 10
-# Windows without the object that are looked for.
+# Number of negative windows to collect.
 NEGATIVES = 20_000
 
 
@@ -154,19 +154,19 @@ def adopt(
     seed: int = 0,
     threads: int | None = None,
 ) -> Detector:
-    """A detector of an OpenCV cascade's weak learners that learns online.
+    """Make a detector that learns online from an OpenCV cascade.
 
-    `positives` are (samples, height, width) of the cascade's window, and there should be many more than a stage has
-    weak learners: `whet.training.positives.Variations` makes many of one photograph. Positives with one number in
-    `groups` (samples,) are of one photograph, and on one side of what is held out. `images` have no object in them,
-    but in boxes (n, 4) that are `forbidden`, by image.
+    `positives` are (samples, height, width) of the cascade's window, many more than the new stage has weak learners:
+    `whet.training.positives.Variations` makes many of one photograph. Positives with the same number in `groups`
+    (samples,) come from one photograph, and are either all held out or all trained on. `images` contain no object,
+    except in the boxes (n, 4) that are `forbidden`, by image.
 
-    OpenCV's votes stay as they are, and the thresholds of stages that reject too many positives are lowered until each
-    stage keeps `stage_rate` of them (0 leaves them where they are). One more stage follows, of up to `n_weak` of all
-    their weak learners, selected by greedy sparse LDA on up to `n_negatives` windows that pass most stages. It keeps a
-    `detection_rate` of the positives that are `held_out`, and it alone learns later.
+    OpenCV's weights stay as they are. The thresholds of stages that reject too many positives are lowered until each
+    stage keeps `stage_rate` of them (0 keeps the thresholds). One stage is added, of up to `n_weak` of all weak
+    learners of the cascade, selected by greedy sparse LDA on up to `n_negatives` windows that pass most stages. It
+    keeps a `detection_rate` of the positives that are `held_out`. Only this stage learns later.
 
-    Of each image at most `max_per_image` windows are taken at a time. The same seed gives the same detector.
+    At most `max_per_image` windows per image and round are used. The same seed gives the same detector.
 
     The weak learners of a tree are its leaves. Raises `CannotConvertError` for rectangles whose weights are not whole.
 
@@ -200,7 +200,7 @@ def adopt(
         excluded_boxes=forbidden or {},
     )
     train, validation = _sides(positives, groups, held_out, seed)
-    added = extension_of(
+    added = train_added_stage(
         stages,
         source.window,
         train,
@@ -212,7 +212,7 @@ def adopt(
         ridge=ridge,
     )
     base = DetectorBase(
-        source.window, (*yielding(stages, train, stage_rate), added), provenance=provenance or Provenance()
+        source.window, (*lower_thresholds(stages, train, stage_rate), added), provenance=provenance or Provenance()
     )
     return Detector(base, reporting=Reporting(box_offset or BoxOffset()))
 
@@ -226,9 +226,9 @@ def _check(positives: Patches, window: tuple[int, int]) -> None:
 
 
 def _sides(positives: Patches, groups: NDArray[np.intp] | None, held_out: float, seed: int) -> tuple[Patches, Patches]:
-    """Positives to train on and to set a threshold by; those of one photograph stay together."""
+    """Positives to train on, and held-out positives for the threshold; those of one photograph stay together."""
     if not 0 < held_out < 1:
-        raise ValueError(f"got held_out={held_out}; expected a share between 0 and 1")
+        raise ValueError(f"got held_out={held_out}; expected a number between 0 and 1")
     numbers = np.arange(len(positives)) if groups is None else groups
     if numbers.shape != (len(positives),):
         raise TrainingDataError(
@@ -236,78 +236,76 @@ def _sides(positives: Patches, groups: NDArray[np.intp] | None, held_out: float,
         )
     n = len(np.unique(numbers))
     if n < FEWEST_POSITIVES:
-        raise TrainingDataError(f"got positives of {n} photographs: too few to hold some of them out for a threshold")
+        raise TrainingDataError(f"got positives of {n} photographs; expected at least {FEWEST_POSITIVES}: add some")
     train, check = split_objects(numbers, held_out, seed)
     return positives[train], positives[check]
 
 
-# Windows of each object, and how far they are moved: as far as `Variations` moves them, of which the benchmark has ten.
+# Windows per object, and their random changes: those of `Variations`, of which the benchmark uses ten.
 COPIES = 10
-# Boxes whose shape differs by more than this from the window's give windows of another size than a scan would meet the
-# object in: it tries sizes so far apart.
-OTHER_SHAPE = SCALE_FACTOR
+# If the aspect ratios of boxes and window differ by more than this, windows have another size than in a scan, which
+# uses sizes this far apart.
+MAX_ASPECT_RATIO = SCALE_FACTOR
 JITTER = Jitter(shift=0.035, scale=0.09, rotation=12.0)
 
 
 @dataclass(frozen=True, eq=False)
 class AdoptionRun:
-    """A cascade that learns now, what it was shown, what of that was of no use, and how it does before and after."""
+    """The new detector, its training data, problems of the data, and evaluations before and after."""
 
     detector: Detector
     positives: Positives
     images: tuple[Path, ...]
     problems: tuple[Problem, ...]
-    held_out: Judgement | None
+    held_out: BeforeAfter | None
 
     @property
     def added(self) -> LearningStage:
-        """The stage that was added, and learns."""
+        """The added stage, which learns."""
         stage = self.detector.base.stages[-1]
         assert isinstance(stage, LearningStage)
         return stage
 
 
-def other_shape(boxes: Boxes, window: tuple[int, int]) -> str | None:
-    """What to tell where boxes (n, 4) of the object are clearly wider or narrower than a cascade's window is.
+def shape_warning(boxes: Boxes, window: tuple[int, int]) -> str | None:
+    """A warning if boxes (n, 4) of the object have another aspect ratio than the cascade's window.
 
-    >>> print(other_shape(np.array([[10.0, 20.0, 40.0, 60.0]] * 50), (20, 20)))
-    the boxes are 0.75 as wide as high (median of 50; eight in ten 0.75 to 0.75), the cascade's windows 1 (20 x 20): ...
-    >>> other_shape(np.array([[10.0, 20.0, 40.0, 55.0]]), (20, 20))
+    >>> print(shape_warning(np.array([[10.0, 20.0, 40.0, 60.0]] * 50), (20, 20)))
+    the boxes have a width/height of 0.75 (median of 50; 80 % from 0.75 to 0.75), the cascade's windows of 1 (20 x ...
+    >>> shape_warning(np.array([[10.0, 20.0, 40.0, 55.0]]), (20, 20))
     """
     choice, (height, width) = window_of(boxes), window
-    if abs(log(choice.aspect * height / width)) <= log(OTHER_SHAPE):
+    if abs(log(choice.aspect * height / width)) <= log(MAX_ASPECT_RATIO):
         return None
-    longer = "wider" if choice.aspect < width / height else "higher"
     return (
-        f"the boxes are {choice.aspect:.2g} as wide as high (median of {choice.n_boxes:,}; eight in ten "
-        f"{choice.aspect_low:.2g} to {choice.aspect_high:.2g}), the cascade's windows {width / height:.2g} ({width} x "
-        f"{height}): what it is shown is {longer} than the boxes. Box the object as the cascade does when it detects"
+        f"the boxes have a width/height of {choice.aspect:.2g} (median of {choice.n_boxes:,}; 80 % from "
+        f"{choice.aspect_low:.2g} to {choice.aspect_high:.2g}), the cascade's windows of {width / height:.2g} "
+        f"({width} x {height}); draw boxes as the cascade reports them"
     )
 
 
 def adopt_from(
     cascade: Path,
-    shown: Shown,
+    examples: Examples,
     *,
     held_out: Sequence[AnnotatedImage] = (),
     provenance: Provenance | None = None,
     seed: int = 0,
     threads: int | None = None,
-    tell: Callable[[float], None] = lambda _: None,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> AdoptionRun:
-    """Adopt a cascade (see `whet.training.adopt.adopt`) by the objects and by all else in the images shown.
+    """Adopt a cascade (see `adopt`) with the objects and the background of example images.
 
-    `tell` gets the share that is done.
+    `progress` is called with the fraction done.
 
-    >>> adopt_from(Path("nowhere.xml"), Shown(()))
+    >>> adopt_from(Path("nowhere.xml"), Examples(()))
     Traceback (most recent call last):
-    whet.errors.TrainingDataError: no box of the object was shown: a cascade is adopted by objects (annotations or ...
+    whet.errors.TrainingDataError: got no object; expected some hundred objects, as annotations or crops, ...
     """
-    annotations = Annotations(shown.images, (ONLY_CLASS,))
+    annotations = Annotations(examples.images, (ONLY_CLASS,))
     if not annotations.n_boxes:
         raise TrainingDataError(
-            "no box of the object was shown: a cascade is adopted by objects (annotations or crops), best of some "
-            "hundred photographs, and by images without it"
+            "got no object; expected some hundred objects, as annotations or crops, and images without the object"
         )
     source = read_opencv(cascade)
     choice = replace(window_of(annotations.boxes), height=source.window[0], width=source.window[1])
@@ -319,18 +317,18 @@ def adopt_from(
         mirror="safe",
         seed=seed,
         threads=threads,
-        progress=lambda share: tell(0.1 * share),
+        progress=lambda done: progress(0.1 * done),
     )
     forbidden = backgrounds_of(annotations)
     faults = image_faults(list(forbidden), source.window)
     images = tuple(path for path in forbidden if path not in faults)
     if not images:
         raise TrainingDataError(
-            "there is no image to take other windows from: give some without the object (negatives), best hundreds"
+            "got no image to take negatives from; add images without the object, best some hundred (--negatives)"
         )
     detector = adopt(
         source,
-        _grained(positives.patches, seed),
+        _with_noise(positives.patches, seed),
         images,
         groups=positives.groups,
         forbidden=forbidden,
@@ -338,16 +336,16 @@ def adopt_from(
         seed=seed,
         threads=threads,
     )
-    tell(0.7)
-    told = (Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
-    judgement = None
+    progress(0.7)
+    unreadable = (Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
+    runs = None
     if held_out:
-        before = evaluate(load(cascade), held_out, progress=lambda share: tell(0.7 + 0.15 * share), threads=threads)
-        after = evaluate(detector, held_out, progress=lambda share: tell(0.85 + 0.15 * share), threads=threads)
-        judgement = before, after
-    return AdoptionRun(detector, positives, images, (*positives.problems, *told), judgement)
+        before = evaluate(load(cascade), held_out, progress=lambda done: progress(0.7 + 0.15 * done), threads=threads)
+        after = evaluate(detector, held_out, progress=lambda done: progress(0.85 + 0.15 * done), threads=threads)
+        runs = before, after
+    return AdoptionRun(detector, positives, images, (*positives.problems, *unreadable), runs)
 
 
-def _grained(patches: Patches, seed: int) -> Patches:
+def _with_noise(patches: Patches, seed: int) -> Patches:
     rng, variations = np.random.default_rng([seed, 2]), Variations()
     return np.array([variations.grained(patch, rng) for patch in patches])

@@ -35,7 +35,7 @@ from whet.training.progress import (
     stop_by_held_out,
     stop_by_mined,
 )
-from whet.training.stage import GreedyLDA, Judge, NodeGoal, NodeLearner, train_stage
+from whet.training.stage import GreedyLDA, NodeGoal, StageLearner, StageValidation, train_stage
 
 Patches = NDArray[np.uint8]
 Callback = Callable[[Event], None]
@@ -51,7 +51,7 @@ def train_cascade(
     config: TrainingConfig | None = None,
     callback: Callback = lambda _: None,
     *,
-    learner: NodeLearner | None = None,
+    learner: StageLearner | None = None,
     checkpoint: Path | None = None,
     groups: NDArray[np.intp] | None = None,
     excluded_boxes: ExcludedBoxes | None = None,
@@ -86,7 +86,7 @@ def train_stages(
     config: TrainingConfig,
     callback: Callback = lambda _: None,
     *,
-    learner: NodeLearner | None = None,
+    learner: StageLearner | None = None,
     checkpoint: Path | None = None,
     threads: int | None = None,
 ) -> tuple[Cascade, tuple[TrainedStage, ...], TrainingResult]:
@@ -115,7 +115,7 @@ class _Training:
     data: TrainingData
     config: TrainingConfig
     callback: Callback
-    learner: NodeLearner
+    learner: StageLearner
     threads: int | None
     file: Checkpoint
     state: State = field(default_factory=State)
@@ -268,7 +268,7 @@ class _Training:
     ) -> TrainedStage:
         config, max_weak = self.config, self.config.stage_size(len(self.state.stages))
 
-        def added(n_weak: int, judge: Judge) -> None:
+        def added(n_weak: int, judge: StageValidation) -> None:
             self._send(WeakAdded, n_weak, max_weak, judge.detection_rate, judge.false_positive_rate)
 
         return train_stage(
@@ -282,7 +282,7 @@ class _Training:
             max_memory=config.max_memory,
             threads=self.threads,
             seed=config.seed,
-            tell=added,
+            progress=added,
         )
 
     def _stall(self, rate: float) -> None:

@@ -17,7 +17,7 @@ from whet.errors import TrainingDataError
 from whet.features.integral import FeatureFamily, IntegralStack
 from whet.training.config import CASCADE_SETTINGS, TrainingConfig
 from whet.training.negatives import ExcludedBoxes, usable_images
-from whet.training.stage import NodeLearner
+from whet.training.stage import StageLearner
 
 # Neighbouring faces in a file may be near-duplicates: the split keeps runs of this length together, or shorter ones if
 # there would be fewer than ten.
@@ -184,7 +184,7 @@ MAY_CHANGE = {"max_stages", "target_false_positive_rate"}
 
 
 def fingerprint(
-    families: Sequence[FeatureFamily], data: TrainingData, config: TrainingConfig, learner: NodeLearner
+    families: Sequence[FeatureFamily], data: TrainingData, config: TrainingConfig, learner: StageLearner
 ) -> dict[str, str]:
     """A text for each setting and each part of the data that must not change during a training."""
     # The text of an object that is no dataclass would contain its address.

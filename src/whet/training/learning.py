@@ -24,94 +24,127 @@ from whet.io.images import read_grey
 
 Grey = NDArray[np.uint8]
 
-# Of the base's objects, what all that are shown at once count together.
+# All objects of one call together count this share of the base's positives.
 TOGETHER = 0.25
+
+BeforeAfter = tuple[EvaluationRun, EvaluationRun]
 
 
 @dataclass(eq=False)
-class Lessons:
-    """What was taught: entries, boxes of objects and false positives; what fitted no window, and what was not read."""
+class LearningReport:
+    """What a detector learned from images: records, numbers of boxes, boxes that were skipped, and unread images."""
 
-    entries: list[Record] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
     n_objects: int = 0
     n_false_positives: int = 0
-    unfit: list[str] = field(default_factory=list)
+    skipped_boxes: list[str] = field(default_factory=list)
     unread: list[UnreadableImageError] = field(default_factory=list)
 
 
-def crops(paths: Iterable[Path]) -> tuple[list[AnnotatedImage], list[UnreadableImageError]]:
-    """Images that one object fills, and those that cannot be read.
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Images to learn from, and the errors of those that cannot be read."""
 
-    All around the object is a region to be ignored: what else is detected in a crop is no false positive.
+    images: tuple[AnnotatedImage, ...]
+    unread: tuple[UnreadableImageError, ...] = ()
+
+    @classmethod
+    def from_annotations(
+        cls,
+        annotated: Iterable[AnnotatedImage] = (),
+        positives: Iterable[Path] = (),
+        negatives: Iterable[Path] = (),
+    ) -> Examples:
+        """Annotated images, images that one object fills, and images without the object.
+
+        Raises `AnnotationError` if an image is given both with objects and as one without.
+        """
+        filled, unread_filled = crops(positives)
+        empty, unread_empty = empty_images(negatives)
+        with_boxes = [*annotated, *filled]
+        check_no_contradiction(with_boxes, empty)
+        return cls((*with_boxes, *empty), (*unread_filled, *unread_empty))
+
+    @property
+    def boxes(self) -> Boxes:
+        """The boxes (n, 4) of the object in all images."""
+        return np.concatenate([np.empty((0, 4)), *(image.objects for image in self.images)])
+
+    @property
+    def n_objects(self) -> int:
+        """Number of boxes of the object."""
+        return sum(len(image.objects) for image in self.images)
+
+
+def crops(paths: Iterable[Path]) -> tuple[list[AnnotatedImage], list[UnreadableImageError]]:
+    """Images that one object fills, and the errors of those that cannot be read.
+
+    The rest of a crop is a region to ignore: other detections in it are not false positives.
     """
-    return _shown(paths, is_filled=True)
+    return _read_shapes(paths, is_filled=True)
 
 
 def empty_images(paths: Iterable[Path]) -> tuple[list[AnnotatedImage], list[UnreadableImageError]]:
-    """Images without the object, and those that cannot be read: whatever is detected in them is a false positive."""
-    return _shown(paths, is_filled=False)
+    """Images without the object, and the errors of those that cannot be read: all detections are false positives."""
+    return _read_shapes(paths, is_filled=False)
 
 
 def check_no_contradiction(images: Sequence[AnnotatedImage], without: Sequence[AnnotatedImage]) -> None:
-    """Raise `AnnotationError` where an image is said to have no object, and is shown with objects, too."""
+    """Raise `AnnotationError` if an image without the object is also given with objects."""
     named = {image.path.resolve(): image for image in images if len(image.objects)}
     for image in without:
         if image.path.resolve() in named:
-            raise AnnotationError(
-                f"{image.path} is among the images without the object, and among those with it: take it out of one"
-            )
+            raise AnnotationError(f"{image.path} is given both with and without the object; remove it from one set")
 
 
-def teach(
+def learn_images(
     detector: Detector,
     images: Sequence[AnnotatedImage],
     weight: int | None = None,
     *,
-    expected: int | None = None,
-    tell: Callable[[float], None] = lambda _: None,
+    n_false_positives: int | None = None,
+    progress: Callable[[float], None] = lambda _: None,
     **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
-) -> Lessons:
-    """Teach a detector image after image: boxes are the object, detections beside all of them are not.
+) -> LearningReport:
+    """Correct a detector by image after image: boxes are the object, all other detections are false positives.
 
-    `weight` and `options` are those of `Detector.learn`; without a weight, many objects share one (`shared_weight`),
-    and several false positives another (`weight_of_false_positives`). A false positive has less than half in common
-    with any box, and does not lie in a region to be ignored. How many are `expected` in all images is counted, by one
-    more look at each, where it is not known. An image that cannot be read and a box that no window fits are left out
-    and named. `tell` gets the share that is done.
+    `weight` and `options` are those of `Detector.learn`. Without a weight, many objects share one (`object_weight`),
+    and so do several false positives (`false_positive_weight`). A false positive has an IoU below one half with every
+    box, and does not lie in a region to ignore. Without `n_false_positives`, their number in all images, they are
+    counted by one more scan. Images that cannot be read and boxes that fit no window are skipped and reported.
+    `progress` is called with the fraction done.
 
     >>> from whet.detector.detector import load
-    >>> teach(load("face"), crops([Path("nowhere.png")])[0]).entries
+    >>> learn_images(load("face"), crops([Path("nowhere.png")])[0]).records
     []
     """
-    lessons = Lessons()
-    of_object, of_false_positive, begun, wrong = weight, weight, 0.0, expected or 0
+    report = LearningReport()
+    of_object, of_false_positive, counting, n_wrong = weight, weight, 0.0, n_false_positives or 0
     if weight is None:
-        if expected is None:
-            begun = 0.25
-            wrong = _count_false_positives(detector, images, options, lambda share: tell(begun * share))
-        of_object = shared_weight(detector, sum(len(image.objects) for image in images))
+        if n_false_positives is None:
+            counting = 0.25
+            n_wrong = _count_false_positives(detector, images, options, lambda done: progress(counting * done))
+        of_object = object_weight(detector, sum(len(image.objects) for image in images))
     for number, image in enumerate(images, start=1):
-        if weight is None:  # lessons may cause false positives that were not there when they were counted
-            of_false_positive = weight_of_false_positives(
-                detector, max(wrong, lessons.n_false_positives + 1), of_object
-            )
+        if weight is None:  # corrections may cause false positives that were not there when they were counted
+            of_false_positive = false_positive_weight(detector, max(n_wrong, report.n_false_positives + 1), of_object)
         try:
-            _teach_image(detector, image, read_grey(image.path), (of_object, of_false_positive), options, lessons)
+            _learn_image(detector, image, read_grey(image.path), (of_object, of_false_positive), options, report)
         except UnreadableImageError as error:
-            lessons.unread.append(error)
-        tell(begun + (1 - begun) * number / len(images))
-    return lessons
+            report.unread.append(error)
+        progress(counting + (1 - counting) * number / len(images))
+    return report
 
 
-def shared_weight(detector: Detector, n_objects: int) -> int | None:
-    """How often each of many objects counts: together a quarter of the objects in the base. None for few objects.
+def object_weight(detector: Detector, n_objects: int) -> int | None:
+    """Weight of each of many objects: together a quarter of the positives in the base. None for few objects.
 
-    A single correction has to be felt, and counts 4 % of the base; as many such as one hand has fingers are more than
-    that quarter already. On drawn vans and walkers, 44 boxes at 4 % each made a detector worse on others, 5 to 20
-    times each, it became better or stayed as it was.
+    A single correction counts 4 % of the base, so more than six of them exceed that quarter. On drawn vans and
+    pedestrians, 44 boxes at 4 % each made a detector worse on other images; with a weight of 5 to 20 each, it became
+    better or stayed as it was.
 
     >>> from whet.detector.detector import load
-    >>> shared_weight(load("face"), 3), shared_weight(load("face"), 100)
+    >>> object_weight(load("face"), 3), object_weight(load("face"), 100)
     (None, 31)
     """
     base = max((stage.positive.n for stage in detector.base.stages if isinstance(stage, LearningStage)), default=0)
@@ -119,17 +152,17 @@ def shared_weight(detector: Detector, n_objects: int) -> int | None:
     return None if share >= default_weight(detector.base, True) else max(share, 1)
 
 
-def weight_of_false_positives(detector: Detector, n: int, of_object: int | None = None) -> int | None:
-    """How often each of several false positives counts: together as often as a single correction; None for one.
+def false_positive_weight(detector: Detector, n: int, of_object: int | None = None) -> int | None:
+    """Weight of each of several false positives: together as much as one correction. None for one.
 
-    Each at 4 % of the base, twenty false positives of the face detector in 161 images turned its weights so far that
-    there were 2,200. Sharing those 4 %, thirteen were left, and none of two in other images. With many objects, which
-    share a weight, a false positive counts as often as one of those, and all of them a quarter of the base at most.
+    At 4 % of the base each, twenty false positives of the face detector in 161 images changed its weights so much that
+    it made 2,200. Sharing these 4 %, thirteen were left, and none of two in other images. With many objects, which
+    share a weight, a false positive counts as much as one of them, and all of them at most a quarter of the base.
 
     >>> from whet.detector.detector import load
-    >>> weight_of_false_positives(load("face"), 1), weight_of_false_positives(load("face"), 20)
+    >>> false_positive_weight(load("face"), 1), false_positive_weight(load("face"), 20)
     (None, 24)
-    >>> [weight_of_false_positives(load("face"), n, of_object=31) for n in (20, 900)]
+    >>> [false_positive_weight(load("face"), n, of_object=31) for n in (20, 900)]
     [31, 3]
     """
     single = default_weight(detector.base, False)
@@ -139,9 +172,9 @@ def weight_of_false_positives(detector: Detector, n: int, of_object: int | None 
 
 
 def false_positives(detected: Boxes, image: AnnotatedImage) -> Boxes:
-    """Those of the detected boxes (n, 4) that show neither an object of the image nor what is to be ignored.
+    """Those of the detected boxes (n, 4) that are neither an object of the image nor in a region to ignore.
 
-    In an image that is not complete any of them may show an object.
+    In an image whose annotations are incomplete, any detection may be an object: none is a false positive.
 
     >>> car = AnnotatedImage(Path("a.png"), (50, 90), np.array([[0.0, 0, 40, 20]]), ("car",), np.array([False]))
     >>> false_positives(np.array([[1.0, 0, 40, 20], [50, 0, 90, 20]]), car)
@@ -155,8 +188,8 @@ def false_positives(detected: Boxes, image: AnnotatedImage) -> Boxes:
     return detected[~(is_object | inside | alike)]
 
 
-def turns(before: Cascade, after: Cascade) -> list[float]:
-    """Degrees by which the weights of each stage have turned."""
+def rotation_degrees(before: Cascade, after: Cascade) -> list[float]:
+    """Angles in degrees between the weights of each stage before and after."""
     degrees = []
     for old, new in zip(before.stages, after.stages, strict=True):
         lengths = float(np.linalg.norm(old.coef) * np.linalg.norm(new.coef))
@@ -166,8 +199,8 @@ def turns(before: Cascade, after: Cascade) -> list[float]:
     return degrees
 
 
-def _shown(paths: Iterable[Path], *, is_filled: bool) -> tuple[list[AnnotatedImage], list[UnreadableImageError]]:
-    shown, unread = [], []
+def _read_shapes(paths: Iterable[Path], *, is_filled: bool) -> tuple[list[AnnotatedImage], list[UnreadableImageError]]:
+    images, unread = [], []
     for path in paths:
         try:
             height, width = upright_shape(path)
@@ -177,44 +210,44 @@ def _shown(paths: Iterable[Path], *, is_filled: bool) -> tuple[list[AnnotatedIma
         whole = np.array([[0.0, 0.0, width, height]])
         if is_filled:
             boxes, ignore = np.concatenate([whole, whole]), np.array([False, True])
-            shown.append(AnnotatedImage(path, (height, width), boxes, (ONLY_CLASS, ONLY_CLASS), ignore))
+            images.append(AnnotatedImage(path, (height, width), boxes, (ONLY_CLASS, ONLY_CLASS), ignore))
         else:
-            shown.append(AnnotatedImage(path, (height, width)))
-    return shown, unread
+            images.append(AnnotatedImage(path, (height, width)))
+    return images, unread
 
 
 def _count_false_positives(
-    detector: Detector, images: Sequence[AnnotatedImage], options: dict[str, Any], tell: Callable[[float], None]
+    detector: Detector, images: Sequence[AnnotatedImage], options: dict[str, Any], progress: Callable[[float], None]
 ) -> int:
     n = 0
     for number, image in enumerate(images, start=1):
-        with suppress(UnreadableImageError):  # told when it is its turn to teach
+        with suppress(UnreadableImageError):  # reported when the image is learned
             n += len(false_positives(detector.detect(read_grey(image.path), **options).boxes, image))
-        tell(number / len(images))
+        progress(number / len(images))
     return n
 
 
-def _teach_image(
+def _learn_image(
     detector: Detector,
     image: AnnotatedImage,
     grey: Grey,
     weights: tuple[int | None, int | None],
     options: dict[str, Any],
-    lessons: Lessons,
+    report: LearningReport,
 ) -> None:
-    """Teach an image's false positives and its objects: at once, or if they count differently, objects last."""
+    """Learn an image's false positives and objects: in one call, or if their weights differ, objects last."""
     wrong = false_positives(detector.detect(grey, **options).boxes, image)
     boxes = np.concatenate([image.objects, wrong])
     is_object = np.arange(len(boxes)) < len(image.objects)
     of_object, of_false_positive = weights
     if of_object == of_false_positive:
-        _teach_boxes(detector, image, grey, boxes, is_object, of_object, options, lessons)
+        _learn_boxes(detector, image, grey, boxes, is_object, of_object, options, report)
         return
     for kind, weight in ((~is_object, of_false_positive), (is_object, of_object)):
-        _teach_boxes(detector, image, grey, boxes[kind], is_object[kind], weight, options, lessons)
+        _learn_boxes(detector, image, grey, boxes[kind], is_object[kind], weight, options, report)
 
 
-def _teach_boxes(
+def _learn_boxes(
     detector: Detector,
     image: AnnotatedImage,
     grey: Grey,
@@ -222,21 +255,21 @@ def _teach_boxes(
     is_object: NDArray[np.bool_],
     weight: int | None,
     options: dict[str, Any],
-    lessons: Lessons,
+    report: LearningReport,
 ) -> None:
     try:
-        lessons.entries += detector.learn(grey, boxes, is_object, weight, **options)
+        report.records += detector.learn(grey, boxes, is_object, weight, **options)
     except BoxError:
-        faults = [_fault(detector, grey, box, options) for box in boxes]
-        lessons.unfit += [f"{image.path}: {fault}" for fault in faults if fault is not None]
-        fits = np.array([fault is None for fault in faults])
+        errors = [_box_error(detector, grey, box, options) for box in boxes]
+        report.skipped_boxes += [f"{image.path}: {error}" for error in errors if error is not None]
+        fits = np.array([error is None for error in errors])
         boxes, is_object = boxes[fits], is_object[fits]
-        lessons.entries += detector.learn(grey, boxes, is_object, weight, **options)
-    lessons.n_objects += int(is_object.sum())
-    lessons.n_false_positives += int((~is_object).sum())
+        report.records += detector.learn(grey, boxes, is_object, weight, **options)
+    report.n_objects += int(is_object.sum())
+    report.n_false_positives += int((~is_object).sum())
 
 
-def _fault(detector: Detector, grey: Grey, box: Boxes, options: dict[str, Any]) -> BoxError | None:
+def _box_error(detector: Detector, grey: Grey, box: Boxes, options: dict[str, Any]) -> BoxError | None:
     """Why no window fits a box; tried on a copy."""
     try:
         detector.copy().learn(grey, box[None], [True], 1, **options)
@@ -245,138 +278,105 @@ def _fault(detector: Detector, grey: Grey, box: Boxes, options: dict[str, Any]) 
     return None
 
 
-# Of its box's size, what a window may show without that a crop lacks something.
-LITTLE_MORE = 1.05
-
-Judgement = tuple[EvaluationRun, EvaluationRun]
+# A window may be this much larger than its box before crops are too tight.
+MAX_MARGIN = 1.05
 
 
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """Images to learn from, and those that were meant but cannot be read."""
+def tight_crop_warning(examples: Examples, offset: BoxOffset) -> str | None:
+    """A warning if objects fill their images, and the detector's windows are larger than the boxes that it reports.
 
-    images: tuple[AnnotatedImage, ...]
-    unread: tuple[UnreadableImageError, ...] = ()
-
-    @classmethod
-    def from_annotations(
-        cls,
-        annotated: Iterable[AnnotatedImage] = (),
-        positives: Iterable[Path] = (),
-        negatives: Iterable[Path] = (),
-    ) -> Shown:
-        """Annotated images, images that one object fills, and images without the object.
-
-        Raises `AnnotationError` for an image that is said to have the object and not to have it.
-        """
-        filled, bad = crops(positives)
-        empty, worse = empty_images(negatives)
-        with_boxes = [*annotated, *filled]
-        check_no_contradiction(with_boxes, empty)
-        return cls((*with_boxes, *empty), (*bad, *worse))
-
-    @property
-    def boxes(self) -> Boxes:
-        """The boxes (n, 4) of the object in all images."""
-        return np.concatenate([np.empty((0, 4)), *(image.objects for image in self.images)])
-
-    @property
-    def n_objects(self) -> int:
-        """Boxes of the object."""
-        return sum(len(image.objects) for image in self.images)
-
-
-def too_tight(shown: Shown, frame: BoxOffset) -> str | None:
-    """What to tell where objects fill their images, and a detector's windows show more than the box it reports.
-
-    Around such an object there is nothing that a window could show: one that is too small is taught, or none fits.
+    A crop has no pixels around the object: the window that is learned is too small, or none fits.
 
     >>> tight = AnnotatedImage(Path("a.png"), (20, 40), np.array([[0.0, 0, 40, 20]]), ("van",), np.array([False]))
-    >>> print(too_tight(Shown((tight,)), BoxOffset(0.1, 0.1, 0.9, 0.9)))
-    1 image ends where its object ends, and this detector looks at 1.25 times as much: it is taught ...
-    >>> too_tight(Shown((tight,)), BoxOffset())
+    >>> print(tight_crop_warning(Examples((tight,)), BoxOffset(0.1, 0.1, 0.9, 0.9)))
+    1 image has no margin around the object, but the windows of this detector are 1.25 times as large as the object; ...
+    >>> tight_crop_warning(Examples((tight,)), BoxOffset())
     """
-    n = sum(image.is_filled for image in shown.images)
-    more = 1 / max(frame.size)
-    if not n or more < LITTLE_MORE:
+    n = sum(image.is_filled for image in examples.images)
+    ratio = 1 / max(offset.size)
+    if not n or ratio < MAX_MARGIN:
         return None
-    told = "1 image ends where its object ends" if n == 1 else f"{n:,} images end where their object ends"
+    images = "1 image has" if n == 1 else f"{n:,} images have"
     return (
-        f"{told}, and this detector looks at {more:.3g} times as much: it is taught windows that are too small. Better "
-        "show the whole images, with boxes (--annotations), or cut the object out with so much around it"
+        f"{images} no margin around the object, but the windows of this detector are {ratio:.3g} times as large as the "
+        "object; use whole images with boxes (--annotations), or crops with a margin"
     )
 
 
 @dataclass(frozen=True, eq=False)
 class LearningRun:
-    """What was learned, and how the detector did before and after: on what it was shown, and on what it was not."""
+    """The new detector, what it learned, and evaluations before and after: on the examples and on held-out images.
+
+    `rotations` are the angles in degrees by which the weights of each stage have changed.
+    """
 
     detector: Detector
-    lessons: Lessons
-    shown: Judgement
-    held_out: Judgement | None
-    turns: tuple[float, ...]
+    report: LearningReport
+    on_examples: BeforeAfter
+    held_out: BeforeAfter | None
+    rotations: tuple[float, ...]
 
 
 def learn_from(
     detector: Detector,
-    shown: Shown,
+    examples: Examples,
     weight: int | None = None,
     *,
     held_out: Sequence[AnnotatedImage] = (),
     min_score: float | str | None = None,
-    tell: Callable[[float], None] = lambda _: None,
+    progress: Callable[[float], None] = lambda _: None,
     **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
 ) -> LearningRun:
-    """Teach a copy of a detector all that is shown (see `whet.training.learning.teach`); the detector stays as it is.
+    """Correct a copy of a detector by all examples (see `learn_images`); the detector itself does not change.
 
-    `tell` gets the share that is done.
+    `progress` is called with the fraction done.
 
     >>> from whet.detector.detector import load
-    >>> learn_from(load("face"), Shown.from_annotations(negatives=[Path("nowhere.png")]))
+    >>> learn_from(load("face"), Examples.from_annotations(negatives=[Path("nowhere.png")]))
     Traceback (most recent call last):
-    whet.errors.DataNotFoundError: there is no image to learn from; 1 could not be read: nowhere.png cannot be ...
+    whet.errors.DataNotFoundError: got no image to learn from; 1 could not be read: nowhere.png cannot be ...
     """
     detector.check_can_learn()
-    if not shown.images:
-        first = f"; {len(shown.unread)} could not be read: {shown.unread[0]}" if shown.unread else ""
-        raise DataNotFoundError(f"there is no image to learn from{first}")
-    n, m = len(shown.images), len(held_out)
-    sizes = (n, m, 2 * n, n, m) if m else (n, 2 * n, n)  # teaching an image takes some two looks at it
-    part = _Parts(tell, sizes)
-    taught = detector.copy()
+    if not examples.images:
+        first = f"; {len(examples.unread)} could not be read: {examples.unread[0]}" if examples.unread else ""
+        raise DataNotFoundError(f"got no image to learn from{first}")
+    n, m = len(examples.images), len(held_out)
+    parts = _ProgressParts(progress, (n, m, 2 * n, n, m) if m else (n, 2 * n, n))  # to learn an image takes two scans
+    corrected = detector.copy()
     options = {**options, "min_score": min_score}
 
-    def judge(one: Detector, images: Sequence[AnnotatedImage]) -> EvaluationRun:
-        return evaluate(one, images, progress=part.next(), **options)
+    def measure(one: Detector, images: Sequence[AnnotatedImage]) -> EvaluationRun:
+        return evaluate(one, images, progress=parts.next(), **options)
 
-    before = judge(detector, shown.images)
-    held_before = judge(detector, held_out) if held_out else None
-    expected = _count_in_run(before, shown.images)
-    lessons = teach(taught, shown.images, weight, expected=expected, tell=part.next(), **options)
-    after = judge(taught, shown.images)
-    held = None if held_before is None else (held_before, judge(taught, held_out))
-    moved = turns(detector.cascade, taught.cascade)
-    return LearningRun(taught, lessons, (before, after), held, tuple(moved))
+    before = evaluate(detector, examples.images)
+    held_before = evaluate(detector, held_out) if held_out else None
+    n_wrong = _count_in_run(before, examples.images)
+    report = learn_images(
+        corrected, examples.images, weight, n_false_positives=n_wrong, progress=parts.next(), **options
+    )
+    after = evaluate(corrected, examples.images)
+    held = None if held_before is None else (held_before, evaluate(corrected, held_out))
+    rotations = rotation_degrees(detector.cascade, corrected.cascade)
+    return LearningRun(corrected, report, (before, after), held, tuple(rotations))
 
 
 def _count_in_run(run: EvaluationRun, images: Sequence[AnnotatedImage]) -> int:
-    """How many detections would be taught as wrong: not those of evaluations, where a second look at one is, too."""
+    """How many detections would be learned as false positives; an evaluation counts duplicates as well."""
     are_read = set(run.paths)
-    seen = [image for image in images if image.path in are_read]
+    evaluated = [image for image in images if image.path in are_read]
     return sum(
         len(false_positives(result.boxes[result.scores > run.threshold], image))
-        for image, result in zip(seen, run.evaluation.images, strict=True)
+        for image, result in zip(evaluated, run.evaluation.images, strict=True)
     )
 
 
-class _Parts:
-    """One share of all that is done, told by parts that take different times."""
+class _ProgressParts:
+    """Progress of several parts that take different times, as one fraction."""
 
-    def __init__(self, tell: Callable[[float], None], sizes: Sequence[int]) -> None:
-        self._tell, self._sizes, self._number = tell, sizes, 0
+    def __init__(self, progress: Callable[[float], None], sizes: Sequence[int]) -> None:
+        self._progress, self._sizes, self._number = progress, sizes, 0
 
     def next(self) -> Callable[[float], None]:
         done, size, total = sum(self._sizes[: self._number]), self._sizes[self._number], sum(self._sizes)
         self._number += 1
-        return lambda share: self._tell((done + share * size) / total)
+        return lambda share: self._progress((done + share * size) / total)

@@ -24,7 +24,7 @@ from whet.lda.thresholds import Rate, RejectionThresholds, calibrate_rate, quant
 
 @dataclass(frozen=True)
 class NodeGoal:
-    """What a node has to reach on a validation set before no more weak learners are added.
+    """Rates that a stage has to reach on a validation set; then no more weak learners are added.
 
     >>> NodeGoal(detection_rate=0.995)
     NodeGoal(detection_rate=0.995, false_positive_rate=0.5)
@@ -39,8 +39,8 @@ class NodeGoal:
                 raise ValueError(f"{name}={value!r} must lie between 0 and 1, both excluded")
 
 
-class Judge:
-    """Follows a growing node on validation samples, one weak learner at a time."""
+class StageValidation:
+    """Measures a growing stage on validation samples, one weak learner at a time."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Judge:
         is_positive: NDArray[np.bool_],
     ) -> None:
         if not 0 < is_positive.sum() < len(is_positive):
-            raise ValueError("the validation set has samples of one class only; a goal needs both")
+            raise ValueError("got validation samples of one class only; expected positives and negatives")
         self.goal = goal
         self.detection_rate = self.false_positive_rate = 1.0
         self._features, self._weak, self._is_positive = features, weak, is_positive
@@ -59,22 +59,22 @@ class Judge:
         self._responses: list[NDArray[np.uint8]] = []
 
     def add(self, j: int) -> None:
-        """The node chose candidate j."""
+        """Add the responses of candidate j, which was selected."""
         at = np.array([j])
         values = self._features.take(at).evaluate(self._stack)
         self._responses.append(self._weak.take(at).respond(values)[0].view(np.uint8))
 
     def partial_sums(self, vote: Vote) -> NDArray[np.float64]:
-        """Weighted sums (T, samples) after each weak learner, added in their order, as a scan adds them."""
+        """Weighted sums (T, samples) after each weak learner, added in the order of a scan."""
         return np.cumsum(np.array(self._responses) * vote.coef[:, None], axis=0)
 
     def rejection_thresholds(self, vote: OnlineDiscriminant) -> RejectionThresholds:
-        """Early exits that all validation positives pass which the vote accepts."""
+        """Rejection thresholds that keep all validation positives above the threshold of the vote."""
         sums = self.partial_sums(vote)
         return RejectionThresholds.calibrated(sums[:, self._is_positive], sums[:, ~self._is_positive], vote)
 
     def set_threshold(self, vote: Vote) -> bool:
-        """Lower or raise the vote's threshold to the goal's detection rate; tell whether the goal holds with it."""
+        """Set the vote's threshold to the goal's detection rate; returns whether the goal is reached."""
         scores = self.partial_sums(vote)[-1]
         positives = scores[self._is_positive]
         if isinstance(vote, OnlineDiscriminant):
@@ -91,7 +91,7 @@ Indices = NDArray[np.intp]
 
 @dataclass(eq=False)
 class FixedVote:
-    """Weights and threshold that no further sample will move."""
+    """Weights and a threshold that do not learn."""
 
     coef: NDArray[np.float64]
     threshold: float
@@ -100,19 +100,19 @@ class FixedVote:
 Vote = OnlineDiscriminant | FixedVote
 
 
-class NodeLearner(Protocol):
-    """Chooses weak learners one after the other, and weighs those that were chosen so far."""
+class StageLearner(Protocol):
+    """Selects weak learners one by one, and computes the weights of the selected ones."""
 
     def rounds(self, responses: BitResponses, n_most: int) -> Iterator[int]:
-        """Indices of the chosen learners, at most `n_most`."""
+        """Indices of the selected learners, at most `n_most`."""
 
     def vote(self, responses: BitResponses, chosen: Indices) -> Vote:
-        """The vote of the learners chosen so far, in the order of choice."""
+        """Weights and threshold of the learners selected so far, in the order of selection."""
 
 
 @dataclass(frozen=True)
 class GreedyLDA:
-    """Greedy sparse LDA [ALG:GSLDA] by the FDA or the LAC criterion; its vote learns online."""
+    """Greedy sparse LDA [ALG:GSLDA] by the FDA or the LAC criterion; the stage learns online."""
 
     criterion: Criterion = "fda"
     ridge: float = DEFAULT_RIDGE
@@ -120,13 +120,13 @@ class GreedyLDA:
     miss_rate: float = 0.01
 
     def rounds(self, responses: BitResponses, n_most: int) -> Iterator[int]:
-        """Indices of the chosen learners, at most `n_most`."""
+        """Indices of the selected learners, at most `n_most`."""
         scatter = responses.scatter(self.criterion, self.ridge)
         for j, _ in selection.rounds(scatter, n_most, responses.threads):
             yield j
 
     def vote(self, responses: BitResponses, chosen: Indices) -> OnlineDiscriminant:
-        """The discriminant of the chosen learners, with statistics to go on from."""
+        """The discriminant of the selected learners, with their statistics."""
         positive, negative = class_statistics(responses, chosen)
         rule = thresholds.rule(self.threshold, self.miss_rate)
         return OnlineDiscriminant(
@@ -136,7 +136,7 @@ class GreedyLDA:
 
 @dataclass
 class Boosting:
-    """AdaBoost, or with an `asymmetry` above 1 AsymBoost, over weak learners that stay as they are.
+    """AdaBoost, or with an `asymmetry` above 1 AsymBoost, over trained weak learners.
 
     With `balance` both classes start with the same weight; without it all samples do.
     """
@@ -146,14 +146,14 @@ class Boosting:
     votes: list[float] = field(default_factory=list, init=False, repr=False)
 
     def rounds(self, responses: BitResponses, n_most: int) -> Iterator[int]:
-        """Indices of the chosen learners, at most `n_most`; one may come more than once."""
+        """Indices of the selected learners, at most `n_most`; one may be selected more than once."""
         self.votes = []
         for j, vote in boosting.rounds(responses, n_most, self.asymmetry, self.balance):
             self.votes.append(vote)
             yield j
 
     def vote(self, responses: BitResponses, chosen: Indices) -> FixedVote:  # noqa: ARG002
-        """Viola and Jones's strong classifier: at least half of the weighted votes."""
+        """The strong classifier of Viola and Jones: at least half of the sum of weights."""
         votes = np.array(self.votes[: len(chosen)])
         return FixedVote(votes, float(votes.sum()) / 2)
 
@@ -164,7 +164,7 @@ def train_stage(
     is_positive: Bools,
     n_weak: int = 200,
     *,
-    learner: NodeLearner | None = None,
+    learner: StageLearner | None = None,
     goal: NodeGoal | None = None,
     validation: tuple[Patches, Bools] | None = None,
     soft: bool = False,
@@ -172,7 +172,7 @@ def train_stage(
     max_memory: int = DEFAULT_MAX_MEMORY,
     threads: int | None = None,
     seed: int = 0,
-    tell: Callable[[int, Judge], None] = lambda *_: None,
+    progress: Callable[[int, StageValidation], None] = lambda *_: None,
 ) -> TrainedStage:
     """Train a weak learner on every feature of a pool, select some and weight them: a stage of a cascade.
 
@@ -181,7 +181,8 @@ def train_stage(
     as soon as a `goal` holds on the `validation` patches; the threshold is then the one that keeps the goal's
     detection rate there, and follows the positives online. A `soft` stage also has a rejection threshold after
     each weak learner; these follow in the same way and lose none of the validation positives. The same seed gives the
-    same stage on any number of threads. `tell` hears of each weak learner that was added, with the judge of the goal.
+    same stage on any number of threads. `progress` is called after each
+    weak learner, with their number and the validation.
 
     >>> from whet.features.haar import HaarPool
     >>> rng = np.random.default_rng(0)
@@ -192,31 +193,31 @@ def train_stage(
     (3, True, True)
     """
     if (goal is None) != (validation is None):
-        raise ValueError("a goal is judged on validation=(patches, is_positive): give both or neither")
+        raise ValueError("got only one of goal and validation=(patches, is_positive); give both or neither")
     if soft and goal is None:
-        raise ValueError("early exits are calibrated on validation patches: soft=True needs a goal and validation")
+        raise ValueError("soft=True needs a goal and validation patches, to calibrate the rejection thresholds")
     learner = GreedyLDA() if learner is None else learner
     weak, responses = train_weak_learners(
         family, patches, is_positive, method=method, max_memory=max_memory, threads=threads, seed=seed
     )
     candidates = family.take(weak.feature)
-    judge = Judge(goal, candidates, weak, *validation) if goal and validation else None
+    check = StageValidation(goal, candidates, weak, *validation) if goal and validation else None
     chosen: list[int] = []
     for j in learner.rounds(responses, n_weak):
         chosen.append(j)
-        if judge is not None:
-            judge.add(j)
-            is_met = judge.set_threshold(learner.vote(responses, np.array(chosen)))
-            tell(len(chosen), judge)
+        if check is not None:
+            check.add(j)
+            is_met = check.set_threshold(learner.vote(responses, np.array(chosen)))
+            progress(len(chosen), check)
             if is_met:
                 break
     if not chosen:
-        raise CannotSeparateError("no feature tells the two classes apart: look at the patches and their labels")
+        raise CannotSeparateError("no feature separates the two classes; check the patches and their labels")
     vote = learner.vote(responses, np.array(chosen))
-    if judge is not None:
-        judge.set_threshold(vote)
+    if check is not None:
+        check.set_threshold(vote)
     features, learners = candidates.take(np.array(chosen)), weak.take(np.array(chosen))
     if not isinstance(vote, OnlineDiscriminant):
         return Stage(features, learners, vote.coef, float(vote.threshold))
-    rejection = judge.rejection_thresholds(vote) if soft and judge is not None else None
+    rejection = check.rejection_thresholds(vote) if soft and check is not None else None
     return LearningStage.from_discriminant(features, learners, vote, rejection)

@@ -25,7 +25,7 @@ from whet.training.data import TrainingData
 from whet.training.negatives import ExcludedBoxes
 from whet.training.preparation import Preparation, prepare
 from whet.training.progress import Event, TrainingResult
-from whet.training.stage import GreedyLDA, NodeLearner
+from whet.training.stage import GreedyLDA, StageLearner
 
 PathOrText = str | PathLike[str]
 
@@ -87,7 +87,7 @@ def train(
     ...     folder / "vans.csv", max_stages=2, max_weak_learners=10, max_features=300, negatives_per_stage=300
     ... )
     >>> detector
-    Detector(36 x 16 windows, 2 stages, ... weak learners; learned since its base: 0 of the object, 0 of others; ...)
+    Detector(36 x 16 windows, 2 stages, ... weak learners; learned 0 positives, 0 negatives; ...)
     >>> train(folder / "vans.csv", epochs=3)
     Traceback (most recent call last):
     TypeError: unknown setting 'epochs'. Valid settings: annotations, negatives, format, ...
@@ -175,7 +175,7 @@ def train_detector(
     config: TrainingConfig | None = None,
     callback: Callback = lambda _: None,
     *,
-    learner: NodeLearner | None = None,
+    learner: StageLearner | None = None,
     checkpoint: Path | None = None,
     origin: Provenance | None = None,
     groups: NDArray[np.intp] | None = None,
@@ -201,7 +201,7 @@ def _train(
     config: TrainingConfig,
     callback: Callback,
     *,
-    learner: NodeLearner | None = None,
+    learner: StageLearner | None = None,
     checkpoint: Path | None = None,
     origin: Provenance | None = None,
     threads: int | None = None,

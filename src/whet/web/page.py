@@ -18,7 +18,7 @@ import numpy as np
 
 from whet.io.video import VideoFrame
 from whet.plots.drawing import look_drawn
-from whet.tracking.session import Numbers, Summary, Tally
+from whet.tracking.session import FrameCounter, FrameStatus, Summary
 from whet.tracking.tracker import TrackedFrame
 
 DRAWN_EVERY = 1 / 15  # seconds between two images, at least
@@ -38,23 +38,23 @@ class _Shot:
 
 
 class LiveImage:
-    """The newest frame of a session, and its numbers; `show` is a sink of `Session`, all else is for other threads.
+    """The newest frame of a session, and its numbers; `show` is a callback of `Session`, all else is for other threads.
 
     >>> import whet
-    >>> from whet.tracking.tracker import Watcher
+    >>> from whet.tracking.tracker import Tracker
     >>> live, black = LiveImage({"model": "face"}), np.zeros((60, 80), np.uint8)
-    >>> live.show(VideoFrame(7, 0.0, black), Watcher(whet.load("face")).look(black))
+    >>> live.show(VideoFrame(7, 0.0, black), Tracker(whet.load("face")).update(black))
     >>> live.jpeg()[:2], live.told()["frame"], live.told()["state"]
     (b'\\xff\\xd8', 7, 'live')
     """
 
     def __init__(self, about: dict[str, Any] | None = None) -> None:
         self._about = about or {}
-        self._tally = Tally()
+        self._counter = FrameCounter()
         self._turn = 0
         self._latest: tuple[VideoFrame, TrackedFrame] | None = None
-        self._numbers: Numbers | None = None
-        self._ending = ""
+        self._numbers: FrameStatus | None = None
+        self._stop_reason = ""
         self._over = Event()
         self._changed = Condition()
         self._drawing = Lock()
@@ -65,7 +65,7 @@ class LiveImage:
         """Take the place of the frame before."""
         with self._changed:
             self._latest, self._turn = (frame, tracked), self._turn + 1
-            self._numbers = self._tally.add(frame, tracked)
+            self._numbers = self._counter.add(frame, tracked)
             self._changed.notify_all()
 
     def end(self, summary: Summary | None = None) -> None:
@@ -74,7 +74,7 @@ class LiveImage:
             if self._over.is_set():
                 return
             if summary is not None:
-                self._ending = "stopped" if summary.stopped else "the source broke off" if summary.ended else ""
+                self._stop_reason = "interrupted" if summary.interrupted else "source failed" if summary.error else ""
                 if self._numbers is not None:
                     learned, back, weight_change = summary.learned, summary.rolled_back, summary.weight_change
                     self._numbers = replace(
@@ -111,7 +111,7 @@ class LiveImage:
             numbers, is_over = self._numbers, self._over.is_set()
         state = "ended" if is_over else "waiting" if numbers is None else "live"
         values = {} if numbers is None else {name: _plain(value) for name, value in asdict(numbers).items()}
-        return {**self._about, **values, "state": state, "ending": self._ending}
+        return {**self._about, **values, "state": state, "stop_reason": self._stop_reason}
 
     def news(self, is_gone: Callable[[], bool]) -> Iterator[dict[str, Any]]:
         """The numbers at once and whenever they have changed, until the end, which is told last."""

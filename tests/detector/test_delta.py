@@ -64,8 +64,10 @@ def test_merging_adds_and_needs_one_base():
 
 def test_a_fixed_stage_runs_but_does_not_learn():
     mixed = mixed_detector()
+    with pytest.raises(ValueError, match="cannot learn"):
+        delta(mixed, 0, True, seen(4, 4))
     with pytest.raises(ValueError, match="expected"):
-        mixed.add(delta(mixed, 0, True, seen(4, 4)))
+        mixed.add(Delta.empty([4, 5, 0]).with_inserted(0, True, seen(4, 4)))
     mixed.add(delta(mixed, 1, True, seen(4)))
     assert mixed.delta.counts == ((0, 0), (4, 0), (0, 0))
     assert mixed.cascade.stages[2].rejection_thresholds is not None
@@ -75,7 +77,7 @@ def test_statistics_that_do_not_fit_are_refused():
     one = detector()
     with pytest.raises(ValueError, match="no samples can have them"):
         one.add(delta(one, 0, True, BinaryStatistics(1, np.array([2, 0, 0, 0, 0]), np.diag([2, 0, 0, 0, 0]))))
-    with pytest.raises(ValueError, match="got a delta of stages"):
+    with pytest.raises(ValueError, match="got a delta"):
         one.add(Delta.empty([5, 8]))
     assert one.delta.is_empty
 
