@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from experiments.report import Row
-from whet.plots.figure import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, check_installed, new_figure, prepared_folder, save
+from whet.io.files import prepared_folder
+from whet.plots.figure import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, check_installed, new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

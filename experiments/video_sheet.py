@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from experiments.face_tracks import IOU, Boxes, overlaps
 from experiments.face_videos import FIRST_OF_PAPER, FaceVideo
-from whet.plots.drawing import FALSE_POSITIVE, FOUND, boxes_drawn
+from whet.plots.drawing import FALSE_POSITIVE, FOUND, draw_boxes
 
 GreyImage = NDArray[np.uint8]
 
@@ -33,8 +33,8 @@ def sheet(video: FaceVideo, images: Sequence[GreyImage], boxes: Mapping[str, Box
 
 
 def _cell(image: GreyImage, box: NDArray[np.float64], truth: NDArray[np.float64]) -> GreyImage:
-    drawn = boxes_drawn(image, truth[None], TRUTH, width=1)
+    drawn = draw_boxes(image, truth[None], TRUTH, width=1)
     if not np.isfinite(box).all():
         return drawn
     is_right = overlaps(box[None], truth[None])[0] > IOU
-    return boxes_drawn(drawn, box[None], FOUND if is_right else FALSE_POSITIVE, width=3)
+    return draw_boxes(drawn, box[None], FOUND if is_right else FALSE_POSITIVE, width=3)

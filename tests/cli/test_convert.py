@@ -53,8 +53,8 @@ def test_what_is_left_out_is_told_and_has_an_exit_code(folder):
     assert done.returncode == ExitCode.SOME_SKIPPED
     assert done.stdout == "yolo: 2 images, 3 boxes: car 2, dog 1; 1 image missing, 1 box dropped (from csv)\n"
     assert done.stderr.endswith(
-        "bad.csv:4: there is no image 'gone.png'\n"
-        "bad.csv:5: box (1, 2, 1, 2) in b.png: it has no width or no height; dropped\n"
+        "bad.csv:4: image not found: 'gone.png'\n"
+        "bad.csv:5: box (1, 2, 1, 2) in b.png: width or height is not positive; dropped\n"
     )
     assert read_annotations(folder / "yolo").counts == {"car": 2, "dog": 1}
 
@@ -84,36 +84,37 @@ def test_one_class_goes_to_info_dat_and_back(folder):
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["nowhere", "a.json"], ExitCode.DATA_MISSING, "whet: there is no file or folder nowhere"),
+        (["nowhere", "a.json"], ExitCode.DATA_MISSING, "whet: no such file or directory: nowhere"),
         (
             ["empty", "a.json"],
             ExitCode.DATA_MISSING,
-            "whet: the folder empty is empty; expected annotations or images in it",
+            "whet: the directory empty is empty; expected annotations or images",
         ),
         (
             ["notes", "a.json"],
             1,
-            f"whet: notes is in none of the formats that whet knows ({', '.join(FORMATS)}), or has no image",
+            f"whet: notes has no annotations in a known format ({', '.join(FORMATS)}) and no images; set the format "
+            "(format=, --from)",
         ),
         (
             ["good.csv", "a.json", "--class", "cat"],
             1,
-            "whet: there is no class 'cat'; there are: car (2 boxes), dog (1 box)",
+            "whet: unknown class 'cat'; available classes: car (2 boxes), dog (1 box)",
         ),
         (
             ["good.csv", "cv", "--to", "opencv"],
             1,
-            "whet: info.dat has no names for classes: choose one (--class NAME) of car (2 boxes), dog (1 box)",
+            "whet: info.dat has no classes; choose one (--class NAME): car (2 boxes), dog (1 box)",
         ),
         (
             ["good.csv", "bad.csv"],
             1,
-            "whet: bad.csv is there already: choose another place, or replace it (replace=True, --force)",
+            "whet: bad.csv already exists; use --force (replace=True) to overwrite it, or choose another path",
         ),
         (
             ["good.csv", "somewhere"],
             1,
-            "whet: somewhere does not tell its format; name one (format=, --to): coco, yolo, voc, opencv, csv, crops",
+            "whet: the name somewhere has no suffix of a known format; set the format (format=, --to): coco, yolo, voc, opencv, csv, crops",
         ),
         (
             ["good.csv", "a.json", "--images", "empty"],

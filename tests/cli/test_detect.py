@@ -147,9 +147,9 @@ def test_a_corrupt_image_among_good_ones_is_skipped_and_named(shots, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("face", "nowhere.png"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.png"),
+        (("face", "nowhere.png"), ExitCode.DATA_MISSING, "no such file or directory: nowhere.png"),
         (("face", "*.nothing"), ExitCode.DATA_MISSING, "no file of such a pattern"),
-        (("face", "empty"), ExitCode.DATA_MISSING, "there is no image in empty"),
+        (("face", "empty"), ExitCode.DATA_MISSING, "found no image in empty"),
         (("nobody", "images"), ExitCode.FAILED, "there is no detector named 'nobody'"),
         (("images/notes.txt", "images"), ExitCode.FAILED, "notes.txt"),
         (("bull.whet", "images/notes.txt"), ExitCode.FAILED, "cannot be read as an image"),

@@ -111,7 +111,7 @@ def test_numbers_come_without_matplotlib(run_here, monkeypatch, tmp_path):
     def missing():
         raise MissingExtraError("matplotlib", "plots")
 
-    monkeypatch.setattr("whet.plots.report.check_installed", missing)
+    monkeypatch.setattr("whet.plots.figure.check_installed", missing)
     done = run_here("evaluate", "bull.whet", "truths.csv", "--out", tmp_path)
     assert done.code == 0
     assert "no curves were drawn: matplotlib is not installed" in done.err
@@ -121,7 +121,7 @@ def test_numbers_come_without_matplotlib(run_here, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("bull.whet", "nowhere.csv"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.csv"),
+        (("bull.whet", "nowhere.csv"), ExitCode.DATA_MISSING, "no such file or directory: nowhere.csv"),
         (("bull.whet", "empty"), ExitCode.DATA_MISSING, "the folder empty is empty"),
         (("bull.whet", "notes"), ExitCode.FAILED, "or has no image"),
         (("bull.whet", "truths.csv", "--class", "cow"), ExitCode.FAILED, "there is no class 'cow'; there are: bull"),

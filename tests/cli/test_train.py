@@ -152,7 +152,7 @@ def test_a_corrupt_negative_is_named_once_and_told_by_the_exit_code(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("nowhere.csv", "--out", "a.whet"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.csv"),
+        (("nowhere.csv", "--out", "a.whet"), ExitCode.DATA_MISSING, "no such file or directory: nowhere.csv"),
         (("vans.csv",), 2, "Give --out"),
         ((), 2, "which annotations"),
         (("vans.csv", "--out", "a.whet", "--class", "ship"), ExitCode.FAILED, "there is no class 'ship'"),

@@ -23,10 +23,11 @@ def demo(
     """
     from whet.demo import digits, faces
     from whet.demo import objects as own_detector
+    from whet.io.files import prepared_folder
     from whet.plots import figure
 
     figure.check_installed()
-    figure.prepared_folder(out)
+    prepared_folder(out)
     start()
     found = faces.run()
     typer.echo(found.summary())

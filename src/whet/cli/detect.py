@@ -130,6 +130,6 @@ class _Told:
             if one.found is not None:
                 self.n_boxes += len(one.found)
                 if self.drawing is not None:
-                    self.drawing.add(one.path, one.found.boxes)
+                    self.drawing.add(one.path, one.found)
                 yield one.path, Detections(one.found.boxes, one.found.scores)
             self.progress(number)

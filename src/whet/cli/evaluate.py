@@ -85,7 +85,7 @@ def evaluate(
     start(quiet=quiet)
     from whet.detector.detector import load
     from whet.evaluation.runs import evaluate_many
-    from whet.plots.report import check_places
+    from whet.plots.figure import check_places
 
     if save is not None and set_point is None:
         raise typer.BadParameter("--save writes the model with an operating point: give its name, --set-point NAME")
@@ -179,7 +179,7 @@ def _set_point(detector: Detector, run: EvaluationRun, name: str, false_positive
 def _draw(
     run: EvaluationRun, out: Path | None, draw: Path | None, model: str, numbers: dict[str, Any]
 ) -> tuple[list[Path], str]:
-    from whet.plots.report import draw_results, write_report
+    from whet.plots.figure import draw_results, write_report
 
     if draw is not None:
         draw_results(run, draw)

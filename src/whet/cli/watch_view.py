@@ -182,13 +182,13 @@ def outputs(
         table = stack.enter_context(FrameLines(lines))
         sinks.append(lambda frame, look: table.write(line_of(frame, look)))
     if out is not None:
-        from whet.plots.drawing import look_drawn
+        from whet.plots.drawing import draw_tracked_frame
 
         writer = film = stack.enter_context(VideoWriter(out))
 
         def draw(frame: VideoFrame, look: Look) -> None:
             film.rate = frame.rate / every
-            film.write(look_drawn(frame.image, look))
+            film.write(draw_tracked_frame(frame.image, look))
 
         sinks.append(draw)
     return sinks, writer

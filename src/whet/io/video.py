@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import MissingExtraError, UnreadableImageError, VideoError, VideoNotFoundError
-from whet.io.images import MOST_PIXELS, read_grey
+from whet.io.images import MAX_PIXELS, read_grey
 
 if TYPE_CHECKING:
     Source = str | PathLike[str]
@@ -88,7 +88,7 @@ def _of_packet(packet: Any, number: int) -> Iterator[tuple[float, Callable[[], G
         yield float(packet.pts * packet.time_base) if packet.pts is not None else 0.0, fail
         return
     for at, frame in enumerate(decoded, start=number):
-        if frame.width * frame.height > MOST_PIXELS:
+        if frame.width * frame.height > MAX_PIXELS:
             raise VideoError(f"frame {at} has {frame.width} x {frame.height} pixels; make it smaller")
         yield float(frame.time or 0.0), partial(_of_frame, at, frame)
 
@@ -195,8 +195,8 @@ def read_frames(
     """
     if every < 1 or start < 0 or (stop is not None and stop <= start):
         raise VideoError(f"got every={every}, start={start}, stop={stop}: expected every >= 1 and 0 <= start < stop")
-    if resize is not None and not (min(resize) >= 1 and resize[0] * resize[1] <= MOST_PIXELS):
-        raise VideoError(f"got a size of {resize[0]} x {resize[1]}: expected from 1 to {MOST_PIXELS:,} pixels")
+    if resize is not None and not (min(resize) >= 1 and resize[0] * resize[1] <= MAX_PIXELS):
+        raise VideoError(f"got a size of {resize[0]} x {resize[1]}: expected from 1 to {MAX_PIXELS:,} pixels")
     unread: list[VideoError] = []  # in a row
     n = 0
     for coming in _chosen(_coming(source), every, start, stop):

@@ -22,8 +22,7 @@ from whet.detector.reporting import Frame
 from whet.errors import AnnotationError, BoxError, DataNotFoundError, UnreadableImageError
 from whet.evaluation.runs import EvaluationRun, evaluate_many
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Boxes
-from whet.io.annotations.assembly import upright_shape
-from whet.io.images import read_grey
+from whet.io.images import image_shape, read_grey
 
 Grey = NDArray[np.uint8]
 
@@ -173,7 +172,7 @@ def _shown(paths: Iterable[Path], *, is_filled: bool) -> tuple[list[AnnotatedIma
     shown, unread = [], []
     for path in paths:
         try:
-            height, width = upright_shape(path)
+            height, width = image_shape(path)
         except UnreadableImageError as error:
             unread.append(error)
             continue

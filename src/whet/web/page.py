@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from whet.io.video import VideoFrame
-from whet.plots.drawing import look_drawn
+from whet.plots.drawing import draw_tracked_frame
 from whet.tracking.session import Numbers, Summary, Tally
 from whet.tracking.tracker import Look
 
@@ -150,7 +150,7 @@ def _jpeg(frame: VideoFrame, look: Look) -> bytes:
     scale_factor = ceil(max(image.shape[:2]) / LONGEST)
     if scale_factor > 1:
         image = np.asarray(Image.fromarray(image).reduce(scale_factor))
-    Image.fromarray(look_drawn(image, look, 1 / scale_factor)).save(content, "JPEG", quality=QUALITY)
+    Image.fromarray(draw_tracked_frame(image, look, 1 / scale_factor)).save(content, "JPEG", quality=QUALITY)
     return content.getvalue()
 
 
