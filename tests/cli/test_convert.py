@@ -114,7 +114,8 @@ def test_one_class_goes_to_info_dat_and_back(folder):
         (
             ["good.csv", "somewhere"],
             1,
-            "whet: the name somewhere has no suffix of a known format; set the format (format=, --to): coco, yolo, voc, opencv, csv, crops",
+            "whet: the name somewhere has no suffix of a known format; set the format (format=, --to): "
+            "coco, yolo, voc, opencv, csv, crops",
         ),
         (
             ["good.csv", "a.json", "--images", "empty"],
@@ -124,7 +125,7 @@ def test_one_class_goes_to_info_dat_and_back(folder):
         (
             ["good.csv", "a.json", "--split", "val"],
             1,
-            "whet: there is no part 'val' of these annotations; there is: none",
+            "whet: unknown split 'val'; available splits: none",
         ),
     ],
 )
@@ -138,7 +139,7 @@ def test_each_fault_is_one_line_and_an_exit_code(folder, arguments, code, messag
 @pytest.mark.parametrize("to", ["yolo", "voc", "crops"])
 def test_force_replaces_what_was_written_and_nothing_else(folder, to):
     assert convert(folder, "good.csv", "set", "--to", to, "-q").returncode == 0
-    assert last_line(convert(folder, "good.csv", "set", "--to", to)).endswith("or replace it (replace=True, --force)")
+    assert last_line(convert(folder, "good.csv", "set", "--to", to)).endswith("or choose another path")
     (folder / "one.csv").write_text("bilder/b.png,5,5,20,30,car\n")
     assert convert(folder, "one.csv", "set", "--to", to, "--force").returncode == 0
     again = read_annotations(folder / "set", to)
@@ -155,7 +156,7 @@ def test_images_of_the_source_are_not_replaced(folder):
     assert convert(folder, "good.csv", "set", "--to", "yolo").returncode == 0
     done = convert(folder, "set", "set", "--to", "voc", "--force")
     assert done.returncode == ExitCode.FAILED
-    assert "is in set, which is to be filled" in last_line(done)
+    assert "is inside the output directory set" in last_line(done)
     assert read_annotations(folder / "set").n_boxes == 3
 
 
@@ -163,12 +164,12 @@ def test_a_list_of_backgrounds_beside_info_dat_is_kept(folder):
     (folder / "bg.txt").write_text("bilder/b.png\n")
     done = convert(folder, "good.csv", "cars.dat", "--class", "car")
     assert done.returncode == ExitCode.FAILED
-    assert last_line(done).startswith("whet: bg.txt is there already")
+    assert last_line(done).startswith("whet: bg.txt already exists")
 
 
 def test_images_that_are_nowhere_are_missing_data(folder):
     (folder / "lost.csv").write_text("x.png,1,2,3,4\n")
     done = convert(folder, "lost.csv", "a.json")
     assert done.returncode == ExitCode.DATA_MISSING
-    assert last_line(done).startswith("whet: none of the 1 annotated images could be used, under . or as named: there")
+    assert last_line(done).startswith("whet: none of the 1 annotated images can be read; searched .: image not found")
     assert not (folder / "a.json").exists()

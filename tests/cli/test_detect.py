@@ -83,7 +83,7 @@ def test_drawings_neither_replace_images_nor_each_other(shots, tmp_path):
         (tmp_path / name).write_bytes(image)
     done = whet("detect", shots / "bull.whet", "a.png", "x", "--draw", ".", cwd=tmp_path)
     assert done.returncode == ExitCode.FAILED
-    assert done.stderr == "whet: a.png would replace an image that was given: choose another folder than .\n"
+    assert done.stderr == "whet: a.png is an input image and would be overwritten; choose another directory\n"
     assert (tmp_path / "a.png").read_bytes() == image
     done = whet("detect", shots / "bull.whet", "a.png", "a-2.png", "x", "--draw", "drawn", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -148,7 +148,7 @@ def test_a_corrupt_image_among_good_ones_is_skipped_and_named(shots, tmp_path):
     ("arguments", "code", "says"),
     [
         (("face", "nowhere.png"), ExitCode.DATA_MISSING, "no such file or directory: nowhere.png"),
-        (("face", "*.nothing"), ExitCode.DATA_MISSING, "no file of such a pattern"),
+        (("face", "*.nothing"), ExitCode.DATA_MISSING, "no file or directory matches the pattern"),
         (("face", "empty"), ExitCode.DATA_MISSING, "found no image in empty"),
         (("nobody", "images"), ExitCode.FAILED, "there is no detector named 'nobody'"),
         (("images/notes.txt", "images"), ExitCode.FAILED, "notes.txt"),
@@ -156,7 +156,7 @@ def test_a_corrupt_image_among_good_ones_is_skipped_and_named(shots, tmp_path):
         (("bull.whet", "images", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
         (("bull.whet", "images", "--min-size", "1"), 2, "min_size=1"),
         (("bull.whet", "images", "--scale-factor", "1"), 2, "factor"),
-        (("bull.whet", "images", "--out", "nowhere/boxes.txt"), ExitCode.FAILED, "there is no folder nowhere"),
+        (("bull.whet", "images", "--out", "nowhere/boxes.txt"), ExitCode.FAILED, "directory does not exist: nowhere"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(shots, arguments, code, says):

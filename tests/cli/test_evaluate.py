@@ -91,7 +91,7 @@ def test_neither_drawings_nor_reports_replace_images(run_here, tmp_path):
             "evaluate", "bull.whet", tmp_path / "one.csv", "--draw" if name == "a.png" else "--out", tmp_path
         )
         assert done.code == ExitCode.FAILED
-        assert f"{name} would replace an image" in done.err
+        assert f"{name} is an input image" in done.err
         assert (tmp_path / name).read_bytes() == before
 
 

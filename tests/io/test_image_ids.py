@@ -42,5 +42,5 @@ def test_ids_that_are_not_certain_are_refused(paths, ids, says):
 def test_a_coco_file_with_two_ids_for_an_image_is_refused(tmp_path):
     file = tmp_path / "ids.json"
     file.write_text(json.dumps({"images": [{"id": 1, "file_name": "a.png"}, {"id": 2, "file_name": "a.png"}]}))
-    with pytest.raises(AnnotationError, match="two ids, 1 and 2"):
+    with pytest.raises(AnnotationError, match="two ids for the image .*: 1 and 2"):
         coco_ids(file)

@@ -286,7 +286,7 @@ def test_coco_faults_are_told(folder):
         "annotations[2] has bbox [1, 2, 3]; expec",
         "annotations[3] has bbox [1, 2, 3, nan]; ",
         "category 8 has no name; it is named '8'",
-        "annotations[6] is of image [], which is ",
+        "annotations[6] has image_id [], which is",
     ]
 
 
