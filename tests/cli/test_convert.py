@@ -148,7 +148,7 @@ def test_force_replaces_what_was_written_and_nothing_else(folder, to):
     files = {path: path.read_bytes() for path in (folder / "set").rglob("*") if path.is_file()}
     done = convert(folder, "good.csv", "set", "--to", to, "--force")
     assert done.returncode == ExitCode.FAILED
-    assert "set holds mine.txt, which whet did not write: nothing was replaced" in last_line(done)
+    assert "set holds mine.txt, which whet did not write; nothing was overwritten" in last_line(done)
     assert files == {path: path.read_bytes() for path in (folder / "set").rglob("*") if path.is_file()}
 
 

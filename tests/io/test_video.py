@@ -77,7 +77,7 @@ def test_one_frame_is_in_memory_at_a_time(folder, monkeypatch):
     read = []
     from whet.io import video
 
-    monkeypatch.setattr(video, "read_grey", lambda path: read.append(path) or np.zeros((4, 4), np.uint8))
+    monkeypatch.setattr(video, "as_array", lambda path: read.append(path) or np.zeros((4, 4), np.uint8))
     frames = read_frames(folder)
     next(frames)
     assert len(read) == 1
@@ -146,7 +146,7 @@ def test_too_many_broken_frames_in_a_row_are_an_end(tmp_path):
     told = []
     frames = read_frames(tmp_path, skipped=told.append)
     assert [next(frames).number for _ in range(3)] == [0, 1, MAX_UNREADABLE + 2]
-    with pytest.raises(VideoError, match="101 frames in a row could not be read; the first: frame 103"):
+    with pytest.raises(VideoError, match=r"101 consecutive unreadable frames.*frame 103"):
         next(frames)
     assert len(told) == 2 * MAX_UNREADABLE + 1
 
@@ -258,7 +258,7 @@ def test_no_frames_make_no_file_and_wrong_names_are_said(tmp_path):
     with VideoWriter(tmp_path / "film.mp4"):
         pass
     assert not list(tmp_path.iterdir())
-    with pytest.raises(VideoError, match="no folder"):
+    with pytest.raises(VideoError, match="does not exist"):
         VideoWriter(tmp_path / "nowhere" / "film.mp4")
-    with pytest.raises(VideoError, match="name of a video"):
+    with pytest.raises(VideoError, match="suffix"):
         VideoWriter(tmp_path / "film.txt")

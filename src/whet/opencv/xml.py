@@ -1,9 +1,9 @@
-"""OpenCV's cascade files, in the new format (Haar and LBP) and in the old one (Haar).
+"""Read OpenCV's cascade files, in the new format (Haar and LBP) and the old one (Haar).
 
-A file is hostile until proved otherwise. XML is parsed with entities and declarations refused, within stated bounds;
-every index, size and count is checked before a compiled loop sees it (scikit-image crashes the interpreter on a Haar
-file: scikit-image#5492). What the fields mean is read off `CascadeClassifierImpl::Data::read` in
-modules/objdetect/src/cascadedetect.cpp and `haar_cvt::convert` in cascadedetect_convert.cpp (opencv/opencv, 4.x).
+Files are untrusted. The XML parser refuses entities and DTDs and has size limits; every index, size and count is
+checked before compiled code uses it (scikit-image crashes the interpreter on a Haar file: scikit-image#5492). The
+meaning of the fields follows `CascadeClassifierImpl::Data::read` in modules/objdetect/src/cascadedetect.cpp and `haar_cvt::convert` in
+cascadedetect_convert.cpp (opencv/opencv, 4.x).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from whet.features.rectangles import RECTANGLES, RectanglePool
 from whet.io.xml import parse_bounded, read_bounded
 from whet.opencv.cascade import OpenCVCascade, Trees
 
-MOST_STAGES = 1_000
+MAX_STAGES = 1_000
 LONGEST_NAME = 64
-MOST_TREES = 100_000
-MOST_NODES = 200_000
-# OpenCV takes this off every stage threshold, in float32.
+MAX_TREES = 100_000
+MAX_NODES = 200_000
+# OpenCV subtracts this from every stage threshold, in float32.
 MARGIN = np.float32(1e-5)
 SUBSET_WORDS = CODES // 32
 Box = list[int]
@@ -38,7 +38,7 @@ NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\Z", 
 
 @dataclass
 class _Parts:
-    """What a file says, one list entry a node, leaf, tree, stage or feature."""
+    """Values of the file, in lists with one element per node, leaf, tree, stage or feature."""
 
     left: list[int] = field(default_factory=list)
     right: list[int] = field(default_factory=list)
@@ -59,8 +59,8 @@ class _Parts:
         if not nodes or len(self.leaves) != expected:
             raise CascadeFileError(f"{where} has {nodes} nodes and {len(self.leaves) - expected + nodes + 1} leaves")
         self.first_node.append(len(self.left))
-        if len(self.first_node) > MOST_TREES or len(self.left) > MOST_NODES:
-            raise CascadeFileError(f"{where}: over {MOST_TREES:,} trees or {MOST_NODES:,} nodes")
+        if len(self.first_node) > MAX_TREES or len(self.left) > MAX_NODES:
+            raise CascadeFileError(f"{where}: over {MAX_TREES:,} trees or {MAX_NODES:,} nodes")
 
     def end_stage(self, threshold: float, where: str) -> None:
         if len(self.first_node) - 1 == self.first_tree[-1]:
@@ -118,8 +118,8 @@ def parse_opencv(data: bytes, source: str = "the file") -> OpenCVCascade:
 def _new_cascade(node: Element, source: str) -> OpenCVCascade:
     if node.find("stageType") is None:
         raise CascadeFileError(
-            f"{source} is no cascade: its <{node.tag[:LONGEST_NAME]}> has no <stageType>, and in the old format "
-            "no <size>; expected a file of opencv_traincascade, or one that comes with OpenCV"
+            f"{source} is not a cascade: <{node.tag[:LONGEST_NAME]}> has no <stageType> (new format) and no <size> "
+            "(old format); expected a file written by opencv_traincascade or shipped with OpenCV"
         )
     if (kind := _only_value(node, "stageType", source)) != "BOOST":
         raise CascadeFileError(f"{source} has stages of type {kind!r}; whet and OpenCV read BOOST")
@@ -132,12 +132,12 @@ def _new_cascade(node: Element, source: str) -> OpenCVCascade:
         raise CascadeFileError(f"{source} has maxCatCount={codes}; {family} features have {expected}")
     parts = _Parts()
     stages = _child(node, "stages", source)
-    for i, stage in enumerate(_items(stages, MOST_STAGES, "stages", source)):
+    for i, stage in enumerate(_items(stages, MAX_STAGES, "stages", source)):
         where = f"{source}, stage {i}"
         for tree in _child(stage, "weakClassifiers", where):
             _new_tree(tree, family, parts, where)
         parts.end_stage(_number(_only_value(stage, "stageThreshold", where), where), where)
-    features = list(_items(_child(node, "features", source), MOST_NODES, "features", source))
+    features = list(_items(_child(node, "features", source), MAX_NODES, "features", source))
     if family == "HAAR":
         for i, feature in enumerate(features):
             _rectangles(feature, parts, f"{source}, feature {i}")
@@ -169,7 +169,7 @@ def _old_cascade(node: Element, source: str) -> OpenCVCascade:
         raise CascadeFileError(f"{source}: <size> holds {len(size)} values; expected width and height")
     width, height = (_side(word, source) for word in size)
     parts = _Parts()
-    for i, stage in enumerate(_items(_child(node, "stages", source), MOST_STAGES, "stages", source)):
+    for i, stage in enumerate(_items(_child(node, "stages", source), MAX_STAGES, "stages", source)):
         where = f"{source}, stage {i}"
         for tree in _child(stage, "trees", where):
             for old in tree:

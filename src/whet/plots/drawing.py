@@ -110,6 +110,7 @@ def draw_tracked_frame(image: ImageLike, look: Look, scale: float = 1.0) -> RgbI
     if look.box is not None and look.sighting is not None:
         width = None if look.sighting.accepts else canvas.thin
         canvas.add(look.box[None] * scale, FOUND, [f"tracked {score_text(look.sighting.score)}"], width)
+        canvas.prefer_last_tag()
     return canvas.drawn()
 
 
@@ -146,6 +147,11 @@ class _Canvas:
             self._pen.rectangle((x1, y1, x2 - 1, y2 - 1), outline=color, width=width or self.thick)
             if texts:
                 self._tags.append(((x1, y1, x2, y2), texts[i], color))
+
+    def prefer_last_tag(self) -> None:
+        """Give the last tag the first choice of its position."""
+        if self._tags:
+            self._tags.insert(0, self._tags.pop())
 
     def drawn(self) -> RgbImage:
         """Draw the tags; returns RGB (height, width, 3)."""
