@@ -155,7 +155,7 @@ def test_a_corrupt_negative_is_named_once_and_told_by_the_exit_code(tmp_path):
         (("nowhere.csv", "--out", "a.whet"), ExitCode.DATA_MISSING, "no such file or directory: nowhere.csv"),
         (("vans.csv",), 2, "Give --out"),
         ((), 2, "which annotations"),
-        (("vans.csv", "--out", "a.whet", "--class", "ship"), ExitCode.FAILED, "there is no class 'ship'"),
+        (("vans.csv", "--out", "a.whet", "--class", "ship"), ExitCode.FAILED, "unknown class 'ship'"),
         (("vans.csv", "--out", "a.whet", "--window", "12"), 2, "width x height"),
         (("vans.csv", "--out", "no/a.whet"), 2, "there is no folder no"),
         (("vans.csv", "--out", "no/a.whet", "--dry-run"), 2, "there is no folder no"),

@@ -143,7 +143,7 @@ def test_declarations_are_refused(text):
         ('<?xml version="1.0"?>\n<opencv_storage>\n<cascade><a>1</', "truncated XML: it ends in line 3"),
         ("<opencv_storage></opencv_storage>", "nothing in its <opencv_storage>"),
         ("<html><body/></html>", "outermost element is <html>; expected <opencv_storage>"),
-        ("<opencv_storage><camera><a>1</a></camera></opencv_storage>", "no cascade: its <camera> has no <stageType>"),
+        ("<opencv_storage><camera><a>1</a></camera></opencv_storage>", "not a cascade: <camera> has no <stageType>"),
         ("whet", "not valid XML"),
     ],
 )

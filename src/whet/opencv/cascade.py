@@ -145,7 +145,7 @@ class Leaf(NamedTuple):
 def stages_of(cascade: OpenCVCascade) -> tuple[Stage, ...]:
     """Convert a cascade to fixed stages that accept the same windows.
 
-    The sums add the same numbers in another order, so that a window whose sum is within 1e-14 of a threshold may differ.
+    The sums add the same numbers in another order, so a window whose sum is within 1e-14 of a threshold may differ.
     Raises `CannotConvertError` for weights of rectangles that are not whole, and for far too large trees.
 
     >>> boxes = np.array([[[0, 0, 4, 4], [2, 0, 2, 4], [0, 0, 0, 0]]], dtype=np.int32)

@@ -210,7 +210,7 @@ def _family(cascade: Cascade) -> str:
         )
     if cascade.min_sigma != OPENCV_MIN_SIGMA:
         raise CannotExportError(
-            f"got min_sigma={cascade.min_sigma}; OpenCV skips windows up to {OPENCV_MIN_SIGMA}; train with min_sigma={OPENCV_MIN_SIGMA}"
+            f"got min_sigma={cascade.min_sigma}; expected {OPENCV_MIN_SIGMA}, OpenCV's value: train with it"
         )
     if 2 * 255 * cascade.window[0] * cascade.window[1] >= EXACT:
         raise CannotExportError(f"got a window of {cascade.window}; sums of its pixels are not exact in float32")

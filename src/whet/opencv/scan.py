@@ -198,7 +198,7 @@ def scales_between(
     while rounded(width * scale) <= shape[1] and rounded(height * scale) <= shape[0]:
         if len(every) == MOST_SCALES:
             raise ValueError(
-                f"got scaleFactor={factor}, which gives more than {MOST_SCALES:,} scales; use a larger factor"
+                f"got scaleFactor={factor}, i.e. over {MOST_SCALES:,} scales; use a larger factor"
             )
         every.append(np.float32(scale))
         scale *= factor

@@ -2,7 +2,8 @@
 
 Files are untrusted. The XML parser refuses entities and DTDs and has size limits; every index, size and count is
 checked before compiled code uses it (scikit-image crashes the interpreter on a Haar file: scikit-image#5492). The
-meaning of the fields follows `CascadeClassifierImpl::Data::read` in modules/objdetect/src/cascadedetect.cpp and `haar_cvt::convert` in
+meaning of the fields follows
+`CascadeClassifierImpl::Data::read` in modules/objdetect/src/cascadedetect.cpp and `haar_cvt::convert` in
 cascadedetect_convert.cpp (opencv/opencv, 4.x).
 """
 
