@@ -124,7 +124,11 @@ def test_numbers_come_without_matplotlib(run_here, monkeypatch, tmp_path):
         (("bull.whet", "nowhere.csv"), ExitCode.DATA_MISSING, "no such file or directory: nowhere.csv"),
         (("bull.whet", "empty"), ExitCode.DATA_MISSING, "the directory empty is empty"),
         (("bull.whet", "notes"), ExitCode.FAILED, "and no images"),
-        (("bull.whet", "truths.csv", "--class", "cow"), ExitCode.FAILED, "unknown class 'cow'; available classes: bull"),
+        (
+            ("bull.whet", "truths.csv", "--class", "cow"),
+            ExitCode.FAILED,
+            "unknown class 'cow'; available classes: bull",
+        ),
         (("bull.whet", "truths.csv", "--split", "val"), ExitCode.FAILED, "unknown split 'val'"),
         (("bull.whet", "truths.csv", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
         (("bull.whet", "truths.csv", "--save", "x.whet"), 2, "--set-point"),
