@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import numpy as np
 
-from whet.io.files import write_atomically
-from whet.plots.figure import check_installed, prepared_folder
+from whet.io.files import prepared_folder, write_atomically
+from whet.plots.figure import check_installed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

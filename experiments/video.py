@@ -44,7 +44,7 @@ from whet.cascade.pyramid import Pyramid
 from whet.evaluation.matching import Label, match
 from whet.io.images import read_grey
 from whet.plots import figure as figures
-from whet.plots.drawing import FALSE_POSITIVE, FOUND, boxes_drawn, save_image
+from whet.plots.drawing import FALSE_POSITIVE, FOUND, draw_boxes, save_image
 
 RUNS = {"small": 1, "paper": 10}
 SETTINGS = {"small": StageSettings(n_features=3000, n_mined=3000), "paper": StageSettings(n_features=10_000)}
@@ -286,8 +286,8 @@ def sheet(video: FaceVideo, images: Sequence[GreyImage], boxes: Mapping[str, Box
 
 
 def _cell(image: GreyImage, box: NDArray[np.float64], truth: NDArray[np.float64]) -> GreyImage:
-    drawn = boxes_drawn(image, truth[None], TRUTH, width=1)
+    drawn = draw_boxes(image, truth[None], TRUTH, width=1)
     if not np.isfinite(box).all():
         return drawn
     is_correct = overlaps(box[None], truth[None])[0] > IOU
-    return boxes_drawn(drawn, box[None], FOUND if is_correct else FALSE_POSITIVE, width=3)
+    return draw_boxes(drawn, box[None], FOUND if is_correct else FALSE_POSITIVE, width=3)

@@ -1,24 +1,24 @@
-"""The errors that whet raises by name; each message says what was got, what was expected and what to do."""
+"""Exceptions of whet; each message says what was received, what was expected, and what to do."""
 
 
 class WhetError(Exception):
-    """Root of all errors that whet raises on purpose."""
+    """Base class of all exceptions of whet."""
 
 
 class CannotUnlearnError(WhetError, ValueError):
-    """What should be taken out was never learned: some count would fall below zero."""
+    """The samples to unlearn were never learned: a count would become negative."""
 
 
 class CannotLearnError(WhetError, ValueError):
-    """A stage has weights but no statistics: there is nothing that a new sample could be added to."""
+    """The model has weights but no statistics, so that it cannot learn new samples."""
 
 
 class CannotMergeError(WhetError, ValueError):
-    """Two models do not share one base, so their statistics do not add up to anything."""
+    """Two models have different bases, so that their statistics cannot be merged."""
 
 
 class ForgettingError(WhetError, ValueError):
-    """Statistics that decay remember no single sample: nothing can be taken out of them or merged."""
+    """Statistics with forgetting cannot be unlearned or merged."""
 
 
 class SingularScatterError(WhetError, ValueError):
@@ -26,23 +26,23 @@ class SingularScatterError(WhetError, ValueError):
 
 
 class UnreadableImageError(WhetError, ValueError):
-    """A file is not an image, is cut short, or is too large to be opened."""
+    """A file or an array is not an image, is truncated, or is too large."""
 
 
 class AnnotationError(WhetError, ValueError):
-    """Annotations are not in the format that they are read as, could be in several, or cannot be written as asked."""
+    """Annotations are invalid, have an ambiguous format, or cannot be represented in the output format."""
 
 
 class VideoError(WhetError, ValueError):
-    """A video cannot be opened, has no frames, or broke off; or one cannot be written."""
+    """A video cannot be opened, read or written, or has no frames."""
 
 
 class CannotServeError(WhetError, OSError):
-    """A page cannot be served at an address: its port is taken, or it is no address of this machine."""
+    """The web server cannot listen on the requested host and port."""
 
 
 class TrainingDataError(WhetError, ValueError):
-    """Positives or images that no detector can be trained on."""
+    """The training data has no usable objects or background."""
 
 
 class ConfigError(WhetError, ValueError):
@@ -50,7 +50,7 @@ class ConfigError(WhetError, ValueError):
 
 
 class CannotSeparateError(WhetError, ValueError):
-    """Positives and negatives look alike to every feature, or nearly so."""
+    """No feature separates the positives from the negatives."""
 
 
 class CheckpointError(WhetError, ValueError):
@@ -58,47 +58,47 @@ class CheckpointError(WhetError, ValueError):
 
 
 class MemoryBudgetError(WhetError, MemoryError):
-    """The memory that training may take does not hold even one feature."""
+    """The memory limit of training is too small for a single feature."""
 
 
 class ModelFileError(WhetError, ValueError):
-    """A file is not a detector, is damaged, was written by a later version, or says what cannot be."""
+    """A file is not a detector, is damaged, or was written by a newer version."""
 
 
 class DetectorNotFoundError(WhetError, FileNotFoundError):
-    """There is no detector of that name, and no such file."""
+    """No bundled detector and no file has this name."""
 
 
 class JournalError(WhetError, ValueError):
-    """A journal is damaged, or its entries are not about this detector, or not in it."""
+    """A journal is damaged, or its records do not belong to this detector."""
 
 
 class BoxError(WhetError, ValueError):
-    """A box is not one, is not in the image, or fits no window of the detector."""
+    """A box is invalid, is outside of the image, or matches no window of the detector."""
 
 
 class CascadeFileError(WhetError, ValueError):
-    """A file is not an OpenCV cascade, is damaged, or says what cannot be."""
+    """A file is not an OpenCV cascade, or is damaged."""
 
 
 class CannotExportError(WhetError, ValueError):
-    """A cascade has what OpenCV's format has no words for."""
+    """A cascade cannot be represented in OpenCV's format."""
 
 
 class CannotConvertError(WhetError, ValueError):
-    """An OpenCV cascade has what a detector of ours has not: tilted features, trees, or weights that are not whole."""
+    """An OpenCV cascade cannot be represented as a detector, for example because of fractional weights."""
 
 
 class EmptyClassifierError(WhetError, ValueError):
-    """A cascade classifier was asked before a cascade was loaded."""
+    """A cascade classifier was used before a cascade was loaded."""
 
 
 class DataNotFoundError(WhetError, FileNotFoundError):
-    """A data set is neither on this machine nor to be had."""
+    """A file, a directory or a data set does not exist and cannot be downloaded."""
 
 
 class VideoNotFoundError(VideoError, DataNotFoundError):
-    """There is no such file or folder to watch, or the folder has no images."""
+    """A video file or a directory of frames does not exist, or the directory has no images."""
 
 
 class MissingExtraError(WhetError, ImportError):
@@ -106,5 +106,5 @@ class MissingExtraError(WhetError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(
-            f"{package} is not installed, and this needs it: pip install {package} (whet's extra '{extra}')"
+            f"{package} is not installed; install it: pip install {package} (or pip install whet[{extra}])"
         )

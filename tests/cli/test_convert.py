@@ -56,8 +56,8 @@ def test_what_is_left_out_is_told_and_has_an_exit_code(folder):
     assert done.returncode == ExitCode.SOME_SKIPPED
     assert done.stdout == "Wrote yolo: 2 images, 3 boxes: car 2, dog 1; 1 image missing, 1 box dropped (from csv)\n"
     assert done.stderr.endswith(
-        "bad.csv:4: there is no image 'gone.png'\n"
-        "bad.csv:5: box (1, 2, 1, 2) in b.png: it has no width or no height; dropped\n"
+        "bad.csv:4: image not found: 'gone.png'\n"
+        "bad.csv:5: box (1, 2, 1, 2) in b.png: width or height is not positive; dropped\n"
     )
     assert read_annotations(folder / "yolo").counts == {"car": 2, "dog": 1}
 
@@ -111,7 +111,7 @@ def test_images_are_found_next_to_the_annotations_too(folder):
 @pytest.mark.parametrize("to", ["yolo", "voc", "crops"])
 def test_force_replaces_what_was_written_and_nothing_else(folder, to):
     assert convert(folder, "good.csv", "set", "--to", to, "-q").returncode == 0
-    assert last_line(convert(folder, "good.csv", "set", "--to", to)).endswith("or replace it (replace=True, --force)")
+    assert last_line(convert(folder, "good.csv", "set", "--to", to)).endswith("or choose another path")
     (folder / "one.csv").write_text("bilder/b.png,5,5,20,30,car\n")
     assert convert(folder, "one.csv", "set", "--to", to, "--force").returncode == 0
     again = read_annotations(folder / "set", to)
@@ -120,7 +120,7 @@ def test_force_replaces_what_was_written_and_nothing_else(folder, to):
     files = {path: path.read_bytes() for path in (folder / "set").rglob("*") if path.is_file()}
     done = convert(folder, "good.csv", "set", "--to", to, "--force")
     assert done.returncode == ExitCode.FAILED
-    assert "set holds mine.txt, which whet did not write: nothing was replaced" in last_line(done)
+    assert "set holds mine.txt, which whet did not write; nothing was overwritten" in last_line(done)
     assert files == {path: path.read_bytes() for path in (folder / "set").rglob("*") if path.is_file()}
 
 
@@ -128,7 +128,7 @@ def test_images_of_the_source_are_not_replaced(folder):
     assert convert(folder, "good.csv", "set", "--to", "yolo").returncode == 0
     done = convert(folder, "set", "set", "--to", "voc", "--force")
     assert done.returncode == ExitCode.FAILED
-    assert "is in set, which is to be filled" in last_line(done)
+    assert "is inside the output directory set" in last_line(done)
     assert read_annotations(folder / "set").n_boxes == 3
 
 
@@ -136,12 +136,12 @@ def test_a_list_of_backgrounds_beside_info_dat_is_kept(folder):
     (folder / "bg.txt").write_text("bilder/b.png\n")
     done = convert(folder, "good.csv", "cars.dat", "--class", "car")
     assert done.returncode == ExitCode.FAILED
-    assert last_line(done).startswith("whet: bg.txt is there already")
+    assert last_line(done).startswith("whet: bg.txt already exists")
 
 
 def test_images_that_are_nowhere_are_missing_data(folder):
     (folder / "lost.csv").write_text("x.png,1,2,3,4\n")
     done = convert(folder, "lost.csv", "a.json")
     assert done.returncode == ExitCode.DATA_MISSING
-    assert last_line(done).startswith("whet: none of the 1 annotated images could be used, under . or as named: there")
+    assert last_line(done).startswith("whet: none of the 1 annotated images can be read; searched .: image not found")
     assert not (folder / "a.json").exists()

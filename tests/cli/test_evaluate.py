@@ -111,7 +111,7 @@ def test_numbers_come_without_matplotlib(run_here, monkeypatch, tmp_path):
     def missing():
         raise MissingExtraError("matplotlib", "plots")
 
-    monkeypatch.setattr("whet.plots.report.check_installed", missing)
+    monkeypatch.setattr("whet.plots.figure.check_installed", missing)
     done = run_here("evaluate", "bull.whet", "truths.csv", "--out", tmp_path)
     assert done.code == 0
     assert "matplotlib" in done.err

@@ -157,10 +157,10 @@ def test_a_corrupt_negative_is_named_once_and_told_by_the_exit_code(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("nowhere.csv", "--out", "a.whet"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.csv"),
+        (("nowhere.csv", "--out", "a.whet"), ExitCode.DATA_MISSING, "nowhere.csv"),
         (("vans.csv",), 2, "give --out"),
         ((), 2, "missing annotations"),
-        (("vans.csv", "--out", "a.whet", "--class", "ship"), ExitCode.FAILED, "there is no class 'ship'"),
+        (("vans.csv", "--out", "a.whet", "--class", "ship"), ExitCode.FAILED, "unknown class 'ship'"),
         (("vans.csv", "--out", "a.whet", "--window", "12"), 2, "width x height"),
         (("vans.csv", "--out", "no/a.whet"), 2, "output directory does not exist: no"),
         (("vans.csv", "--out", "no/a.whet", "--dry-run"), 2, "output directory does not exist: no"),

@@ -13,7 +13,7 @@ from whet.features.lbp import BlockPatternPool
 from whet.features.weak_learners import LeafPool, Leaves, Stumps, Subsets, conditions_of, rows_of
 from whet.opencv.cascade import OpenCVCascade, Trees, stages_of
 from whet.opencv.xml import parse_opencv
-from whet.plots.features import tilted_pixels
+from whet.plots.sheets import tilted_pixels
 
 WINDOW = (12, 14)
 

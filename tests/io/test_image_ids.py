@@ -29,7 +29,7 @@ def test_the_folder_one_stands_in_tells_images_apart(tmp_path, monkeypatch):
     ("paths", "ids", "says"),
     [
         (["c/1.png"], {"a/1.png": 1, "b/1.png": 2}, "could be a/1.png or b/1.png"),
-        (["a/1.png", "b/1.png"], {"1.png": 1}, "a/1.png and b/1.png have one id, 1"),
+        (["a/1.png", "b/1.png"], {"1.png": 1}, "a/1.png and b/1.png have the same id 1"),
         (["2.png"], {"1.png": 1}, "2.png has no id"),
         (["2.png"], {}, "2.png has no id"),
     ],
@@ -42,5 +42,5 @@ def test_ids_that_are_not_certain_are_refused(paths, ids, says):
 def test_a_coco_file_with_two_ids_for_an_image_is_refused(tmp_path):
     file = tmp_path / "ids.json"
     file.write_text(json.dumps({"images": [{"id": 1, "file_name": "a.png"}, {"id": 2, "file_name": "a.png"}]}))
-    with pytest.raises(AnnotationError, match="two ids, 1 and 2"):
+    with pytest.raises(AnnotationError, match=r"two ids for the image .*: 1 and 2"):
         coco_ids(file)

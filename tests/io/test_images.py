@@ -1,10 +1,13 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from whet.errors import UnreadableImageError
 from whet.io import images
-from whet.io.images import as_grey, read_grey
+from whet.io.images import as_array, as_grey, as_rgb, read_grey
 
 
 @pytest.fixture
@@ -62,7 +65,7 @@ def test_an_image_cut_short_is_named(tmp_path, rng):
 
 def test_an_image_too_large_is_refused_before_it_is_decoded(tmp_path, monkeypatch):
     Image.new("1", (300, 300)).save(tmp_path / "a.png")
-    monkeypatch.setattr(images, "MOST_PIXELS", 80_000)
+    monkeypatch.setattr(images, "MAX_PIXELS", 80_000)
     with pytest.raises(UnreadableImageError, match="300 x 300 pixels"):
         read_grey(tmp_path / "a.png")
 
@@ -128,9 +131,9 @@ def test_one_pixel_is_an_image():
 
 
 BAD_ARRAYS = {
-    "floats above 1": (np.full((3, 3), 1.01), "from 1.01 to 1.01; expected them from 0 to 1"),
-    "floats below 0": (np.full((3, 3), -0.1), "expected them from 0 to 1"),
-    "NaN": (np.full((3, 3), np.nan), "expected them from 0 to 1"),
+    "floats above 1": (np.full((3, 3), 1.01), "from 1.01 to 1.01; expected floats from 0 to 1"),
+    "floats below 0": (np.full((3, 3), -0.1), "from 0 to 1"),
+    "NaN": (np.full((3, 3), np.nan), "from 0 to 1"),
     "whole numbers": (np.zeros((3, 3), np.int64), "got an image of int64; expected uint8"),
     "words": (np.full((3, 3), "a"), "expected uint8"),
     "objects": (np.full((3, 3), None), "expected uint8"),
@@ -141,7 +144,10 @@ BAD_ARRAYS = {
     "no channels": (np.zeros((3, 3, 0), np.uint8), "1 to 4 channels"),
     "several images": (np.zeros((2, 3, 3, 3), np.uint8), "got an image of shape"),
     "no rows": (np.zeros((0, 3), np.uint8), "3 x 0 pixels"),
-    "too many pixels": (np.broadcast_to(np.uint8(0), (10_001, 10_000)), "10000 x 10001 pixels, more than 100,000,000"),
+    "too many pixels": (
+        np.broadcast_to(np.uint8(0), (10_001, 10_000)),
+        "10000 x 10001 pixels; expected at most 100,000,000",
+    ),
     "a list": ([[1, 2]], "got a list for an image"),
     "nothing": (None, "got a NoneType for an image"),
     "bytes": (b"abc", "got a bytes for an image"),
@@ -155,7 +161,7 @@ def test_input_that_is_no_image_is_named(image, message):
 
 
 def test_an_image_of_too_many_pixels_or_cut_short_is_named(tmp_path, rng):
-    with pytest.raises(UnreadableImageError, match="more than 100,000,000"):
+    with pytest.raises(UnreadableImageError, match="at most 100,000,000"):
         as_grey(Image.new("1", (10_001, 10_000)))
     Image.fromarray(rng.integers(0, 256, (99, 99), dtype=np.uint8)).save(tmp_path / "a.jpg")
     whole = (tmp_path / "a.jpg").read_bytes()
@@ -170,3 +176,60 @@ def test_real_images_have_floats_from_0_to_1(tmp_path, ramp):
     Image.fromarray(ramp.astype(np.float32)).save(tmp_path / "b.tif")
     with pytest.raises(UnreadableImageError, match="from 0 to 230"):
         as_grey(tmp_path / "b.tif")
+
+
+def test_a_bgr_array_gives_the_grey_of_its_rgb_twin(rng):
+    rgb = colours(rng)
+    alpha = rng.integers(0, 256, (30, 40), dtype=np.uint8)
+    bgr = rgb[..., ::-1]
+    grey = as_grey(rgb)
+    assert (as_grey(bgr) != grey).any()
+    for same in (bgr, bgr.copy(), np.dstack([bgr, alpha]), bgr.astype(np.uint16) * 257, bgr / 255):
+        np.testing.assert_array_equal(as_grey(same, color="bgr"), grey)
+
+
+def test_the_order_of_channels_has_no_effect_on_grey_arrays_files_and_pillow_images(tmp_path, rng):
+    rgb = colours(rng)
+    Image.fromarray(rgb).save(tmp_path / "a.png")
+    for image in (rgb[..., 0], rgb[..., :1], rgb[..., :2], Image.fromarray(rgb), tmp_path / "a.png"):
+        np.testing.assert_array_equal(as_grey(image, color="bgr"), as_grey(image))
+        np.testing.assert_array_equal(as_rgb(image, color="bgr"), as_rgb(image))
+
+
+@pytest.mark.parametrize("color", ["RGB", "grey", "", None])
+@pytest.mark.parametrize("convert", [as_grey, as_rgb])
+def test_an_unknown_order_of_channels_is_named(tmp_path, rng, color, convert):
+    rgb = colours(rng)
+    Image.fromarray(rgb).save(tmp_path / "a.png")
+    for image in (rgb, rgb[..., 0], Image.fromarray(rgb), tmp_path / "a.png"):
+        with pytest.raises(ValueError, match=f"got color={color!r}; expected 'rgb' or 'bgr'"):
+            convert(image, color=color)
+
+
+@pytest.mark.parametrize("mode", ["L", "1", "LA", "RGB", "RGBA", "P", "CMYK", "I;16", "F"])
+def test_an_image_in_its_own_colours_has_the_greys_of_the_image(tmp_path, rng, mode):
+    if mode == "I;16":
+        image = Image.fromarray(rng.integers(0, 2**16, (30, 40), dtype=np.uint16))
+    elif mode == "F":
+        image = Image.fromarray(rng.random((30, 40), dtype=np.float32))
+    else:
+        image = Image.fromarray(colours(rng)).convert(mode)
+    image.save(tmp_path / "a.tif")
+    pixels = as_array(tmp_path / "a.tif")
+    assert pixels.shape == ((30, 40, 3) if mode in ("RGB", "RGBA", "P", "CMYK") else (30, 40))
+    np.testing.assert_array_equal(as_grey(pixels), as_grey(tmp_path / "a.tif"))
+    np.testing.assert_array_equal(as_grey(as_rgb(image)), as_grey(image))
+
+
+def test_colours_stay_as_they_are(tmp_path, rng):
+    rgb = colours(rng)
+    Image.fromarray(rgb).save(tmp_path / "a.png")
+    for image in (rgb, tmp_path / "a.png", Image.fromarray(rgb)):
+        np.testing.assert_array_equal(as_rgb(image), rgb)
+    np.testing.assert_array_equal(as_rgb(rgb[..., ::-1], color="bgr"), rgb)
+
+
+def test_reading_an_image_loads_neither_annotations_nor_xml():
+    code = "import sys, whet.io.images; print(*(name for name in sys.modules if name.startswith('whet')))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert sorted(loaded) == ["whet", "whet.errors", "whet.io", "whet.io.images"]

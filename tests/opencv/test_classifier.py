@@ -17,7 +17,7 @@ def faces(tmp_path, rng):
 
 @pytest.mark.parametrize("method", ["getOriginalWindowSize", "getFeatureType", "isOldFormatCascade"])
 def test_an_empty_classifier_has_no_answers(method):
-    with pytest.raises(EmptyClassifierError, match="load a cascade file"):
+    with pytest.raises(EmptyClassifierError, match="load a cascade"):
         getattr(CascadeClassifier(), method)()
 
 
@@ -40,7 +40,7 @@ def test_a_file_that_is_no_cascade_leaves_the_classifier_empty(faces, tmp_path):
         (np.zeros(50, dtype=np.uint8), {}, "expected \\(height, width\\)"),
         (np.zeros((50, 50), dtype=np.uint8), {"scaleFactor": 1.0}, "above 1"),
         (np.zeros((50, 50), dtype=np.uint8), {"scaleFactor": float("nan")}, "above 1"),
-        (np.zeros((50, 50), dtype=np.uint8), {"scaleFactor": 1.0000001}, "take a larger one"),
+        (np.zeros((50, 50), dtype=np.uint8), {"scaleFactor": 1.0000001}, "use a larger factor"),
         (np.zeros((50, 50), dtype=np.uint8), {"minSize": (1, 2, 3)}, "expected \\(width, height\\)"),
     ],
 )

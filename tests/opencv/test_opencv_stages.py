@@ -122,7 +122,7 @@ def test_trees_of_lbp_and_of_the_old_format_are_judged_as_opencv_does(seed):
 def test_weights_that_are_not_whole_are_refused_by_name(tmp_path, rng):
     path = tmp_path / "fractional.xml"
     path.write_text(haar_file(rng, (18, 22), [3], fractional=True))
-    with pytest.raises(CannotConvertError, match=r"not whole.*whet\.opencv\.CascadeClassifier"):
+    with pytest.raises(CannotConvertError, match=r"fractional weights.*whet\.opencv\.CascadeClassifier"):
         whet.load(path)
 
 

@@ -131,7 +131,7 @@ OUTSIDE = (
 
 @pytest.mark.parametrize("text", [BOMB, OUTSIDE], ids=["entities in entities", "a file from outside"])
 def test_declarations_are_refused(text):
-    with pytest.raises(CascadeFileError, match="not XML that whet reads"):
+    with pytest.raises(CascadeFileError, match="declares a DTD or an entity"):
         parse(text)
 
 
@@ -139,12 +139,12 @@ def test_declarations_are_refused(text):
     ("text", "says"),
     [
         ("", "cascade.xml is empty"),
-        ('<?xml version="1.0"?>\n<opencv_storage>\n<cascade><a>1</a>', "was cut short: it ends in its line 3"),
-        ('<?xml version="1.0"?>\n<opencv_storage>\n<cascade><a>1</', "was cut short: it ends in its line 3"),
+        ('<?xml version="1.0"?>\n<opencv_storage>\n<cascade><a>1</a>', "truncated XML: it ends in line 3"),
+        ('<?xml version="1.0"?>\n<opencv_storage>\n<cascade><a>1</', "truncated XML: it ends in line 3"),
         ("<opencv_storage></opencv_storage>", "nothing in its <opencv_storage>"),
         ("<html><body/></html>", "outermost element is <html>; expected <opencv_storage>"),
-        ("<opencv_storage><camera><a>1</a></camera></opencv_storage>", "no cascade: its <camera> has no <stageType>"),
-        ("whet", "not XML that whet reads"),
+        ("<opencv_storage><camera><a>1</a></camera></opencv_storage>", "not a cascade: <camera> has no <stageType>"),
+        ("whet", "not valid XML"),
     ],
 )
 def test_what_is_no_cascade_is_named_for_what_it_is(text, says):
@@ -155,7 +155,7 @@ def test_what_is_no_cascade_is_named_for_what_it_is(text, says):
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["<_/>" * 600_000, "<_>" * 40 + "</_>" * 40], ids=["wide", "deep"])
 def test_too_many_elements_are_refused(text):
-    with pytest.raises(CascadeFileError, match="elements or over"):
+    with pytest.raises(CascadeFileError, match="elements or"):
         parse(f"<opencv_storage><c>{text}</c></opencv_storage>")
 
 

@@ -13,8 +13,8 @@ from tests.io.annotations.sets import image, save_image
 from whet.errors import AnnotationError, DataNotFoundError, WhetError
 from whet.io.annotations import tables as opencv_info
 from whet.io.annotations.annotation import Annotations
+from whet.io.annotations.assembly import MAX_BYTES, read_bytes
 from whet.io.annotations.formats import read_annotations, write_annotations
-from whet.io.files import MOST_BYTES, read_bytes
 
 FILES = {
     "coco": "set.json",
@@ -89,7 +89,7 @@ def test_a_class_cannot_name_a_place_outside_the_folder_of_crops(tmp_path):
 
 def test_a_file_beyond_any_is_refused_before_it_is_read(tmp_path):
     with (tmp_path / "huge.json").open("wb") as file:
-        file.truncate(MOST_BYTES + 1)  # takes no room on the disk
+        file.truncate(MAX_BYTES + 1)  # takes no room on the disk
     with pytest.raises(AnnotationError, match="expected at most 1,000,000,000"):
         read_bytes(tmp_path / "huge.json")
 
@@ -108,6 +108,6 @@ def test_each_word_of_a_row_is_looked_at_once(last, monkeypatch):
 
 def test_a_name_of_any_length_makes_no_long_message(tmp_path):
     (tmp_path / "info.dat").write_text(f"{'x' * 100_000}.png 1 1 2 3 4\n")
-    with pytest.raises(DataNotFoundError, match=r"there is no image 'xxx.* \[\.\.\.\] x.*\.png'") as error:
+    with pytest.raises(DataNotFoundError, match=r"image not found: 'xxx.* \[\.\.\.\] x.*\.png'") as error:
         read_annotations(tmp_path / "info.dat")
     assert len(str(error.value)) < 1000

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from tests.web.live_sessions import PATIENCE, asked, served
+from tests.web.live_sessions import TIMEOUT, asked, served
 
 from whet.web import server as live_server
 from whet.web.page import LiveImage
@@ -24,7 +24,7 @@ def server():
 
 def answer(server, request):
     """All that comes back for the bytes of a request."""
-    with socket.create_connection(server.server_address[:2], timeout=PATIENCE) as connection:
+    with socket.create_connection(server.server_address[:2], timeout=TIMEOUT) as connection:
         connection.sendall(request)
         return b"".join(iter(lambda: connection.recv(4096), b""))
 
@@ -146,11 +146,11 @@ def test_it_listens_on_loopback_alone(server):
 
 
 def test_connections_that_never_ask_are_let_go_and_not_without_number(monkeypatch):
-    monkeypatch.setattr(live_server, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(live_server, "MAX_CONNECTIONS", 8)
     monkeypatch.setattr(live_server._Request, "timeout", 1.0)
     before = threading.active_count()
     with served() as (run, server):
-        idle = [socket.create_connection(server.server_address[:2], timeout=PATIENCE) for _ in range(30)]
+        idle = [socket.create_connection(server.server_address[:2], timeout=TIMEOUT) for _ in range(30)]
         run.wait_for(3)
         assert threading.active_count() <= before + 8 + 2
         assert all(connection.recv(1) == b"" for connection in idle)
@@ -161,8 +161,8 @@ def test_connections_that_never_ask_are_let_go_and_not_without_number(monkeypatc
 
 def test_a_request_that_drips_is_hung_up_on(monkeypatch):
     """Each byte is in time, but the whole never comes."""
-    monkeypatch.setattr(live_server, "PATIENCE", 1.0)
-    with served() as (_, server), socket.create_connection(server.server_address[:2], timeout=PATIENCE) as drip:
+    monkeypatch.setattr(live_server, "TIMEOUT", 1.0)
+    with served() as (_, server), socket.create_connection(server.server_address[:2], timeout=TIMEOUT) as drip:
         for _ in range(200):
             drip.sendall(b"G")
             time.sleep(0.05)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.opencv_files import haar_file, lbp_file, old_file
 
 from whet.errors import CascadeFileError
-from whet.io.xml import MOST_BYTES
+from whet.io.xml import MAX_BYTES
 from whet.opencv import CascadeClassifier
 from whet.opencv.xml import parse_opencv
 
@@ -113,7 +113,7 @@ def test_any_bytes(data):
 )
 def test_memory_stays_within_its_bound(filler):
     head, tail = b"<opencv_storage><c><size>20 20</size><stages>", b"</stages></c></opencv_storage>"
-    data = head + filler * ((MOST_BYTES - 200) // len(filler)) + tail
+    data = head + filler * ((MAX_BYTES - 200) // len(filler)) + tail
     tracemalloc.start()
     try:
         with pytest.raises(CascadeFileError):

@@ -17,7 +17,7 @@ from whet.web.page import LiveImage
 from whet.web.server import LiveServer
 
 EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, max_lost=2.0, max_accepted=np.inf)
-PATIENCE = 60  # seconds after which a test has failed
+TIMEOUT = 60  # seconds after which a test has failed
 
 
 class Running:
@@ -33,13 +33,13 @@ class Running:
 
     def end(self):
         self.is_over.set()
-        self._thread.join(PATIENCE)
+        self._thread.join(TIMEOUT)
         assert not self._thread.is_alive()
 
     def wait_for(self, n):
         """Wait until so many more frames have been watched."""
         goal, pause = self.frames + n, threading.Event()
-        for _ in range(PATIENCE * 100):
+        for _ in range(TIMEOUT * 100):
             if self.frames >= goal:
                 return
             pause.wait(0.01)
@@ -51,7 +51,7 @@ class Running:
         self.live.end(self.summary)
 
     def _source(self):
-        self.begins.wait(10 * PATIENCE)
+        self.begins.wait(10 * TIMEOUT)
         number = 0
         while not self.is_over.is_set():
             yield VideoFrame(number, number / 25, self._image_of(number))
@@ -77,7 +77,7 @@ def served(image_of=lambda number: np.roll(bull_scene(), number, axis=1), begins
 
 def asked(server, path, method="GET", **headers):
     """The answer of a server, its content still to be read."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=PATIENCE)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=TIMEOUT)
     connection.request(method, path, headers=headers)
     return connection.getresponse()
 

@@ -27,10 +27,11 @@ def demo(
     """
     from whet.demo import digits, faces
     from whet.demo import objects as vans
+    from whet.io.files import prepared_folder
     from whet.plots import figure
 
     figure.check_installed()
-    figure.prepared_folder(out)
+    prepared_folder(out)
     start()
     corrections = faces.run()
     typer.echo("1. Correct the bundled face detector")

@@ -141,6 +141,6 @@ class _Results:
             if one.found is not None:
                 self.n_boxes += len(one.found)
                 if self.drawings is not None:
-                    self.drawings.add(one.path, one.found.boxes)
+                    self.drawings.add(one.path, one.found)
                 yield one.path, Detections(one.found.boxes, one.found.scores)
             self.progress(number)

@@ -99,7 +99,7 @@ def evaluate(
     start(quiet=quiet)
     from whet.detector.detector import load
     from whet.evaluation.runs import evaluate
-    from whet.plots.report import check_places
+    from whet.plots.figure import check_places
 
     if save_as is not None and set_point is None:
         raise typer.BadParameter(f"got --save-as {save_as} without --set-point; use --set-point NAME")
@@ -201,7 +201,7 @@ def _set_point(detector: Detector, run: EvaluationRun, name: str, false_positive
 def _write_report(
     run: EvaluationRun, out: Path | None, draw: Path | None, model: str, results: dict[str, Any]
 ) -> tuple[list[Path], str]:
-    from whet.plots.report import draw_results, write_report
+    from whet.plots.figure import draw_results, write_report
 
     if draw is not None:
         draw_results(run, draw)

@@ -55,7 +55,7 @@ def inspect(
         rejected, is_incomplete = _count(detector.cascade, images, windows, seed, threads)
     if draw is not None:
         from whet.plots.drawing import save_image
-        from whet.plots.features import feature_sheet
+        from whet.plots.sheets import feature_sheet
 
         save_image(feature_sheet(detector), draw)
     if as_json:

@@ -182,13 +182,13 @@ def file_callbacks(
         table = stack.enter_context(FrameLines(lines))
         callbacks.append(lambda frame, tracked: table.write(frame_row(frame, tracked)))
     if out is not None:
-        from whet.plots.drawing import look_drawn
+        from whet.plots.drawing import draw_tracked_frame
 
         writer = video = stack.enter_context(VideoWriter(out))
 
         def draw(frame: VideoFrame, tracked: TrackedFrame) -> None:
             video.rate = frame.rate / every
-            video.write(look_drawn(frame.image, tracked))
+            video.write(draw_tracked_frame(frame.image, tracked))
 
         callbacks.append(draw)
     return callbacks, writer

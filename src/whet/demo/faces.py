@@ -15,8 +15,8 @@ from whet.cascade.detections import Detections
 from whet.detector.detector import Detector, load
 from whet.detector.records import Record
 from whet.errors import MissingExtraError
-from whet.io.images import as_grey
-from whet.plots.drawing import FALSE_POSITIVE, boxes_drawn, save_image
+from whet.io.images import as_rgb
+from whet.plots.drawing import FALSE_POSITIVE, draw_boxes, draw_detections, save_image, score_text
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
@@ -89,15 +89,16 @@ class Correction:
         return not (box_iou(self.before.boxes[self.wrong :], self.after.boxes) >= 0.5).any()
 
     def drawn(self) -> GreyImage:
-        """Before and after, side by side; false positives in orange."""
-        before = boxes_drawn(self.image, self.before.boxes[: self.wrong], width=3)
-        before = boxes_drawn(before, self.before.boxes[self.wrong :], FALSE_POSITIVE, 3)
+        """Before and after, side by side; what was called wrong in orange."""
+        texts = [score_text(score) for score in self.before.scores]
+        before = draw_boxes(self.image, self.before.boxes[: self.wrong], texts=texts[: self.wrong])
+        before = draw_boxes(before, self.before.boxes[self.wrong :], FALSE_POSITIVE, texts=texts[self.wrong :])
         gap = np.full((len(before), 12, 3), 255, dtype=np.uint8)
-        return np.concatenate([before, gap, boxes_drawn(self.image, self.after.boxes, width=3)], axis=1)
+        return np.concatenate([before, gap, draw_detections(self.image, self.after)], axis=1)
 
     def rows(self, name: str) -> list[tuple[str, str]]:
         """Lines for the terminal."""
-        height, width = self.image.shape
+        height, width = self.image.shape[:2]
         gone = "gone" if self.is_gone else "STILL DETECTED"
         n_wrong = len(self.before) - self.wrong
         return [
@@ -126,12 +127,12 @@ class FaceDemo:
 
 
 def astronaut() -> GreyImage:
-    """The photograph of Eileen Collins (NASA) from scikit-image, in grey (512, 512)."""
+    """scikit-image's photograph of Eileen Collins, by NASA, in colour (512, 512, 3)."""
     try:
         from skimage import data
     except ImportError as error:
         raise MissingExtraError("scikit-image", "demo") from error
-    return as_grey(data.astronaut())  # type: ignore[no-untyped-call]
+    return as_rgb(data.astronaut())  # type: ignore[no-untyped-call]
 
 
 def run() -> FaceDemo:

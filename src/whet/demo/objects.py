@@ -17,9 +17,9 @@ from whet.errors import MissingExtraError
 from whet.evaluation.runs import EvaluationRun, evaluate
 from whet.io.annotations.annotation import AnnotatedImage, Annotations
 from whet.io.annotations.formats import write_annotations
+from whet.io.files import prepared_folder
 from whet.io.images import as_grey, read_grey
-from whet.plots.drawing import result_drawn, save_image
-from whet.plots.figure import prepared_folder
+from whet.plots.drawing import draw_evaluation, save_image
 from whet.training.config import TrainingConfig
 from whet.training.preparation import prepare
 from whet.training.train import train_prepared
@@ -250,7 +250,7 @@ def _corrected(
     detector.save(folder / "vans-corrected.whet")
     after = evaluate(detector, test.images, min_score=threshold)
     runs = (run.evaluation.images[mistake.image] for run in (before, after))
-    sides = [result_drawn(read_grey(path), result, threshold) for result in runs]
+    sides = [draw_evaluation(path, result, threshold) for result in runs]
     file = save_image(np.concatenate(sides, axis=1), folder.parent / "vans.png")
     return before, after, correction, (file,)
 

@@ -20,23 +20,23 @@ from whet.errors import AnnotationError, VideoError
 
 
 def coco_ids(path: Path) -> dict[str, int]:
-    """Image ids by `file_name`, of a COCO annotation file."""
+    """Read the image ids of a COCO annotation file, by `file_name`."""
     try:
         images = [(str(image["file_name"]), int(image["id"])) for image in json.loads(path.read_bytes())["images"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise AnnotationError(f"{path} is no COCO file with `images` that have `id` and `file_name`") from error
+        raise AnnotationError(f"{path} is not a COCO file; expected `images` with `id` and `file_name`") from error
     ids = dict(images)
     for name, number in images:
         if ids[name] != number:
-            raise AnnotationError(f"{path} has two ids, {number} and {ids[name]}, for the image {name}")
+            raise AnnotationError(f"{path} has two ids for the image {name}: {number} and {ids[name]}")
     return ids
 
 
 def ids_of(paths: Iterable[Path], ids: Mapping[str, int]) -> dict[Path, int]:
-    """The id of each path: that of the file name whose last parts agree with it the longest.
+    """Return the image id of each path: that of the file name with the longest common end.
 
-    Folders differ between machines, so that a base name is enough where only one image has it. Raises
-    `AnnotationError` for a path without an id, with several, or with that of another path.
+    A base name is enough if it is unique, because directories differ between machines. Raises `AnnotationError` if a
+    path has no id, has several, or has the id of another path.
 
     >>> ids_of([Path("set/b/1.png"), Path("2.png")], {"a/1.png": 7, "b/1.png": 8, "old/place/2.png": 9})
     {PosixPath('set/b/1.png'): 8, PosixPath('2.png'): 9}
@@ -51,7 +51,9 @@ def ids_of(paths: Iterable[Path], ids: Mapping[str, int]) -> dict[Path, int]:
         number = ids[_best(path, named)]
         other = owners.setdefault(number, path)
         if other != path:
-            raise AnnotationError(f"{other} and {path} have one id, {number}, in the COCO file: name them apart there")
+            raise AnnotationError(
+                f"{other} and {path} have the same id {number} in the COCO file; expected different ones"
+            )
         found[path] = number
     return found
 
@@ -62,9 +64,9 @@ def _best(path: Path, named: Mapping[str, list[tuple[list[str], str]]]) -> str:
     most = max(shared, default=(0, ""))[0]
     best = [name for n, name in shared if n == most]
     if not best:
-        raise AnnotationError(f"{path} has no id in the COCO file that was given")
+        raise AnnotationError(f"{path} has no id in the COCO file")
     if len(best) > 1:
-        raise AnnotationError(f"{path} could be {best[0]} or {best[1]} of the COCO file: give more of its path")
+        raise AnnotationError(f"{path} could be {best[0]} or {best[1]} in the COCO file; give more of its path")
     return best[0]
 
 
@@ -81,7 +83,7 @@ HEADER = ("path", "x", "y", "width", "height", "score")
 
 
 class Layout(StrEnum):
-    """How detections are written."""
+    """The output format of detections."""
 
     text = "text"
     json = "json"
@@ -89,12 +91,12 @@ class Layout(StrEnum):
     coco = "coco"
 
 
-# Layouts of which a piece can be written as soon as an image is done.
+# Layouts that are written image by image.
 PIECEMEAL = (Layout.text, Layout.csv)
 
 
 def written(images: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1) -> str:
-    """All detections as one text.
+    """Format all detections as one text.
 
     `json` is a list with `image`, `boxes` (x1, y1, x2, y2, half-open) and `scores` of each image; `csv` has a row
     for each detection. `coco` is a list of results (x, y, width, height) as COCO's evaluation reads them: `ids` are
@@ -112,7 +114,7 @@ def written(images: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | N
 def pieces(
     images: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1
 ) -> Iterator[str]:
-    """The same text in pieces: those of `text` and `csv` come as the images do."""
+    """Yield the text of `written` in pieces; `text` and `csv` yield one piece per image."""
     match layout:
         case Layout.text:
             yield from (f"{path}: {line(found)}\n" for path, found in images)
@@ -127,7 +129,7 @@ def pieces(
 
 
 def line(found: Detections) -> str:
-    """What was found, for people.
+    """Format the detections of an image as one line of text.
 
     >>> line(Detections())
     'nothing found'
@@ -146,7 +148,7 @@ def _plain(path: Path, found: Detections) -> dict[str, object]:
 
 
 def _csv_pieces(images: Iterable[Found]) -> Iterator[str]:
-    head = [HEADER]  # only when the first image is done, so that a wrong call writes nothing
+    head = [HEADER]  # written with the first image, so that a failed call writes nothing
     for path, found in images:
         yield _csv_text([*head, *([str(path), *row] for row in _rows(found))])
         head = []
@@ -190,7 +192,7 @@ COLUMNS = (
 
 
 class FrameLines:
-    """Writes mappings with the keys `FIELDS`, as JSON lines or, to a file that ends in .csv, as a table.
+    """Writes mappings with the keys `FIELDS` as JSON lines, or as a table if the file name ends in .csv.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "seen.jsonl"
@@ -202,7 +204,7 @@ class FrameLines:
 
     def __init__(self, path: Path) -> None:
         if path.is_dir() or not path.parent.is_dir():
-            raise VideoError(f"{path} cannot be written: it is a folder, or in no folder that there is")
+            raise VideoError(f"{path} cannot be written: it is a directory, or its directory does not exist")
         self.path = path
         self._file: TextIO | None = None
         self._table: csv.DictWriter[str] | None = None
@@ -217,12 +219,12 @@ class FrameLines:
                 self._table.writerow(_flat(row))
             file.flush()
         except OSError as error:
-            with suppress(OSError):  # what could not be written is not tried again
+            with suppress(OSError):  # do not retry the failed write
                 self._close()
             raise VideoError(f"{self.path} cannot be written: {error.strerror}") from error
 
     def _opened(self) -> TextIO:
-        """The file, from the first line on: until then what was there stays."""
+        """Open the file at the first line; until then an existing file stays."""
         if self._file is None:
             self._file = self.path.open("w", newline="")
             if self.path.suffix.lower() == ".csv":

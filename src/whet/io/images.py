@@ -1,14 +1,14 @@
-"""Images as grey arrays, one by one or many by name."""
+"""Read images: one image as a grey or colour array, its size, and the image files that a path or a pattern names."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from glob import glob, has_magic
+from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,84 +20,174 @@ if TYPE_CHECKING:
 
     ImageLike = str | PathLike[str] | Image | NDArray[Any]
 
-# Refused before any pixel is decoded: 100 megapixels of grey are 100 MB, their integrals another 800.
-MOST_PIXELS = 100_000_000
+ImageArray = NDArray[np.uint8]
+ColorOrder = Literal["rgb", "bgr"]
+
+# Refused before any pixel is decoded: 100 megapixels of grey take 100 MB, their integral images another 800 MB.
+MAX_PIXELS = 100_000_000
+EXIF_ORIENTATION = 0x0112
+SWAPPED_SIDES = (5, 6, 7, 8)  # EXIF orientations that exchange height and width
 
 
-def as_grey(image: ImageLike) -> NDArray[np.uint8]:
-    """An image (height, width) in 256 greys, from a file's path, a Pillow image or an array.
+def as_grey(image: ImageLike, color: ColorOrder = "rgb") -> ImageArray:
+    """Return an image as a grey array (height, width) of uint8.
 
-    Arrays are (height, width), or (height, width, channels) with grey, grey and alpha, RGB or RGBA; of 8 or 16 bits,
-    bool, or floats from 0 to 1. Alpha is left out. Files and Pillow images are turned upright as their EXIF
-    orientation says. An array of a palette image holds indices, and one of a CMYK image looks like RGBA: neither
-    is known by its array, so hand over the image itself.
+    `image` is a file path, a Pillow image, or an array (height, width) or (height, width, channels). The channels are
+    grey, grey and alpha, RGB, or RGBA; alpha is ignored. Set `color="bgr"` for BGR and BGRA arrays, such as those of
+    `cv2.imread`; it has no effect on files and Pillow images, which know the order of their channels. Arrays hold
+    uint8, uint16, bool, or floats from 0 to 1. Files and Pillow images are rotated by their EXIF orientation.
+
+    Pass palette and CMYK images as files or Pillow images. Their arrays look like grey and RGBA arrays.
 
     >>> as_grey(np.array([[[255, 0, 0], [0, 255, 0], [0, 0, 255]]], dtype=np.uint8))
+    array([[ 76, 150,  29]], dtype=uint8)
+    >>> as_grey(np.array([[[0, 0, 255], [0, 255, 0], [255, 0, 0]]], dtype=np.uint8), color="bgr")
     array([[ 76, 150,  29]], dtype=uint8)
     >>> as_grey(np.array([[0.0, 0.5, 1.0]]))
     array([[  0, 128, 255]], dtype=uint8)
     """
     if isinstance(image, np.ndarray):
-        return _grey_of_array(image)
+        return _grey_from_array(image, color)
+    _check_color(color)
     if isinstance(image, str | PathLike):
         return read_grey(Path(fspath(image)))
+    with _opened(image) as (pillow, name):
+        return _grey_from_pillow(pillow, name)
+
+
+def as_rgb(image: ImageLike, color: ColorOrder = "rgb") -> ImageArray:
+    """Return an image as a colour array (height, width, 3) of uint8, for drawing; see `as_grey` for `image`.
+
+    >>> as_rgb(np.array([[7]], dtype=np.uint8)).tolist()
+    [[[7, 7, 7]]]
+    >>> as_rgb(np.array([[[0, 0, 255]]], dtype=np.uint8), color="bgr").tolist()
+    [[[255, 0, 0]]]
+    """
+    pixels = as_array(image, color)
+    return pixels if pixels.ndim == 3 else np.repeat(pixels[:, :, None], 3, axis=2)
+
+
+def as_array(image: ImageLike, color: ColorOrder = "rgb") -> ImageArray:
+    """Return an image in its own colours: RGB (height, width, 3), or grey (height, width) if it has no colours.
+
+    `as_grey` gives the same grey values for the result and for `image`.
+
+    >>> as_array(np.zeros((4, 5, 1), dtype=np.uint8)).shape, as_array(np.zeros((4, 5, 4), dtype=np.uint8)).shape
+    ((4, 5), (4, 5, 3))
+    """
+    if isinstance(image, np.ndarray):
+        is_colour = _checked_channels(image) > 2
+        return _rgb_from_array(image, color) if is_colour else _grey_from_array(image, color)
+    _check_color(color)
+    with _opened(image) as (pillow, name):
+        if pillow.mode in GREY_MODES or pillow.mode.startswith("I;"):
+            return _grey_from_pillow(pillow, name)
+        return np.asarray(_upright(pillow, name).convert("RGB"))
+
+
+def read_grey(path: Path) -> ImageArray:
+    """Read an image file as a grey array (height, width) of uint8, rotated by its EXIF orientation.
+
+    Raises `UnreadableImageError` if the file is not an image, is truncated, or has more than 100 megapixels.
+    """
+    with _opened(path) as (pillow, name):
+        return _grey_from_pillow(pillow, name)
+
+
+def read_upright(path: Path) -> Image:
+    """Read an image file as a Pillow image in its own mode, rotated by its EXIF orientation."""
+    with _opened(path) as (pillow, name):
+        upright = _upright(pillow, name)
+        upright.load()
+    return upright
+
+
+def image_shape(path: Path) -> tuple[int, int]:
+    """Return the height and width of an image file, rotated by its EXIF orientation.
+
+    Only the header is read, except for TIFF files with an orientation that exchanges height and width.
+    """
+    with _opened(path) as (pillow, name):
+        is_swapped = pillow.getexif().get(EXIF_ORIENTATION) in SWAPPED_SIDES
+        if is_swapped and pillow.format == "TIFF":
+            pillow.load()  # rotates the image; until then `size` may be either of the two
+            is_swapped = False
+        width, height = pillow.size
+        _check_size(height, width, name)
+    return (width, height) if is_swapped else (height, width)
+
+
+# Modes without colours. Those with "I" and "F" hold more than 8 bits, which Pillow clips instead of scaling.
+GREY_MODES = ("1", "L", "LA", "La", "I", "F")
+
+
+@contextmanager
+def _opened(image: str | PathLike[str] | Image) -> Iterator[tuple[Image, str]]:
+    """Open a file, or take a Pillow image as it is; errors of Pillow become `UnreadableImageError`."""
     from PIL import Image
 
-    if not isinstance(image, Image.Image):
+    if not isinstance(image, str | PathLike | Image.Image):
         raise UnreadableImageError(
             f"got a {type(image).__name__} for an image; expected a path, a Pillow image or a NumPy array"
         )
+    name = "the image" if isinstance(image, Image.Image) else fspath(image)
     try:
-        return _grey_of_opened(image, "the image")
-    except (OSError, SyntaxError, ValueError) as error:
-        raise _unreadable(error, "the image") from error
-
-
-def read_grey(path: Path) -> NDArray[np.uint8]:
-    """An image (height, width) in 256 greys, turned upright as its EXIF orientation says.
-
-    Raises `UnreadableImageError` for what is not an image, is cut short, or has over 100 megapixels.
-    """
-    from PIL import Image
-
-    try:
-        with Image.open(path) as opened:
-            return _grey_of_opened(opened, str(path))
+        if isinstance(image, Image.Image):
+            yield image, name
+        else:
+            with Image.open(image) as opened:
+                yield opened, name
+    except UnreadableImageError:
+        raise
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, NotImplementedError) as error:
-        raise _unreadable(error, str(path)) from error
+        raise UnreadableImageError(f"{name} cannot be read as an image: {error}") from error
 
 
-def _unreadable(error: Exception, name: str) -> UnreadableImageError:
-    if isinstance(error, UnreadableImageError):
-        return error
-    return UnreadableImageError(f"{name} cannot be read as an image: {error}")
-
-
-def _grey_of_opened(opened: Image, name: str) -> NDArray[np.uint8]:
+def _upright(image: Image, name: str) -> Image:
     from PIL import ImageOps
 
-    _check_size(opened.height, opened.width, name)
-    upright = ImageOps.exif_transpose(opened)
-    if upright.mode == "I":  # 16 bits in 32: Pillow would clip at 255 instead of scaling
+    _check_size(image.height, image.width, name)
+    return ImageOps.exif_transpose(image)
+
+
+def _grey_from_pillow(image: Image, name: str) -> ImageArray:
+    upright = _upright(image, name)
+    if upright.mode == "I":  # 16 bits in 32
         return (np.asarray(upright).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
     if upright.mode == "F" or upright.mode.startswith("I;"):
-        return _grey_of_array(np.asarray(upright))
+        return _grey_from_array(np.asarray(upright))
     return np.asarray(upright.convert("L"))
 
 
-def _grey_of_array(array: NDArray[Any]) -> NDArray[np.uint8]:
-    channels = array.shape[2] if array.ndim == 3 else 1
-    if array.ndim not in (2, 3) or not 1 <= channels <= 4:
-        raise UnreadableImageError(
-            f"got an image of shape {array.shape}; expected (height, width), or with 1 to 4 channels behind"
-        )
-    _check_size(array.shape[0], array.shape[1], "the image")
-    if channels > 2:
+def _grey_from_array(array: NDArray[Any], color: ColorOrder = "rgb") -> ImageArray:
+    if _checked_channels(array) > 2:
         from PIL import Image
 
-        # By Pillow, so that an array has the greys of the file that it was read from.
-        return np.asarray(Image.fromarray(np.ascontiguousarray(_eight_bits(array[..., :3]))).convert("L"))
+        # Pillow computes the grey values, so that an array and the file that it was read from give the same.
+        return np.asarray(Image.fromarray(_rgb_from_array(array, color)).convert("L"))
+    _check_color(color)
     return np.ascontiguousarray(_eight_bits(array if array.ndim == 2 else array[..., 0]))
+
+
+def _rgb_from_array(array: NDArray[Any], color: ColorOrder) -> ImageArray:
+    _check_color(color)
+    return np.ascontiguousarray(_eight_bits(array[..., :3] if color == "rgb" else array[..., 2::-1]))
+
+
+def _checked_channels(array: NDArray[Any]) -> int:
+    channels = int(array.shape[2]) if array.ndim == 3 else 1
+    if array.ndim not in (2, 3) or not 1 <= channels <= 4:
+        raise UnreadableImageError(
+            f"got an image of shape {array.shape}; expected (height, width) or (height, width, channels) with "
+            "1 to 4 channels"
+        )
+    _check_size(array.shape[0], array.shape[1], "the image")
+    return channels
+
+
+def _check_color(color: str) -> None:
+    if color not in get_args(ColorOrder):
+        raise ValueError(f"got color={color!r}; expected 'rgb' or 'bgr'")
 
 
 def _eight_bits(array: NDArray[Any]) -> NDArray[np.uint8]:
@@ -111,45 +201,24 @@ def _eight_bits(array: NDArray[Any]) -> NDArray[np.uint8]:
         case "f", _:
             if not ((array >= 0) & (array <= 1)).all():
                 raise UnreadableImageError(
-                    f"got an image of floats from {array.min():g} to {array.max():g}; expected them from 0 to 1"
+                    f"got an image of floats from {array.min():g} to {array.max():g}; expected floats from 0 to 1"
                 )
             return np.rint(array.astype(np.float64) * 255).astype(np.uint8)
     raise UnreadableImageError(
-        f"got an image of {array.dtype}; expected uint8, uint16, bool, or floats from 0 to 1: convert it first"
+        f"got an image of {array.dtype}; expected uint8, uint16, bool, or floats from 0 to 1; convert it first"
     )
 
 
 def _check_size(height: int, width: int, name: str) -> None:
     if not height * width:
-        raise UnreadableImageError(f"{name} has {width} x {height} pixels; expected at least one")
-    if height * width > MOST_PIXELS:
-        raise UnreadableImageError(f"{name} has {width} x {height} pixels, more than {MOST_PIXELS:,}; make it smaller")
+        raise UnreadableImageError(f"{name} has {width} x {height} pixels; expected at least one pixel")
+    if height * width > MAX_PIXELS:
+        raise UnreadableImageError(
+            f"{name} has {width} x {height} pixels; expected at most {MAX_PIXELS:,}: resize the image"
+        )
 
 
-class GreyFiles(Sequence[NDArray[np.uint8]]):
-    """Grey images (height, width) of these files, in their order; they need not fit into memory together.
-
-    >>> len(GreyFiles([Path("a.png"), Path("b.png")]))
-    2
-    """
-
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.paths = tuple(paths)
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    @overload
-    def __getitem__(self, index: int) -> NDArray[np.uint8]: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> GreyFiles: ...
-
-    def __getitem__(self, index: int | slice) -> NDArray[np.uint8] | GreyFiles:
-        return GreyFiles(self.paths[index]) if isinstance(index, slice) else read_grey(self.paths[index])
-
-
-# What is looked for in folders; a file that is named is taken whatever its name.
+# Suffixes of the images in a directory. A file that is given by its name may have any suffix.
 SUFFIXES = frozenset(
     [
         ".avif",
@@ -175,24 +244,24 @@ SUFFIXES = frozenset(
 
 
 def find_images(names: Iterable[str | Path], listed: Iterable[str] = ()) -> list[Path]:
-    """The images that names stand for, each once: files, folders with all below, and patterns such as `*/a*.png`.
+    """List the image files that paths, directories (searched recursively) and patterns such as `*/a*.png` name.
 
-    The name `-` stands for the names in `listed`, a line each, which a program may write to standard input.
-    Names keep their order; what lies in a folder comes in the order in which people count: 2 before 10. Raises
-    `DataNotFoundError` for a name that leads nowhere, and where there is no image at all.
+    The name `-` stands for the lines of `listed`, one path each, for example those of standard input. Names keep their
+    order, and a file appears once. Files in a directory are sorted by natural order: 2 before 10. Raises
+    `DataNotFoundError` if a name matches nothing, or if no image is found at all.
 
-    >>> find_images(["nowhere.png"])
+    >>> find_images(["missing.png"])
     Traceback (most recent call last):
-    whet.errors.DataNotFoundError: there is no file or folder nowhere.png, and no file of such a pattern
+    whet.errors.DataNotFoundError: no such file or directory: missing.png
     """
-    found = dict.fromkeys(path for name in _spelled_out(names, listed) for path in _meant(name))
+    found = dict.fromkeys(path for name in _expanded(names, listed) for path in _matches(name))
     if not found:
-        raise DataNotFoundError(f"there is no image in {_brief(names)}; looked for {', '.join(sorted(SUFFIXES))}")
+        raise DataNotFoundError(f"found no image in {_brief(names)}; expected files with {', '.join(sorted(SUFFIXES))}")
     return list(found)
 
 
 def is_image_name(path: Path) -> bool:
-    """Whether a file's name is that of an image, and not of a hidden file.
+    """Return whether a file has the suffix of an image and is not hidden.
 
     >>> is_image_name(Path("A.JPG")), is_image_name(Path("a.txt")), is_image_name(Path("._a.jpg"))
     (True, False, False)
@@ -200,24 +269,29 @@ def is_image_name(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
 
 
+def images_in(folder: Path) -> list[Path]:
+    """List the image files under a directory, sorted by path."""
+    return sorted(path for path in files_in(folder) if is_image_name(path))
+
+
 def files_in(folder: Path) -> Iterator[Path]:
-    """All files under a folder but hidden ones."""
+    """Iterate over the files under a directory, without hidden files and directories."""
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(here, name) for name in sorted(names) if not name.startswith("."))
 
 
-def counting_order(path: Path) -> list[tuple[int, str]]:
-    """A key that sorts file names as people count.
+def natural_order(path: Path) -> list[tuple[int, str]]:
+    """Return a sort key that compares the numbers in file names by value.
 
-    >>> sorted(map(Path, ["a10.png", "a2.png"]), key=counting_order)
+    >>> sorted(map(Path, ["a10.png", "a2.png"]), key=natural_order)
     [PosixPath('a2.png'), PosixPath('a10.png')]
     """
     pieces = re.split(r"(\d+)", str(path))
     return [(int(piece), "") if piece.isdecimal() else (-1, piece) for piece in pieces]
 
 
-def _spelled_out(names: Iterable[str | Path], listed: Iterable[str]) -> Iterator[str]:
+def _expanded(names: Iterable[str | Path], listed: Iterable[str]) -> Iterator[str]:
     for name in map(str, names):
         if name == "-":
             yield from (line.rstrip("\r\n") for line in listed if line.strip())
@@ -225,17 +299,20 @@ def _spelled_out(names: Iterable[str | Path], listed: Iterable[str]) -> Iterator
             yield name
 
 
-def _meant(name: str) -> Sequence[Path]:
+def _matches(name: str) -> Sequence[Path]:
+    from glob import glob, has_magic
+
     path = Path(name)
     if path.is_dir():
-        return sorted((file for file in files_in(path) if is_image_name(file) and file.is_file()), key=counting_order)
+        return sorted((file for file in files_in(path) if is_image_name(file) and file.is_file()), key=natural_order)
     if path.exists():
         return [path]
-    if has_magic(name):
-        matches = sorted(map(Path, glob(name, recursive=True)), key=counting_order)
-        if matches:
-            return [image for match in matches for image in ([match] if match.is_file() else _meant(str(match)))]
-    raise DataNotFoundError(f"there is no file or folder {name}, and no file of such a pattern")
+    if not has_magic(name):
+        raise DataNotFoundError(f"no such file or directory: {name}")
+    matches = sorted(map(Path, glob(name, recursive=True)), key=natural_order)
+    if not matches:
+        raise DataNotFoundError(f"no file or directory matches the pattern {name}")
+    return [image for match in matches for image in ([match] if match.is_file() else _matches(str(match)))]
 
 
 def _brief(names: Iterable[str | Path], most: int = 3) -> str:

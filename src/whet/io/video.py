@@ -1,4 +1,4 @@
-"""Video, frame by frame: files, streams and cameras by PyAV (extra `video`), and folders of images."""
+"""Read and write video frames: files, streams and cameras with PyAV (extra `video`), and directories of images."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import MissingExtraError, UnreadableImageError, VideoError, VideoNotFoundError
-from whet.io.images import MOST_PIXELS, read_grey
+from whet.io.images import MAX_PIXELS, as_array, natural_order
 
 if TYPE_CHECKING:
     Source = str | PathLike[str]
 
 GreyImage = NDArray[np.uint8]
 
-USUAL_RATE = 25.0  # frames a second, where a source does not say
-# Seconds that a camera or an address may take to answer, and be silent later: one that is gone may say nothing at all.
+DEFAULT_RATE = 25.0  # frames per second, if the source does not state it
+# Timeouts in seconds for opening a camera or a stream, and for each read: a lost sender may not close the connection.
 OPENING, SILENCE = 30.0, 10.0
 
 
 @dataclass(frozen=True, eq=False)
 class Coming:
-    """A frame that is not read yet: `read` gives its image, or raises VideoError."""
+    """A frame that is not decoded yet: `read` returns its image, or raises `VideoError`."""
 
     number: int
     seconds: float
@@ -42,7 +42,7 @@ class Coming:
 
 
 def is_live(source: Source) -> bool:
-    """Whether a source is a camera or an address: its end is then the sender's doing.
+    """Return whether a source is a camera or a stream, which the sender ends.
 
     >>> is_live("camera:1"), is_live("rtsp://10.0.0.7/live"), is_live("film.mp4")
     (True, True, False)
@@ -52,29 +52,29 @@ def is_live(source: Source) -> bool:
 
 
 def stream_frames(source: Source) -> Iterator[Coming]:
-    """All frames of a file, an address or a camera."""
+    """Iterate over the frames of a video file, a stream or a camera."""
     import_av()
     from av.error import FFmpegError
 
     number = 0
     with _opened(source) as container:
         if not container.streams.video:
-            raise VideoError(f"{name_of(source)} has no images: no video stream in it")
+            raise VideoError(f"{name_of(source)} has no video stream; expected a video")
         stream = container.streams.video[0]
-        rate = float(stream.average_rate or USUAL_RATE)
+        rate = float(stream.average_rate or DEFAULT_RATE)
         try:
             for packet in container.demux(stream):
                 for seconds, read in _of_packet(packet, number):
                     yield Coming(number, seconds, rate, read)
                     number += 1
         except (FFmpegError, OSError) as error:
-            raise VideoError(f"{name_of(source)} broke off after {number} frames: {_reason(error)}") from error
+            raise VideoError(f"{name_of(source)} stopped after {number} frames: {_reason(error)}") from error
     if not number:
-        raise VideoError(f"{name_of(source)} has no frame that could be read: it is damaged, or empty")
+        raise VideoError(f"{name_of(source)} has no readable frame; the file is damaged or empty")
 
 
 def _of_packet(packet: Any, number: int) -> Iterator[tuple[float, Callable[[], GreyImage]]]:  # noqa: ANN401 - of PyAV
-    """The frames that a packet completes, from this number on, each with its time; a damaged packet counts as one."""
+    """Decode a packet: iterate over time and reader of its frames; a damaged packet counts as one frame."""
     from av.error import InvalidDataError
 
     try:
@@ -88,8 +88,9 @@ def _of_packet(packet: Any, number: int) -> Iterator[tuple[float, Callable[[], G
         yield float(packet.pts * packet.time_base) if packet.pts is not None else 0.0, fail
         return
     for at, frame in enumerate(decoded, start=number):
-        if frame.width * frame.height > MOST_PIXELS:
-            raise VideoError(f"frame {at} has {frame.width} x {frame.height} pixels; make it smaller")
+        if frame.width * frame.height > MAX_PIXELS:
+            size = f"{frame.width} x {frame.height}"
+            raise VideoError(f"frame {at} has {size} pixels; expected at most {MAX_PIXELS:,}: resize the video")
         yield float(frame.time or 0.0), partial(_of_frame, at, frame)
 
 
@@ -113,12 +114,12 @@ def _opened(source: Source) -> Any:  # noqa: ANN401 - a PyAV container
         return av.open(name, timeout=(OPENING, SILENCE) if is_live(source) else None, **options)
     except (FFmpegError, OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError) and not is_live(source):
-            raise VideoNotFoundError(f"there is no file or folder {name}") from error
+            raise VideoNotFoundError(f"no such file or directory: {name}") from error
         raise VideoError(f"{name_of(source)} cannot be opened as a video: {_reason(error)}") from error
 
 
 def _address(source: Source) -> tuple[str, dict[str, Any]]:
-    """What PyAV opens, and how; cameras have another name on each system."""
+    """Return name and options for PyAV; each system names cameras in its own way."""
     name = fspath(source)
     camera = re.fullmatch(r"camera(?::(\d+))?", name, re.IGNORECASE)
     if camera is None:
@@ -132,42 +133,41 @@ def _address(source: Source) -> tuple[str, dict[str, Any]]:
 
 
 def name_of(source: Source) -> str:
-    """A source in a message."""
+    """Return the text for a source in messages."""
     return f"the source {fspath(source)!r}"
 
 
 def import_av() -> Any:  # noqa: ANN401 - a module
-    """PyAV, or `MissingExtraError`."""
+    """Import PyAV, or raise `MissingExtraError`."""
     try:
         import av
     except ImportError as error:
         raise MissingExtraError("av", "video") from error
-    # Its logs stay off, as they are by default: with any level set, FFmpeg's threads call into Python, and a container
-    # that is closed meanwhile waits for them for ever.
+    # Keep its logs off: with a log level, FFmpeg's threads call into Python, and closing a container can deadlock.
     return av
 
 
 def _reason(error: BaseException) -> str:
-    if type(error).__name__ == "ExitError":  # how PyAV says that its time limit has passed
-        return "nothing came for too long"
+    if type(error).__name__ == "ExitError":  # PyAV's error for a timeout
+        return f"connection timed out after {SILENCE:.0f} s"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".pgm", ".ppm", ".tif", ".tiff", ".webp"}
-MOST_UNREAD = 100  # frames in a row that cannot be read before a source is given up
+MAX_UNREADABLE = 100  # consecutive unreadable frames before reading stops
 
 
 @dataclass(frozen=True, eq=False)
 class VideoFrame:
-    """A frame's number in its source, its time in seconds, and its image: grey (h, w) or colour (h, w, 3), uint8.
+    """A video frame: number, time in seconds, and image, grey (height, width) or RGB (height, width, 3) of uint8.
 
-    `rate` is how many frames a second the source has; 25 for folders, and where a stream does not say.
+    `rate` is the number of frames per second of the source; 25 for directories and if a stream does not state it.
     """
 
     number: int
     seconds: float
     image: GreyImage
-    rate: float = USUAL_RATE
+    rate: float = DEFAULT_RATE
 
 
 def read_frames(
@@ -179,11 +179,11 @@ def read_frames(
     resize: tuple[int, int] | None = None,
     skipped: Callable[[VideoError], None] | None = None,
 ) -> Iterator[VideoFrame]:
-    """Frames of a source, one after the other: every so many, from number `start` to before `stop`.
+    """Iterate over the frames of a video: every `every`-th frame from number `start` up to, not including, `stop`.
 
-    A source is a video file, a folder of images in the order of their names (2 before 10), an address
-    such as rtsp://..., or a camera: "camera" or "camera:1". `resize` is (width, height). A frame that cannot be read
-    ends it; where `skipped` is given, it is told, and only more than a hundred such frames in a row are an end.
+    `source` is a video file, a directory of images in natural order (2 before 10), an address such as rtsp://..., or a
+    camera: "camera" or "camera:1". `resize` is (width, height). An unreadable frame raises `VideoError`; with the
+    callback `skipped` it is skipped and passed to the callback, up to 100 consecutive frames.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -194,9 +194,9 @@ def read_frames(
     [(1, 1), (6, 6), (11, 11)]
     """
     if every < 1 or start < 0 or (stop is not None and stop <= start):
-        raise VideoError(f"got every={every}, start={start}, stop={stop}: expected every >= 1 and 0 <= start < stop")
-    if resize is not None and not (min(resize) >= 1 and resize[0] * resize[1] <= MOST_PIXELS):
-        raise VideoError(f"got a size of {resize[0]} x {resize[1]}: expected from 1 to {MOST_PIXELS:,} pixels")
+        raise VideoError(f"got every={every}, start={start}, stop={stop}; expected every >= 1 and 0 <= start < stop")
+    if resize is not None and not (min(resize) >= 1 and resize[0] * resize[1] <= MAX_PIXELS):
+        raise VideoError(f"got resize={resize[0]} x {resize[1]}; expected 1 to {MAX_PIXELS:,} pixels")
     unread: list[VideoError] = []  # in a row
     n = 0
     for coming in _chosen(_coming(source), every, start, stop):
@@ -215,11 +215,11 @@ def read_frames(
         yield VideoFrame(coming.number, coming.seconds, image, coming.rate)
     if not n:
         why = f": {unread[0]}" if unread else ""
-        raise VideoError(f"{name_of(source)} has no frame from number {start} on{' that can be read' * bool(why)}{why}")
+        raise VideoError(f"{name_of(source)} has no {'readable ' * bool(why)}frame from number {start} on{why}")
 
 
 def _chosen(frames: Iterator[Coming], every: int, start: int, stop: int | None) -> Iterator[Coming]:
-    """By number: a frame that cannot be read has one, too."""
+    """Select frames by number; unreadable frames count, too."""
     for coming in frames:
         if coming.number >= start and (coming.number - start) % every == 0:
             yield coming
@@ -228,9 +228,9 @@ def _chosen(frames: Iterator[Coming], every: int, start: int, stop: int | None) 
 
 
 def _check_unread(unread: list[VideoError], source: Source) -> None:
-    if len(unread) > MOST_UNREAD:
+    if len(unread) > MAX_UNREADABLE:
         raise VideoError(
-            f"{name_of(source)} is given up: {len(unread)} frames in a row could not be read; the first: {unread[0]}"
+            f"{name_of(source)} has {len(unread)} consecutive unreadable frames; stopped. First error: {unread[0]}"
         )
 
 
@@ -241,21 +241,16 @@ def _coming(source: Source) -> Iterator[Coming]:
 def _of_folder(folder: Path) -> Iterator[Coming]:
     paths = [path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES]
     if not paths:
-        raise VideoNotFoundError(f"the folder {folder} has no images ({', '.join(sorted(SUFFIXES))})")
-    for number, path in enumerate(sorted(paths, key=_in_order)):
-        yield Coming(number, number / USUAL_RATE, USUAL_RATE, partial(_of_file, number, path))
+        raise VideoNotFoundError(f"the directory {folder} has no images; expected {', '.join(sorted(SUFFIXES))}")
+    for number, path in enumerate(sorted(paths, key=lambda path: natural_order(Path(path.name)))):
+        yield Coming(number, number / DEFAULT_RATE, DEFAULT_RATE, partial(_of_file, number, path))
 
 
 def _of_file(number: int, path: Path) -> GreyImage:
     try:
-        return read_grey(path)
+        return as_array(path)
     except UnreadableImageError as error:
         raise VideoError(f"frame {number} cannot be read: {error}") from error
-
-
-def _in_order(path: Path) -> list[tuple[int, str]]:
-    """Numbers in names count as numbers: 2 before 10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]
 
 
 def _resized(image: GreyImage, size: tuple[int, int]) -> GreyImage:
@@ -268,28 +263,28 @@ CODECS = ("libx264", "mpeg4")
 
 
 class VideoWriter:
-    """Writes frames (height, width, 3) to a video file, by PyAV (extra `video`).
+    """Writes RGB frames (height, width, 3) to a video file with PyAV (extra `video`).
 
-    All frames get the size of the first, made even, as the codec wants it. The file appears under its name when the
-    writer is closed, also after an error: what was written until then is a whole video.
+    All frames are resized to the first one, rounded up to even sides for the codec. Closing the writer gives the file
+    its name, also after an error: the frames written so far are a valid video.
     """
 
     def __init__(self, path: Path, rate: float = 25.0) -> None:
         self._av = import_av()
         if not path.parent.is_dir() or path.is_dir():
-            raise VideoError(f"{path} cannot be written: it is a folder, or there is no folder {path.parent}")
+            raise VideoError(f"{path} cannot be written: it is a directory, or {path.parent} does not exist")
         if path.suffix.lower() not in (".mp4", ".mkv", ".avi", ".mov"):
-            raise VideoError(f"got {path.name}; expected the name of a video: .mp4, .mkv, .avi or .mov")
+            raise VideoError(f"got {path.name}; expected the suffix .mp4, .mkv, .avi or .mov")
         self.path = path
         self.is_finished = False
         self._part = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
-        self.rate = rate  # that of the first frame's moment counts
+        self.rate = rate  # read when the first frame is written
         self._container: Any = None
         self._stream: Any = None
 
     def write(self, image: NDArray[np.uint8]) -> None:
         """Add a frame (height, width, 3)."""
-        with self._given_up_on_failure():
+        with self._deleted_on_failure():
             if self._stream is None:
                 self._begin(*image.shape[:2])
             frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(image), format="rgb24")
@@ -297,10 +292,10 @@ class VideoWriter:
             self._container.mux(self._stream.encode(frame))
 
     def close(self) -> None:
-        """Finish the file and give it its name; without frames there is none."""
+        """Finish the file and give it its name; without frames, no file is written."""
         if self._container is None:
             return
-        with self._given_up_on_failure():
+        with self._deleted_on_failure():
             self._container.mux(self._stream.encode())
             self._container.close()
             self._part.replace(self.path)
@@ -311,15 +306,15 @@ class VideoWriter:
         known = self._av.codecs_available
         codec = next((name for name in CODECS if name in known), None)
         if codec is None:
-            raise VideoError(f"this PyAV can encode none of {', '.join(CODECS)}: install another build")
+            raise VideoError(f"this PyAV has no encoder for {' or '.join(CODECS)}; install another build of av")
         self._container = self._av.open(str(self._part), "w")
         self._stream = self._container.add_stream(codec, rate=Fraction(self.rate).limit_denominator(1000))
         self._stream.width, self._stream.height = width + width % 2, height + height % 2
         self._stream.pix_fmt = "yuv420p"
 
     @contextmanager
-    def _given_up_on_failure(self) -> Iterator[None]:
-        """A disk that is full, a size that cannot be encoded: what was written is no video, and is taken away."""
+    def _deleted_on_failure(self) -> Iterator[None]:
+        """Delete the partial file if the disk is full or the size cannot be encoded."""
         from av.error import FFmpegError
 
         try:

@@ -1,4 +1,4 @@
-"""An OpenCV cascade as it stands in its file, and as stages of ours."""
+"""An OpenCV cascade as arrays, and its conversion to stages of whet."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Trees:
         self._check_children()
 
     def _check_children(self) -> None:
-        """A node other than the root has at most one parent, and the root none: no walk from the root ever returns."""
+        """Check that every node has at most one parent and the root none, so that no path has a cycle."""
         children = np.stack([self.left, self.right]).astype(np.int64)
         size = np.repeat(self.sizes, self.sizes)
         if (children >= size).any() or (-children > size).any():
@@ -88,7 +88,7 @@ class OpenCVCascade:
     features: RectanglePool | BlockPatternPool
     trees: Trees
     first_tree: Int32s  # (stages + 1,)
-    threshold: Float32s  # (stages,): what the file says less OpenCV's margin of 1e-5, in float32
+    threshold: Float32s  # (stages,): threshold of the file minus OpenCV's margin of 1e-5, in float32
 
     def __post_init__(self) -> None:
         height, width = self.window
@@ -104,7 +104,7 @@ class OpenCVCascade:
         feature = self.trees.feature
         if (feature < 0).any() or (feature >= len(self.features)).any():
             worst = int(feature[np.argmax((feature < 0) | (feature >= len(self.features)))])
-            raise ValueError(f"a node asks for feature {worst}; there are {len(self.features)}")
+            raise ValueError(f"a node uses feature {worst}; expected 0 to {len(self.features) - 1}")
 
     @property
     def window(self) -> tuple[int, int]:
@@ -130,11 +130,11 @@ class OpenCVCascade:
         return len(self.threshold)
 
 
-INSTEAD = "run it as OpenCV does, with whet.opencv.CascadeClassifier"
+INSTEAD = "use whet.opencv.CascadeClassifier for this file"
 
 
 class Leaf(NamedTuple):
-    """A leaf: the nodes on the way to it, whether the way goes left at each of them, and its value."""
+    """A leaf: the nodes on its path, whether the path goes left at each node, and its value."""
 
     nodes: tuple[int, ...]
     goes_left: tuple[bool, ...]
@@ -142,10 +142,10 @@ class Leaf(NamedTuple):
 
 
 def stages_of(cascade: OpenCVCascade) -> tuple[Stage, ...]:
-    """Fixed stages that accept the windows that OpenCV's stages accept.
+    """Convert a cascade to fixed stages that accept the same windows.
 
-    Sums are the same numbers, added in another order: a window whose sum is within 1e-14 of a threshold may be judged
-    otherwise. Raises `CannotConvertError` for weights of rectangles that are not whole, and for far too large trees.
+    The sums add the same numbers in another order, so a window whose sum is within 1e-14 of a threshold may differ.
+    Raises `CannotConvertError` for weights of rectangles that are not whole, and for far too large trees.
 
     >>> boxes = np.array([[[0, 0, 4, 4], [2, 0, 2, 4], [0, 0, 0, 0]]], dtype=np.int32)
     >>> pool = RectanglePool((4, 4), boxes, np.array([[-1, 2, 0]], dtype=np.float32), np.array([False]))
@@ -156,7 +156,7 @@ def stages_of(cascade: OpenCVCascade) -> tuple[Stage, ...]:
     (array([3.]), 2.0)
     """
     if isinstance(cascade.features, RectanglePool) and not cascade.features.is_exact:
-        raise CannotConvertError(f"the cascade has rectangles whose weights are not whole numbers: {INSTEAD}")
+        raise CannotConvertError(f"the cascade has rectangles with fractional weights; {INSTEAD}")
     left_out, leaves = _leaves_of(cascade)
     is_plain = cascade.trees.are_stumps and not cascade.has_tilted
     stages = []
@@ -225,7 +225,7 @@ def _walk(trees: Trees, tree: int) -> Iterator[Leaf]:
 
 def _check_number(n_conditions: int) -> None:
     if n_conditions > MOST_CONDITIONS:
-        raise CannotConvertError(f"its leaves have more than {MOST_CONDITIONS:,} conditions in all: {INSTEAD}")
+        raise CannotConvertError(f"the leaves of the cascade have more than {MOST_CONDITIONS:,} conditions; {INSTEAD}")
 
 
 def _just_below(threshold: float) -> float:

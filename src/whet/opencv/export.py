@@ -1,8 +1,7 @@
-"""Weak learners as the trees of an OpenCV file.
+"""Write a cascade as an OpenCV XML file.
 
-A stump is a tree of one node. A leaf is a tree of as many nodes as it has conditions, whose other leaves add nothing;
-and leaves that come one after the other and whose ways begin alike share a tree, so that the leaves of a tree that
-OpenCV trained are that tree again.
+A stump becomes a tree of one node. A leaf becomes a tree with one node per condition, whose other leaves are zero.
+Consecutive leaves whose paths start alike share a tree, so that the leaves of an imported tree become that tree again.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ class Questions:
         return cls(names, conditions)
 
     def side(self, condition: int, node: int) -> int:
-        """Where a window goes that meets a condition, at a node that asks another one of the same name."""
+        """Return the side of a window that meets a condition, at a node with another condition of the same name."""
         if isinstance(self.conditions, Subsets):
             same = np.array_equal(self.conditions.subset[condition], self.conditions.subset[node])
             return LEFT if same else RIGHT
@@ -142,7 +141,7 @@ def _hang(tree: Tree, way: Sequence[int], value: float, questions: Questions) ->
 Floats = NDArray[np.float64]
 EarlyExits = Literal["doubling", "all", "none"]
 
-# OpenCV takes this off every threshold, in float32.
+# OpenCV subtracts this from every threshold, in float32.
 MARGIN = np.float32(1e-5)
 TINY = 1e-290
 
@@ -198,7 +197,7 @@ def write_opencv(
 
 
 def _family(cascade: Cascade) -> str:
-    """HAAR or LBP; a file holds one of them."""
+    """Return HAAR or LBP; a file holds one of them."""
     conditions = [conditions_of(stage.features, stage.weak)[:2] for stage in cascade.stages]
     kinds = {(type(features), type(weak)) for features, weak in conditions}
     if kinds == {(BlockPatternPool, Subsets)}:
@@ -206,11 +205,11 @@ def _family(cascade: Cascade) -> str:
     if not kinds <= {(HaarPool, Stumps), (RectanglePool, Stumps)}:
         names = sorted(f"{weak.__name__} on {features.__name__}" for features, weak in kinds)
         raise CannotExportError(
-            f"got stages of {', '.join(names)}; an OpenCV file holds Haar stumps alone or LBP alone"
+            f"got stages of {', '.join(names)}; an OpenCV file holds either Haar stumps or LBP stumps"
         )
     if cascade.min_sigma != OPENCV_MIN_SIGMA:
         raise CannotExportError(
-            f"got min_sigma={cascade.min_sigma}; OpenCV looks at windows above {OPENCV_MIN_SIGMA}: train with that"
+            f"got min_sigma={cascade.min_sigma}; expected {OPENCV_MIN_SIGMA}, OpenCV's value: train with it"
         )
     if 2 * 255 * cascade.window[0] * cascade.window[1] >= EXACT:
         raise CannotExportError(f"got a window of {cascade.window}; sums of its pixels are not exact in float32")

@@ -41,7 +41,7 @@ TILTED = 2
 
 
 def channels_of(cascade: OpenCVCascade) -> int:
-    """How many integral images the cascade looks at: sums, squares for Haar features, tilted sums for tilted ones."""
+    """Return the number of integral images: sums, squares for Haar features, tilted sums for tilted features."""
     if cascade.family == "LBP":
         return 1
     return 3 if cascade.has_tilted else 2
@@ -194,7 +194,7 @@ def scales_between(
     scale = 1.0
     while rounded(width * scale) <= shape[1] and rounded(height * scale) <= shape[0]:
         if len(every) == MOST_SCALES:
-            raise ValueError(f"got scaleFactor={factor}, which makes over {MOST_SCALES:,} scales: take a larger one")
+            raise ValueError(f"got scaleFactor={factor}, i.e. over {MOST_SCALES:,} scales; use a larger factor")
         every.append(np.float32(scale))
         scale *= factor
     sizes = [(rounded(np.float32(width) * s), rounded(np.float32(height) * s)) for s in every]
@@ -258,7 +258,7 @@ def resized_exactly(image: GreyImage, shape: tuple[int, int]) -> GreyImage:
 
 # Integrals of a band: 4 MB. What is read stays in the cache anyway, but memory that is new to a process costs time.
 MOST_INTEGRALS = 2**20
-# So that no thread waits long for the last.
+# Several bands per thread, so that threads finish at about the same time.
 BANDS_A_WORKER = 6
 
 
@@ -273,7 +273,7 @@ class FoundWindows:
 def scan_levels(
     cascade: OpenCVCascade, image: GreyImage, scales: list[np.float32], threads: int | None = None
 ) -> FoundWindows:
-    """The windows of a grey image (height, width) that the cascade accepts, whatever the number of threads."""
+    """Return the accepted windows of a grey image (height, width); the result does not depend on `threads`."""
     height, width = image.shape
     levels = levels_of((height, width), cascade.window, scales)
     workers = threads or available_threads()
@@ -383,7 +383,7 @@ def _classes(boxes: Boxes) -> NDArray[np.intp]:
 
 
 def _inside(i: int, boxes: NDArray[np.int64], count: NDArray[np.intp], neighbours: int) -> bool:
-    """Whether a group lies within another one that has more to say."""
+    """Return whether a group lies inside another group with more windows."""
     x, y, width, height = boxes.T
     dx, dy = np.rint(width * EPS), np.rint(height * EPS)
     around = (x[i] >= x - dx) & (y[i] >= y - dy)

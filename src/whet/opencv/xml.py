@@ -1,13 +1,15 @@
-"""OpenCV's cascade files, in the new format (Haar and LBP) and in the old one (Haar).
+"""Read OpenCV's cascade files, in the new format (Haar and LBP) and the old one (Haar).
 
-A file is hostile until proved otherwise. XML is parsed with entities and declarations refused, within stated bounds;
-every index, size and count is checked before a compiled loop sees it (scikit-image crashes the interpreter on a Haar
-file: scikit-image#5492). What the fields mean is read off `CascadeClassifierImpl::Data::read` in
-modules/objdetect/src/cascadedetect.cpp and `haar_cvt::convert` in cascadedetect_convert.cpp (opencv/opencv, 4.x).
+Files are untrusted. The XML parser refuses entities and DTDs and has size limits; every index, size and count is
+checked before compiled code uses it (scikit-image crashes the interpreter on a Haar file: scikit-image#5492). The
+meaning of the fields follows
+`CascadeClassifierImpl::Data::read` in modules/objdetect/src/cascadedetect.cpp and `haar_cvt::convert` in
+cascadedetect_convert.cpp (opencv/opencv, 4.x).
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree.ElementTree import Element
@@ -18,22 +20,26 @@ from numpy.typing import NDArray
 from whet.errors import CascadeFileError
 from whet.features.lbp import CODES, BlockPatternPool
 from whet.features.rectangles import RECTANGLES, RectanglePool
-from whet.io.xml import child_of, only_word, parse_bounded, read_bounded, real_number, whole_number, words_of
+from whet.io.xml import parse_bounded, read_bounded
 from whet.opencv.cascade import OpenCVCascade, Trees
 
-MOST_STAGES = 1_000
+MAX_STAGES = 1_000
 LONGEST_NAME = 64
-MOST_TREES = 100_000
-MOST_NODES = 200_000
-# OpenCV takes this off every stage threshold, in float32.
+MAX_TREES = 100_000
+MAX_NODES = 200_000
+# OpenCV subtracts this from every stage threshold, in float32.
 MARGIN = np.float32(1e-5)
 SUBSET_WORDS = CODES // 32
 Box = list[int]
+# Longer than any number in full precision.
+MAX_NUMBER_LENGTH = 64
+INTEGER = re.compile(r"[+-]?[0-9]{1,10}\Z", re.ASCII)
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\Z", re.ASCII)
 
 
 @dataclass
 class _Parts:
-    """What a file says, one list entry a node, leaf, tree, stage or feature."""
+    """Values of the file, in lists with one element per node, leaf, tree, stage or feature."""
 
     left: list[int] = field(default_factory=list)
     right: list[int] = field(default_factory=list)
@@ -54,8 +60,8 @@ class _Parts:
         if not nodes or len(self.leaves) != expected:
             raise CascadeFileError(f"{where} has {nodes} nodes and {len(self.leaves) - expected + nodes + 1} leaves")
         self.first_node.append(len(self.left))
-        if len(self.first_node) > MOST_TREES or len(self.left) > MOST_NODES:
-            raise CascadeFileError(f"{where}: over {MOST_TREES:,} trees or {MOST_NODES:,} nodes")
+        if len(self.first_node) > MAX_TREES or len(self.left) > MAX_NODES:
+            raise CascadeFileError(f"{where}: over {MAX_TREES:,} trees or {MAX_NODES:,} nodes")
 
     def end_stage(self, threshold: float, where: str) -> None:
         if len(self.first_node) - 1 == self.first_tree[-1]:
@@ -113,26 +119,26 @@ def parse_opencv(data: bytes, source: str = "the file") -> OpenCVCascade:
 def _new_cascade(node: Element, source: str) -> OpenCVCascade:
     if node.find("stageType") is None:
         raise CascadeFileError(
-            f"{source} is no cascade: its <{node.tag[:LONGEST_NAME]}> has no <stageType>, and in the old format "
-            "no <size>; expected a file of opencv_traincascade, or one that comes with OpenCV"
+            f"{source} is not a cascade: <{node.tag[:LONGEST_NAME]}> has no <stageType> (new format) and no <size> "
+            "(old format); expected a file written by opencv_traincascade or shipped with OpenCV"
         )
-    if (kind := only_word(node, "stageType", source)) != "BOOST":
+    if (kind := _only_value(node, "stageType", source)) != "BOOST":
         raise CascadeFileError(f"{source} has stages of type {kind!r}; whet and OpenCV read BOOST")
-    family = only_word(node, "featureType", source)
+    family = _only_value(node, "featureType", source)
     if family not in ("HAAR", "LBP"):
         raise CascadeFileError(f"{source} has features of type {family!r}; whet and OpenCV read HAAR and LBP")
-    window = tuple(_side(only_word(node, name, source), source) for name in ("height", "width"))
-    codes = whole_number(only_word(child_of(node, "featureParams", source), "maxCatCount", source), source)
+    window = tuple(_side(_only_value(node, name, source), source) for name in ("height", "width"))
+    codes = _integer(_only_value(_child(node, "featureParams", source), "maxCatCount", source), source)
     if codes != (expected := 0 if family == "HAAR" else CODES):
         raise CascadeFileError(f"{source} has maxCatCount={codes}; {family} features have {expected}")
     parts = _Parts()
-    stages = child_of(node, "stages", source)
-    for i, stage in enumerate(_items(stages, MOST_STAGES, "stages", source)):
+    stages = _child(node, "stages", source)
+    for i, stage in enumerate(_items(stages, MAX_STAGES, "stages", source)):
         where = f"{source}, stage {i}"
-        for tree in child_of(stage, "weakClassifiers", where):
+        for tree in _child(stage, "weakClassifiers", where):
             _new_tree(tree, family, parts, where)
-        parts.end_stage(real_number(only_word(stage, "stageThreshold", where), where), where)
-    features = list(_items(child_of(node, "features", source), MOST_NODES, "features", source))
+        parts.end_stage(_number(_only_value(stage, "stageThreshold", where), where), where)
+    features = list(_items(_child(node, "features", source), MAX_NODES, "features", source))
     if family == "HAAR":
         for i, feature in enumerate(features):
             _rectangles(feature, parts, f"{source}, feature {i}")
@@ -143,74 +149,74 @@ def _new_cascade(node: Element, source: str) -> OpenCVCascade:
 
 
 def _new_tree(tree: Element, family: str, parts: _Parts, where: str) -> None:
-    words = words_of(child_of(tree, "internalNodes", where))
+    words = _values(_child(tree, "internalNodes", where))
     step = 3 + (1 if family == "HAAR" else SUBSET_WORDS)
     if not words or len(words) % step:
         raise CascadeFileError(f"{where}: <internalNodes> holds {len(words)} values; a {family} node takes {step}")
     for start in range(0, len(words), step):
         left, right, feature, *test = words[start : start + step]
-        parts.left.append(whole_number(left, where))
-        parts.right.append(whole_number(right, where))
-        parts.feature.append(whole_number(feature, where))
-        parts.threshold.append(real_number(test[0], where) if family == "HAAR" else 0.0)
-        parts.subset.append([] if family == "HAAR" else [whole_number(word, where) for word in test])
-    parts.leaves.extend(real_number(word, where) for word in words_of(child_of(tree, "leafValues", where)))
+        parts.left.append(_integer(left, where))
+        parts.right.append(_integer(right, where))
+        parts.feature.append(_integer(feature, where))
+        parts.threshold.append(_number(test[0], where) if family == "HAAR" else 0.0)
+        parts.subset.append([] if family == "HAAR" else [_integer(word, where) for word in test])
+    parts.leaves.extend(_number(word, where) for word in _values(_child(tree, "leafValues", where)))
     parts.end_tree(where)
 
 
 def _old_cascade(node: Element, source: str) -> OpenCVCascade:
-    size = words_of(child_of(node, "size", source))
+    size = _values(_child(node, "size", source))
     if len(size) != 2:
         raise CascadeFileError(f"{source}: <size> holds {len(size)} values; expected width and height")
     width, height = (_side(word, source) for word in size)
     parts = _Parts()
-    for i, stage in enumerate(_items(child_of(node, "stages", source), MOST_STAGES, "stages", source)):
+    for i, stage in enumerate(_items(_child(node, "stages", source), MAX_STAGES, "stages", source)):
         where = f"{source}, stage {i}"
-        for tree in child_of(stage, "trees", where):
+        for tree in _child(stage, "trees", where):
             for old in tree:
                 _old_node(old, parts, where)
             parts.end_tree(where)
-        parts.end_stage(real_number(only_word(stage, "stage_threshold", where), where), where)
+        parts.end_stage(_number(_only_value(stage, "stage_threshold", where), where), where)
     return _assembled(parts, _rectangle_pool(parts, (height, width)))
 
 
 def _old_node(node: Element, parts: _Parts, where: str) -> None:
     """A node with its own feature; its leaves are numbered as they come."""
     parts.feature.append(len(parts.tilted))
-    _rectangles(child_of(node, "feature", where), parts, where)
-    parts.threshold.append(real_number(only_word(node, "threshold", where), where))
+    _rectangles(_child(node, "feature", where), parts, where)
+    parts.threshold.append(_number(_only_value(node, "threshold", where), where))
     parts.subset.append([])
     leaves_before = parts.first_node[-1] + len(parts.first_node) - 1
     for side, children in (("left", parts.left), ("right", parts.right)):
         if node.find(f"{side}_val") is not None:
             children.append(leaves_before - len(parts.leaves))
-            parts.leaves.append(real_number(only_word(node, f"{side}_val", where), where))
+            parts.leaves.append(_number(_only_value(node, f"{side}_val", where), where))
         else:
-            child = whole_number(only_word(node, f"{side}_node", where), where)
+            child = _integer(_only_value(node, f"{side}_node", where), where)
             if child < 1:
                 raise CascadeFileError(f"{where}: <{side}_node> is {child}; a node other than the root is 1 or more")
             children.append(child)
 
 
 def _rectangles(feature: Element, parts: _Parts, where: str) -> None:
-    rectangles = list(_items(child_of(feature, "rects", where), RECTANGLES, "rectangles of a feature", where))
+    rectangles = list(_items(_child(feature, "rects", where), RECTANGLES, "rectangles of a feature", where))
     boxes, weights = [[0, 0, 0, 0] for _ in range(RECTANGLES)], [0.0] * RECTANGLES
     for k, rectangle in enumerate(rectangles):
-        words = words_of(rectangle)
+        words = _values(rectangle)
         if len(words) != 5:
             raise CascadeFileError(
                 f"{where}: a rectangle holds {len(words)} values; expected x, y, width, height, weight"
             )
         boxes[k] = [_coordinate(word, where) for word in words[:4]]
-        weights[k] = real_number(words[4], where)
+        weights[k] = _number(words[4], where)
     tilted = feature.find("tilted")
     parts.boxes.append(boxes)
     parts.weights.append(weights)
-    parts.tilted.append(tilted is not None and whole_number(" ".join(words_of(tilted)), where) != 0)
+    parts.tilted.append(tilted is not None and _integer(" ".join(_values(tilted)), where) != 0)
 
 
 def _block(feature: Element, window: tuple[int, int], where: str) -> Box:
-    words = words_of(child_of(feature, "rect", where))
+    words = _values(_child(feature, "rect", where))
     if len(words) != 4:
         raise CascadeFileError(f"{where}: <rect> holds {len(words)} values; expected x, y, width and height of a block")
     x, y, width, height = (_coordinate(word, where) for word in words)
@@ -262,12 +268,47 @@ def _items(element: Element, most: int, name: str, where: str) -> Element:
 
 
 def _side(word: str, where: str) -> int:
-    if not 3 <= (side := whole_number(word, where)) <= 10_000:
+    if not 3 <= (side := _integer(word, where)) <= 10_000:
         raise CascadeFileError(f"{where}: a window's side is {side} pixels; expected 3 to 10,000")
     return side
 
 
 def _coordinate(word: str, where: str) -> int:
-    if not -10_000 <= (value := whole_number(word, where)) <= 10_000:
+    if not -10_000 <= (value := _integer(word, where)) <= 10_000:
         raise CascadeFileError(f"{where}: a rectangle's side or place is {value}; expected at most 10,000")
     return value
+
+
+def _child(element: Element, name: str, where: str) -> Element:
+    """Return the first child with this tag."""
+    found = element.find(name)
+    if found is None:
+        raise CascadeFileError(f"{where} has no <{name}>")
+    return found
+
+
+def _integer(text: str, where: str) -> int:
+    """Parse an integer of up to ten digits."""
+    if not INTEGER.match(text):
+        raise CascadeFileError(f"{where}: expected an integer, got {text[:MAX_NUMBER_LENGTH]!r}")
+    return int(text)
+
+
+def _number(text: str, where: str) -> float:
+    """Parse a decimal number."""
+    if len(text) > MAX_NUMBER_LENGTH or not NUMBER.match(text):
+        raise CascadeFileError(f"{where}: expected a number, got {text[:MAX_NUMBER_LENGTH]!r}")
+    return float(text)
+
+
+def _values(element: Element) -> list[str]:
+    """Split the text of an element at white space."""
+    return (element.text or "").split()
+
+
+def _only_value(element: Element, name: str, where: str) -> str:
+    """Return the only value of the child with this tag."""
+    words = _values(_child(element, name, where))
+    if len(words) != 1:
+        raise CascadeFileError(f"{where}: <{name}> holds {len(words)} values; expected one")
+    return words[0]

@@ -1,47 +1,237 @@
-"""Boxes and captions drawn into images, folders of drawn images, contact sheets."""
+"""Draw boxes with scores and labels on images, and save the results. Needs only Pillow."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass, field
+from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from whet.cascade.boxes import Floats
 from whet.errors import WhetError
-from whet.evaluation.evaluation import ImageResult, Mistake
 from whet.evaluation.matching import Label
-from whet.io.files import unique_stems, write_atomically
-from whet.plots.figure import prepared_folder
+from whet.io.files import prepared_folder, unique_stems, write_atomically
+from whet.io.images import as_rgb
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from whet.cascade.detections import Detections
+    from whet.evaluation.evaluation import ImageResult
+    from whet.io.images import ColorOrder, ImageLike
     from whet.tracking.tracker import TrackedFrame
 
+RgbImage = NDArray[np.uint8]
+Color = tuple[int, int, int]
+Rectangle = tuple[int, int, int, int]
 
-# Pixels from one line to the next: Pillow's font has 10, and letters below the line.
-LINE = 13
+FOUND, MISSED, FALSE_POSITIVE = (40, 190, 80), (220, 40, 40), (250, 150, 0)
+# Font size in pixels: a share of the shorter side of the image, within limits.
+FONT_SHARE, SMALLEST_FONT, LARGEST_FONT = 1 / 36, 10, 40
 
 
-def caption(text: str, width: int, lines: int | None = None) -> NDArray[np.uint8]:
-    """Text in black on white, (height, width, 3): a line a row, and what is too long for it by both of its ends.
+def draw_boxes(
+    image: ImageLike,
+    boxes: ArrayLike,
+    box_color: Color = FOUND,
+    width: int | None = None,
+    texts: Sequence[str] = (),
+    *,
+    color: ColorOrder = "rgb",
+) -> RgbImage:
+    """Draw boxes (n, 4), half-open x1, y1, x2, y2, on an image: returns RGB (height, width, 3).
 
-    With `lines` there are so many rows, whatever the text has.
+    `image` is a path, a Pillow image or an array, grey or colour; `color="bgr"` is for arrays of OpenCV. `width` is the
+    width of the lines in pixels (default: by the size of the image). `texts` are the tags of the boxes, one for each
+    or none at all. Tags stay inside the image; one that does not fit is shortened to its last word, or left out.
 
-    >>> caption("a.png\\nmissed", 80).shape, caption("a.png", 80, lines=3).shape
-    ((26, 80, 3), (39, 80, 3))
+    >>> drawn = draw_boxes(np.zeros((20, 20), dtype=np.uint8), [[2, 2, 10, 10]], width=1)
+    >>> drawn.shape, drawn[2, 9].tolist(), drawn[2, 10].tolist()
+    ((20, 20, 3), [40, 190, 80], [0, 0, 0])
     """
-    from PIL import Image, ImageDraw, ImageFont
+    canvas = _Canvas(as_rgb(image, color))
+    canvas.add(boxes, box_color, texts, width)
+    return canvas.drawn()
+
+
+def draw_detections(
+    image: ImageLike,
+    detections: Detections,
+    label: str | Sequence[str] = "",
+    *,
+    box_color: Color = FOUND,
+    color: ColorOrder = "rgb",
+) -> RgbImage:
+    """Draw detections on an image, each with its score: returns RGB (height, width, 3); see `draw_boxes`.
+
+    `label` is a class name that stands before every score, or one name for each detection.
+
+    >>> import whet
+    >>> found = whet.Detections.from_boxes([[30, 40, 90, 100]], [34.2])
+    >>> draw_detections(np.zeros((120, 160, 3), dtype=np.uint8), found, label="face").shape
+    (120, 160, 3)
+    """
+    labels = [label] * len(detections) if isinstance(label, str) else label
+    texts = [f"{name} {score_text(score)}".strip() for name, (_, score) in zip(labels, detections, strict=True)]
+    return draw_boxes(image, detections.boxes, box_color, texts=texts, color=color)
+
+
+def draw_evaluation(image: ImageLike, result: ImageResult, threshold: float = -np.inf) -> RgbImage:
+    """Draw one image of an evaluation: correct detections in green, false positives in orange, misses in red.
+
+    Detections need a score above the threshold. Their tags show the score; those of mistakes also say which it is.
+    """
+    canvas = _Canvas(as_rgb(image))
+    right = np.flatnonzero((result.scores > threshold) & (result.matching.labels == Label.TRUE))
+    false, missed = result.false_positives(threshold), result.missed(threshold)
+    canvas.add(result.boxes[right], FOUND, [score_text(score) for score in result.scores[right].tolist()])
+    wrong = [f"false positive {score_text(score)}" for score in result.scores[false].tolist()]
+    canvas.add(result.boxes[false], FALSE_POSITIVE, wrong)
+    canvas.add(result.truths[missed], MISSED, ["missed"] * len(missed))
+    return canvas.drawn()
+
+
+def draw_tracked_frame(image: ImageLike, tracked: TrackedFrame, scale: float = 1.0) -> RgbImage:
+    """Draw the tracked object in green, and all other detections in orange, each with its score.
+
+    The line of the tracked object is thin if the detector does not accept it in this frame. `scale` is the size of
+    `image` relative to the frame that was searched.
+    """
+    canvas = _Canvas(as_rgb(image))
+    others = tracked.elsewhere
+    boxes = tracked.detections.boxes
+    scores = tracked.detections.scores[(boxes[:, None] == others[None]).all(axis=2).any(axis=1)].tolist()
+    canvas.add(others * scale, FALSE_POSITIVE, [score_text(score) for score in scores], canvas.thin)
+    if tracked.box is not None and tracked.track is not None:
+        width = None if tracked.track.accepted else canvas.thin
+        canvas.add(tracked.box[None] * scale, FOUND, [f"tracked {score_text(tracked.track.score)}"], width)
+        canvas.prefer_last_tag()
+    return canvas.drawn()
+
+
+def score_text(score: float) -> str:
+    """Format a score for a tag or a caption: three digits.
+
+    >>> score_text(34.23), score_text(0.5), score_text(12345.6)
+    ('34.2', '0.5', '12346')
+    """
+    return f"{score:.0f}" if abs(score) >= 1000 else f"{score:.3g}"
+
+
+class _Canvas:
+    """An image in memory. Tags are drawn last, so that no box covers them."""
+
+    def __init__(self, image: RgbImage) -> None:
+        from PIL import Image, ImageDraw
+
+        self._image = Image.fromarray(image)
+        self._pen = ImageDraw.Draw(self._image)
+        side = min(self._image.size)
+        self.thin = max(1, min(side // 360, 3))
+        self.thick = max(2, min(side // 160, 8))
+        size = max(SMALLEST_FONT, min(round(side * FONT_SHARE), LARGEST_FONT))
+        self._font, self._padding = _font(size), size // 7
+        self._tags: list[tuple[Rectangle, str, Color]] = []
+
+    def add(self, boxes: ArrayLike, color: Color, texts: Sequence[str] = (), width: int | None = None) -> None:
+        """Draw boxes (n, 4), and keep their texts for the end."""
+        corners = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+        for i, (x1, y1, x2, y2) in enumerate(np.round(corners).astype(int).tolist()):
+            if x2 <= x1 or y2 <= y1:
+                continue
+            self._pen.rectangle((x1, y1, x2 - 1, y2 - 1), outline=color, width=width or self.thick)
+            if texts:
+                self._tags.append(((x1, y1, x2, y2), texts[i], color))
+
+    def prefer_last_tag(self) -> None:
+        """Give the last tag the first choice of its position."""
+        if self._tags:
+            self._tags.insert(0, self._tags.pop())
+
+    def drawn(self) -> RgbImage:
+        """Draw the tags; returns RGB (height, width, 3)."""
+        taken: list[Rectangle] = []
+        for box, text, color in self._tags:
+            for short in dict.fromkeys([_drawable(text), _drawable(text).rpartition(" ")[2]]):
+                place = self._place(box, short, taken) if short else None
+                if place is not None:
+                    self._tag(place, short, color)
+                    taken.append(place)
+                    break
+        self._tags.clear()
+        return np.asarray(self._image)
+
+    def _place(self, box: Rectangle, text: str, taken: list[Rectangle]) -> Rectangle | None:
+        """Find the first position of a tag that is inside the image and covers no other tag; None if it is too wide."""
+        width, height = self._tag_size(text)
+        most_x, most_y = self._image.width - width, self._image.height - height
+        if most_x < 0 or most_y < 0:
+            return None
+        x1, y1, x2, y2 = box
+        above, below, right = y1 - height, y2, x2 - width
+        wanted = [(x1, above), (x1, below), (right, above), (right, below), (x1, y1), (x1, y2 - height)]
+        corners = [(min(max(x, 0), most_x), y) for x, y in wanted if 0 <= y <= most_y]
+        corners.append((min(max(x1, 0), most_x), min(max(y1, 0), most_y)))
+        places = [(x, y, x + width, y + height) for x, y in corners]
+        return next((place for place in places if not any(_overlap(place, other) for other in taken)), places[0])
+
+    def _tag_size(self, text: str) -> tuple[int, int]:
+        left, top, right, bottom = self._pen.textbbox((0, 0), _TALLEST + text, self._font)
+        start = self._pen.textlength(_TALLEST, self._font)
+        return int(right - start + 0.999) - int(left) + 2 * self._padding, int(bottom - top) + 2 * self._padding
+
+    def _tag(self, place: Rectangle, text: str, color: Color) -> None:
+        x1, y1, x2, y2 = place
+        self._pen.rectangle((x1, y1, x2 - 1, y2 - 1), fill=color)
+        top = self._pen.textbbox((0, 0), _TALLEST, self._font)[1]
+        ink = (0, 0, 0) if np.dot(color, (0.299, 0.587, 0.114)) > 110 else (255, 255, 255)
+        self._pen.text((x1 + self._padding, y1 + self._padding - top), text, ink, self._font)
+
+
+_TALLEST = "Ag"  # the height of every tag, so that tags of one image tracked alike
+
+
+@lru_cache(maxsize=8)
+def _font(size: int) -> Any:  # noqa: ANN401 - one of two classes of Pillow
+    from PIL import ImageFont
+
+    try:
+        return ImageFont.load_default(size)
+    except ImportError:  # a Pillow without FreeType has one font of one size
+        return ImageFont.load_default()
+
+
+def _overlap(a: Rectangle, b: Rectangle) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def _drawable(text: str) -> str:
+    """Replace characters that are not Latin-1: file names may hold any bytes, and Pillow's font only these."""
+    return text.encode("latin-1", "replace").decode("latin-1")
+
+
+LINE = 14  # pixels from one line of a caption to the next
+CAPTION_FONT = 11
+
+
+def draw_caption(text: str, width: int, lines: int | None = None) -> RgbImage:
+    """Draw text in black on white, (height, width, 3), one row per line; a long line loses its middle.
+
+    `lines` is the number of rows (default: as many as the text has).
+
+    >>> draw_caption("a.png\\nmissed", 80).shape, draw_caption("a.png", 80, lines=3).shape
+    ((28, 80, 3), (42, 80, 3))
+    """
+    from PIL import Image, ImageDraw
 
     rows = _drawable(text).split("\n")
     strip = Image.new("RGB", (width, LINE * (len(rows) if lines is None else lines)), (255, 255, 255))
-    pen, font = ImageDraw.Draw(strip), ImageFont.load_default()
+    pen, font = ImageDraw.Draw(strip), _font(CAPTION_FONT)
     for number, row in enumerate(rows):
         short, left = row, len(row) - 1
         while pen.textlength(short, font) > width and left > 1:
@@ -51,80 +241,19 @@ def caption(text: str, width: int, lines: int | None = None) -> NDArray[np.uint8
     return np.asarray(strip)
 
 
-def _drawable(text: str) -> str:
-    """Names of files may be any bytes, and the font of a Pillow without FreeType has no others than Latin-1."""
-    return text.encode("latin-1", "replace").decode("latin-1")
-
-
-FOUND, MISSED, FALSE_POSITIVE = (40, 190, 80), (220, 40, 40), (250, 150, 0)
-
-
-def boxes_drawn(
-    image: NDArray[np.uint8], boxes: Floats, color: tuple[int, int, int] = FOUND, width: int = 2
-) -> NDArray[np.uint8]:
-    """A grey or colour image with boxes (n, 4), x1, y1, x2, y2, half-open: (height, width, 3).
-
-    >>> drawn = boxes_drawn(np.zeros((20, 20), dtype=np.uint8), np.array([[2.0, 2.0, 10.0, 10.0]]), width=1)
-    >>> drawn.shape, drawn[2, 9].tolist(), drawn[2, 10].tolist()
-    ((20, 20, 3), [40, 190, 80], [0, 0, 0])
-    """
-    from PIL import Image, ImageDraw
-
-    canvas = Image.fromarray(image).convert("RGB")
-    pen = ImageDraw.Draw(canvas)
-    for x1, y1, x2, y2 in np.round(boxes).tolist():
-        if x2 > x1 and y2 > y1:
-            pen.rectangle((x1, y1, x2 - 1, y2 - 1), outline=color, width=width)
-    return np.asarray(canvas)
-
-
-def file_drawn(path: Path, boxes: Floats, color: tuple[int, int, int] = FOUND) -> NDArray[np.uint8]:
-    """An image's file in its own colours, upright, with boxes (n, 4) drawn in lines that suit its size."""
-    from PIL import Image, ImageOps
-
-    with Image.open(path) as opened:
-        upright = np.asarray(ImageOps.exif_transpose(opened).convert("RGB"))
-    return boxes_drawn(upright, boxes, color, width=max(2, min(upright.shape[:2]) // 200))
-
-
-def result_drawn(image: NDArray[np.uint8], result: ImageResult, threshold: float = -np.inf) -> NDArray[np.uint8]:
-    """Detections above a threshold in green where they are right and orange where not, and missed truths in red."""
-    stands = result.scores > threshold
-    right = stands & (result.matching.labels == Label.TRUE)
-    drawn = boxes_drawn(image, result.boxes[right], FOUND)
-    drawn = boxes_drawn(drawn, result.boxes[result.false_positives(threshold)], FALSE_POSITIVE)
-    return boxes_drawn(drawn, result.truths[result.missed(threshold)], MISSED)
-
-
-def look_drawn(image: NDArray[np.uint8], look: TrackedFrame, scale: float = 1.0) -> NDArray[np.uint8]:
-    """What a watcher follows in green, thin where the detector does not accept it, and other detections in orange.
-
-    `scale` is that of the image, where it was made smaller since.
-    """
-    drawn = boxes_drawn(image, look.elsewhere * scale, FALSE_POSITIVE, width=1)
-    if look.box is None or look.track is None:
-        return drawn
-    return boxes_drawn(drawn, look.box[None] * scale, FOUND, width=2 if look.track.accepted else 1)
-
-
-def save_image(image: NDArray[np.uint8], path: Path) -> Path:
-    """Write an image as PNG, whole or not at all."""
+def save_image(image: NDArray[np.uint8] | Image, path: Path) -> Path:
+    """Write an array, grey or RGB, or a Pillow image as a PNG file, atomically."""
     from PIL import Image
 
-    return save_pillow(Image.fromarray(image), path)
-
-
-def save_pillow(image: Image, path: Path) -> Path:
-    """Write a Pillow image as PNG, whole or not at all."""
     content = BytesIO()
-    image.save(content, format="PNG")
+    (Image.fromarray(image) if isinstance(image, np.ndarray) else image).save(content, format="PNG")
     write_atomically(path, content.getvalue())
     return path
 
 
 @dataclass(eq=False)
 class DrawnFolder:
-    """Draws images into a folder, which is made if need be; files of one name in several places get numbers."""
+    """Saves images with their detections to a directory; equal file names get numbers."""
 
     folder: Path
     paths: InitVar[Sequence[Path]]
@@ -133,28 +262,28 @@ class DrawnFolder:
     def __post_init__(self, paths: Sequence[Path]) -> None:
         self._places = dict(zip(paths, drawing_places(self.folder, paths), strict=True))
 
-    def add(self, path: Path, boxes: Floats) -> Path:
-        """Draw boxes (n, 4) into the image of a file; returns the file that was written, a PNG."""
+    def add(self, path: Path, detections: Detections, label: str = "") -> Path:
+        """Draw detections on an image file, and return the PNG file that was written."""
         prepared_folder(self.folder)
-        return save_image(file_drawn(path, boxes), self._places[path])
+        return save_image(draw_detections(path, detections, label), self._places[path])
 
 
 def drawing_places(folder: Path, paths: Sequence[Path]) -> list[Path]:
-    """The file in a folder that each image is drawn to; a `WhetError` where that is one of the images."""
+    """Return the PNG file in a directory for each image; raises `WhetError` if that would overwrite an image."""
     places = [folder / f"{stem}.png" for stem in unique_stems(paths)]
     check_none_replaced(places, paths)
     return places
 
 
 def check_none_replaced(places: Iterable[Path], images: Iterable[Path]) -> None:
-    """Raise a `WhetError` if a file that is to be written is one of the images, by whatever name.
+    """Raise `WhetError` if a file to be written is one of the images, also by another name for the same file.
 
     >>> check_none_replaced([Path("drawn/a.png")], [Path("a.png")])
     """
     originals = {_identity(image) for image in images} - {None}
     for place in places:
         if _identity(place) in originals:
-            raise WhetError(f"{place} would replace an image that was given: choose another folder than {place.parent}")
+            raise WhetError(f"{place} is an input image and would be overwritten; choose another directory")
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -163,53 +292,3 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-TILE = 96
-SURROUNDINGS = 1.6  # sides of the cut, in sides of the box
-GAP = 4
-
-
-def contact_sheet(
-    images: Sequence[NDArray[np.uint8]],
-    mistakes: Sequence[Mistake],
-    most: int = 60,
-    columns: int = 12,
-    color: tuple[int, int, int] = FALSE_POSITIVE,
-    captions: Sequence[str] = (),
-) -> NDArray[np.uint8]:
-    """The first of these mistakes, in their order, left to right and top to bottom: (height, width, 3).
-
-    `images` are those that were evaluated, in the same order. A mistake at the edge of its image has grey beyond.
-    `captions`, one for each mistake or none at all, stand below.
-
-    >>> miss = Mistake(0, 0, np.array([2.0, 2.0, 8.0, 8.0]), -np.inf)
-    >>> contact_sheet([np.zeros((20, 20), dtype=np.uint8)], [miss, miss, miss], columns=2).shape
-    (204, 204, 3)
-    """
-    shown = mistakes[:most]
-    rows = max(1, -(-len(shown) // columns))
-    lines = max((text.count("\n") + 1 for text in captions), default=0)
-    down, along = TILE + LINE * lines + GAP, TILE + GAP
-    sheet = np.full((rows * down + GAP, min(columns, max(len(shown), 1)) * along + GAP, 3), 255, dtype=np.uint8)
-    for number, mistake in enumerate(shown):
-        row, column = divmod(number, columns)
-        top, left = GAP + row * down, GAP + column * along
-        sheet[top : top + TILE, left : left + TILE] = tile(images[mistake.image], mistake.box, color)
-        if captions:
-            sheet[top + TILE : top + down - GAP, left : left + TILE] = caption(captions[number], TILE, lines)
-    return sheet
-
-
-def tile(image: NDArray[np.uint8], box: Floats, color: tuple[int, int, int]) -> NDArray[np.uint8]:
-    """A box and its surroundings, (TILE, TILE, 3), the box drawn in."""
-    from PIL import Image
-
-    centre, side = (box[:2] + box[2:]) / 2, max(float((box[2:] - box[:2]).max()), 1.0) * SURROUNDINGS
-    corner = centre - side / 2
-    size = max(1, round(side))
-    x, y = np.round(corner).astype(int).tolist()
-    canvas = Image.new("RGB", (size, size), (128, 128, 128))
-    canvas.paste(Image.fromarray(image).convert("RGB"), (-x, -y))
-    cut = np.asarray(canvas.resize((TILE, TILE), Image.Resampling.BILINEAR))
-    return boxes_drawn(cut, (box - np.tile(corner, 2))[None] * (TILE / side), color, width=1)

@@ -19,8 +19,7 @@ from whet.detector.records import CORRECTION_SHARE, Record, default_weight
 from whet.errors import AnnotationError, BoxError, DataNotFoundError, UnreadableImageError
 from whet.evaluation.runs import EvaluationRun, evaluate
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Boxes
-from whet.io.annotations.assembly import upright_shape
-from whet.io.images import read_grey
+from whet.io.images import image_shape, read_grey
 
 Grey = NDArray[np.uint8]
 
@@ -203,7 +202,7 @@ def _read_shapes(paths: Iterable[Path], *, is_filled: bool) -> tuple[list[Annota
     images, unread = [], []
     for path in paths:
         try:
-            height, width = upright_shape(path)
+            height, width = image_shape(path)
         except UnreadableImageError as error:
             unread.append(error)
             continue

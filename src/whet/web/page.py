@@ -1,7 +1,7 @@
-"""The image of a session that runs, for anybody who looks: the newest frame, with what was found drawn into it.
+"""The live image of a running session: the newest frame with its detections, and the numbers of the session.
 
-Who watches only leaves the frame here. It is drawn and encoded by the threads of those who look, for all of them
-together, so that a session without a viewer does nothing more, and one that has them waits for none.
+The session only stores the frame. The threads of the viewers draw and encode it, once for all of them: without viewers
+nothing is drawn, and the session never waits for a viewer.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from typing import Any
 import numpy as np
 
 from whet.io.video import VideoFrame
-from whet.plots.drawing import look_drawn
+from whet.plots.drawing import draw_tracked_frame
 from whet.tracking.session import FrameCounter, FrameStatus, Summary
 from whet.tracking.tracker import TrackedFrame
 
-DRAWN_EVERY = 1 / 15  # seconds between two images, at least
-SHARE = 0.1  # of a processor's time may go into drawing them
-TOLD_EVERY = 1 / 5  # and between two lines of numbers
-IDLE = 0.5  # seconds without a frame after which the last is sent again
-LONGEST = 1280  # pixels of an image's longer side; what is larger is halved, or more
+DRAWN_EVERY = 1 / 15  # minimum seconds between two images
+SHARE = 0.1  # of the time of one processor core may be spent on drawing
+STATUS_EVERY = 1 / 5  # minimum seconds between two status messages
+IDLE = 0.5  # seconds without a new frame after which the last one is sent again
+LONGEST = 1280  # pixels of the longer side; larger images are reduced by an integer factor
 QUALITY = 80
 
 
 @dataclass(frozen=True, eq=False)
 class _Shot:
-    """A drawn frame as JPEG; turns are counted from 1."""
+    """A drawn frame as JPEG; `turn` counts frames from 1."""
 
     turn: int = 0
     jpeg: bytes = b""
 
 
 class LiveImage:
-    """The newest frame of a session, and its numbers; `show` is a callback of `Session`, all else is for other threads.
+    """The newest frame and the numbers of a session; `show` is a callback of `Session`, the rest is for viewers.
 
     >>> import whet
     >>> from whet.tracking.tracker import Tracker
     >>> live, black = LiveImage({"model": "face"}), np.zeros((60, 80), np.uint8)
     >>> live.show(VideoFrame(7, 0.0, black), Tracker(whet.load("face")).update(black))
-    >>> live.jpeg()[:2], live.told()["frame"], live.told()["state"]
+    >>> live.jpeg()[:2], live.status()["frame"], live.status()["state"]
     (b'\\xff\\xd8', 7, 'live')
     """
 
@@ -62,14 +62,14 @@ class LiveImage:
         self._due = 0.0
 
     def show(self, frame: VideoFrame, tracked: TrackedFrame) -> None:
-        """Take the place of the frame before."""
+        """Replace the newest frame."""
         with self._changed:
             self._latest, self._turn = (frame, tracked), self._turn + 1
             self._numbers = self._counter.add(frame, tracked)
             self._changed.notify_all()
 
     def end(self, summary: Summary | None = None) -> None:
-        """Tell all who look that no more frames come, and with a summary, why, and what was learned in the end."""
+        """Mark the session as ended; a summary adds the stop reason and the final numbers."""
         with self._changed:
             if self._over.is_set():
                 return
@@ -84,13 +84,13 @@ class LiveImage:
             self._changed.notify_all()
 
     def jpeg(self) -> bytes:
-        """The newest image, or one of a moment ago; nothing before the first frame."""
+        """Return the newest JPEG image, at most `DRAWN_EVERY` old; empty before the first frame."""
         return self._newest().jpeg
 
     def jpegs(self, is_gone: Callable[[], bool]) -> Iterator[bytes]:
-        """Images as they come, until the end; each viewer goes at its own pace, and misses what came meanwhile.
+        """Iterate over JPEG images until the session ends; a slow viewer skips frames.
 
-        Browsers may show a part when the next one begins, so one that is not followed soon comes again.
+        Browsers may show an image only when the next one starts, so that the last one is repeated after `IDLE` seconds.
         """
         seen = 0
         while not is_gone():
@@ -105,35 +105,35 @@ class LiveImage:
                 return
             seen = shot.turn
 
-    def told(self) -> dict[str, Any]:
-        """The numbers as JSON has them; `state` is waiting, live or ended."""
+    def status(self) -> dict[str, Any]:
+        """Return the numbers as a JSON object; `state` is waiting, live or ended, `stop_reason` is set at the end."""
         with self._changed:
             numbers, is_over = self._numbers, self._over.is_set()
         state = "ended" if is_over else "waiting" if numbers is None else "live"
         values = {} if numbers is None else {name: _plain(value) for name, value in asdict(numbers).items()}
         return {**self._about, **values, "state": state, "stop_reason": self._stop_reason}
 
-    def news(self, is_gone: Callable[[], bool]) -> Iterator[dict[str, Any]]:
-        """The numbers at once and whenever they have changed, until the end, which is told last."""
+    def updates(self, is_gone: Callable[[], bool]) -> Iterator[dict[str, Any]]:
+        """Iterate over the status: now, after each change, and once more when the session ends."""
         turn = self._turn
-        yield self.told()
+        yield self.status()
         while not is_gone() and not self._over.is_set():
             self._wait(turn, IDLE)
             if turn != self._turn and not self._over.is_set():
                 turn = self._turn
-                yield self.told()
-            self._over.wait(TOLD_EVERY)
+                yield self.status()
+            self._over.wait(STATUS_EVERY)
         if self._over.is_set():
-            yield self.told()
+            yield self.status()
 
     def _wait(self, turn: int, seconds: float) -> bool:
-        """Wait for a frame after this turn, or the end; whether that has come."""
+        """Wait for a frame after this turn or for the end; returns whether the session has ended."""
         with self._changed:
             self._changed.wait_for(lambda: self._turn > turn or self._over.is_set(), seconds)
             return self._over.is_set()
 
     def _newest(self) -> _Shot:
-        """Draw the newest frame, if nobody has, and if that is due."""
+        """Draw the newest frame, unless it is drawn already or the last drawing was too recent."""
         with self._drawing:
             with self._changed:
                 latest, turn = self._latest, self._turn
@@ -152,12 +152,12 @@ def _jpeg(frame: VideoFrame, tracked: TrackedFrame) -> bytes:
     scale_factor = ceil(max(image.shape[:2]) / LONGEST)
     if scale_factor > 1:
         image = np.asarray(Image.fromarray(image).reduce(scale_factor))
-    Image.fromarray(look_drawn(image, tracked, 1 / scale_factor)).save(content, "JPEG", quality=QUALITY)
+    Image.fromarray(draw_tracked_frame(image, tracked, 1 / scale_factor)).save(content, "JPEG", quality=QUALITY)
     return content.getvalue()
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - a number, or whether
-    """Few digits, and nothing that JSON has no word for."""
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a number or a bool
+    """Round to 4 digits, and replace numbers that JSON cannot represent by None."""
     if isinstance(value, float):
         return round(value, 4) if isfinite(value) else None
     return value

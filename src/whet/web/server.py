@@ -1,4 +1,4 @@
-"""The live page over HTTP."""
+"""The HTTP server of the live page."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from whet.errors import CannotServeError
 from whet.web.page import LiveImage
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # what servers listen on that are to be reached by all addresses
+EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # addresses that listen on all interfaces
 
 
 def is_own(header: str, hosts: frozenset[str]) -> bool:
-    """Whether a request's Host header names a server that listens on these hosts; the port may be a tunnel's.
+    """Return whether a Host header names this server, which listens on `hosts`: protects against DNS rebinding.
 
     >>> is_own("localhost:8000", frozenset({"127.0.0.1"})), is_own("evil.example:8000", frozenset({"127.0.0.1"}))
     (True, False)
@@ -46,7 +46,7 @@ def is_own(header: str, hosts: frozenset[str]) -> bool:
 
 
 def machine_names() -> frozenset[str]:
-    """What this machine is called, on its own and in a home's network."""
+    """Return the host name of this machine, plain and as mDNS name."""
     name = socket.gethostname().lower()
     return frozenset({name, f"{name}.local"})
 
@@ -59,11 +59,11 @@ def _is_number(name: str) -> bool:
     return True
 
 
-MOST_VIEWERS = 16  # streams at once; a page has two
-MOST_CONNECTIONS = 64
-PATIENCE = 10.0  # seconds that a viewer may take for its request, or for an image
-FAREWELL = 1.0  # seconds that viewers have in the end for what is on its way
-# What the system keeps for a viewer that reads slowly: more would only be older images.
+MAX_VIEWERS = 16  # simultaneous streams; a page uses two
+MAX_CONNECTIONS = 64
+TIMEOUT = 10.0  # seconds for a complete request, and for sending one image
+CLOSE_TIMEOUT = 1.0  # seconds for the last messages when the server stops
+# Send buffer in bytes: a larger one would only hold older images for a slow viewer.
 BUFFER = 2**17
 BOUNDARY = b"\r\n--frame\r\n"
 HEADERS = {
@@ -77,7 +77,7 @@ HEADERS = {
 
 
 class LiveServer(ThreadingTCPServer):
-    """Serves a live image while it is entered, on threads of its own; port 0 is a free one.
+    """An HTTP server for a live image, a context manager with its own threads; port 0 selects a free port.
 
     >>> from urllib.request import urlopen
     >>> with LiveServer(LiveImage()) as server, urlopen(server.address) as answer:
@@ -85,17 +85,17 @@ class LiveServer(ThreadingTCPServer):
     (200, 'text/html; charset=utf-8')
     """
 
-    # Of http.server only the requests are used: its server looks its own name up in the DNS first, which may take long.
+    # Not http.server.HTTPServer: it looks up its own name in the DNS, which can be slow.
     daemon_threads = True
     block_on_close = False
-    allow_reuse_address = os.name == "posix"  # elsewhere that would share a port which is taken
+    allow_reuse_address = os.name == "posix"  # on Windows it would share a port that is in use
 
     def __init__(self, live: LiveImage, host: str = "127.0.0.1", port: int = 0) -> None:
         self.live = live
         self._host = host.lower()
         self._viewers = 0
         self._left = Condition()
-        self._open: dict[Any, float] = {}  # until when each must have asked
+        self._open: dict[Any, float] = {}  # deadline of each request
         try:
             found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
             self.address_family = found[0]
@@ -106,13 +106,13 @@ class LiveServer(ThreadingTCPServer):
 
     @property
     def address(self) -> str:
-        """Where a browser finds the page."""
+        """The URL of the page."""
         host = socket.gethostname() if self.hosts & EVERYWHERE else self._host
         return f"http://{f'[{host}]' if ':' in host else host}:{self.server_address[1]}/"
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody but this machine can reach it."""
+        """Whether only this machine can reach the server."""
         return ip_address(str(self.server_address[0]).partition("%")[0]).is_loopback
 
     def __enter__(self) -> Self:
@@ -122,12 +122,12 @@ class LiveServer(ThreadingTCPServer):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Tell the viewers, wait for those that listen, and leave the others."""
+        """Notify the viewers, wait for up to `CLOSE_TIMEOUT`, and close all connections."""
         self.live.end()
         self.shutdown()
         self.server_close()
         with self._left:
-            self._left.wait_for(lambda: not self._viewers, FAREWELL)
+            self._left.wait_for(lambda: not self._viewers, CLOSE_TIMEOUT)
         self._hang_up(tuple(self._open))
 
     @staticmethod
@@ -138,51 +138,51 @@ class LiveServer(ThreadingTCPServer):
 
     @contextmanager
     def viewer(self) -> Iterator[bool]:
-        """Count somebody who stays; false if there are too many."""
+        """Count a stream; yields False if there are too many."""
         with self._left:
-            is_welcome = self._viewers < MOST_VIEWERS
-            self._viewers += is_welcome
+            is_accepted = self._viewers < MAX_VIEWERS
+            self._viewers += is_accepted
         try:
-            yield is_welcome
+            yield is_accepted
         finally:
             with self._left:
-                self._viewers -= is_welcome
+                self._viewers -= is_accepted
                 self._left.notify_all()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ANN401, ARG002 - of socketserver
-        """A thread for everybody, but not for more than are likely to be people."""
-        return len(self._open) < MOST_CONNECTIONS
+        """Limit the number of connections, each of which takes a thread."""
+        return len(self._open) < MAX_CONNECTIONS
 
     def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Remember who is connected, to be able to leave them."""
-        self._open[request] = time.monotonic() + PATIENCE
+        """Store the connection with its deadline."""
+        self._open[request] = time.monotonic() + TIMEOUT
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:  # noqa: ANN401
-        """Forget who is gone."""
+        """Remove a closed connection."""
         self._open.pop(request, None)
         super().shutdown_request(request)
 
     def asked(self, request: Any) -> None:  # noqa: ANN401
-        """The request has come as a whole: it may last as long as it likes."""
+        """Remove the deadline of a request that was received completely."""
         self._open[request] = inf
 
     def service_actions(self) -> None:
-        """Hang up on requests that take too long: a timeout is of one read, and a byte now and then would last."""
+        """Close requests after their deadline: a socket timeout applies to each read, which slow senders can avoid."""
         now = time.monotonic()
         self._hang_up(request for request, until in tuple(self._open.items()) if until < now)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """A viewer that is gone is no error; a fault of ours is."""
+        """Ignore closed connections; report all other errors."""
         if not isinstance(sys.exception(), OSError):
             super().handle_error(request, client_address)
 
 
 class _Request(BaseHTTPRequestHandler):
-    """One request, one connection."""
+    """One request of one connection."""
 
     server: LiveServer
-    timeout = PATIENCE
+    timeout = TIMEOUT
     server_version, sys_version = "whet", ""
     error_message_format, error_content_type = "%(code)d %(message)s: %(explain)s\n", "text/plain; charset=utf-8"
 
@@ -191,25 +191,25 @@ class _Request(BaseHTTPRequestHandler):
         super().setup()
 
     def parse_request(self) -> bool:
-        """Reads the headers: when they are all there, the viewer has asked."""
+        """Read the headers, and remove the deadline."""
         try:
             return super().parse_request()
         finally:
             self.server.asked(self.request)
 
     def do_GET(self) -> None:
-        """The fixed addresses; `?...` is for browsers, which would show what they have."""
+        """Answer one of the fixed paths; browsers add a query to avoid their cache."""
         named = self.headers.get_all("Host") or [""]
         answer = ANSWERS.get(self.path.partition("?")[0])
         if len(named) > 1 or not is_own(named[0], self.server.hosts):
-            self.send_error(HTTPStatus.FORBIDDEN, explain=f"expected to be called by {self.server.address}")
+            self.send_error(HTTPStatus.FORBIDDEN, explain=f"unexpected Host header; open {self.server.address}")
         elif answer is None:
-            self.send_error(HTTPStatus.NOT_FOUND, explain=f"there are {', '.join(ANSWERS)}")
+            self.send_error(HTTPStatus.NOT_FOUND, explain=f"available paths: {', '.join(ANSWERS)}")
         else:
             answer(self)
 
     def do_HEAD(self) -> None:
-        """The same, without content."""
+        """Answer without content."""
         self.do_GET()
 
     def page(self) -> None:
@@ -220,23 +220,23 @@ class _Request(BaseHTTPRequestHandler):
         if jpeg:
             self._whole("image/jpeg", jpeg)
         else:
-            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain="no frame has come yet")
+            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain="no frame received yet; try again")
 
     def stream(self) -> None:
         self._parts("multipart/x-mixed-replace; boundary=frame", self._images())
 
     def events(self) -> None:
-        self._parts("text/event-stream", self._news())
+        self._parts("text/event-stream", self._updates())
 
     def _images(self) -> Iterator[bytes]:
-        # A boundary ends each image at once: browsers would wait for it.
+        # The boundary follows each image directly, because browsers wait for it.
         yield BOUNDARY[2:]
         for jpeg in self.server.live.jpegs(self._is_gone):
             yield b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(jpeg) + jpeg + BOUNDARY
 
-    def _news(self) -> Iterator[bytes]:
-        for told in self.server.live.news(self._is_gone):
-            yield f"data: {json.dumps(told, allow_nan=False)}\n\n".encode()
+    def _updates(self) -> Iterator[bytes]:
+        for status in self.server.live.updates(self._is_gone):
+            yield f"data: {json.dumps(status, allow_nan=False)}\n\n".encode()
 
     def _whole(self, kind: str, content: bytes) -> None:
         self._head({"Content-Type": kind, "Content-Length": str(len(content))})
@@ -244,9 +244,9 @@ class _Request(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def _parts(self, kind: str, parts: Iterator[bytes]) -> None:
-        with self.server.viewer() as is_welcome:
-            if not is_welcome:
-                self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain="too many are looking; close another page")
+        with self.server.viewer() as is_accepted:
+            if not is_accepted:
+                self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain="too many viewers; close another page")
                 return
             self._head({"Content-Type": kind})
             if self.command != "HEAD":
@@ -260,7 +260,7 @@ class _Request(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _is_gone(self) -> bool:
-        """Whether the viewer has hung up: looked at while there is nothing to send."""
+        """Return whether the viewer has closed the connection; called while there is nothing to send."""
         self.connection.settimeout(0.0)
         try:
             return not self.connection.recv(1, socket.MSG_PEEK)
@@ -270,7 +270,7 @@ class _Request(BaseHTTPRequestHandler):
             self.connection.settimeout(self.timeout)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Standard error is the session's."""
+        """Write no log: standard error belongs to the session."""
 
 
 ANSWERS: dict[str, Callable[[_Request], None]] = {
@@ -284,9 +284,9 @@ ANSWERS: dict[str, Callable[[_Request], None]] = {
 def _why(error: Exception, host: str, port: int) -> str:
     number = getattr(error, "errno", None)
     if number == errno.EADDRINUSE:
-        return f"port {port} of {host} is taken: give another one (--port), or none for a free one"
+        return f"port {port} of {host} is in use; choose another one (--port), or leave it out for a free port"
     if number == errno.EACCES:
-        return f"port {port} is not for everybody: give one (--port) from 1024 on, or none for a free one"
+        return f"permission denied for port {port}: ports below 1024 need root; choose a higher one (--port)"
     if isinstance(error, socket.gaierror | UnicodeError) or number == errno.EADDRNOTAVAIL:
-        return f"{host} is no address of this machine: give one of its own (--host), or 0.0.0.0 for all of them"
-    return f"no page can be served at {host}, port {port}: {error}"
+        return f"{host} is not an address of this machine; choose one of its own (--host), or 0.0.0.0 for all"
+    return f"cannot listen on {host}, port {port}: {error}; choose others (--host, --port)"

@@ -149,7 +149,7 @@ def test_formats_without_regions_to_ignore_say_what_they_leave_out(name, images,
     ours = Annotations((image(images / "plain.png", [[0, 0, 9, 9], [20, 20, 40, 40]], None, [True, False]),), ("car",))
     theirs, told = there_and_back(ours, name, tmp_path)
     assert theirs.n_boxes == 1
-    assert "1 regions to be ignored" in str(told[0])
+    assert "1 ignored regions" in str(told[0])
 
 
 def test_parts_of_a_set_survive_yolo(images, tmp_path):
@@ -184,7 +184,7 @@ def test_a_name_that_is_no_text_is_written_in_every_format(tmp_path):
     for each in FORMATS:
         told = write_annotations(one, tmp_path / TARGETS[each], each)
         assert [problem.what for problem in told] == (
-            ["its name is not UTF-8, and XML has no word for it"] * (each == "voc")
+            ["the file name is not UTF-8 and cannot be represented in XML"] * (each == "voc")
         )
     for file in ("set.csv", "opencv/info.dat"):
         assert b"gr\xf6\xdfe.png" in (tmp_path / file).read_bytes()

@@ -1,1 +1,1 @@
-"""Images with boxes, read from and written to the formats that other tools use."""
+"""Annotated images: the data set, and readers and writers of COCO, YOLO, Pascal VOC, OpenCV, CSV and crops."""

@@ -1,4 +1,4 @@
-"""Images and the boxes of the objects in them, and what was wrong in a file of annotations."""
+"""Annotated images, data sets, and the problems found while reading them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from numpy.typing import NDArray
 
 from whet.errors import AnnotationError
 
-# A name longer than this is none, and a message need not repeat it.
-MOST_LETTERS = 200
-# A file of a million bad rows is told by its first ones and a count.
-MOST_PROBLEMS = 10_000
+# Longer names are shortened in messages.
+MAX_LETTERS = 200
+# Further problems are only counted, so that a file of a million bad rows does not fill the memory.
+MAX_PROBLEMS = 10_000
 
 
 class ProblemKind(StrEnum):
-    """What became of a thing with a problem; the value is its name in a summary."""
+    """The kind of a problem; the value is its name in a summary."""
 
     MISSING_IMAGE = "images missing"
     UNREADABLE_IMAGE = "images unreadable"
     BAD_ROW = "rows skipped"
     DROPPED_BOX = "boxes dropped"
     CLIPPED_BOX = "boxes clipped"
-    IGNORED_BOX = "boxes mostly outside"
+    IGNORED_BOX = "boxes mostly outside the image"
     NOTE = "notes"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong, and in which file and line.
+    """A problem of an annotation file: kind, file, line (or None) and description.
 
     >>> print(Problem(ProblemKind.BAD_ROW, "boxes.csv", 7, "expected 5 columns, got 3"))
     boxes.csv:7: expected 5 columns, got 3
@@ -51,19 +51,19 @@ class Problem:
 
 @dataclass(eq=False)
 class Problems:
-    """Problems as they are met."""
+    """A list of problems that stores the first 10,000 and counts the others."""
 
     found: list[Problem] = field(default_factory=list)
     counts: Counter[ProblemKind] = field(default_factory=Counter)
 
     def add(self, kind: ProblemKind, file: str | Path, line: int | None, what: str) -> None:
-        """Note one more."""
+        """Add a problem."""
         self.counts[kind] += 1
-        if self.counts.total() <= MOST_PROBLEMS:
+        if self.counts.total() <= MAX_PROBLEMS:
             self.found.append(Problem(kind, str(file), line, what))
 
     def all(self) -> tuple[Problem, ...]:
-        """Those noted, by file and line; where they were too many, a last one says how many more there were."""
+        """Return the stored problems sorted by file and line, and a last one with the number of the others."""
         more = self.counts.total() - len(self.found)
         last = Problem(ProblemKind.NOTE, "", None, f"and {more:,} more problems")
         files = {file: i for i, file in enumerate(dict.fromkeys(problem.file for problem in self.found))}
@@ -72,29 +72,29 @@ class Problems:
 
 
 def summary(problems: Iterable[Problem]) -> str:
-    """Counts by kind; notes are not counted.
+    """Count problems by kind, without notes.
 
     >>> one = Problem(ProblemKind.MISSING_IMAGE, "a.csv", 1, "")
     >>> summary([Problem(ProblemKind.CLIPPED_BOX, "a.xml", None, "")] * 2 + [one])
     '1 image missing, 2 boxes clipped'
     """
     counts = Counter(str(problem.kind) for problem in problems if problem.kind is not ProblemKind.NOTE)
-    told = [(counts[kind], kind.split(" ", 1)) for kind in ProblemKind if counts[kind]]
-    return ", ".join(f"{counted(n, things)} {what}" for n, (things, what) in told)
+    parts = [(counts[kind], kind.split(" ", 1)) for kind in ProblemKind if counts[kind]]
+    return ", ".join(f"{counted(n, things)} {what}" for n, (things, what) in parts)
 
 
 def shortened(name: str) -> str:
-    """A name for a message: of one that is too long, both ends.
+    """Shorten a name for a message; a long name keeps both ends.
 
     >>> shortened("a/b.png"), len(shortened("x" * 10_000))
     ('a/b.png', 200)
     """
-    half = MOST_LETTERS // 2
-    return name if len(name) <= MOST_LETTERS else f"{name[: half - 5]} [...] {name[2 - half :]}"
+    half = MAX_LETTERS // 2
+    return name if len(name) <= MAX_LETTERS else f"{name[: half - 5]} [...] {name[2 - half :]}"
 
 
 def counted(n: int, things: str) -> str:
-    """A number of things, by the plural of their name.
+    """Format a count with its noun, which is given in the plural.
 
     >>> counted(1, "boxes"), counted(2000, "images")
     ('1 box', '2,000 images')
@@ -105,19 +105,21 @@ def counted(n: int, things: str) -> str:
 Boxes = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-# The class where a format has no names for one.
+# The class name for formats without classes.
 ONLY_CLASS = "object"
 
 
 @dataclass(frozen=True, eq=False)
 class AnnotatedImage:
-    """An image's file, its shape (height, width), and boxes (n, 4) with a class each.
+    """An image file, its shape (height, width), and boxes (n, 4) with a class label each.
 
-    Boxes are x1, y1, x2, y2, half-open, in pixels of the image as it is shown: turned upright as its EXIF
-    orientation says. Those with `ignore` (VOC's difficult, COCO's iscrowd) are neither the object nor background.
-    `split` is the name of the part of the set that the image belongs to, such as "train", where the format says it.
-    An image is not `is_complete` where a box of it could not be: an object may be anywhere in it, so nothing else in
-    it is known to be background.
+    Boxes are x1, y1, x2, y2 in pixels, half-open, of the image after rotation by its EXIF orientation. Boxes with
+    `ignore` (VOC's difficult, COCO's iscrowd) count neither as objects nor as background. `split` is the part of the
+    data set, such as "train", if the format has one. `is_complete` is False if a box was invalid: the image then has an
+    object at an unknown position, and training takes no background from it.
+
+    >>> AnnotatedImage(Path("a.jpg"), (100, 200), np.array([[10.0, 20.0, 110.0, 60.0]]), ("car",), np.array([False]))
+    AnnotatedImage(path=PosixPath('a.jpg'), shape=(100, 200), boxes=array([[ 10.,  20., 110.,  60.]]), ...)
     """
 
     path: Path
@@ -141,22 +143,22 @@ class AnnotatedImage:
 
     @property
     def objects(self) -> Boxes:
-        """The boxes (n, 4) of objects that are not to be ignored."""
+        """Boxes (n, 4) of the objects, without ignored regions."""
         return self.boxes[~self.ignore]
 
     @property
     def ignored(self) -> Boxes:
-        """The regions (n, 4) to be ignored."""
+        """Boxes (n, 4) of the ignored regions."""
         return self.boxes[self.ignore]
 
     @property
     def is_filled(self) -> bool:
-        """Whether an object fills the whole image, as in a crop."""
+        """Whether one object fills the whole image, as in a crop."""
         height, width = self.shape
         return bool((self.objects == [0, 0, width, height]).all(axis=1).any())
 
     def only(self, keep: Callable[[str, bool], bool]) -> AnnotatedImage:
-        """The same with those boxes whose label and ignore flag pass."""
+        """Keep the boxes for which `keep(label, ignore)` is true."""
         rows = [i for i, row in enumerate(zip(self.labels, self.ignore.tolist(), strict=True)) if keep(*row)]
         return replace(
             self, boxes=self.boxes[rows], labels=tuple(self.labels[i] for i in rows), ignore=self.ignore[rows]
@@ -165,7 +167,7 @@ class AnnotatedImage:
 
 @dataclass(frozen=True, eq=False)
 class Annotations:
-    """A data set: images with their boxes, the names of the classes, and what was wrong with the files.
+    """A data set: images with boxes, class names, and the problems found while reading it.
 
     >>> box = np.array([[10.0, 20.0, 110.0, 60.0]])
     >>> image = AnnotatedImage(Path("a.jpg"), (100, 200), box, ("car",), np.array([False]))
@@ -186,7 +188,7 @@ class Annotations:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many objects there are of each class, without those to be ignored."""
+        """Number of objects by class, without ignored regions."""
         counts = Counter(
             label
             for image in self.images
@@ -197,64 +199,64 @@ class Annotations:
 
     @property
     def n_boxes(self) -> int:
-        """Boxes of objects, without those to be ignored."""
+        """Number of objects, without ignored regions."""
         return sum(len(image.objects) for image in self.images)
 
     @property
     def n_ignored(self) -> int:
-        """Regions to be ignored."""
+        """Number of ignored regions."""
         return sum(len(image.ignored) for image in self.images)
 
     @property
     def boxes(self) -> Boxes:
-        """All boxes (n, 4) of objects, image after image."""
+        """Boxes (n, 4) of the objects of all images."""
         return np.concatenate([np.empty((0, 4)), *(image.objects for image in self.images)])
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The names of the parts of the set, in their order; one of them may be empty."""
+        """Names of the parts of the data set, in order; the name is empty for images without a part."""
         return tuple(dict.fromkeys(image.split for image in self.images))
 
     def select_split(self, name: str) -> Annotations:
-        """The images of one part of the set, such as "val"."""
+        """Select the images of one part of the data set, such as "val"."""
         if name not in self.splits:
             there = ", ".join(filter(None, self.splits)) or "none"
-            raise AnnotationError(f"there is no part {name!r} of these annotations; there is: {there}")
+            raise AnnotationError(f"unknown split {name!r}; available splits: {there}")
         return replace(self, images=tuple(image for image in self.images if image.split == name))
 
     def select(self, name: str | None = None) -> Annotations:
-        """The set for one class: boxes of the others are gone, and so they are background; a problem tells of them.
+        """Select one class; objects of other classes become background, and a note in `problems` counts them.
 
-        Regions to be ignored stay if they are of that class or of none. Without a name, the only class there is.
+        Ignored regions of this class, or without a class, stay. The name is optional if only one class has boxes.
 
         >>> Annotations((), ("car", "person")).select("dog")
         Traceback (most recent call last):
-        whet.errors.AnnotationError: there is no class 'dog'; there are: car (0 boxes), person (0 boxes)
+        whet.errors.AnnotationError: unknown class 'dog'; available classes: car (0 boxes), person (0 boxes)
         """
         counts = self.counts
         listed = self.listed_classes() or "none"
         if name is None:
             with_boxes = [each for each, n in counts.items() if n] or list(counts)
             if len(with_boxes) != 1:
-                raise AnnotationError(f"there are several classes, choose one by its name: {listed}")
+                raise AnnotationError(f"the annotations have several classes; choose one (--class NAME): {listed}")
             name = with_boxes[0]
         if name not in counts:
-            raise AnnotationError(f"there is no class {name!r}; there are: {listed}")
+            raise AnnotationError(f"unknown class {name!r}; available classes: {listed}")
         chosen = tuple(image.only(lambda label, _: label in (name, "")) for image in self.images)
         others = {each: n for each, n in counts.items() if each != name and n}
-        told = ", ".join(f"{counted(n, 'boxes')} of {each}" for each, n in others.items())
-        told = f"background for {name} now: {told}"
-        note = [Problem(ProblemKind.NOTE, "", None, told)] if others else []
+        listed = ", ".join(f"{counted(n, 'boxes')} of {each}" for each, n in others.items())
+        what = f"other classes count as background for {name}: {listed}"
+        note = [Problem(ProblemKind.NOTE, "", None, what)] if others else []
         return replace(self, images=chosen, classes=(name,), problems=(*self.problems, *note))
 
     def summary(self) -> str:
-        """One line: counts of images, of boxes by class, and of problems."""
+        """Return one line with the numbers of images, boxes by class, and problems."""
         by_class = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
         boxes = counted(self.n_boxes, "boxes") + (f": {by_class}" if by_class else "")
-        ignored = f", {self.n_ignored:,} to ignore" if self.n_ignored else ""
+        ignored = f", {self.n_ignored:,} ignored" if self.n_ignored else ""
         faults = summary(self.problems)
         return f"{counted(len(self), 'images')}, {boxes}{ignored}{f'; {faults}' if faults else ''}"
 
     def listed_classes(self) -> str:
-        """The classes with their counts, for messages."""
+        """Return the classes with their counts, for messages."""
         return ", ".join(f"{name} ({counted(n, 'boxes')})" for name, n in self.counts.items())

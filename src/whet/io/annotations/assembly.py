@@ -1,13 +1,17 @@
-"""From what a file says to boxes that can be used: images found, boxes checked, problems reported."""
+"""Shared by all annotation formats: lines and numbers of text files, image lookup, and checks of boxes."""
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
+from math import isfinite
 from pathlib import Path, PureWindowsPath
 
 import numpy as np
@@ -15,46 +19,84 @@ from numpy.typing import NDArray
 
 from whet.errors import AnnotationError, DataNotFoundError, UnreadableImageError
 from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems, shortened
-from whet.io.images import MOST_PIXELS, files_in, is_image_name
+from whet.io.images import image_shape, images_in
 
-# Where formats keep images beside their annotations.
+# Directories of images, relative to the annotation file.
 USUAL_FOLDERS = ("", "images", "JPEGImages", "../images", "../JPEGImages")
-EXIF_ORIENTATION = 0x0112
-LYING = (5, 6, 7, 8)  # orientations that exchange height and width
+# COCO's own instances_train2017.json has 448 MB.
+MAX_BYTES = 1_000_000_000
+# Longer than any number in full precision.
+MAX_NUMBER_LENGTH = 64
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?\Z", re.ASCII)
+# Larger than any image; products of such numbers are still far from the largest float.
+MAX_COORDINATE = 1e9
 
 
-def images_in(folder: Path) -> list[Path]:
-    """All files under a folder that are named like images, sorted."""
-    return sorted(path for path in files_in(folder) if is_image_name(path))
+def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
+    """Read a file of at most `most` bytes."""
+    size = path.stat().st_size
+    if size > most:
+        raise AnnotationError(f"{path} has {size:,} bytes; expected at most {most:,}: split the file")
+    return path.read_bytes()
 
 
-def upright_shape(path: Path) -> tuple[int, int]:
-    """Height and width of an image, turned upright as its EXIF orientation says.
+def lines_of(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:
+    """Iterate over line number and text of the lines that are not empty; lines that are not UTF-8 become problems.
 
-    Only the header is read, but of a TIFF that lies on its side.
+    UTF-16 files, such as those of Excel, are recognized by their byte-order mark.
     """
-    from PIL import Image
+    data = read_bytes(path)
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        data = data.decode("utf-16", errors="replace").encode()
+    data = data.removeprefix(codecs.BOM_UTF8)
+    for number, line in enumerate(data.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield number, line.decode("utf-8").strip()
+        except UnicodeDecodeError as error:
+            problems.add(ProblemKind.BAD_ROW, path, number, f"not UTF-8 text ({error.reason}); save the file as UTF-8")
 
-    try:
-        with Image.open(path) as opened:
-            lies = opened.getexif().get(EXIF_ORIENTATION) in LYING
-            if lies and opened.format == "TIFF":
-                opened.load()  # which turns it; the size before that is not the one of the file
-                lies = False
-            width, height = opened.size
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, NotImplementedError) as error:
-        raise UnreadableImageError(f"{path} cannot be read as an image: {error}") from error
-    if not 0 < height * width <= MOST_PIXELS:
-        raise UnreadableImageError(f"{path} has {width} x {height} pixels; expected 1 to {MOST_PIXELS:,} in all")
-    return (width, height) if lies else (height, width)
+
+def number_in(text: str) -> float | None:
+    """Parse a number; None if the text is not a number, not finite, or larger than any image.
+
+    >>> number_in(" 1.5 "), number_in("nan"), number_in("1_0"), number_in("1e99")
+    (1.5, None, None, None)
+    """
+    text = text.strip()
+    if len(text) > MAX_NUMBER_LENGTH or not NUMBER.match(text):
+        return None
+    value = float(text)
+    return value if isfinite(value) and abs(value) <= MAX_COORDINATE else None
+
+
+def decimal_sum(a: float, b: float) -> float:
+    """Add two numbers in decimal arithmetic, so that coordinates survive a round trip between formats.
+
+    >>> 0.1 + 0.2, decimal_sum(0.1, 0.2), decimal_sum(0.3, -0.1)
+    (0.30000000000000004, 0.3, 0.2)
+    """
+    if a == int(a) and b == int(b):
+        return a + b
+    return float(Decimal(repr(float(a))) + Decimal(repr(float(b))))
+
+
+def shortest_text(value: float) -> str:
+    """Format a number with the fewest digits that give the same number; integers have no decimal point.
+
+    >>> shortest_text(12.0), shortest_text(0.1)
+    ('12', '0.1')
+    """
+    return str(int(value)) if value == int(value) else repr(float(value))
 
 
 class ImageFinder:
-    """Finds the file of an image by the name that annotations give it.
+    """Finds an image file by its name in an annotation file.
 
-    A name is looked for as it stands, beside the annotations, in the folder of images, in the usual folders, and
-    at last by its base name alone anywhere under these. Windows names are understood everywhere; letters that look the
-    same are the same, however they are encoded.
+    The search order is: the directory `images`, the directory of the annotations and its usual subdirectories, the
+    current directory, and last any file with the same base name below `images` or the annotations. Windows paths work
+    on every system, and Unicode names match in composed and decomposed form.
     """
 
     def __init__(self, base: Path, images: Path | None = None) -> None:
@@ -64,26 +106,26 @@ class ImageFinder:
         self._found: dict[str, Path | None] = {}
 
     def find(self, name: str) -> Path | None:
-        """The image's file, or None."""
+        """Return the image file, or None."""
         if name not in self._found:
             self._found[name] = self._in_folders(name) or self._by_base_name(name)
         return self._found[name]
 
     def _in_folders(self, name: str) -> Path | None:
-        # A backslash may be part of a name on other systems than Windows: as it stands first.
+        # The unchanged name comes first: outside of Windows, a backslash can be part of a name.
         variants = dict.fromkeys(
             unicodedata.normalize(form, text) for text in (name, name.replace("\\", "/")) for form in ("NFC", "NFD")
         )
         for variant in dict.fromkeys([name, *variants]):
             for folder in self._folders:
                 if _is_file(folder / variant):
-                    # One file by one name; but not where a folder is a link, and .. leads elsewhere.
+                    # Normalized, so that a file has one name; not behind a link, where `..` leads elsewhere.
                     short = Path(os.path.normpath(folder / variant))
                     return short if _is_file(short) else folder / variant
         return None
 
     def _by_base_name(self, name: str) -> Path | None:
-        # Of several files of one name, any could be the one that is meant.
+        # With several files of this name, it is unknown which of them is meant.
         found = self._index.get(_key(PureWindowsPath(name).name), [])
         return found[0] if len(found) == 1 else None
 
@@ -106,10 +148,10 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def name_from(path: Path, folder: Path) -> str:
-    """An image's name in a file that is written to a folder: relative with slashes, or whole where nothing is shared.
+def relative_name(path: Path, folder: Path) -> str:
+    """Return a path relative to a directory, with slashes; absolute if the two share no directory.
 
-    >>> name_from(Path("set/images/a.jpg"), Path("set/labels"))
+    >>> relative_name(Path("set/images/a.jpg"), Path("set/labels"))
     '../images/a.jpg'
     """
     target, here = os.path.abspath(path), os.path.abspath(folder)
@@ -123,17 +165,17 @@ def name_from(path: Path, folder: Path) -> str:
 
 Progress = Callable[[float], None]
 
-# Of an object that its box shows to be outside for the most part, what is left does not look like the object.
-LEAST_INSIDE = 0.5
-# Conventions of where a pixel begins, and rounding, are not worth telling.
+# A box with less of its area inside the image is ignored: the visible rest does not look like the object.
+MIN_INSIDE = 0.5
+# Boxes may exceed the image by this many pixels without a message: conventions for pixel positions differ.
 SLACK = 1.0
-# Of pixels, to which a share of an image's side is kept.
+# Relative coordinates are rounded to this many decimals of a pixel.
 DECIMALS = 9
 
 
 @dataclass(frozen=True)
 class RawBox:
-    """A box as a file has it: corners in pixels, or in shares of the image's width and height."""
+    """A box as the file states it: corners in pixels, or relative to the width and height of the image."""
 
     corners: tuple[float, float, float, float]
     label: str
@@ -144,24 +186,24 @@ class RawBox:
 
 @dataclass
 class RawImage:
-    """An image as a file names it (a `Path` is one that was found), with its boxes."""
+    """An image as the file names it, with its boxes; the name is a `Path` if the file was found already."""
 
     name: str | Path
     file: Path
     boxes: list[RawBox] = field(default_factory=list)
     split: str = ""
     line: int | None = None
-    said_shape: tuple[int, int] | None = None
+    stated_shape: tuple[int, int] | None = None
 
 
-def each_of(images: Sequence[AnnotatedImage], progress: Progress) -> Iterator[AnnotatedImage]:
-    """Each image in turn, with the share done told."""
+def with_progress(images: Sequence[AnnotatedImage], progress: Progress) -> Iterator[AnnotatedImage]:
+    """Iterate over the images and report the fraction done."""
     for number, image in enumerate(images, start=1):
         yield image
         progress(number / len(images))
 
 
-def assembled(
+def assemble(
     raws: Sequence[RawImage],
     classes: Iterable[str],
     finder: ImageFinder,
@@ -169,9 +211,9 @@ def assembled(
     form: str,
     progress: Progress = lambda _: None,
 ) -> Annotations:
-    """The data set; images that are missing or unreadable are left out and told, unless all of them are.
+    """Build the data set; missing and unreadable images become problems, or an error if no image is left.
 
-    `classes` come first, in their order, and then those that only boxes name.
+    The class names are `classes`, in order, and then those that occur only in boxes.
     """
     images: dict[Path, AnnotatedImage] = {}
     lost: list[Problem] = []
@@ -179,7 +221,7 @@ def assembled(
         found = _image(raw, finder, problems)
         if isinstance(found, AnnotatedImage):
             earlier = images.get(found.path)
-            images[found.path] = found if earlier is None else _joined(earlier, found)
+            images[found.path] = found if earlier is None else _combined(earlier, found)
         else:
             lost.append(found)
             problems.add(found.kind, found.file, found.line, found.what)
@@ -193,23 +235,22 @@ def assembled(
 def _image(raw: RawImage, finder: ImageFinder, problems: Problems) -> AnnotatedImage | Problem:
     path = raw.name if isinstance(raw.name, Path) else finder.find(raw.name)
     if path is None:
-        what = f"there is no image {shortened(str(raw.name))!r}"
+        what = f"image not found: {shortened(str(raw.name))!r}"
         return Problem(ProblemKind.MISSING_IMAGE, str(raw.file), raw.line, what)
     try:
-        shape = upright_shape(path)
+        shape = image_shape(path)
     except UnreadableImageError as error:
         return Problem(ProblemKind.UNREADABLE_IMAGE, str(raw.file), raw.line, str(error))
-    if raw.said_shape is not None and raw.said_shape != shape and 0 not in raw.said_shape:
-        said, is_ = (f"{width} x {height}" for height, width in (raw.said_shape, shape))
+    if raw.stated_shape is not None and raw.stated_shape != shape and 0 not in raw.stated_shape:
+        stated, actual = (f"{width} x {height}" for height, width in (raw.stated_shape, shape))
         problems.add(
             ProblemKind.NOTE,
             raw.file,
             raw.line,
-            f"says that {path.name} has {said} pixels, upright it has {is_}: see whether its boxes are where they "
-            "should be",
+            f"{path.name} has {actual} pixels, but the file states {stated}; check the positions of its boxes",
         )
-    kept = [box for box in (_checked(raw, box, shape, problems) for box in raw.boxes) if box is not None]
-    is_complete = all(_has_place(box) for box in raw.boxes)
+    kept = [box for box in (_clipped(raw, box, shape, problems) for box in raw.boxes) if box is not None]
+    is_complete = all(_has_position(box) for box in raw.boxes)
     return AnnotatedImage(
         path,
         shape,
@@ -221,51 +262,51 @@ def _image(raw: RawImage, finder: ImageFinder, problems: Problems) -> AnnotatedI
     )
 
 
-def _checked(raw: RawImage, box: RawBox, shape: tuple[int, int], problems: Problems) -> RawBox | None:
-    """The box inside the image, or None if there is nothing of it."""
+def _clipped(raw: RawImage, box: RawBox, shape: tuple[int, int], problems: Problems) -> RawBox | None:
+    """Clip a box to the image; None if nothing of it is inside."""
     corners = np.array(box.corners, dtype=np.float64)
     limits = np.array([shape[1], shape[0]] * 2, dtype=np.float64)
-    if box.is_relative:  # without what the products' rounding adds: 13, not 12.999999999999998
+    if box.is_relative:  # rounded to undo the rounding error of the product: 13, not 12.999999999999998
         corners = np.round(corners * limits, DECIMALS)
 
-    def tell(kind: ProblemKind, what: str) -> None:
-        problems.add(kind, raw.file, box.line, f"{_said(corners)} in {Path(raw.name).name}: {what}")
+    def report(kind: ProblemKind, what: str) -> None:
+        problems.add(kind, raw.file, box.line, f"{_box_text(corners)} in {Path(raw.name).name}: {what}")
 
     if not np.isfinite(corners).all():
-        tell(ProblemKind.DROPPED_BOX, "not finite; dropped")
+        report(ProblemKind.DROPPED_BOX, "coordinates are not finite; dropped")
         return None
-    if not _has_place(box):
-        tell(ProblemKind.DROPPED_BOX, "it has no width or no height; dropped")
+    if not _has_position(box):
+        report(ProblemKind.DROPPED_BOX, "width or height is not positive; dropped")
         return None
     size = corners[2:] - corners[:2]
     inside = np.clip(corners, 0.0, limits)
     left = inside[2:] - inside[:2]
     if not (left > 0).all():
-        tell(ProblemKind.DROPPED_BOX, f"outside the {shape[1]} x {shape[0]} image; dropped")
+        report(ProblemKind.DROPPED_BOX, f"outside the {shape[1]} x {shape[0]} image; dropped")
         return None
     ignore = box.ignore
-    if left.prod() < LEAST_INSIDE * size.prod() and not ignore:
-        tell(ProblemKind.IGNORED_BOX, f"mostly outside the {shape[1]} x {shape[0]} image; what is left is ignored")
+    if left.prod() < MIN_INSIDE * size.prod() and not ignore:
+        report(ProblemKind.IGNORED_BOX, f"mostly outside the {shape[1]} x {shape[0]} image; marked as ignored")
         ignore = True
     elif abs(inside - corners).max() > SLACK:
-        tell(ProblemKind.CLIPPED_BOX, f"reaches beyond the {shape[1]} x {shape[0]} image; clipped")
+        report(ProblemKind.CLIPPED_BOX, f"exceeds the {shape[1]} x {shape[0]} image; clipped")
     x1, y1, x2, y2 = inside.tolist()
     label = "".join(letter if letter.isprintable() else " " for letter in box.label).strip()
     return RawBox((x1, y1, x2, y2), label, ignore)
 
 
-def _has_place(box: RawBox) -> bool:
-    """Whether a box says where its object is, be it outside of the image."""
+def _has_position(box: RawBox) -> bool:
+    """Return whether a box states a position, inside or outside of the image."""
     x1, y1, x2, y2 = box.corners
     return bool(np.isfinite(box.corners).all()) and x1 < x2 and y1 < y2
 
 
-def _said(corners: NDArray[np.float64]) -> str:
+def _box_text(corners: NDArray[np.float64]) -> str:
     return "box (" + ", ".join(f"{value:g}" for value in corners.tolist()) + ")"
 
 
-def _joined(first: AnnotatedImage, second: AnnotatedImage) -> AnnotatedImage:
-    """The boxes of an image that is named twice."""
+def _combined(first: AnnotatedImage, second: AnnotatedImage) -> AnnotatedImage:
+    """Combine the boxes of an image that the file names twice."""
     return AnnotatedImage(
         first.path,
         first.shape,
@@ -279,10 +320,10 @@ def _joined(first: AnnotatedImage, second: AnnotatedImage) -> AnnotatedImage:
 
 def _no_images(lost: list[Problem], finder: ImageFinder, form: str) -> Exception:
     if not lost:
-        return AnnotationError(f"{finder.base} has no annotated image in the format {form}")
+        return AnnotationError(f"{finder.base} has no annotated images in the format {form}")
     where = finder.images or finder.base
     first = "; ".join(problem.what for problem in lost[:3])
     return DataNotFoundError(
-        f"none of the {len(lost):,} annotated images could be used, under {where} or as named: {first}; say in which "
-        "folder they are (images=FOLDER, --images FOLDER)"
+        f"none of the {len(lost):,} annotated images can be read; searched {where}: {first}. Set the directory of the "
+        "images (images=DIR, --images DIR)"
     )

@@ -9,9 +9,19 @@ from typing import Any
 
 from whet.errors import AnnotationError
 from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems
-from whet.io.annotations.assembly import ImageFinder, Progress, RawBox, RawImage, assembled, each_of, name_from
-from whet.io.files import read_bytes, write_atomically
-from whet.io.xml import FARTHEST, added
+from whet.io.annotations.assembly import (
+    MAX_COORDINATE,
+    ImageFinder,
+    Progress,
+    RawBox,
+    RawImage,
+    assemble,
+    decimal_sum,
+    read_bytes,
+    relative_name,
+    with_progress,
+)
+from whet.io.files import write_atomically
 
 Table = dict[str, Any]
 Image = tuple[int, RawImage]
@@ -20,7 +30,7 @@ PARTS = ("images", "annotations")
 
 
 def read_coco(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
-    """Read a COCO file. `iscrowd` regions are to be ignored; an annotation without `bbox` has that of its polygons."""
+    """Read a COCO file. `iscrowd` regions are ignored; an annotation without `bbox` gets the box of its polygons."""
     table = parse(path)
     problems = Problems()
     raw_images: dict[object, RawImage] = {}
@@ -30,11 +40,11 @@ def read_coco(path: Path, images: Path | None = None, progress: Progress = lambd
     for number, row in enumerate(_rows(table, "annotations", path, problems)):
         _add_box(raw_images, names, row, number, path, problems)
     finder = ImageFinder(path.parent, images)
-    return assembled(list(raw_images.values()), filter(None, names.values()), finder, problems, "coco", progress)
+    return assemble(list(raw_images.values()), filter(None, names.values()), finder, problems, "coco", progress)
 
 
 def parse(path: Path) -> Table:
-    """The JSON object of a COCO file; `AnnotationError` where it is none."""
+    """Parse a COCO file; raises `AnnotationError` if it is not one."""
     try:
         table = json.loads(read_bytes(path).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -49,7 +59,7 @@ def _rows(table: Table, part: str, path: Path, problems: Problems) -> list[Table
     rows = table.get(part)
     good = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     for _ in range(len(rows) - len(good) if isinstance(rows, list) else 0):
-        problems.add(ProblemKind.BAD_ROW, path, None, f"an entry of {part} is not an object")
+        problems.add(ProblemKind.BAD_ROW, path, None, f"an element of {part} is not a JSON object")
     return good
 
 
@@ -59,11 +69,11 @@ def _add_image(raw_images: dict[object, RawImage], image: Table, number: int, pa
         problems.add(ProblemKind.BAD_ROW, path, None, f"images[{number}] has no file_name or no id")
         return
     if key in raw_images:
-        problems.add(ProblemKind.BAD_ROW, path, None, f"images[{number}] has the id {key!r} of an image before it")
+        problems.add(ProblemKind.BAD_ROW, path, None, f"images[{number}] has the id {key!r} of an earlier image")
         return
     height, width = image.get("height"), image.get("width")
-    said = (height, width) if isinstance(height, int) and isinstance(width, int) else None
-    raw_images[key] = RawImage(name, path, said_shape=said)
+    stated = (height, width) if isinstance(height, int) and isinstance(width, int) else None
+    raw_images[key] = RawImage(name, path, stated_shape=stated)
 
 
 def _categories(table: Table, path: Path, problems: Problems) -> dict[object, str]:
@@ -88,7 +98,9 @@ def _add_box(
     where = f"annotations[{number}]"
     image, category = row.get("image_id"), row.get("category_id")
     if not isinstance(image, int | str) or image not in raw_images:
-        problems.add(ProblemKind.BAD_ROW, path, None, f"{where} is of image {image!r}, which is not among the images")
+        problems.add(
+            ProblemKind.BAD_ROW, path, None, f"{where} has image_id {image!r}, which is not the id of an image"
+        )
         return
     if not isinstance(category, int | str):
         problems.add(ProblemKind.BAD_ROW, path, None, f"{where} has category_id {category!r}; expected a number")
@@ -103,7 +115,7 @@ def _add_box(
         )
         return
     if category not in names:
-        problems.add(ProblemKind.NOTE, path, None, f"category {category!r} has no name; it is called {str(category)!r}")
+        problems.add(ProblemKind.NOTE, path, None, f"category {category!r} has no name; it is named {str(category)!r}")
         names[category] = str(category)
     ignore = bool(row.get("iscrowd"))
     raw_images[image].boxes.append(RawBox(corners, names[category] or ("" if ignore else str(category)), ignore))
@@ -113,7 +125,7 @@ def _corners(row: Table) -> tuple[float, float, float, float] | None:
     numbers = _numbers(row.get("bbox"))
     if numbers is not None and len(numbers) == 4:
         x, y, width, height = numbers
-        return x, y, added(x, width), added(y, height)
+        return x, y, decimal_sum(x, width), decimal_sum(y, height)
     outlines = row.get("segmentation")
     if row.get("bbox") is not None or not isinstance(outlines, list):
         return None
@@ -127,16 +139,17 @@ def _numbers(values: object) -> list[float] | None:
     if not isinstance(values, list):
         return None
     good = all(
-        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= FARTHEST for value in values
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_COORDINATE
+        for value in values
     )
     return [float(value) for value in values] if good else None
 
 
 def write_coco(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
-    """Write a COCO file; images are named relative to its folder. Says all that there is to say."""
+    """Write a COCO file with image paths relative to its directory. The format represents all annotations."""
     ids = {name: number for number, name in enumerate(_class_names(annotations), start=1)}
     rows: list[Table] = []
-    for number, image in enumerate(each_of(annotations.images, progress), start=1):
+    for number, image in enumerate(with_progress(annotations.images, progress), start=1):
         _write_boxes(rows, image, number, ids)
     table = {
         "info": {"description": "written by whet"},
@@ -144,7 +157,7 @@ def write_coco(annotations: Annotations, path: Path, progress: Progress = lambda
         "images": [
             {
                 "id": number,
-                "file_name": name_from(image.path, path.parent),
+                "file_name": relative_name(image.path, path.parent),
                 "height": image.shape[0],
                 "width": image.shape[1],
             }
@@ -153,7 +166,7 @@ def write_coco(annotations: Annotations, path: Path, progress: Progress = lambda
         "annotations": rows,
         "categories": [{"id": number, "name": name, "supercategory": ""} for name, number in ids.items()],
     }
-    # Bytes of a name that are not UTF-8 become escapes, which JSON has.
+    # File names that are not UTF-8 become JSON escapes.
     write_atomically(path, json.dumps(table, ensure_ascii=False, indent=1).encode(errors="backslashreplace"))
     return []
 
@@ -166,7 +179,7 @@ def _class_names(annotations: Annotations) -> Sequence[str]:
 def _write_boxes(rows: list[Table], image: AnnotatedImage, number: int, ids: dict[str, int]) -> None:
     boxes = zip(image.boxes.tolist(), image.labels, image.ignore.tolist(), strict=True)
     for (x1, y1, x2, y2), label, ignore in boxes:
-        width, height = added(x2, -x1), added(y2, -y1)
+        width, height = decimal_sum(x2, -x1), decimal_sum(y2, -y1)
         rows.append(
             {
                 "id": len(rows) + 1,

@@ -1,4 +1,4 @@
-"""One door to all annotation formats: detection of the format, reading and writing."""
+"""Read and write annotations in any supported format, and detect the format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from whet.errors import AnnotationError, DataNotFoundError
 from whet.io.annotations.annotation import Annotations, Problem, Problems
-from whet.io.annotations.assembly import Progress
+from whet.io.annotations.assembly import Progress, lines_of, number_in
 from whet.io.annotations.coco import parse, read_coco, write_coco
 from whet.io.annotations.tables import (
     BACKGROUND_NAMES,
@@ -28,34 +28,35 @@ from whet.io.annotations.tables import (
 )
 from whet.io.annotations.voc import read_voc, write_voc, xml_files
 from whet.io.annotations.yolo import has_labels, parse_yaml, read_yolo, write_yolo, yaml_file
-from whet.io.files import lines_of, write_atomically
+from whet.io.files import write_atomically
 from whet.io.images import files_in, is_image_name
-from whet.io.xml import number_in
 
 LIST = ".whet-files"
 
 
 def check_free(folder: Path, *, replace: bool) -> None:
-    """Raise `AnnotationError` unless a folder is empty, or may be replaced and holds only what whet wrote.
+    """Raise `AnnotationError` unless a directory is empty, or `replace` is set and it holds only files of whet.
 
     >>> check_free(Path("nowhere"), replace=False)
     """
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if not replace:
-        raise AnnotationError(f"{folder} is there already: choose another place, or replace it (replace=True, --force)")
+        raise AnnotationError(
+            f"{folder} already exists; use --force (replace=True) to overwrite it, or choose another path"
+        )
     listed = _listed(folder)
     other = next((name for name in _names_in(folder) if name not in listed), None)
     if other is not None:
         raise AnnotationError(
-            f"{folder} holds {other}, which whet did not write: nothing was replaced; "
-            "take it out, or choose another place"
+            f"{folder} holds {other}, which whet did not write; nothing was overwritten. Move the file away, or choose "
+            "another path"
         )
 
 
 @contextmanager
 def filled(folder: Path, *, replace: bool) -> Iterator[None]:
-    """A folder to write to, from which files of an earlier time are gone; what is written is listed, if all or not."""
+    """Empty a directory of whet, and list the files that are written to it, also after an error."""
     check_free(folder, replace=replace)
     _empty(folder)
     try:
@@ -76,7 +77,7 @@ def _empty(folder: Path) -> None:
 
 
 def _names_in(folder: Path) -> list[str]:
-    """All files below, with slashes; a link to a folder is one of them, and is not followed."""
+    """List all files under a directory, with slashes; links to directories are listed, but not followed."""
     found = []
     for here, folders, names in os.walk(folder):
         links = [name for name in folders if Path(here, name).is_symlink()]
@@ -111,8 +112,8 @@ WRITERS: dict[str, Writer] = {
     "crops": write_crops,
 }
 FORMATS = tuple(READERS)
-FILE_FORMATS = ("coco", "csv")  # written to a file; the others to a folder
-FOLDER_FORMATS = ("yolo", "voc", "crops")  # which is theirs alone: every file in it is read
+FILE_FORMATS = ("coco", "csv")  # one file; the others are directories
+FOLDER_FORMATS = ("yolo", "voc", "crops")  # they own their directory: readers take every file in it
 BY_SUFFIX = {
     ".json": "coco",
     ".yaml": "yolo",
@@ -130,12 +131,13 @@ def read_annotations(
     images: str | PathLike[str] | None = None,
     progress: Progress = lambda _: None,
 ) -> Annotations:
-    """Read annotations from a file or a folder, in a format that is found out or named.
+    """Read annotations from a file or a directory.
 
-    `format` is one of coco, yolo, voc, opencv, csv and crops. Images are looked for beside the annotations, in the
-    folder `images` and by their base names. What cannot be used is left out and told in `problems`, with file and
-    line. Raises `AnnotationError` where nothing can be made of the file, or where it could be several formats, and
-    `DataNotFoundError` where there is nothing at the path, or none of the images.
+    `format` is "coco", "yolo", "voc", "opencv", "csv" or "crops" (default: detect automatically). Images are searched
+    in the directory `images`, next to the annotations, and by their base names. `progress` is called with the fraction
+    done. Invalid rows, invalid boxes and missing images are skipped and listed in `problems` of the result, with file
+    and line. Raises `AnnotationError` if the file is invalid or its format is ambiguous, and `DataNotFoundError` if the
+    path does not exist or none of the images is found.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -150,23 +152,23 @@ def read_annotations(
     """
     source = Path(path)
     if format is not None and format not in READERS:
-        raise AnnotationError(f"there is no format {format!r}; there are: {', '.join(FORMATS)}")
+        raise AnnotationError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
     if not source.exists():
-        raise DataNotFoundError(f"there is no file or folder {source}")
+        raise DataNotFoundError(f"no such file or directory: {source}")
     if source.is_dir() and not any(source.iterdir()):
-        raise DataNotFoundError(f"the folder {source} is empty; expected annotations or images in it")
+        raise DataNotFoundError(f"the directory {source} is empty; expected annotations or images")
     folder = None if images is None else Path(images)
     if folder is not None and not folder.is_dir():
-        raise DataNotFoundError(f"there is no folder of images {folder}")
+        raise DataNotFoundError(f"directory of images does not exist: {folder}")
     name = format or detect_format(source)
-    return READERS[name](_entry(source, name), folder, progress)
+    return READERS[name](_main_file(source, name), folder, progress)
 
 
-def _entry(source: Path, name: str) -> Path:
-    """The file to begin with, for formats of one file; the folder itself for others."""
+def _main_file(source: Path, name: str) -> Path:
+    """Find the annotation file in a directory, for formats of one file; other formats take the directory."""
     if not source.is_dir():
         if name == "crops":
-            raise AnnotationError(f"{source} is a file; crops are a folder of images")
+            raise AnnotationError(f"{source} is a file; crops are a directory of images")
         return source
     if name not in FILE_FORMATS:
         return source
@@ -175,14 +177,19 @@ def _entry(source: Path, name: str) -> Path:
     good = [file for file in files if _fits(file, name)] if len(files) > 1 else files
     if len(good) != 1:
         there = ", ".join(file.name for file in good[:10]) or "none"
-        raise AnnotationError(f"{source} has {len(good)} files in the format {name}; name one of them: {there}")
+        raise AnnotationError(
+            f"{source} has {len(good)} files in the format {name}; expected one. Give the path of the file: {there}"
+        )
     return good[0]
 
 
 def detect_format(path: str | PathLike[str]) -> str:
-    """The format of a file or a folder.
+    """Detect the annotation format of a file or a directory.
 
-    Raises `AnnotationError` that names all formats which it could be, where these are several or none.
+    Raises `AnnotationError` if no format matches, or several do; the message lists them.
+
+    >>> detect_format("instances.json"), detect_format("data.yaml")
+    ('coco', 'yolo')
     """
     source = Path(path)
     found = list(_of_folder(source) if source.is_dir() else _of_file(source))
@@ -190,9 +197,10 @@ def detect_format(path: str | PathLike[str]) -> str:
         return found[0]
     if not found:
         raise AnnotationError(
-            f"{source} is in none of the formats that whet knows ({', '.join(FORMATS)}), or has no image"
+            f"{source} has no annotations in a known format ({', '.join(FORMATS)}) and no images; set the format "
+            "(format=, --from)"
         )
-    raise AnnotationError(f"{source} could be {' or '.join(found)}: say which (format=, --from)")
+    raise AnnotationError(f"{source} could be {' or '.join(found)}; set the format (format=, --from)")
 
 
 def _of_folder(folder: Path) -> Iterable[str]:
@@ -222,7 +230,7 @@ def _of_file(file: Path) -> Iterable[str]:
 
 
 def _fits(file: Path, name: str) -> bool:
-    """Whether the beginning of a file is in a format."""
+    """Return whether the beginning of a file matches a format."""
     try:
         if name == "coco":
             return file.suffix.lower() == ".json" and bool(parse(file))
@@ -248,18 +256,27 @@ def write_annotations(
     replace: bool = False,
     progress: Progress = lambda _: None,
 ) -> list[Problem]:
-    """Write annotations to a file (coco, csv) or a folder (the others); returns what the format could not say.
+    """Write annotations to a file (coco, csv) or a directory (other formats).
 
-    Without a `format`, the suffix of the path decides. What is there already stays, unless `replace` is set. Of a
-    folder, that replaces what whet has written there; where it holds anything else, it stays, and that is an error.
+    Returns the problems: annotations that the format cannot represent. `format` defaults to that of the file suffix.
+    Existing files are an error unless `replace` is set. A directory is replaced only if whet wrote all files in it.
+    `progress` is called with the fraction done.
 
-    >>> write_annotations(Annotations((), ()), "boxes.doc")
-    Traceback (most recent call last):
-    whet.errors.AnnotationError: boxes.doc does not tell its format; name one (format=, --to): coco, yolo, voc, ...
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from whet.io.annotations.annotation import AnnotatedImage
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> box = np.array([[10.0, 20.0, 110.0, 60.0]])
+    >>> image = AnnotatedImage(folder / "street.png", (100, 200), box, ("car",), np.array([False]))
+    >>> write_annotations(Annotations((image,), ("car",)), folder / "boxes.csv")
+    []
+    >>> print((folder / "boxes.csv").read_text(), end="")
+    path,x,y,w,h,label,ignore
+    street.png,10,20,100,40,car,0
     """
     name, target = place_to_write(path, format, replace=replace)
     if not annotations.images:
-        raise AnnotationError("there are no images to write annotations of")
+        raise AnnotationError("got annotations without images; expected at least one image")
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = _folder_of(name, target)
     if folder is None:
@@ -267,37 +284,41 @@ def write_annotations(
     place = folder.resolve()
     inside = next((each.path for each in annotations.images if each.path.resolve().is_relative_to(place)), None)
     if inside is not None:
-        raise AnnotationError(f"the image {inside} is in {folder}, which is to be filled: choose another place")
+        raise AnnotationError(
+            f"the image {inside} is inside the output directory {folder}; choose another output directory"
+        )
     with filled(folder, replace=replace):
         return WRITERS[name](annotations, target, progress)
 
 
 def place_to_write(path: str | PathLike[str], format: str | None = None, *, replace: bool = False) -> tuple[str, Path]:
-    """The format that is written to a path, and the file or folder; an `AnnotationError` where that cannot be."""
+    """Return the format and the file or directory to write; raises `AnnotationError` if it cannot be written."""
     target = Path(path)
     name = format or BY_SUFFIX.get(target.suffix.lower())
     if name not in WRITERS:
-        said = f"there is no format {name!r}" if name else f"{target} does not tell its format"
-        raise AnnotationError(f"{said}; name one (format=, --to): {', '.join(FORMATS)}")
+        what = f"unknown format {name!r}" if name else f"the name {target} has no suffix of a known format"
+        raise AnnotationError(f"{what}; set the format (format=, --to): {', '.join(FORMATS)}")
     if name in FILE_FORMATS and (target.is_dir() or not target.suffix):
         target = target / ("annotations.json" if name == "coco" else "annotations.csv")
     if name in ("voc", "crops") and target.suffix in BY_SUFFIX:
-        raise AnnotationError(f"{target} is the name of a file; {name} is written to a folder")
+        raise AnnotationError(f"{target} has the suffix of a file; the format {name} needs a directory")
     folder = _folder_of(name, target)
     if folder is not None and folder.is_file():
-        raise AnnotationError(f"{folder} is a file; {name} is written to a folder: choose another place")
+        raise AnnotationError(f"{folder} is a file; the format {name} needs a directory")
     if folder is not None:
         check_free(folder, replace=replace)
         return name, target
     files = [target, target.with_name("bg.txt")] if name == "opencv" and target.suffix else [target]
     there = next((file for file in files if file.is_file() or (file.is_dir() and any(file.iterdir()))), None)
     if not replace and there is not None:
-        raise AnnotationError(f"{there} is there already: choose another place, or replace it (replace=True, --force)")
+        raise AnnotationError(
+            f"{there} already exists; use --force (replace=True) to overwrite it, or choose another path"
+        )
     return name, target
 
 
 def _folder_of(name: str, target: Path) -> Path | None:
-    """The folder that a format fills, of which nothing else should be part."""
+    """Return the directory that a format owns, or None."""
     if name == "yolo" and target.suffix in (".yaml", ".yml"):
         return target.parent
     return target if name in FOLDER_FORMATS else None

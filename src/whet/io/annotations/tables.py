@@ -1,4 +1,4 @@
-"""Plain lists of boxes: CSV, OpenCV's info.dat and bg.txt, and folders of crops."""
+"""Lists of boxes: CSV, OpenCV's info.dat and bg.txt, and directories of crops."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ from whet.io.annotations.assembly import (
     Progress,
     RawBox,
     RawImage,
-    assembled,
-    each_of,
-    images_in,
-    name_from,
+    assemble,
+    decimal_sum,
+    lines_of,
+    number_in,
+    relative_name,
+    shortest_text,
+    with_progress,
 )
-from whet.io.files import as_file_name, lines_of, unique_stems, write_atomically
-from whet.io.images import is_image_name
-from whet.io.xml import added, number_in, text_of
+from whet.io.files import as_file_name, unique_stems, write_atomically
+from whet.io.images import images_in, is_image_name, read_upright
 
 HEADER = ("path", "x", "y", "w", "h", "label", "ignore")
 DELIMITERS = ",;\t|"
-# What other tools call these columns.
+# Names that other tools use for these columns.
 NAMES = {
     "path": ("path", "file", "filename", "file_name", "image", "image_path", "img", "image_name", "picture"),
     "label": ("label", "class", "class_name", "category", "label_name"),
@@ -50,7 +52,7 @@ SIZES = ("x", "y", "w", "h")
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column is which; `box` are four columns, of corners or of a corner and a size."""
+    """Indices of the columns; `box` has four: two corners, or a corner and a size."""
 
     path: int
     box: tuple[int, int, int, int]
@@ -60,10 +62,10 @@ class Columns:
 
 
 def read_csv(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
-    """Read a table; a row with a path alone is an image without objects.
+    """Read a table; a row that has only a path is an image without objects.
 
-    A first row of names may put the columns in any order, and say x1, y1, x2, y2 for corners. Without one they are
-    path, x, y, w, h, label, ignore, the last two where they are there.
+    With a header, columns may have any order, and x1, y1, x2, y2 may replace x, y, w, h. Without a header the columns
+    are path, x, y, w, h, label, ignore; the last two are optional.
     """
     problems = Problems()
     raw_images: dict[str, RawImage] = {}
@@ -75,24 +77,24 @@ def read_csv(path: Path, images: Path | None = None, progress: Progress = lambda
                 continue
             columns = _in_order(len(cells))
         _add_row(raw_images, columns, cells, line, path, problems)
-    return assembled(list(raw_images.values()), (), ImageFinder(path.parent, images), problems, "csv", progress)
+    return assemble(list(raw_images.values()), (), ImageFinder(path.parent, images), problems, "csv", progress)
 
 
 def rows_of(path: Path, problems: Problems) -> Iterator[tuple[int, list[str]]]:
-    """Number and cells of each row; the delimiter is the one that the first row has most of."""
+    """Iterate over line number and cells; the delimiter is the most frequent one in the first row."""
     delimiter = ""
     for line, text in lines_of(path, problems):
         delimiter = delimiter or max(DELIMITERS, key=text.count)
         try:
             cells = next(csv.reader([text], delimiter=delimiter, skipinitialspace=True))
         except (csv.Error, StopIteration) as error:
-            problems.add(ProblemKind.BAD_ROW, path, line, f"not a row of a table: {error}")
+            problems.add(ProblemKind.BAD_ROW, path, line, f"not a CSV row: {error}")
             continue
         yield line, [cell.strip() for cell in cells]
 
 
 def columns_of(cells: list[str], path: Path) -> Columns | None:
-    """The columns that a row of names says; None if it is a row of values."""
+    """Parse a header; None if the row holds values."""
     known = {alias: name for name, aliases in NAMES.items() for alias in aliases}
     at: dict[str, int] = {}
     for i, cell in enumerate(cells):
@@ -121,14 +123,14 @@ def _add_row(
     if cells and len(cells) < needed and not any(cells[1:]) and columns.path == 0:
         cells = cells + [""] * (needed - len(cells))
     if len(cells) < needed or not cells[columns.path]:
-        said = f"got {len(cells)} columns; expected at least {needed}" if len(cells) < needed else "the path is empty"
-        problems.add(ProblemKind.BAD_ROW, path, line, said)
+        what = f"got {len(cells)} columns; expected at least {needed}" if len(cells) < needed else "the path is empty"
+        problems.add(ProblemKind.BAD_ROW, path, line, what)
         return
     name, texts = cells[columns.path], [cells[i] for i in columns.box]
     raw = raw_images.setdefault(name, RawImage(name, path, line=line))
     if not any(texts):
         return
-    # Where another sign is the delimiter, a comma in a number is its decimal point.
+    # If the comma is not the delimiter, it is a decimal point.
     values = [number_in(text.replace(",", ".")) for text in texts]
     numbers = [value for value in values if value is not None]
     if len(numbers) < 4:
@@ -139,7 +141,7 @@ def _add_row(
 
 def _box(columns: Columns, numbers: list[float], cells: list[str], line: int) -> RawBox:
     x, y, right, bottom = numbers
-    corners = (x, y, right, bottom) if columns.is_corners else (x, y, added(x, right), added(y, bottom))
+    corners = (x, y, right, bottom) if columns.is_corners else (x, y, decimal_sum(x, right), decimal_sum(y, bottom))
     ignore = _cell(cells, columns.ignore).lower() in ("1", "true", "yes")
     label = _cell(cells, columns.label) or ("" if ignore and columns.label is not None else ONLY_CLASS)
     return RawBox(corners, label, ignore, line)
@@ -150,17 +152,17 @@ def _cell(cells: list[str], column: int | None) -> str:
 
 
 def write_csv(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
-    """Write a table with a row of names; images are named relative to its folder. Says all that there is to say."""
+    """Write a table with a header and image paths relative to its directory. It represents all annotations."""
     text = io.StringIO(newline="")
     table = csv.writer(text, lineterminator="\n")
     table.writerow(HEADER)
-    for image in each_of(annotations.images, progress):
-        name = name_from(image.path, path.parent)
+    for image in with_progress(annotations.images, progress):
+        name = relative_name(image.path, path.parent)
         if not len(image):
             table.writerow([name, *[""] * (len(HEADER) - 1)])
         boxes = zip(image.boxes.tolist(), image.labels, image.ignore.tolist(), strict=True)
         for (x1, y1, x2, y2), label, ignore in boxes:
-            numbers = map(text_of, (x1, y1, added(x2, -x1), added(y2, -y1)))
+            numbers = map(shortest_text, (x1, y1, decimal_sum(x2, -x1), decimal_sum(y2, -y1)))
             table.writerow([name, *numbers, label, int(ignore)])
     write_atomically(path, text.getvalue().encode(errors="surrogateescape"))
     return []
@@ -171,9 +173,9 @@ BACKGROUND_NAMES = ("bg.txt", "bg.dat", "negatives.txt", "neg.txt")
 
 
 def read_opencv(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
-    """Read info.dat, and bg.txt where one lies beside it; or the folder of both.
+    """Read info.dat and, if it exists, bg.txt in the same directory; `path` is one of them or their directory.
 
-    Names may have spaces, which OpenCV's own tools do not read. There are no classes: all is of the class "object".
+    Names may contain spaces, which OpenCV's own tools do not support. All objects have the class "object".
     """
     info, backgrounds = files_of(path)
     problems = Problems()
@@ -186,13 +188,11 @@ def read_opencv(path: Path, images: Path | None = None, progress: Progress = lam
         if not text.startswith("#"):
             raw_images.setdefault(text, RawImage(text, backgrounds or path, line=line))
     folder = path if path.is_dir() else path.parent
-    return assembled(
-        list(raw_images.values()), (ONLY_CLASS,), ImageFinder(folder, images), problems, "opencv", progress
-    )
+    return assemble(list(raw_images.values()), (ONLY_CLASS,), ImageFinder(folder, images), problems, "opencv", progress)
 
 
 def files_of(path: Path) -> tuple[Path | None, Path | None]:
-    """The files of objects and of backgrounds in a folder, or the file itself and the backgrounds beside it."""
+    """Find the info file and the background file: in a directory, or next to the given file."""
     if path.is_file():
         if path.name.lower() in BACKGROUND_NAMES:
             return None, path
@@ -206,15 +206,15 @@ def _first(folder: Path, names: tuple[str, ...]) -> Path | None:
 
 
 def parse_row(text: str) -> tuple[str, list[tuple[float, ...]]] | None:
-    """The image's name and x, y, width, height of each object; None for what is no such row.
+    """Parse a row of info.dat: image name, and x, y, width, height of each object; None if it is not such a row.
 
     >>> parse_row("my car.png 1 10 20 100 40")
     ('my car.png', [(10.0, 20.0, 100.0, 40.0)])
     """
     words = list(re.finditer(r"\S+", text))
     values = [number_in(word.group()) for word in words]
-    # The count is the first number that fits the numbers behind it; so the name may have spaces, and numbers.
-    for at in range(max(1, _last_of_others(values)), len(words)):
+    # The count is the first number that matches the count of numbers after it; the name may contain spaces and numbers.
+    for at in range(max(1, _last_non_number(values)), len(words)):
         word, behind = words[at], len(words) - at - 1
         if re.fullmatch("[0-9]{1,6}", word.group()) and behind == 4 * int(word.group()):
             numbers = [value for value in values[at + 1 :] if value is not None]
@@ -222,8 +222,8 @@ def parse_row(text: str) -> tuple[str, list[tuple[float, ...]]] | None:
     return None
 
 
-def _last_of_others(values: list[float | None]) -> int:
-    """Where the last word stands that is no number: the count is not before it."""
+def _last_non_number(values: list[float | None]) -> int:
+    """Return the index of the last token that is not a number; the count comes after it."""
     return max((at for at, value in enumerate(values) if value is None), default=0)
 
 
@@ -234,42 +234,43 @@ def _add_info_row(raw_images: dict[str, RawImage], text: str, line: int, file: P
             ProblemKind.BAD_ROW,
             file,
             line,
-            f"got {text[:80]!r}; expected: image count, and x y width height for each",
+            f"got {text[:80]!r}; expected: image, count, and x y width height of each object",
         )
         return
     name, objects = row
     raw = raw_images.setdefault(name, RawImage(name, file, line=line))
     raw.boxes += [
-        RawBox((x, y, added(x, width), added(y, height)), ONLY_CLASS, line=line) for x, y, width, height in objects
+        RawBox((x, y, decimal_sum(x, width), decimal_sum(y, height)), ONLY_CLASS, line=line)
+        for x, y, width, height in objects
     ]
 
 
 def looks_like_info(text: str) -> bool:
-    """Whether a line is a row of info.dat: it names an image, so that a YOLO label is none."""
+    """Return whether a line is a row of info.dat; it must name an image, so that YOLO labels do not match."""
     row = parse_row(text)
     return row is not None and is_image_name(Path(row[0]))
 
 
 def write_opencv(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
-    """Write info.dat and bg.txt into a folder, or a file of another name with bg.txt beside it.
+    """Write info.dat and bg.txt into a directory, or the file `path` and bg.txt next to it.
 
-    The format has whole pixels, no classes and no regions to be ignored: corners move by up to half a pixel, such
-    regions are left out and told, and several classes are an error.
+    The format has integer pixels, no classes and no ignored regions: corners move by up to half a pixel, ignored
+    regions are dropped and reported, and several classes raise `AnnotationError`.
     """
     if len({label for image in annotations.images for label in image.labels if label}) > 1:
         listed = annotations.listed_classes()
-        raise AnnotationError(f"info.dat has no names for classes: choose one (--class NAME) of {listed}")
+        raise AnnotationError(f"info.dat has no classes; choose one (--class NAME): {listed}")
     info = path if path.suffix else path / "info.dat"
     info.parent.mkdir(parents=True, exist_ok=True)
     problems = Problems()
     rows, backgrounds = [], []
-    for image in each_of(annotations.images, progress):
-        name = name_from(image.path, info.parent)
+    for image in with_progress(annotations.images, progress):
+        name = relative_name(image.path, info.parent)
         if len(image.objects):
             rows.append(" ".join([name, str(len(image.objects)), *map(_rounded, image.objects.tolist())]))
         elif not len(image):
             backgrounds.append(name)
-        _tell(image, name, info, problems)
+        _report_losses(image, name, info, problems)
     for file, lines in ((info, rows), (info.parent / "bg.txt", backgrounds)):
         write_atomically(file, "".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
     return list(problems.all())
@@ -280,23 +281,23 @@ def _rounded(box: list[float]) -> str:
     return f"{x1} {y1} {max(x2 - x1, 1)} {max(y2 - y1, 1)}"
 
 
-def _tell(image: AnnotatedImage, name: str, info: Path, problems: Problems) -> None:
+def _report_losses(image: AnnotatedImage, name: str, info: Path, problems: Problems) -> None:
     if len(image.ignored):
-        gone = "and the image with it" if not len(image.objects) else "and what it shows counts as background"
+        result = "and their area counts as background" if len(image.objects) else "and the image, too"
         problems.add(
             ProblemKind.DROPPED_BOX,
             info,
             None,
-            f"{name}: {len(image.ignored)} regions to be ignored left out, {gone}: the format has no word for them",
+            f"{name}: {len(image.ignored)} ignored regions dropped, {result}: info.dat has no ignored regions",
         )
     if any(character.isspace() for character in name):
-        problems.add(ProblemKind.NOTE, info, None, f"{name!r} has a space: whet reads it, OpenCV's tools do not")
+        problems.add(ProblemKind.NOTE, info, None, f"{name!r} contains a space: OpenCV's tools cannot read it")
     if (image.objects != image.objects.round()).any():
-        problems.add(ProblemKind.NOTE, info, None, f"{name}: boxes rounded to whole pixels")
+        problems.add(ProblemKind.NOTE, info, None, f"{name}: boxes rounded to integer pixels")
 
 
 def read_crops(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
-    """Read a folder: the box is the whole image, the class the first folder below, or "object" without one."""
+    """Read a directory of crops: the box is the whole image, the class is the first subdirectory or "object"."""
     folder = images or path
     whole = (0.0, 0.0, 1.0, 1.0)
     raws = []
@@ -304,38 +305,31 @@ def read_crops(path: Path, images: Path | None = None, progress: Progress = lamb
         parts = image.relative_to(folder).parts
         label = parts[0] if len(parts) > 1 else ONLY_CLASS
         raws.append(RawImage(image, image, [RawBox(whole, label, is_relative=True)]))
-    return assembled(raws, (), ImageFinder(folder), Problems(), "crops", progress)
+    return assemble(raws, (), ImageFinder(folder), Problems(), "crops", progress)
 
 
 def write_crops(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
-    """Cut each object out of its image, upright, to whole pixels, as PNG files in a folder for each class.
+    """Crop each object, at integer pixels, into a PNG file in one directory per class.
 
-    Where in which image an object was is lost; regions to be ignored and images without objects are left out.
+    The format does not represent positions, ignored regions and images without objects.
     """
     problems = Problems()
     stems = unique_stems([image.path for image in annotations.images])
-    for image, stem in zip(each_of(annotations.images, progress), stems, strict=True):
+    for image, stem in zip(with_progress(annotations.images, progress), stems, strict=True):
         if len(image.ignored):
-            problems.add(ProblemKind.DROPPED_BOX, image.path, None, f"{len(image.ignored)} regions to be ignored")
+            problems.add(ProblemKind.DROPPED_BOX, image.path, None, f"{len(image.ignored)} ignored regions dropped")
         if not len(image.objects):
-            problems.add(ProblemKind.NOTE, image.path, None, "has no object to cut out")
+            problems.add(ProblemKind.NOTE, image.path, None, "has no object to crop")
             continue
         try:
-            _cut(image, path, stem)
+            _crop(image, path, stem)
         except UnreadableImageError as error:
             problems.add(ProblemKind.UNREADABLE_IMAGE, image.path, None, str(error))
     return list(problems.all())
 
 
-def _cut(image: AnnotatedImage, folder: Path, stem: str) -> None:
-    from PIL import Image, ImageOps
-
-    try:
-        with Image.open(image.path) as opened:
-            upright = ImageOps.exif_transpose(opened)
-            upright.load()
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, NotImplementedError) as error:
-        raise UnreadableImageError(f"{image.path} cannot be read as an image: {error}") from error
+def _crop(image: AnnotatedImage, folder: Path, stem: str) -> None:
+    upright = read_upright(image.path)
     if upright.mode not in ("L", "LA", "RGB", "RGBA", "I;16"):
         upright = upright.convert("RGB")
     boxes = zip(image.boxes, image.labels, image.ignore.tolist(), strict=True)

@@ -1,8 +1,8 @@
-"""Pascal VOC: one XML file an image.
+"""Pascal VOC: one XML file per image.
 
-Its coordinates are numbers of pixels, from 1, the last one included: an image of 100 pixels is covered from 1 to 100.
-So says the development kit of the challenge (Everingham and Winn, The PASCAL VOC2012 Development Kit, section on
-annotation), and so read Detectron2 and supervision. Half-open from 0, that is (xmin - 1, xmax).
+Coordinates count pixels from 1 and include the last pixel: a box that covers 100 pixels has xmin=1 and xmax=100
+(Everingham and Winn, The PASCAL VOC2012 Development Kit, section on annotation; Detectron2 and supervision agree).
+As a half-open interval from 0 this is (xmin - 1, xmax).
 """
 
 from __future__ import annotations
@@ -13,15 +13,26 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from whet.errors import AnnotationError
 from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems
-from whet.io.annotations.assembly import ImageFinder, Progress, RawBox, RawImage, assembled, each_of, name_from
+from whet.io.annotations.assembly import (
+    ImageFinder,
+    Progress,
+    RawBox,
+    RawImage,
+    assemble,
+    decimal_sum,
+    number_in,
+    relative_name,
+    shortest_text,
+    with_progress,
+)
 from whet.io.files import unique_stems, write_atomically
-from whet.io.xml import added, number_in, parse_bounded, read_bounded, text_of
+from whet.io.xml import parse_bounded, read_bounded
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 
 def read_voc(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
-    """Read a folder of VOC files, or one such file. Objects that are `difficult` are to be ignored."""
+    """Read a VOC file or a directory of VOC files. `difficult` objects are ignored."""
     problems = Problems()
     files = [path] if path.is_file() else xml_files(path)
     folder = files[0].parent if files else path
@@ -31,11 +42,11 @@ def read_voc(path: Path, images: Path | None = None, progress: Progress = lambda
         raw = _read_file(file, finder, problems)
         raws += [] if raw is None else [raw]
         progress((number + 1) / len(files) / 2)
-    return assembled(raws, (), finder, problems, "voc", lambda share: progress((1 + share) / 2))
+    return assemble(raws, (), finder, problems, "voc", lambda share: progress((1 + share) / 2))
 
 
 def xml_files(folder: Path) -> list[Path]:
-    """The XML files of a folder, or of its folder Annotations."""
+    """List the XML files of a directory, or of its subdirectory Annotations."""
     return sorted(folder.glob("*.xml")) or sorted(folder.glob("Annotations/*.xml"))
 
 
@@ -48,7 +59,7 @@ def _read_file(file: Path, finder: ImageFinder, problems: Problems) -> RawImage 
     if root.tag != "annotation":
         problems.add(ProblemKind.BAD_ROW, file, None, f"expected <annotation>, got <{root.tag}>")
         return None
-    raw = RawImage(_image_name(root, file, finder), file, said_shape=_said_shape(root))
+    raw = RawImage(_image_name(root, file, finder), file, stated_shape=_stated_shape(root))
     for number, thing in enumerate(root.iterfind("object"), start=1):
         box = _box(thing)
         if isinstance(box, str):
@@ -59,14 +70,14 @@ def _read_file(file: Path, finder: ImageFinder, problems: Problems) -> RawImage 
 
 
 def _image_name(root: Element, file: Path, finder: ImageFinder) -> str | Path:
-    """The image by its path or its name, or the one that is named like the file."""
+    """Find the image by <path> or <filename>, or by the name of the XML file."""
     path, name = (root.findtext(tag, "").strip() for tag in ("path", "filename"))
     names = [path, name, *(f"{file.stem}{suffix}" for suffix in (".jpg", ".png", ".jpeg")), f"{name}.jpg"]
     found = next((image for each in names if each and (image := finder.find(each)) is not None), None)
     return found or name or PureWindowsPath(path).name or f"{file.stem}.jpg"
 
 
-def _said_shape(root: Element) -> tuple[int, int] | None:
+def _stated_shape(root: Element) -> tuple[int, int] | None:
     height, width = (number_in(root.findtext(f"size/{side}", "")) for side in ("height", "width"))
     return None if height is None or width is None else (int(height), int(width))
 
@@ -76,26 +87,28 @@ def _box(thing: Element) -> RawBox | str:
     sides = [number_in(thing.findtext(f"bndbox/{side}", "")) for side in SIDES]
     numbers = [side for side in sides if side is not None]
     if len(numbers) < 4:
-        said = [thing.findtext(f"bndbox/{side}", "nothing")[:30] for side in SIDES]
-        return f"<bndbox> has {', '.join(said)}; expected numbers for {', '.join(SIDES)}"
+        values = [thing.findtext(f"bndbox/{side}", "nothing")[:30] for side in SIDES]
+        return f"<bndbox> has {', '.join(values)}; expected numbers for {', '.join(SIDES)}"
     ignore = thing.findtext("difficult", "0").strip().lower() in ("1", "true")
     if not label and not ignore:
         return "<name> is empty; expected a class"
     xmin, ymin, xmax, ymax = numbers
-    return RawBox((added(xmin, -1.0), added(ymin, -1.0), xmax, ymax), label, ignore)
+    return RawBox((decimal_sum(xmin, -1.0), decimal_sum(ymin, -1.0), xmax, ymax), label, ignore)
 
 
 def write_voc(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
-    """Write a file for each image into a folder; numbers that are not whole stay so."""
+    """Write one file per image into a directory. Coordinates may have decimals."""
     path.mkdir(parents=True, exist_ok=True)
     stems = unique_stems([image.path for image in annotations.images])
     problems = Problems()
-    for image, stem in zip(each_of(annotations.images, progress), stems, strict=True):
+    for image, stem in zip(with_progress(annotations.images, progress), stems, strict=True):
         root = _element(image, path)
         indent(root, "\t")
         text = tostring(root, encoding="unicode") + "\n"
         if not _is_text(text):
-            problems.add(ProblemKind.NOTE, image.path, None, "its name is not UTF-8, and XML has no word for it")
+            problems.add(
+                ProblemKind.NOTE, image.path, None, "the file name is not UTF-8 and cannot be represented in XML"
+            )
         write_atomically(path / f"{stem}.xml", text.encode(errors="backslashreplace"), durable=False)
     return list(problems.all())
 
@@ -107,7 +120,7 @@ def _is_text(text: str) -> bool:
 def _element(image: AnnotatedImage, folder: Path) -> Element:
     root = Element("annotation")
     _texts(root, {"folder": image.path.parent.name, "filename": image.path.name})
-    _texts(root, {"path": name_from(image.path, folder)})
+    _texts(root, {"path": relative_name(image.path, folder)})
     _texts(SubElement(root, "source"), {"database": "whet"})
     _texts(SubElement(root, "size"), {"width": image.shape[1], "height": image.shape[0], "depth": 3})
     _texts(root, {"segmented": 0})
@@ -115,8 +128,8 @@ def _element(image: AnnotatedImage, folder: Path) -> Element:
     for (x1, y1, x2, y2), label, ignore in boxes:
         thing = SubElement(root, "object")
         _texts(thing, {"name": label, "pose": "Unspecified", "truncated": 0, "difficult": int(ignore)})
-        sides = (added(x1, 1.0), added(y1, 1.0), x2, y2)
-        _texts(SubElement(thing, "bndbox"), dict(zip(SIDES, map(text_of, sides), strict=True)))
+        sides = (decimal_sum(x1, 1.0), decimal_sum(y1, 1.0), x2, y2)
+        _texts(SubElement(thing, "bndbox"), dict(zip(SIDES, map(shortest_text, sides), strict=True)))
     return root
 
 

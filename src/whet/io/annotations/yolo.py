@@ -1,7 +1,8 @@
-"""YOLO: a text file of labels for each image (class, centre and size, in shares of the image), and data.yaml.
+"""YOLO: data.yaml, and one label file per image with lines of class, centre and size, relative to the image.
 
-The labels of `.../images/a.jpg` are in `.../labels/a.txt`, or beside it; without a file there is no object. data.yaml
-names the classes and the folders or lists of images of each part (docs.ultralytics.com/datasets/detect).
+The labels of `.../images/a.jpg` are in `.../labels/a.txt`, or in the same directory; an image without a label file has
+no objects. data.yaml holds the class names and the image directories or lists of each split
+(docs.ultralytics.com/datasets/detect).
 """
 
 from __future__ import annotations
@@ -15,20 +16,29 @@ from typing import Any
 
 from whet.errors import AnnotationError
 from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems
-from whet.io.annotations.assembly import ImageFinder, Progress, RawBox, RawImage, assembled, each_of, images_in
-from whet.io.files import as_file_name, lines_of, read_bytes, unique_stems, write_atomically
-from whet.io.images import files_in, is_image_name
-from whet.io.xml import number_in
+from whet.io.annotations.assembly import (
+    ImageFinder,
+    Progress,
+    RawBox,
+    RawImage,
+    assemble,
+    lines_of,
+    number_in,
+    read_bytes,
+    with_progress,
+)
+from whet.io.files import as_file_name, unique_stems, write_atomically
+from whet.io.images import files_in, images_in, is_image_name
 
 PARTS = ("train", "val", "valid", "test")
 YAML_BYTES = 1_000_000
-# Lists of classes that other tools keep beside labels.
+# Files of class names that other tools write next to the labels.
 NAME_FILES = ("classes.txt", "obj.names", "_darknet.labels", "labels.txt")
 
 
 @dataclass
 class Description:
-    """What data.yaml says: names of classes by number, images by part, and how many values key points take."""
+    """Content of data.yaml: class names by number, images by split, and the number of keypoint values."""
 
     folder: Path
     names: dict[int, str] = field(default_factory=dict)
@@ -37,12 +47,12 @@ class Description:
 
 
 def read_yolo(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
-    """Read a data set by its data.yaml or its folder. Polygons become the boxes around them.
+    """Read a data set from its data.yaml or its directory. A polygon becomes its bounding box.
 
-    Classes without a name are called by their number. Each image knows the part of the set that it is in.
+    Classes without a name are named by their number. `split` of each image is its part of the data set.
     """
     problems = Problems()
-    said = description_of(path, problems)
+    said = read_description(path, problems)
     finder = ImageFinder(said.folder, images)
     raws: dict[Path, RawImage] = {}
     used: set[Path] = set()
@@ -54,11 +64,11 @@ def read_yolo(path: Path, images: Path | None = None, progress: Progress = lambd
                 used.add(label)
                 raws[image].boxes += _boxes(label, said, problems)
     lost = [RawImage(f"{file.stem}.*", file) for file in _label_files(said.folder) if file not in used]
-    return assembled([*raws.values(), *lost], said.names.values(), finder, problems, "yolo", progress)
+    return assemble([*raws.values(), *lost], said.names.values(), finder, problems, "yolo", progress)
 
 
-def description_of(path: Path, problems: Problems) -> Description:
-    """What the data.yaml at a path, or in that folder, says; without one, what the folder shows."""
+def read_description(path: Path, problems: Problems) -> Description:
+    """Read data.yaml from a path or a directory; without data.yaml, use the files of class names."""
     file = path if path.is_file() else yaml_file(path)
     if file is None:
         return Description(path, _listed_names(path, problems))
@@ -69,7 +79,7 @@ def description_of(path: Path, problems: Problems) -> Description:
 
 
 def yaml_file(folder: Path) -> Path | None:
-    """The description in a folder: data.yaml, or the only YAML file with names."""
+    """Find data.yaml in a directory, or the only YAML file with class names."""
     files = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
     named = [file for file in files if file.stem in ("data", "dataset")]
     if named:
@@ -86,7 +96,7 @@ def _has_names(file: Path) -> bool:
 
 
 def parse_yaml(file: Path) -> dict[str, Any]:
-    """The table in a YAML file; `AnnotationError` where there is none."""
+    """Parse a YAML file; raises `AnnotationError` if it holds no mapping."""
     import yaml
 
     try:
@@ -94,7 +104,7 @@ def parse_yaml(file: Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise AnnotationError(f"{file} is not YAML: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(table, dict):
-        raise AnnotationError(f"{file} holds {type(table).__name__}; expected a table with names, train and val")
+        raise AnnotationError(f"{file} holds {type(table).__name__}; expected a mapping with names, train and val")
     return {str(key): value for key, value in table.items()}
 
 
@@ -102,13 +112,15 @@ def _names(said: object, file: Path) -> dict[int, str]:
     if said is None:
         return {}
     table = dict(enumerate(said)) if isinstance(said, list) else said
-    # Of any other kind than these, a value may be an alias of aliases, whose text has no end.
+    # Other types are refused: nested YAML aliases could expand to a text without end.
     if isinstance(table, dict) and all(
         isinstance(key, int | str) and str(key).isdecimal() and isinstance(name, str | int | float)
         for key, name in table.items()
     ):
         return {int(key): str(name) for key, name in sorted(table.items(), key=lambda item: int(item[0]))}
-    raise AnnotationError(f"{file} has names of type {type(said).__name__}; expected texts, or texts by number")
+    raise AnnotationError(
+        f"{file} has names of type {type(said).__name__}; expected a list of strings, or strings by number"
+    )
 
 
 def _parts(table: dict[str, Any]) -> dict[str, list[str]]:
@@ -137,33 +149,35 @@ def _listed_names(folder: Path, problems: Problems) -> dict[int, str]:
 def _images(
     said: Description, images: Path | None, finder: ImageFinder, problems: Problems
 ) -> Iterator[tuple[str, Path]]:
-    """Each image with its part of the set."""
+    """Iterate over the split and the path of each image."""
     if images is not None or not said.parts:
         for image in images_in(images or said.folder):
             part = next((name for name in image.relative_to(images or said.folder).parts if name in PARTS), "")
             yield ("val" if part == "valid" else part), image
         return
-    for part, entries in said.parts.items():
-        for entry in entries:
-            place = _place(said.folder, entry)
+    for part, places in said.parts.items():
+        for name in places:
+            place = _place(said.folder, name)
             if place is None:
-                problems.add(ProblemKind.MISSING_IMAGE, said.folder, None, f"{part}: there is no {entry!r}")
+                problems.add(
+                    ProblemKind.MISSING_IMAGE, said.folder, None, f"{part}: no such file or directory: {name!r}"
+                )
             elif place.is_dir():
                 yield from (("val" if part == "valid" else part, image) for image in images_in(place))
             else:
                 yield from ((part, image) for image in _listed(place, finder, problems))
 
 
-def _place(folder: Path, entry: str) -> Path | None:
-    # Some exports say ../train/images for the folder beside data.yaml.
-    entry = entry.replace("\\", "/")
-    return next((folder / each for each in (entry, entry.removeprefix("../")) if _is_there(folder / each)), None)
+def _place(folder: Path, name: str) -> Path | None:
+    # Some exports write ../train/images for the directory train/images next to data.yaml.
+    name = name.replace("\\", "/")
+    return next((folder / each for each in (name, name.removeprefix("../")) if _is_there(folder / each)), None)
 
 
 def _is_there(path: Path) -> bool:
     try:
         return path.exists()
-    except (OSError, ValueError):  # a name that is too long, or has a zero in it
+    except (OSError, ValueError):  # the name is too long or contains a null byte
         return False
 
 
@@ -172,13 +186,13 @@ def _listed(file: Path, finder: ImageFinder, problems: Problems) -> Iterator[Pat
     for line, text in lines_of(file, problems):
         image = beside.find(text) or finder.find(text)
         if image is None:
-            problems.add(ProblemKind.MISSING_IMAGE, file, line, f"there is no image {text!r}")
+            problems.add(ProblemKind.MISSING_IMAGE, file, line, f"image not found: {text!r}")
         else:
             yield image
 
 
 def _label_file(image: Path, folder: Path) -> Path | None:
-    """The labels of an image: in the folder labels that answers to images, beside it, or under the set's labels."""
+    """Find the label file of an image: in the directory labels next to images, beside the image, or in labels/."""
     places = [image.with_suffix(".txt")]
     parts = list(image.parts)
     for at in range(len(parts) - 2, -1, -1):
@@ -197,7 +211,7 @@ def _label_files(folder: Path) -> list[Path]:
 
 
 def has_labels(folder: Path) -> bool:
-    """Whether some images of a folder have files of labels: in `labels`, or beside them."""
+    """Return whether a directory has label files, in `labels` or next to images."""
     if _label_files(folder):
         return True
     return any(is_image_name(file) and file.with_suffix(".txt").is_file() for file in files_in(folder))
@@ -215,13 +229,13 @@ def _boxes(file: Path, said: Description, problems: Problems) -> Iterator[RawBox
             continue
         number = int(numbers[0])
         if number not in said.names:
-            problems.add(ProblemKind.NOTE, file, line, f"class {number} has no name; it is called {str(number)!r}")
+            problems.add(ProblemKind.NOTE, file, line, f"class {number} has no name; it is named {str(number)!r}")
             said.names[number] = str(number)
         yield RawBox(_corners(numbers[1:], said), said.names[number], line=line, is_relative=True)
 
 
 def _corners(values: list[float], said: Description) -> tuple[float, float, float, float]:
-    # Five numbers are a box and a confidence; more are the corners of a polygon, unless data.yaml speaks of poses.
+    # Five numbers are a box and a confidence; more are a polygon, unless data.yaml has kpt_shape.
     if len(values) <= 5 or len(values) == 4 + said.n_pose_values:
         x, y, width, height = values[:4]
         return x - width / 2, y - height / 2, x + width / 2, y + height / 2
@@ -230,9 +244,9 @@ def _corners(values: list[float], said: Description) -> tuple[float, float, floa
 
 
 def write_yolo(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
-    """Write data.yaml, labels and copies of the images into a folder: its readers find one by the place of the other.
+    """Write data.yaml, labels and copies of the images: YOLO readers find labels by the path of the image.
 
-    The format has no regions to be ignored: they are left out and told. Numbers are written in full.
+    The format has no ignored regions; they are dropped and reported. Numbers are written in full precision.
     """
     import yaml
 
@@ -242,7 +256,7 @@ def write_yolo(annotations: Annotations, path: Path, progress: Progress = lambda
     numbers = {name: number for number, name in enumerate(annotations.classes)}
     images = annotations.images
     stems = unique_stems([image.path for image in images])
-    for image, stem in zip(each_of(images, progress), stems, strict=True):
+    for image, stem in zip(with_progress(images, progress), stems, strict=True):
         part = part_of(image)
         _copy(image.path, folder / "images" / part / f"{stem}{image.path.suffix}")
         labels = folder / "labels" / part / f"{stem}.txt"
@@ -253,10 +267,10 @@ def write_yolo(annotations: Annotations, path: Path, progress: Progress = lambda
                 ProblemKind.DROPPED_BOX,
                 labels,
                 None,
-                f"{len(image.ignored)} regions to be ignored left out: the format has no word for them",
+                f"{len(image.ignored)} ignored regions dropped: YOLO has no ignored regions",
             )
     parts = list(dict.fromkeys(map(part_of, images)))
-    # Trainers want both, and say nothing of use where one is missing.
+    # YOLO trainers need both, and their message does not name the missing one.
     train = "train" if "train" in parts else parts[0]
     val = next((part for part in ("val", "test") if part in parts), train)
     table = {part: f"images/{part}" for part in parts} | {"train": f"images/{train}", "val": f"images/{val}"}
@@ -269,7 +283,7 @@ def write_yolo(annotations: Annotations, path: Path, progress: Progress = lambda
 
 
 def part_of(image: AnnotatedImage) -> str:
-    """The folder of an image's part of the set."""
+    """Return the directory name for the split of an image."""
     return as_file_name(image.split) if image.split else "train"
 
 
