@@ -126,7 +126,7 @@ def test_numbers_come_without_matplotlib(run_here, monkeypatch, tmp_path):
         (("bull.whet", "notes"), ExitCode.FAILED, "or has no image"),
         (("bull.whet", "truths.csv", "--class", "cow"), ExitCode.FAILED, "there is no class 'cow'; there are: bull"),
         (("bull.whet", "truths.csv", "--split", "val"), ExitCode.FAILED, "there is no part 'val'"),
-        (("bull.whet", "truths.csv", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
+        (("bull.whet", "truths.csv", "--threshold", "bold"), 2, "operating point 'bold'"),
         (("bull.whet", "truths.csv", "--save", "x.whet"), 2, "--set-point"),
         (("face", "truths.csv", "--set-point", "mine"), 2, "with --save FILE"),
         (("nobody", "truths.csv"), ExitCode.FAILED, "there is no detector named 'nobody'"),

@@ -134,7 +134,7 @@ def test_a_journal_that_is_ahead_of_its_model_is_noticed_and_can_be_settled(fold
         (("bull.whet", "-a", "nowhere.csv"), ExitCode.DATA_MISSING, "there is no file or folder nowhere.csv"),
         (("bull.whet", "-n", "none", "--held-out", "no.csv"), ExitCode.DATA_MISSING, "no file or folder no.csv"),
         (("bull.whet", "-a", "truths.csv", "--class", "cow"), ExitCode.FAILED, "there is no class 'cow'"),
-        (("bull.whet", "-n", "none", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
+        (("bull.whet", "-n", "none", "--threshold", "bold"), 2, "operating point 'bold'"),
         (("bull.whet", "-n", "none", "-o", "other.whet"), 2, "other.whet is there already"),
         (("bull.whet", "-n", "none", "-o", "gone.whet"), 2, "gone.whet.journal.jsonl is there already"),
         (("bull.whet", "-n", "none", "-o", "nowhere/x.whet"), 2, "nowhere/x.whet cannot be written"),
