@@ -1,4 +1,4 @@
-"""Detectors that tests train for themselves, and patches to teach them."""
+"""Detectors that tests train for themselves, and patches to train them on."""
 
 from functools import cache
 

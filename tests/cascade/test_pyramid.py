@@ -43,7 +43,7 @@ def test_limits_choose_levels_and_do_not_move_them():
     assert level_scales((480, 640), (24, 24), 1.2, min_size=24) == level_scales((480, 640), (24, 24), 1.2)
 
 
-def test_small_objects_are_looked_for_in_an_enlarged_image():
+def test_small_objects_are_detected_in_an_enlarged_image():
     every, larger = (level_scales((480, 640), (24, 24), 1.2, min_size=least) for least in (12, None))
     assert every[-len(larger) :] == larger
     np.testing.assert_allclose(every[: -len(larger)], [1.2**-3, 1.2**-2, 1.2**-1])  # 13.9, 16.7 and 20 pixels

@@ -79,7 +79,7 @@ def test_images_smaller_than_the_window_have_none(shape, rng):
     assert (len(found), found.n_windows, found.n_tested, found.n_evaluated) == (0, 0, 0, 0)
 
 
-def test_flat_windows_are_not_looked_at(rng):
+def test_flat_windows_are_skipped(rng):
     cascade = random_cascade(("haar",), (10, 12), (3,), rng, min_sigma=0.0, passing=1.0)
     image = np.full((30, 33), 77, dtype=np.uint8)
     assert scan(cascade, image).n_tested == 0

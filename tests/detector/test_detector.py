@@ -135,7 +135,7 @@ def test_sizes_are_those_of_the_boxes_that_are_reported():
     assert ((all_sides > 31) & (all_sides < 58)).sum() <= len(found)
 
 
-def test_a_box_in_a_frame_teaches_the_window_behind_it():
+def test_a_box_with_an_offset_is_learned_by_the_window_behind_it():
     plain, framed = bull_finder(), bull_finder(offset=WIDER)
     for label in (True, False):
         window = plain.detect(bull_scene(), grouping=None, max_detections=None if label else 1).boxes[-1:]
@@ -161,7 +161,7 @@ def test_operating_points_from_an_evaluation_are_saved_and_used(tmp_path):
     judged = evaluate_detections([(one.boxes, one.scores) for one in kept], [(truths, None)] * 5)
     assert judged.curve.false_positives[-1] <= 1
     assert judged.curve.found[-1] > 5
-    with pytest.raises(ValueError, match="no operating point 'two'; there is: 'one in five'"):
+    with pytest.raises(ValueError, match=r"'two'.*'one in five'"):
         loaded.detect(bull_scene(), min_score="two")
     loaded.set_operating_point("one in five", None)
     assert content(loaded) == content(bull_finder())

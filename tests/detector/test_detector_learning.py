@@ -19,7 +19,7 @@ from whet.errors import (
 # Learning.
 
 
-def test_an_object_teaches_exactly_the_pixels_that_a_scan_sees():
+def test_an_object_is_learned_by_exactly_the_pixels_of_a_scan():
     finder = bull_finder()
     (record,) = finder.learn(bull_scene(), [[41, 29, 71.5, 61]], [True], weight=7)
     assert record.scale in level_scales(bull_scene().shape, (12, 12))
@@ -41,7 +41,7 @@ def of_many_windows(found):
     return max(wrong.tolist(), key=lambda i: len(found.windows_of(i)))
 
 
-def test_a_false_positive_teaches_the_windows_behind_it():
+def test_a_false_positive_is_learned_by_the_windows_behind_it():
     finder = bull_finder()
     found = finder.detect(bull_scene())
     i = of_many_windows(found)
@@ -53,7 +53,7 @@ def test_a_false_positive_teaches_the_windows_behind_it():
     assert len(windows) > 1
 
 
-def test_where_nothing_fires_the_nearest_window_is_taught():
+def test_where_nothing_fires_the_nearest_window_is_learned():
     finder = bull_finder()
     box = np.array([[5.0, 5.0, 25.0, 25.0]])
     assert not still_there(finder, box)
@@ -61,7 +61,7 @@ def test_where_nothing_fires_the_nearest_window_is_taught():
     assert [record.weight for record in records] == [default_weight(bull_base(), False)]
 
 
-def test_a_box_beside_a_detection_does_not_teach_it():
+def test_a_box_beside_a_detection_does_not_correct_it():
     finder = bull_finder()
     found = finder.detect(bull_scene(), max_detections=1)
     beside = np.add(found.boxes, [0.9 * 32, 0, 0.9 * 32, 0])
@@ -95,7 +95,7 @@ def test_a_loosely_drawn_false_positive_is_gone_too():
     assert not still_there(finder, wrong, 3)
 
 
-def test_a_false_positive_that_cannot_be_told_from_the_object_keeps_its_first_lesson_only():
+def test_a_false_positive_that_cannot_be_separated_keeps_its_first_round_only():
     finder = bull_finder()
     wrong = false_positive(finder, 8)
     records = finder.learn(bull_scene(8), wrong, [False])
@@ -105,7 +105,7 @@ def test_a_false_positive_that_cannot_be_told_from_the_object_keeps_its_first_le
     assert content(finder) == content(bull_finder())
 
 
-def test_boxes_of_one_call_that_stand_for_one_detection_teach_it_once():
+def test_boxes_of_one_call_for_the_same_detection_correct_it_once():
     finder = bull_finder()
     found = finder.detect(bull_scene())
     i = of_many_windows(found)
@@ -116,7 +116,7 @@ def test_boxes_of_one_call_that_stand_for_one_detection_teach_it_once():
     assert len(once) > 1
 
 
-def test_more_windows_than_the_weight_are_not_taught():
+def test_more_windows_than_the_weight_are_not_learned():
     finder = bull_finder()
     found = finder.detect(bull_scene())
     i = of_many_windows(found)
@@ -129,7 +129,7 @@ def test_more_windows_than_the_weight_are_not_taught():
     assert len(windows) > 2
 
 
-def test_what_is_the_object_is_never_taught_as_something_else_in_the_same_call():
+def test_an_object_is_never_learned_as_a_false_positive_of_the_same_call():
     finder = bull_finder()
     (box,) = finder.detect(bull_scene(), max_detections=1).boxes
     loose = box + np.array([-9.0, -9.0, 12.0, 12.0])
@@ -253,7 +253,7 @@ def test_learn_then_unlearn_gives_the_same_bytes_without_the_image(corrections):
     assert content(finder) == content(bull_finder())
 
 
-def test_records_taught_in_any_order_make_the_same_detector(corrections):
+def test_records_learned_in_any_order_make_the_same_detector(corrections):
     records, finder = corrections
     again = bull_finder()
     for i in np.random.default_rng(0).permutation(len(records)):
@@ -261,7 +261,7 @@ def test_records_taught_in_any_order_make_the_same_detector(corrections):
     assert content(again) == content(finder)
 
 
-def test_taught_after_loading_is_taught_without_the_detour(tmp_path, corrections):
+def test_learning_after_loading_equals_learning_without_loading(tmp_path, corrections):
     _, straight = corrections
     finder = bull_finder()
     for seed in (1, 2, 3):
@@ -336,7 +336,7 @@ def test_a_copy_learns_on_its_own():
     assert copy.base_id == finder.base_id
 
 
-def test_an_object_that_was_missed_is_taught_until_it_is_found():
+def test_a_missed_object_is_learned_until_it_is_found():
     finder, scene = bull_finder(), bull_scene(7).astype(int)
     scene[30:60, 40:70] += np.random.default_rng([7, 400]).normal(0, 400, (30, 30)).astype(int)
     image = scene.clip(0, 255).astype(np.uint8)

@@ -69,7 +69,7 @@ def test_the_asymmetric_rule_is_kept():
     assert loaded.base.stages[0].ridge == 3.0
 
 
-def test_taught_after_loading_is_taught_without_the_detour():
+def test_learning_after_loading_equals_learning_without_loading():
     X, y = patches(80, np.random.default_rng(4))
     straight = detector()
     learn(straight, X, y)

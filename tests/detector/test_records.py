@@ -18,7 +18,7 @@ def data():
     return patches(400, np.random.default_rng(11))
 
 
-def test_a_positive_teaches_all_stages_and_a_negative_those_it_reaches(data):
+def test_a_positive_counts_in_all_stages_and_a_negative_in_those_it_reaches(data):
     X, y = data
     first = base().cascade.stages[0]
     stages = base().cascade.stages
@@ -31,7 +31,7 @@ def test_a_positive_teaches_all_stages_and_a_negative_those_it_reaches(data):
     assert (first.score(X[y]) <= 0).any()  # so some positive fails the first stage, and yet teaches the last
 
 
-def test_a_flat_negative_is_never_looked_at_and_teaches_nothing():
+def test_a_flat_negative_counts_in_no_stage():
     flat = np.full((1, *WINDOW), 90, dtype=np.uint8)
     assert count_patches(base(), flat, [False]).is_empty
     assert not count_patches(base(), flat, [True]).is_empty

@@ -26,7 +26,7 @@ LONGEST_NAME = 100
 # The operating point that is used where none is named.
 DEFAULT_POINT = "default"
 
-# A slash, a home or a drive letter that begins a word: a folder of one machine, and often somebody's name.
+# A slash, a home or a drive letter that begins a word: a directory of one machine, often with a user name.
 ABSOLUTE_PATH = re.compile(r"""(?:^|[\s='"(,])(?:/\w|~[\w./\\]|[A-Za-z]:[\\/]|\\\\\w)""")
 
 
@@ -34,7 +34,7 @@ ABSOLUTE_PATH = re.compile(r"""(?:^|[\s='"(,])(?:/\w|~[\w./\\]|[A-Za-z]:[\\/]|\\
 class Provenance:
     """What a detector was trained on, under which licence, by which command, and to which goals.
 
-    `facts` are further numbers and words (seeds, seconds, versions). Nothing here changes what the detector does.
+    `facts` are further numbers and text (seeds, seconds, versions). Nothing here changes what the detector does.
 
     >>> Provenance(data="faces of our own", licence="CC0-1.0", goals={"detection_rate": 0.99}).licence
     'CC0-1.0'
@@ -55,7 +55,7 @@ class Provenance:
             texts += [*table, *(fact for fact in table.values() if not _is_number(fact))]
         for text in texts:
             if not isinstance(text, str):
-                raise ValueError(f"provenance holds words and finite numbers; got {text!r}")
+                raise ValueError(f"got {text!r} in the provenance; expected text or finite numbers")
             if ABSOLUTE_PATH.search(text):
                 raise ValueError(
                     f"provenance names a path of one machine: {text!r}; write it relative, or leave it out"
@@ -155,8 +155,7 @@ def _difference(a: BinaryStatistics, b: BinaryStatistics) -> BinaryStatistics:
 class DetectorBase:
     """Stages on windows (height, width): those that learn, and those with fixed weights, which only run.
 
-    `mean_positive` (height, width) is the average object, for people to see; like the provenance it is no part of
-    the id.
+    `mean_positive` (height, width) is the average object, for display; like the provenance it is no part of the id.
     """
 
     window: tuple[int, int]
@@ -209,7 +208,7 @@ class Reporting:
 
     >>> Reporting(operating_points={"careful": 4.5}).min_score("bold")
     Traceback (most recent call last):
-    ValueError: there is no operating point 'bold'; there is: 'careful'
+    ValueError: unknown operating point 'bold'; use a score, or one of: 'careful'
     """
 
     box_offset: BoxOffset = field(default_factory=BoxOffset)
@@ -243,8 +242,9 @@ class Reporting:
 
     def _named(self, name: str) -> float:
         if name not in self.operating_points:
-            there = ", ".join(map(repr, sorted(self.operating_points))) or "none; set one, or give a number"
-            raise ValueError(f"there is no operating point {name!r}; there is: {there}")
+            known = ", ".join(map(repr, sorted(self.operating_points)))
+            choice = f"use a score, or one of: {known}" if known else "this detector has none, use a score"
+            raise ValueError(f"unknown operating point {name!r}; {choice}")
         return self.operating_points[name]
 
     def with_point(self, name: str, threshold: float | None) -> Reporting:

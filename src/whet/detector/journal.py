@@ -40,8 +40,8 @@ MOST_STAGES = 1000
 MOST_PLACES = 2**31
 BEGINNING = b'{"base_id"'  # keys are sorted
 CUT_SHORT = (
-    "the last line is cut short, something failed while it was written or copied; take it off with: "
-    "whet unlearn MODEL {path} --repair (or Journal.repair() of Python)"
+    "the last line is cut short, because writing or copying failed; remove it with: "
+    "whet unlearn MODEL {path} --repair (in Python: Journal.repair())"
 )
 
 
@@ -66,17 +66,17 @@ class Journal:
         object.__setattr__(self, "path", Path(path))
 
     def add_learned(self, records: Iterable[Record]) -> None:
-        """Write down what `Detector.learn` has returned."""
+        """Add the records that `Detector.learn` has returned."""
         self._add(LEARNED, records)
 
     def add_unlearned(self, records: Iterable[Record]) -> None:
-        """Write down what `Detector.unlearn` has taken out; refuses what is not, or no longer, in the journal."""
+        """Add records that were unlearned; raises `JournalError` for records that the journal has not as learned."""
         records = list(records)
         missing = Counter(records) - self._balance()
         if missing:
             raise JournalError(
-                f"{self.path}: {missing.total()} of {len(records)} records were never written down here, or have "
-                "been unlearned already; nothing was added"
+                f"{self.path}: {missing.total()} of {len(records)} records are not in this journal, or were "
+                "unlearned before; nothing was added"
             )
         self._add(UNLEARNED, records)
 
@@ -96,7 +96,7 @@ class Journal:
         return kept
 
     def repair(self) -> str:
-        """Take off a last line that was cut short, by a full disk or a crash; returns what stood there.
+        """Remove a last line that was cut short, by a full disk or a crash; returns it.
 
         Raises `JournalError`, and changes nothing, where the lines before it or its beginning are not a journal's.
         """
@@ -106,7 +106,7 @@ class Journal:
             for number, line in enumerate(data.splitlines()[:-1], start=1):
                 _read(line.decode("utf-8", "replace"), f"{self.path}, line {number}")
             if cut[: len(BEGINNING)] != BEGINNING[: len(cut)]:
-                raise JournalError(f"{self.path}: its last line is not that of a journal; is it another file?")
+                raise JournalError(f"{self.path}: the last line is not that of a journal; is it another file?")
             write_atomically(self.path, data[: -len(cut)])
         return cut.decode("utf-8", "replace")
 
@@ -136,7 +136,7 @@ class Journal:
             for record in records
         ]
         for line in lines:
-            _read(line, f"{self.path}: a record cannot be written down, nothing was added")
+            _read(line, f"{self.path}: a record cannot be written, nothing was added")
         data = "".join(lines).encode()
         try:
             with self.path.open("ab", buffering=0) as file:
@@ -279,13 +279,13 @@ def check_agreement(detector: Detector, journal: Journal, model: str) -> None:
     if ahead:
         raise JournalError(
             f"{journal.path} has records that {model} has not learned, at least the last {ahead}: it is the journal of "
-            "another copy, or a run was cut short between the two files. Name the right journal, or take them off it "
+            "another copy, or a run was interrupted between the two files. Use the right journal, or remove them "
             f"with: whet unlearn {model} {journal.path} --last {ahead} --journal-only"
         )
 
 
 def save_learned(detector: Detector, out: Path, journal: Journal | None, records: Sequence[Record]) -> None:
-    """Write down records that were learned, and then the detector; if that fails, the journal is as it was."""
+    """Write the learned records and then the detector; if that fails, the journal is restored."""
     if journal is None or not records:
         detector.save(out)
         return
@@ -295,7 +295,7 @@ def save_learned(detector: Detector, out: Path, journal: Journal | None, records
 
 
 def save_unlearned(detector: Detector, out: Path, journal: Journal, records: Sequence[Record]) -> None:
-    """Write a detector without these records, and then write that down; if that fails, the detector is as it was."""
+    """Write a detector that has unlearned these records, then the journal; if that fails, the detector is restored."""
     with restored_on_failure(out):
         detector.save(out)
         journal.add_unlearned(records)
@@ -315,7 +315,7 @@ def save_anew(detector: Detector, out: Path, journal: Journal | None, records: S
 
 @contextmanager
 def restored_on_failure(path: Path) -> Iterator[None]:
-    """Put a file back as it was, or take it away, if anything fails; Ctrl-C too."""
+    """Restore a file, or remove a new one, if anything fails; also on Ctrl-C."""
     before = path.read_bytes() if path.exists() else None
     try:
         yield
