@@ -132,7 +132,7 @@ def test_a_journal_that_is_ahead_of_its_model_is_noticed_and_can_be_settled(fold
         (("bull.whet", "-n", "scene 1.png", "-p", "scene 1.png"), ExitCode.FAILED, "take it out of one"),
         (("bull.whet", "-n", "scene 1.png", "-a", "truths.csv"), ExitCode.FAILED, "take it out of one"),
         (("bull.whet", "-a", "nowhere.csv"), ExitCode.DATA_MISSING, "no such file or directory: nowhere.csv"),
-        (("bull.whet", "-n", "none", "--held-out", "no.csv"), ExitCode.DATA_MISSING, "no file or folder no.csv"),
+        (("bull.whet", "-n", "none", "--held-out", "no.csv"), ExitCode.DATA_MISSING, "no such file or directory: no.csv"),
         (("bull.whet", "-a", "truths.csv", "--class", "cow"), ExitCode.FAILED, "unknown class 'cow'"),
         (("bull.whet", "-n", "none", "--threshold", "bold"), 2, "there is no operating point 'bold'"),
         (("bull.whet", "-n", "none", "-o", "other.whet"), 2, "other.whet is there already"),

@@ -197,9 +197,7 @@ def scales_between(
     scale = 1.0
     while rounded(width * scale) <= shape[1] and rounded(height * scale) <= shape[0]:
         if len(every) == MOST_SCALES:
-            raise ValueError(
-                f"got scaleFactor={factor}, i.e. over {MOST_SCALES:,} scales; use a larger factor"
-            )
+            raise ValueError(f"got scaleFactor={factor}, i.e. over {MOST_SCALES:,} scales; use a larger factor")
         every.append(np.float32(scale))
         scale *= factor
     sizes = [(rounded(np.float32(width) * s), rounded(np.float32(height) * s)) for s in every]
