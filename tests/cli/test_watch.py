@@ -140,7 +140,7 @@ def test_too_many_broken_frames_end_it_and_the_model_is_saved(monkeypatch, capsy
         (folder / f"{number}.png").write_bytes(b"nothing")
     done = whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, tmp_path / "learned.whet")
     assert done.code == ExitCode.FAILED
-    assert "101 frames in a row could not be read" in done.err
+    assert "101 consecutive unreadable frames" in done.err
     assert "and 91 more" in done.err
     assert "6 frames" in done.out
     good = tmp_path / "good.whet"
@@ -226,7 +226,7 @@ def test_ctrl_c_keeps_everything(model, folder, tmp_path):
     ("arguments", "code", "said"),
     [
         (("nothing.mp4",), ExitCode.DATA_MISSING, "no such file or directory: nothing.mp4"),
-        (("empty",), ExitCode.DATA_MISSING, "the folder empty has no images"),
+        (("empty",), ExitCode.DATA_MISSING, "the directory empty has no images"),
         (("text.mp4",), ExitCode.FAILED, "cannot be opened as a video"),
         (("camera:97",), ExitCode.FAILED, "cannot be opened as a video"),
         (("frames", "--learn"), 2, "--save-as"),

@@ -4,8 +4,8 @@ import numpy as np
 from scipy.stats import norm
 from tests.samples import two_gaussians
 
-from whet import OnlineBoosting
 from whet._kernels.weak_learners import log_ratios
+from whet.estimators.baselines import OnlineBoosting
 
 
 def oza_russell_twin(model, x, label):
