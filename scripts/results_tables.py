@@ -85,7 +85,7 @@ def readme_faces() -> Table:
 def readme_video() -> Table:
     """Frames of video, in short."""
     names = {
-        "follows and learns": "`whet watch face --learn`",
+        "tracks and learns": "`whet watch face --learn`",
         "OpenCV frontalface_alt2": "OpenCV `frontalface_alt2`",
         "OpenCV TrackerBoosting": "OpenCV `TrackerBoosting`, with the first box given",
         "OpenCV TrackerMIL": "OpenCV `TrackerMIL`, with the first box given",
@@ -254,9 +254,9 @@ def _tracking_rates(method: str) -> list[str]:
         percent(
             max(
                 row["mean"]
-                for row in results("watching")["results"]
+                for row in results("tracking")["results"]
                 if (row["measure"], row["method"], row["setting"]["video"]) == ("detection rate", method, video)
-                and (method.startswith("OpenCV") or row["setting"]["box"] == "framed")
+                and (method.startswith("OpenCV") or row["setting"]["box"] == "offset")
             )
         )
         for video in VIDEOS
@@ -267,8 +267,8 @@ def tracking() -> Table:
     """Frames in which the face is found."""
     names = {
         "detector alone": "`face`, best detection of each frame",
-        "follows": "`face` with tracking",
-        "follows and learns": "`face` with tracking and self-training (`whet watch --learn`)",
+        "tracks": "`face` with tracking",
+        "tracks and learns": "`face` with tracking and self-training (`whet watch --learn`)",
     }
     names |= {
         f"OpenCV {name}": f"OpenCV `{name}`"
@@ -280,15 +280,15 @@ def tracking() -> Table:
 
 def tracking_cost() -> Table:
     """Processor time of tracking and of self-training."""
-    runs = [results("benchmark-watching")[video] for video in VIDEOS]
+    runs = [results("benchmark-tracking")[video] for video in VIDEOS]
     measures: dict[str, Callable[[Any], object]] = {
         "tracking, processor ms per frame": lambda run: f"{run['without_learning']['processor_ms_a_frame']:.1f}",
         "tracking and self-training, processor ms per frame": (
             lambda run: f"{run['with_learning']['processor_ms_a_frame']:.1f}"
         ),
         "share of self-training (%)": lambda run: percent(run["share_of_learning"]),
-        "samples learned": lambda run: run["with_learning"]["lessons"],
-        "samples undone by the guard": lambda run: run["with_learning"]["lessons_taken_back"],
+        "samples learned": lambda run: run["with_learning"]["updates"],
+        "samples undone by the guard": lambda run: run["with_learning"]["updates_rolled_back"],
     }
     return Table.from_cells(["measure", *VIDEOS], [[label, *map(value, runs)] for label, value in measures.items()])
 

@@ -1,4 +1,12 @@
-"""Exceptions of whet; each message says what was received, what was expected, and what to do."""
+"""Exceptions of whet; each message says what was received, what was expected, and what to do.
+
+>>> import whet
+>>> try:
+...     whet.load("nowhere.whet")
+... except whet.errors.WhetError as error:
+...     print(type(error).__name__)
+DetectorNotFoundError
+"""
 
 
 class WhetError(Exception):

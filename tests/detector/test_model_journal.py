@@ -37,21 +37,21 @@ def test_a_journal_that_is_ahead_is_noticed_and_one_that_is_behind_is_not(taught
 def test_where_one_of_the_two_files_cannot_be_written_the_other_is_as_it_was(taught, tmp_path):
     finder, first, later = taught
     journal = journal_beside(tmp_path / "bull.whet")
-    with pytest.raises(OSError, match="no folder"):
+    with pytest.raises(OSError, match="does not exist"):
         save_learned(finder, tmp_path / "nowhere" / "bull.whet", journal, first)
     assert not journal.path.exists()
     save_learned(finder, tmp_path / "bull.whet", journal, [*first, *later])
     before, lines = (tmp_path / "bull.whet").read_bytes(), journal.path.read_bytes()
-    with pytest.raises(OSError, match="no folder"):
+    with pytest.raises(OSError, match="does not exist"):
         save_learned(finder, tmp_path / "nowhere" / "bull.whet", journal, first)
-    with pytest.raises(OSError, match="no folder"):
+    with pytest.raises(OSError, match="does not exist"):
         save_anew(finder, tmp_path / "nowhere" / "bull.whet", journal, first)
     assert journal.path.read_bytes() == lines
     with pytest.raises(JournalError, match="cannot be written to"):
         save_learned(bull_finder(), tmp_path / "bull.whet", Journal(tmp_path / "nowhere" / "j.jsonl"), first)
     assert (tmp_path / "bull.whet").read_bytes() == before
     finder.unlearn(later)
-    with pytest.raises(OSError, match="no folder"):
+    with pytest.raises(OSError, match="does not exist"):
         save_unlearned(finder, tmp_path / "nowhere" / "bull.whet", journal, later)
     assert journal.path.read_bytes() == lines
     with pytest.raises(JournalError, match="not in this journal"):

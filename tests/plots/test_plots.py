@@ -175,7 +175,7 @@ def test_a_tracked_frame_shows_the_object_and_the_other_detections():
     tracked = Tracker(load("face")).update(image)
     assert (draw_tracked_frame(image, tracked) == 0).all()
     found = Detections.from_boxes([[20, 40, 60, 80], [120, 40, 160, 80]], [5.0, 3.0])
-    tracked = replace(tracked, detections=found, box=found.boxes[0], track=SimpleNamespace(accepts=True, score=5.0))
+    tracked = replace(tracked, detections=found, box=found.boxes[0], track=SimpleNamespace(accepted=True, score=5.0))
     drawn = draw_tracked_frame(image, tracked)
     assert (tuple(drawn[60, 20]), tuple(drawn[60, 120])) == (FOUND, FALSE_POSITIVE)
     half = draw_tracked_frame(image[::2, ::2], tracked, 0.5)

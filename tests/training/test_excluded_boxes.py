@@ -26,7 +26,7 @@ from whet.training.cascade import train_cascade
 from whet.training.learning import false_positives
 from whet.training.mining import Miner
 from whet.training.negatives import MOST_OVERLAP, backgrounds_of, excluded_places, random_windows, windows_of_images
-from whet.training.stage import train_node
+from whet.training.stage import train_stage
 
 side = st.floats(0, 60)
 
@@ -62,7 +62,7 @@ def accepts_nearly_all():
     rng = np.random.default_rng(1)
     patches = np.concatenate([crosses(200, rng), rng.integers(0, 256, (200, *WINDOW), dtype=np.uint8)])
     features = HaarPool.from_window(WINDOW).sample(300, rng)
-    return Cascade(WINDOW, (train_node(features, patches, np.arange(400) < 200, 2).stage(),))
+    return Cascade(WINDOW, (train_stage(features, patches, np.arange(400) < 200, 2).run(),))
 
 
 def windows_outside(path, boxes):

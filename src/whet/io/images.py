@@ -311,7 +311,7 @@ def _matches(name: str) -> Sequence[Path]:
         raise DataNotFoundError(f"no such file or directory: {name}")
     matches = sorted(map(Path, glob(name, recursive=True)), key=natural_order)
     if not matches:
-        raise DataNotFoundError(f"no file or directory matches the pattern {name}")
+        raise DataNotFoundError(f"no file or directory matches the pattern {name}; expected the path of an image")
     return [image for match in matches for image in ([match] if match.is_file() else _matches(str(match)))]
 
 

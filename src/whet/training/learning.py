@@ -347,14 +347,14 @@ def learn_from(
     def measure(one: Detector, images: Sequence[AnnotatedImage]) -> EvaluationRun:
         return evaluate(one, images, progress=parts.next(), **options)
 
-    before = evaluate(detector, examples.images)
-    held_before = evaluate(detector, held_out) if held_out else None
+    before = measure(detector, examples.images)
+    held_before = measure(detector, held_out) if held_out else None
     n_wrong = _count_in_run(before, examples.images)
     report = learn_images(
         corrected, examples.images, weight, n_false_positives=n_wrong, progress=parts.next(), **options
     )
-    after = evaluate(corrected, examples.images)
-    held = None if held_before is None else (held_before, evaluate(corrected, held_out))
+    after = measure(corrected, examples.images)
+    held = None if held_before is None else (held_before, measure(corrected, held_out))
     rotations = rotation_degrees(detector.cascade, corrected.cascade)
     return LearningRun(corrected, report, (before, after), held, tuple(rotations))
 
