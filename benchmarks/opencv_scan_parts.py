@@ -13,7 +13,7 @@ from whet._kernels.integral import RUN
 from whet._kernels.jit import kernel
 from whet._kernels.opencv_scan import band_of, begin_band, buffers_of, make_row, scan_bands
 from whet._kernels.windows import OPENCV_MIN_SIGMA
-from whet.cascade.compiled import Layout
+from whet.cascade.scan import Layout
 from whet.opencv import CascadeClassifier
 from whet.opencv.scan import MOST_INTEGRALS, bands_of, channels_of, levels_of, resized_exactly, scales_between, steps_of
 from whet.opencv.xml import read_opencv

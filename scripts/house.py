@@ -298,7 +298,7 @@ def detect_image(_: Path) -> Action:
 def learn_correction(_: Path) -> Action:
     """Learn that one detection is wrong."""
     detector, image = face_detector(), image_with_face()
-    boxes = detector.detect(image, best=True).boxes
+    boxes = detector.detect(image).boxes[:1]
     if not len(boxes):
         raise MeasurementError("the detector finds nothing to correct in the sample image")
     return lambda: detector.learn(image, boxes, [False])

@@ -311,7 +311,7 @@ _READINGS = ("detection rate", "detection rate, faces from 40 pixels in the pape
 
 
 def _node_rates(method: str, video: str, statistic: str) -> list[str]:
-    return [percent(measured("video", reading, method, statistic, video=video, box="framed")) for reading in _READINGS]
+    return [percent(measured("video", reading, method, statistic, video=video, box="offset")) for reading in _READINGS]
 
 
 def video_nodes() -> Table:

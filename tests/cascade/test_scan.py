@@ -6,8 +6,7 @@ from tests.cascades import needed_learners, random_cascade, random_stage, textur
 
 from whet.cascade import scan as scan_module
 from whet.cascade.cascade import Cascade, Stage
-from whet.cascade.compiled import Layout, compiled
-from whet.cascade.scan import scan, scan_images
+from whet.cascade.scan import Layout, compiled, scan, scan_images
 
 
 def check(cascade, image, step=1):

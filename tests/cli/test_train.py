@@ -203,4 +203,4 @@ def test_a_folder_of_crops_trains_too(tmp_path):
         Image.open(image.path).crop((x1, y1, x2, y2)).save(tmp_path / "crops" / f"{number}.png")
     done = whet("train", "crops", "--negatives", "textures", *QUICK, "--out", "c.whet", "--quiet", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert library.load(tmp_path / "c.whet").frame == (0, 0, 1, 1)
+    assert library.load(tmp_path / "c.whet").box_offset == (0, 0, 1, 1)

@@ -127,7 +127,7 @@ def test_faces_of_mit_cmu_are_those_of_the_benchmark(scale_factor):
     expected = json.loads(BENCHMARK.read_text())["faces"][f"whet, factor {scale_factor}"]
     detections = [detector().detect(image, scale_factor=scale_factor, min_score=-np.inf) for image in trial.images]
     # The detector's own boxes; the benchmark widens windows by the same offsets.
-    curve = trial.judge([(one.boxes, one.scores) for one in detections], "raw").curve
+    curve = trial.evaluate([(one.boxes, one.scores) for one in detections], "raw").curve
     assert dict(zip(expected, faces_at(curve, [int(n) for n in expected]), strict=True)) == expected
 
 

@@ -14,7 +14,7 @@ from whet._kernels.boxes import connect_similar
 from whet._kernels.integral import RUN, integrate_row
 from whet._kernels.trees import walk_trees
 from whet._kernels.windows import OPENCV_MIN_SIGMA, Windows
-from whet.cascade.compiled import Layout
+from whet.cascade.scan import Layout
 from whet.opencv import scan as opencv_scan
 from whet.opencv.scan import channels_of, levels_of, resized_exactly, walked_trees
 from whet.opencv.xml import parse_opencv

@@ -7,7 +7,7 @@ from whet.features.haar import HaarPool
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.training.negatives import backgrounds_of
 from whet.training.positives import cut_positives, window_of
-from whet.training.ridge import RIDGES, _auc, _best, choose_ridge
+from whet.training.preparation import RIDGES, _auc, _best, choose_ridge
 
 
 def test_auc_is_that_of_scikit_learn():

@@ -26,8 +26,8 @@ from whet._kernels.trees import (
     WalkedTrees,
 )
 from whet._kernels.windows import CORNERS, NODE, OPENCV_MIN_SIGMA, SUBSET
-from whet.cascade.compiled import CORNERS as MOST_CORNERS
-from whet.cascade.compiled import Layout
+from whet.cascade.scan import CORNERS as MOST_CORNERS
+from whet.cascade.scan import Layout
 from whet.features.lbp import BlockPatternPool
 from whet.features.rectangles import RectanglePool
 from whet.opencv.cascade import OpenCVCascade, Trees
