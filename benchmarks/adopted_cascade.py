@@ -34,7 +34,7 @@ from whet.evaluation.curves import Curve
 from whet.evaluation.evaluation import evaluate_detections
 from whet.io.images import read_grey
 from whet.opencv import CascadeClassifier, write_opencv
-from whet.training.adopt import adopt
+from whet.training.adopt import adopt_patches
 from whet.training.positives import Variations
 
 FALSE_POSITIVES = (5, 10, 20, 50, 100, 200)
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     photographs, others = people(options.faces, options.seed)
     images = chosen_negatives(options.images, options.seed)
     began = time.perf_counter()
-    after = adopt(
+    after = adopt_patches(
         path,
         faces(photographs, before.window, options.windows, options.seed),
         images,

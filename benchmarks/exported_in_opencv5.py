@@ -34,7 +34,7 @@ from whet.features.lbp import BlockPatternPool
 from whet.io.images import read_grey
 from whet.opencv import CascadeClassifier, write_opencv
 from whet.opencv.export import Exported
-from whet.training.adopt import adopt
+from whet.training.adopt import adopt_patches
 
 # A window of any size of an image, taken at random: nearly all are rejected, as nearly all of a scan are.
 WINDOWS_PER_IMAGE = 500
@@ -92,7 +92,7 @@ def exported(folder: Path, seed: int) -> dict[Path, tuple[Cascade, Exported]]:
             path = folder / (f"{name}, {early_exits}.xml" if soft else f"{name}.xml")
             made[path] = cascade, write_opencv(cascade, path, early_exits=early_exits)
     photographs = people(1000, seed)[0]
-    detector = adopt(
+    detector = adopt_patches(
         f"{cv2.data.haarcascades}haarcascade_frontalface_default.xml",
         faces(photographs, WINDOW, 10, seed),
         chosen_negatives(500, seed),

@@ -14,9 +14,9 @@ from whet.errors import DataNotFoundError
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
 from whet.io.images import read_grey
-from whet.training.stage import NodeGoal, train_stage
+from whet.training.stage import StageGoal, train_stage
 
-GOAL = NodeGoal(detection_rate=0.99, false_positive_rate=0.5)
+GOAL = StageGoal(detection_rate=0.99, false_positive_rate=0.5)
 NEGATIVES = 3000
 MAX_PER_IMAGE = 60
 

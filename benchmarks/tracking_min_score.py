@@ -37,7 +37,7 @@ from whet.detector.detector import Detector
 from whet.io.images import read_grey
 from whet.tracking.self_training import expected_scores
 from whet.tracking.tracker import SelfTraining, TrackedFrame, Tracker
-from whet.training.adopt import adopt
+from whet.training.adopt import adopt_patches
 
 PEOPLE, WINDOWS, IMAGES = 800, 5, 300
 EVERY = 2
@@ -97,7 +97,7 @@ def of_faces(options: argparse.Namespace) -> Detector:
         return whet.load("face")
     path = f"{cv2.data.haarcascades}haarcascade_{options.model}.xml"
     photographs = people(PEOPLE, 0)[0]
-    return adopt(
+    return adopt_patches(
         path,
         faces(photographs, whet.load(path).window, WINDOWS, 0),
         chosen_negatives(IMAGES, 0),

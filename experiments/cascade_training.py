@@ -25,9 +25,9 @@ from whet.lda.discriminant import DEFAULT_RIDGE, OnlineDiscriminant
 from whet.training.mining import Miner
 from whet.training.negatives import windows_of_images
 from whet.training.progress import FEWEST
-from whet.training.stage import GreedyLDA, NodeGoal, StageValidation
+from whet.training.stage import GreedyLDA, StageGoal, StageValidation
 
-GOAL = NodeGoal(detection_rate=0.99, false_positive_rate=0.5)
+GOAL = StageGoal(detection_rate=0.99, false_positive_rate=0.5)
 STEP = 2  # between windows: a quarter of them, and still more than any but the last stages can use
 KEEP_BELOW = 1e-3  # acceptance rate below which false positives are kept
 KEPT_PER_IMAGE = 200

@@ -11,7 +11,7 @@ from whet.detector.base import Delta, DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
-from whet.training.stage import GreedyLDA, NodeGoal, train_stage
+from whet.training.stage import GreedyLDA, StageGoal, train_stage
 
 WINDOW = (10, 8)
 PROVENANCE = Provenance("drawn by the tests", "CC0-1.0", "pytest", {"detection_rate": 0.9}, {"seed": 7})
@@ -52,7 +52,7 @@ def base(sizes=(5, 8, 6), kinds=("haar", "haar", "lbp"), criterion="fda", seed=7
     for size, kind in zip(sizes, kinds, strict=True):
         pool = (HaarPool if kind == "haar" else BlockPatternPool).from_window(WINDOW)
         few = pool.take(np.sort(rng.choice(len(pool), min(200, len(pool)), replace=False)))
-        goal, learner = NodeGoal(0.9, 0.001), GreedyLDA(criterion=criterion)
+        goal, learner = StageGoal(0.9, 0.001), GreedyLDA(criterion=criterion)
         nodes.append(train_stage(few, X, y, size, learner=learner, goal=goal, validation=(X, y), soft=soft))
         keep = y | Cascade(WINDOW, tuple(node.run() for node in nodes)).accepts(X)
         X, y = X[keep], y[keep]
@@ -92,7 +92,7 @@ def mixed_detector():
 
 @cache
 def bull_base():
-    nodes = bull_nodes(np.random.default_rng(5), NodeGoal(0.98, 1e-6))
+    nodes = bull_nodes(np.random.default_rng(5), StageGoal(0.98, 1e-6))
     return DetectorBase((12, 12), tuple(node for node in nodes), provenance=PROVENANCE)
 
 

@@ -250,3 +250,43 @@ def test_the_repr_of_a_detector_has_its_numbers():
     )
     assert finder.learned == (5, 0)
     assert finder.provenance.licence == "CC0-1.0"
+
+
+def test_a_list_of_images_gives_a_list_of_detections():
+    finder, images = bull_finder(), [bull_scene(1), bull_scene(2)]
+    found = finder.detect(images, max_detections=3)
+    assert [each.boxes.tolist() for each in found] == [
+        finder.detect(image, max_detections=3).boxes.tolist() for image in images
+    ]
+    assert finder.detect([]) == []
+
+
+def test_detections_are_taken_by_number_slice_and_flags():
+    found = bull_finder().detect(bull_scene())
+    assert found[0].boxes.tolist() == found.boxes[:1].tolist()
+    assert found[-1].scores.tolist() == found.scores[-1:].tolist()
+    assert found[1:3].boxes.tolist() == found.boxes[1:3].tolist()
+    high = found[found.scores > found.scores[2]]
+    assert len(high) == 2
+    np.testing.assert_array_equal(high.windows_of(1), found.windows_of(1))
+    np.testing.assert_array_equal(found[1].windows_of(0), found.windows_of(1))
+    with pytest.raises(IndexError):
+        found[len(found)]
+
+
+def test_bgr_arrays_are_read_as_such():
+    rng = np.random.default_rng(0)
+    rgb = np.repeat(bull_scene()[..., None], 3, axis=2)
+    rgb = (rgb * rng.uniform(0.8, 1.0, 3)).astype(np.uint8)
+    ours, theirs = bull_finder().detect(rgb), bull_finder().detect(rgb[..., ::-1].copy(), color="bgr")
+    np.testing.assert_array_equal(ours.boxes, theirs.boxes)
+    with pytest.raises(ValueError, match="bgr"):
+        bull_finder().detect(rgb, color="hsv")
+
+
+def test_merge_takes_a_file_too(tmp_path):
+    one, two = bull_finder(), bull_finder()
+    two.learn(bull_scene(), BULL, True, weight=3)
+    two.save(tmp_path / "two.whet")
+    one.merge(tmp_path / "two.whet")
+    assert content(one) == content(two)

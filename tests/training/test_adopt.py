@@ -12,7 +12,7 @@ from whet.features.haar import HaarPool
 from whet.opencv import CascadeClassifier, write_opencv
 from whet.opencv.cascade import stages_of
 from whet.opencv.xml import read_opencv
-from whet.training.adopt import SHARE, adopt, join_weak_learners, lower_thresholds
+from whet.training.adopt import SHARE, adopt_patches, join_weak_learners, lower_thresholds
 from whet.training.stage import train_stage
 
 WINDOW = (8, 8)
@@ -39,7 +39,7 @@ def case(tmp_path):
 
 def test_merged_copies_are_the_detector_that_saw_both_streams(case):
     path, images = case
-    first = adopt(path, objects(300, 5), images, n_negatives=60)
+    first = adopt_patches(path, objects(300, 5), images, n_negatives=60)
     second, both, adopted = first.copy(), first.copy(), first.to_bytes()
     streams = [
         (textured((60, 70), np.random.default_rng(seed)), [[10, 10, 22, 22], [30, 30, 44, 44]]) for seed in (2, 3)
@@ -59,7 +59,7 @@ def test_merged_copies_are_the_detector_that_saw_both_streams(case):
 def test_an_adopted_cascade_is_an_opencv_file_again(case, tmp_path):
     cv2 = pytest.importorskip("cv2")
     path, images = case
-    detector = adopt(path, objects(300, 5), images, n_negatives=60)
+    detector = adopt_patches(path, objects(300, 5), images, n_negatives=60)
     assert detector.export_opencv(tmp_path / "again.xml").differences == ()
     ours, theirs = CascadeClassifier(tmp_path / "again.xml"), cv2.CascadeClassifier(str(tmp_path / "again.xml"))
     image = textured((60, 70), np.random.default_rng(0))
@@ -74,16 +74,16 @@ def test_an_adopted_cascade_is_an_opencv_file_again(case, tmp_path):
 def test_positives_of_another_size_are_refused(case):
     path, images = case
     with pytest.raises(TrainingDataError, match="window"):
-        adopt(path, np.zeros((10, 9, 9), np.uint8), images)
+        adopt_patches(path, np.zeros((10, 9, 9), np.uint8), images)
     with pytest.raises(TrainingDataError, match="at least 2"):
-        adopt(path, objects(1, 0), images)
+        adopt_patches(path, objects(1, 0), images)
     with pytest.raises(TrainingDataError, match="photographs"):
-        adopt(path, objects(2, 0), images, detection_rate=0.9, held_out=0.1)
+        adopt_patches(path, objects(2, 0), images, detection_rate=0.9, held_out=0.1)
 
 
 def test_votes_are_kept_and_one_more_stage_of_the_same_learners_learns(case):
     path, images = case
-    detector = adopt(path, objects(300, 5), images, n_weak=6, n_negatives=60)
+    detector = adopt_patches(path, objects(300, 5), images, n_weak=6, n_negatives=60)
     theirs = stages_of(read_opencv(path))
     *kept, added = detector.base.stages
     for old, new in zip(theirs, kept, strict=True):
@@ -96,7 +96,7 @@ def test_votes_are_kept_and_one_more_stage_of_the_same_learners_learns(case):
     assert all(row.tobytes() in own for row in added.features.boxes)
     assert set(added.weak.threshold.tolist()) <= set(weak.threshold.tolist())
     assert added.run().accepts(objects(2000, 11)).mean() > 0.92
-    again = adopt(path, objects(300, 5), images, n_weak=6, n_negatives=60, threads=1)
+    again = adopt_patches(path, objects(300, 5), images, n_weak=6, n_negatives=60, threads=1)
     assert again.to_bytes() == detector.to_bytes()
     before = detector.to_bytes()
     image = textured((60, 70), np.random.default_rng(2))
@@ -134,4 +134,4 @@ def test_images_without_a_hard_window_are_named(case):
     flat = images[0].with_name("flat.png")
     Image.fromarray(np.full((40, 40), 90, np.uint8)).save(flat)
     with pytest.raises(TrainingDataError, match="add images"):
-        adopt(path, objects(100, 5), [flat])
+        adopt_patches(path, objects(100, 5), [flat])

@@ -16,7 +16,7 @@ from whet.features.weak_learners import LeafPool, conditions_of
 from whet.opencv import CascadeClassifier
 from whet.opencv.cascade import stages_of
 from whet.opencv.xml import read_opencv
-from whet.training.adopt import SHARE, adopt
+from whet.training.adopt import SHARE, adopt_patches
 
 cv2 = pytest.importorskip("cv2")
 
@@ -46,7 +46,7 @@ def case(request, tmp_path):
 
 def adopted(case, **options):
     path, images = case
-    return adopt(path, objects(path, 50), images, n_weak=20, n_negatives=250, threads=1, **options)
+    return adopt_patches(path, objects(path, 50), images, n_weak=20, n_negatives=250, threads=1, **options)
 
 
 def rows(features, weak):
@@ -110,5 +110,5 @@ def test_few_images_give_a_smaller_stage_whatever_the_number_of_stages(tmp_path)
     path, image = HAAR / "haarcascade_eye.xml", tmp_path / "one.png"
     Image.fromarray(textured((60, 70), np.random.default_rng(1))).save(image)
     faces = windows_of(textured((90, 110), np.random.default_rng(2)), (20, 20), 7)[0][:60]
-    added = adopt(path, faces, [image], threads=1).base.stages[-1]
+    added = adopt_patches(path, faces, [image], threads=1).base.stages[-1]
     assert 5 <= len(added) < 1000

@@ -8,7 +8,7 @@ from whet.features.lbp import BlockPatternPool
 from whet.features.training import train_weak_learners
 from whet.lda.discriminant import direction
 from whet.lda.statistics import BinaryStatistics
-from whet.training.stage import Boosting, GreedyLDA, NodeGoal, train_stage
+from whet.training.stage import Boosting, GreedyLDA, StageGoal, train_stage
 
 LEARNERS = [GreedyLDA(), GreedyLDA(criterion="lac"), Boosting(), Boosting(asymmetry=4.0), ForwardFeatureSelection()]
 
@@ -101,7 +101,7 @@ def test_threads_do_not_change_a_bit(learner, data, pool):
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 def test_a_stage_stops_as_soon_as_its_goal_holds(learner, data, pool):
     train, (X_val, y_val) = data
-    goal = NodeGoal(detection_rate=0.8, false_positive_rate=0.25)
+    goal = StageGoal(detection_rate=0.8, false_positive_rate=0.25)
     stage = train_stage(pool, *train, n_weak=60, learner=learner, goal=goal, validation=(X_val, y_val))
     assert len(stage) < 60
     accepted = stage.run().accepts(X_val)
@@ -117,7 +117,7 @@ def test_a_stage_stops_as_soon_as_its_goal_holds(learner, data, pool):
 
 def test_a_goal_that_is_not_reached_keeps_its_detection_rate(data, pool):
     train, (X_val, y_val) = data
-    goal = NodeGoal(detection_rate=0.99, false_positive_rate=0.001)
+    goal = StageGoal(detection_rate=0.99, false_positive_rate=0.001)
     stage = train_stage(pool, *train, n_weak=2, goal=goal, validation=(X_val, y_val))
     assert len(stage) == 2
     assert stage.run().accepts(X_val)[y_val].mean() >= 0.99
@@ -125,7 +125,7 @@ def test_a_goal_that_is_not_reached_keeps_its_detection_rate(data, pool):
 
 def test_a_calibrated_threshold_follows_the_positives_online(data, pool):
     train, (X_val, y_val) = data
-    stage = train_stage(pool, *train, n_weak=10, goal=NodeGoal(0.95, 0.01), validation=(X_val, y_val))
+    stage = train_stage(pool, *train, n_weak=10, goal=StageGoal(0.95, 0.01), validation=(X_val, y_val))
     z = stage.rule.z
     learned = stage.learn(X_val, y_val)
     p = learned.discriminant().projection
@@ -135,13 +135,13 @@ def test_a_calibrated_threshold_follows_the_positives_online(data, pool):
 def test_impossible_arguments_are_refused(data, pool):
     (X, y), (X_val, y_val) = data
     with pytest.raises(ValueError, match="give both or neither"):
-        train_stage(pool, X, y, goal=NodeGoal())
+        train_stage(pool, X, y, goal=StageGoal())
     with pytest.raises(ValueError, match="one class only"):
-        train_stage(pool, X, y, goal=NodeGoal(), validation=(X_val, np.ones_like(y_val)))
+        train_stage(pool, X, y, goal=StageGoal(), validation=(X_val, np.ones_like(y_val)))
     with pytest.raises(ValueError, match="both classes"):
         train_stage(pool, X, np.ones_like(y))
     with pytest.raises(ValueError, match="detection_rate=1"):
-        NodeGoal(detection_rate=1.0)
+        StageGoal(detection_rate=1.0)
     with pytest.raises(ValueError, match="separates"):
         train_stage(pool, np.full_like(X, 7), y)
     assert not train_stage(pool, X, y, 3, learner=Boosting()).learns
@@ -164,7 +164,7 @@ def test_a_memory_budget_trains_on_a_seeded_sample_and_says_so(data, pool):
 @pytest.fixture(scope="module")
 def soft(data, pool):
     train, validation = data
-    return train_stage(pool, *train, n_weak=20, goal=NodeGoal(0.9, 0.01), validation=validation, soft=True)
+    return train_stage(pool, *train, n_weak=20, goal=StageGoal(0.9, 0.01), validation=validation, soft=True)
 
 
 def test_rejection_thresholds_lose_none_of_the_validation_positives(soft, data):

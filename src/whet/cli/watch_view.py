@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from whet.cli.options import CTRL_C, ExitCode
-from whet.cli.output import MAX_LISTED, plural
+from whet.cli.output import MAX_LISTED, plural, warn
 
 if TYPE_CHECKING:
     from whet.errors import VideoError
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from whet.tracking.session import FrameCallback, SavedModel, Summary
     from whet.tracking.tracker import TrackedFrame
     from whet.web.page import LiveImage
-
-
-def warn(message: str) -> None:
-    """Print a line to standard error; standard output is for results."""
-    typer.echo(f"whet: {message}", err=True)
 
 
 @dataclass

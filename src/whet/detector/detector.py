@@ -35,7 +35,7 @@ from whet.lda.statistics import MOST_SAMPLES
 
 if TYPE_CHECKING:
     from whet.detector.records import Record
-    from whet.io.images import ImageLike
+    from whet.io.images import ColorOrder, ImageLike
     from whet.opencv.export import EarlyExits, Exported
 
     Images = list[ImageLike] | tuple[ImageLike, ...]
@@ -52,6 +52,7 @@ class ScanOptions(TypedDict, total=False):
     scale_factor: float
     step: int
     grouping: Grouping | None
+    color: ColorOrder
     threads: int | None
 
 
@@ -109,6 +110,7 @@ class Detector:
         iou: float = IOU,
         min_score: float | str | None = None,
         max_detections: int | None = None,
+        color: ColorOrder = "rgb",
         threads: int | None = None,
     ) -> Detections | list[Detections]:
         """Find objects in an image: a path, a Pillow image or an array (see `whet.io.images.as_grey`).
@@ -118,7 +120,8 @@ class Detector:
         Detections with scores above `min_score`, a number or the name of an operating point, are kept, at most
         `max_detections` of them. Without a minimum score the operating point "default" is used, if there is one.
 
-        A list or tuple of images gives a list of detections.
+        Colour arrays are RGB; pass `color="bgr"` for those of `cv2.imread`. A list or tuple of images gives a list of
+        detections.
         """
         if isinstance(image, list | tuple):
             options: DetectOptions = {
@@ -130,11 +133,12 @@ class Detector:
                 "iou": iou,
                 "min_score": min_score,
                 "max_detections": max_detections,
+                "color": color,
                 "threads": threads,
             }
             return [self.detect(one, **options) for one in image]
         cascade, reporting = self._cascade, self._reporting
-        pyramid = self._pyramid(as_grey(image), scale_factor, step, min_size, max_size, threads)
+        pyramid = self._pyramid(as_grey(image, color), scale_factor, step, min_size, max_size, threads)
         fired = scan_pyramid(cascade, pyramid, threads=threads)
         return report(
             fired,
@@ -159,6 +163,7 @@ class Detector:
         grouping: Grouping | None = GROUPING,
         iou: float = IOU,
         min_score: float | str | None = None,
+        color: ColorOrder = "rgb",
         threads: int | None = None,
     ) -> list[Record]:
         """Learn boxes (n, 4) of an image, as x1, y1, x2, y2, with labels: True for the object, False for others.
@@ -182,7 +187,7 @@ class Detector:
             raise ValueError(f"got weight={weight}; expected a whole number from 1")
         changed = self.copy()
         changed.check_can_learn()
-        grey = as_grey(image)
+        grey = as_grey(image, color)
         array, flags = checked_labels(boxes, labels, grey.shape)
         if not len(array):
             return []

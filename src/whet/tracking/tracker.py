@@ -28,7 +28,7 @@ from whet.io.images import as_grey
 from whet.tracking.self_training import Retention, expected_scores, retention_of, weight_change
 
 if TYPE_CHECKING:
-    from whet.io.images import ImageLike
+    from whet.io.images import ColorOrder, ImageLike
 
 Grey = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -223,9 +223,9 @@ class Tracker:
         self._start: Retention = retention_of(self.detector)
         self._weight_change = weight_change(self.detector)
 
-    def update(self, image: ImageLike) -> TrackedFrame:
+    def update(self, image: ImageLike, color: ColorOrder = "rgb") -> TrackedFrame:
         """Detect, track and, if the tracker learns, learn before the next frame."""
-        grey, detector = as_grey(image), self.detector
+        grey, detector = as_grey(image, color), self.detector
         pyramid = Pyramid.from_image(grey, detector.window, scale_factor=self.scale_factor, threads=self.threads)
         found = track(detector.cascade, pyramid, self.last, self.prior, self.scale_factor, self.threads)
         self.last = self.last if found is None else found.box

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,8 @@ from whet.features.integral import FeatureFamily, IntegralStack
 from whet.features.responses import BitResponses
 from whet.features.weak_learners import WeakLearners
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations, Boxes, Problem, ProblemKind
+from whet.io.annotations.formats import read_annotations
+from whet.io.images import find_images
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.lda.thresholds import Rate, calibrate_rate
 from whet.opencv.cascade import OpenCVCascade, stages_of
@@ -135,7 +137,7 @@ FEWEST_POSITIVES = 10
 NEGATIVES = 20_000
 
 
-def adopt(
+def adopt_patches(
     cascade: OpenCVCascade | str | PathLike[str],
     positives: Patches,
     images: Sequence[Path],
@@ -183,7 +185,8 @@ def adopt(
     >>> with TemporaryDirectory() as folder:
     ...     _ = write_opencv(Cascade((8, 8), (stage.run(),)), f"{folder}/object.xml")
     ...     Image.fromarray(rng.integers(0, 230, (50, 50), dtype=np.uint8)).save(f"{folder}/other.png")
-    ...     detector = adopt(f"{folder}/object.xml", patches[:200], [Path(folder) / "other.png"], n_negatives=50)
+    ...     images = [Path(folder) / "other.png"]
+    ...     detector = adopt_patches(f"{folder}/object.xml", patches[:200], images, n_negatives=50)
     >>> added = detector.base.stages[-1]
     >>> len(added), added.positive.n, added.negative.n
     (3, 160, 50)
@@ -284,6 +287,30 @@ def shape_warning(boxes: Boxes, window: tuple[int, int]) -> str | None:
     )
 
 
+def adopt(
+    cascade: str | PathLike[str],
+    annotations: str | PathLike[str],
+    negatives: str | PathLike[str] | Iterable[str | PathLike[str]] = (),
+    *,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Callable[[float], None] = lambda _: None,
+) -> Detector:
+    """Make an OpenCV cascade trainable: one more stage learns from annotated images and from images without the object.
+
+    `annotations` are a file or folder that `read_annotations` reads, `negatives` images or folders of them. Boxes
+    should enclose the object as the cascade does when it detects. `progress` gets the share that is done.
+
+    >>> adopt("haarcascade_frontalface_default.xml", "nowhere.csv")
+    Traceback (most recent call last):
+    whet.errors.DataNotFoundError: no such file or directory: nowhere.csv
+    """
+    named = [negatives] if isinstance(negatives, str | PathLike) else list(negatives)
+    found = find_images([fspath(name) for name in named]) if named else []
+    examples = Examples.from_annotations(read_annotations(annotations).images, negatives=found)
+    return adopt_from(Path(cascade), examples, seed=seed, threads=threads, progress=progress).detector
+
+
 def adopt_from(
     cascade: Path,
     examples: Examples,
@@ -326,7 +353,7 @@ def adopt_from(
         raise TrainingDataError(
             "got no image to take negatives from; add images without the object, best some hundred (--negatives)"
         )
-    detector = adopt(
+    detector = adopt_patches(
         source,
         _with_noise(positives.patches, seed),
         images,

@@ -35,7 +35,7 @@ from whet.training.progress import (
     stop_by_held_out,
     stop_by_mined,
 )
-from whet.training.stage import GreedyLDA, NodeGoal, StageLearner, StageValidation, train_stage
+from whet.training.stage import GreedyLDA, StageGoal, StageLearner, StageValidation, train_stage
 
 Patches = NDArray[np.uint8]
 Callback = Callable[[Event], None]
@@ -276,7 +276,7 @@ class _Training:
             *_labelled(*training),
             max_weak,
             learner=self.learner,
-            goal=NodeGoal(config.min_detection_rate, config.max_false_positive_rate),
+            goal=StageGoal(config.min_detection_rate, config.max_false_positive_rate),
             validation=_labelled(*validation),
             soft=config.early_exits,
             max_memory=config.max_memory,

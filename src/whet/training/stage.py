@@ -23,11 +23,11 @@ from whet.lda.thresholds import Rate, RejectionThresholds, calibrate_rate, quant
 
 
 @dataclass(frozen=True)
-class NodeGoal:
+class StageGoal:
     """Rates that a stage has to reach on a validation set; then no more weak learners are added.
 
-    >>> NodeGoal(detection_rate=0.995)
-    NodeGoal(detection_rate=0.995, false_positive_rate=0.5)
+    >>> StageGoal(detection_rate=0.995)
+    StageGoal(detection_rate=0.995, false_positive_rate=0.5)
     """
 
     detection_rate: float = 0.99
@@ -44,7 +44,7 @@ class StageValidation:
 
     def __init__(
         self,
-        goal: NodeGoal,
+        goal: StageGoal,
         features: FeatureFamily,
         weak: Stumps | Subsets,
         patches: NDArray[np.uint8],
@@ -165,7 +165,7 @@ def train_stage(
     n_weak: int = 200,
     *,
     learner: StageLearner | None = None,
-    goal: NodeGoal | None = None,
+    goal: StageGoal | None = None,
     validation: tuple[Patches, Bools] | None = None,
     soft: bool = False,
     method: Method = "histogram",
