@@ -1,10 +1,10 @@
-"""This checkout against another one: detect, learn, train, update and start. `python -m benchmarks.against_checkout ROOT`.
+"""Compare this checkout with another one: detect, learn, train, update, start.
 
-Prints JSON. Each turn runs a fresh process of one checkout and then of the other, so that noise of the machine hits both.
-A process imports whet from its checkout (`src` first on the path), warms up, and reports the processor time of each job;
-`start` is the processor time of a whole process that loads the face detector and detects in a small image. Ratios are
-totals of this checkout over totals of the other: below 1, this one is faster. `results` holds hashes of what each
-checkout found and learned, which should be equal.
+`python -m benchmarks.against_checkout ROOT` prints JSON. Each turn runs a fresh process of one checkout and then of the
+other, so that noise of the machine hits both. A process imports whet from its checkout, warms up, and reports the
+processor time of each job; `start` is the processor time of a whole process that loads the face detector and detects in
+a small image. Ratios are totals of this checkout over totals of the other: below 1, this one is faster. `results` holds
+hashes of what each checkout found, learned and trained; they should be equal.
 """
 
 from __future__ import annotations
@@ -87,8 +87,7 @@ def jobs() -> dict[str, Any]:
     table: dict[str, Any] = {}
     detector = whet.load("face")
     detector.detect(image, threads=1)
-    found = [one for one in images]
-    table["detect"] = timed(lambda: [detector.detect(one, threads=1) for one in found * 8])
+    table["detect"] = timed(lambda: [detector.detect(one, threads=1) for one in images * 8])
     wrong = detector.detect(image).boxes[1:2]
     detector.copy().learn(image, wrong, [False])
 

@@ -33,13 +33,6 @@ def start(*, quiet: bool = False) -> None:
     objects are left out, and the operating system frees their memory a moment later.
     """
     atexit.register(gc.freeze)
-    blas = "scipy.linalg.cython_blas"
-    if blas not in sys.modules:
-        sys.modules[blas] = None  # type: ignore[assignment]  # makes the import fail
-        try:
-            import numba.np.arraymath  # noqa: F401
-        finally:
-            del sys.modules[blas]
     from whet._kernels.jit import is_compiled
     from whet._kernels.scan import scan_windows
 
