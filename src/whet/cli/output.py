@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 def start(*, quiet: bool = False) -> None:
     """Shorten the start and the end of the process; announce that the first run compiles.
 
-    numba imports scipy.linalg to support functions such as `np.cov`, which no kernel of whet calls: 0.2 s of the
-    1.2 s of a command. The import is blocked for that moment only.
-
     At exit Python searches all objects for unreachable cycles: 0.4 s for the half million objects of numba. Frozen
     objects are left out, and the operating system frees their memory a moment later.
     """

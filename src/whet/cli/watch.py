@@ -22,7 +22,7 @@ from whet.cli.options import (
     refuse,
     usage_errors,
 )
-from whet.cli.output import ctrl_c_between
+from whet.cli.output import ctrl_c_between, warn
 from whet.cli.output import start as start_quickly
 from whet.cli.watch_view import (
     SkippedFrames,
@@ -32,7 +32,6 @@ from whet.cli.watch_view import (
     print_summary,
     progress_view,
     summary_table,
-    warn,
 )
 
 if TYPE_CHECKING:
