@@ -73,12 +73,16 @@ class ModelFileError(WhetError, ValueError):
     """A file is not a detector, is damaged, or was written by a newer version."""
 
 
+class ModelChangedError(WhetError, RuntimeError):
+    """The file of a model was changed by someone else since it was loaded."""
+
+
 class DetectorNotFoundError(WhetError, FileNotFoundError):
     """No bundled detector and no file has this name."""
 
 
-class JournalError(WhetError, ValueError):
-    """A journal is damaged, or its records do not belong to this detector."""
+class RecordError(WhetError, ValueError):
+    """A record of what was learned does not exist, is damaged, or belongs to another detector."""
 
 
 class BoxError(WhetError, ValueError):

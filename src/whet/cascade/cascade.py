@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from whet._kernels.constraints import judge_bits
 from whet._kernels.threads import for_each_block
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.columns import columns_of, family_name
@@ -56,6 +57,9 @@ class TrainedStage(Protocol):
 
     def run(self, learned: ClassPair | None = None) -> Stage:
         """The weighted stage that a scan runs when these samples were learned on top of the training."""
+
+    def corrected(self, coef: Floats, threshold: float, learned: ClassPair | None = None) -> Stage:
+        """The stage that a scan runs when corrections have changed its weights and its threshold."""
 
     def settings(self) -> list[Any]:
         """Numbers and words that decide how the stage answers and learns, for the hash of a detector's base."""
@@ -116,6 +120,10 @@ class Stage:
     def run(self, learned: ClassPair | None = None) -> Stage:  # noqa: ARG002 - nothing can be learned
         """The stage itself."""
         return self
+
+    def corrected(self, coef: Floats, threshold: float, learned: ClassPair | None = None) -> Stage:  # noqa: ARG002
+        """The stage with other weights; rejection thresholds stay."""
+        return replace(self, coef=coef, threshold=threshold)
 
     def settings(self) -> list[Any]:
         """Family, threshold, and whether there are rejection thresholds."""
@@ -265,8 +273,14 @@ class LearningStage:
         return self._weighted(self._discriminant())
 
     def _weighted(self, vote: OnlineDiscriminant) -> Stage:
-        rejection = None if self.rejection is None else self.rejection.thresholds(vote)
+        rejection = None if self.rejection is None else self.rejection.thresholds(vote.positive, vote.coef)
         return Stage(self.features, self.weak, vote.coef, float(vote.threshold), rejection)
+
+    def corrected(self, coef: Floats, threshold: float, learned: ClassPair | None = None) -> Stage:
+        """The stage with other weights; its rejection thresholds follow the partial sums of the positives."""
+        positive = self.positive if learned is None or not learned[0].n else self.positive + learned[0]
+        rejection = None if self.rejection is None else self.rejection.thresholds(positive, coef)
+        return Stage(self.features, self.weak, coef, threshold, rejection)
 
     def count(self, patches: Patches, is_positive: Bools, threads: int | None = None) -> ClassPair:
         """Statistics of the responses to patches (samples, height, width) with labels (samples,)."""
@@ -373,6 +387,23 @@ class Cascade:
             alive &= passed
             total += margin if number >= self.first_scoring else 0.0
         return np.where(alive, total, -np.inf)
+
+
+    @cached_property
+    def columns(self) -> tuple[slice, ...]:
+        """The columns of each stage in responses (n, n_weak) of all weak learners."""
+        ends = np.cumsum([len(stage) for stage in self.stages]).tolist()
+        return tuple(slice(end - len(stage), end) for end, stage in zip(ends, self.stages, strict=True))
+
+    def scores_of_responses(self, responses: NDArray[np.uint8]) -> Floats:
+        """Scores (n,) as `scores` gives them, of windows whose responses (n, n_weak) are known; no image is needed."""
+        passed, total, margin = np.ones(len(responses), np.bool_), np.zeros(len(responses)), np.empty(len(responses))
+        for number, (stage, columns) in enumerate(zip(self.stages, self.columns, strict=True)):
+            rejection = stage.rejection_thresholds
+            rejection = np.full(len(stage), -np.inf) if rejection is None else rejection
+            judge_bits(responses[:, columns], stage.coef, stage.threshold, rejection, margin, passed)
+            total += margin if number >= self.first_scoring else 0.0
+        return np.where(passed, total, -np.inf)
 
 
 def check_statistics(statistics: BinaryStatistics, name: str) -> None:

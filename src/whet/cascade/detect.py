@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from whet._kernels.boxes import absorb, suppress
 from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import Cascade
-from whet.cascade.detections import Detections, FiredWindows
+from whet.cascade.detections import Calibration, Detections, FiredWindows
 from whet.cascade.pyramid import SCALE_FACTOR, Pyramid
 from whet.cascade.scan import scan_pyramid
 
@@ -82,11 +82,12 @@ def report(
     offset: BoxOffset | None = None,
     min_score: float | None = None,
     max_detections: int | None = None,
+    calibration: Calibration | None = None,
 ) -> Detections:
     """Detections of the windows that fired: grouped, with the box that is reported for a window, and thresholded."""
     groups = group_windows(fired, grouping, iou)
     boxes = groups.boxes if offset is None else offset.boxes(groups.boxes)
-    found = Detections(boxes, groups.scores, fired, groups.group)
+    found = Detections(boxes, groups.scores, fired, groups.group, calibration)
     found = found if min_score is None else found.above(min_score)
     return found if max_detections is None else found.first(max_detections)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
+# Probabilities (n,) of scores (n,).
+Calibration = Callable[[Floats], Floats]
 
 
 def _no_indices() -> Indices:
@@ -77,6 +79,7 @@ class Detections:
     scores: Floats = field(default_factory=lambda: np.empty(0))
     windows: FiredWindows = field(default_factory=FiredWindows)
     group: Indices = field(default_factory=_no_indices)
+    calibration: Calibration | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.boxes.shape != (len(self.scores), 4) or len(self.group) != len(self.windows):
@@ -92,7 +95,16 @@ class Detections:
         rows = np.atleast_1d(np.arange(len(self))[which])
         order = np.full(len(self) + 1, -1)  # the last one stands for -1, which no detection has
         order[rows] = np.arange(len(rows))
-        return Detections(self.boxes[rows], self.scores[rows], self.windows, order[self.group])
+        return Detections(self.boxes[rows], self.scores[rows], self.windows, order[self.group], self.calibration)
+
+    @property
+    def probabilities(self) -> Floats:
+        """The probability (N,) that each detection is the object, in images with one object on average.
+
+        It is calibrated on samples held out from the training, rises with the score, and follows what is learned. NaN
+        where the detector has no reference set.
+        """
+        return np.full(len(self), np.nan) if self.calibration is None else self.calibration(self.scores)
 
     def __iter__(self) -> Iterator[tuple[Floats, float]]:
         """Each box (4,) with its score, best first."""

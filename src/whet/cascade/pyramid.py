@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.threads import for_each_block
+from whet.cascade.boxes import BoxOffset, box_iou
 
 GreyImage = NDArray[np.uint8]
 
@@ -112,7 +113,7 @@ class Pyramid:
     def patches(self, index: WindowIndex) -> GreyImage:
         """The pixels (n, height, width) of windows."""
         height, width = self.window
-        cut = [self._level(scale).image[y : y + height, x : x + width] for scale, y, x in index]
+        cut = [self.level(scale).image[y : y + height, x : x + width] for scale, y, x in index]
         return np.array(cut, np.uint8).reshape(-1, height, width)
 
     def boxes(self, index: WindowIndex) -> NDArray[np.float64]:
@@ -120,7 +121,7 @@ class Pyramid:
         boxes = np.empty((len(index), 4))
         for scale in np.unique(index.scale).tolist():
             rows = index.scale == scale
-            boxes[rows] = self._level(scale).boxes(index.y[rows], index.x[rows], self.window)
+            boxes[rows] = self.level(scale).boxes(index.y[rows], index.x[rows], self.window)
         return boxes
 
     def nearest(self, box: NDArray[np.float64]) -> WindowIndex:
@@ -133,7 +134,40 @@ class Pyramid:
         x = self._start((box[0] + box[2]) / 2 / level.scale_x, width, level.image.shape[1])
         return WindowIndex(np.array([self.scales[number]]), np.array([y]), np.array([x]))
 
-    def _level(self, scale: float) -> Level:
+    def overlapping(self, box: NDArray[np.float64], iou: float, offset: BoxOffset | None = None) -> WindowIndex:
+        """All windows whose boxes have at least this IoU with a box (4,), by level, y and x.
+
+        The box of a window is the window itself, or with an `offset` the box that is reported for it.
+
+        >>> pyramid = Pyramid.from_image(np.zeros((50, 60), np.uint8), (24, 24), scale_factor=1.5)
+        >>> near = pyramid.overlapping(np.array([10.0, 8.0, 34.0, 32.0]), 0.9)
+        >>> list(near)
+        [(1.0, 7, 10), (1.0, 8, 9), (1.0, 8, 10), (1.0, 8, 11), (1.0, 9, 10)]
+        """
+        offset = BoxOffset() if offset is None else offset
+        (target,) = offset.windows(box[None])
+        found = []
+        for level, scale in zip(self.levels, self.scales, strict=True):
+            y, x = (
+                np.arange(*self._reach(low, high, size, length, side))
+                for low, high, size, length, side in (
+                    (target[1], target[3], level.scale_y, self.window[0], level.image.shape[0]),
+                    (target[0], target[2], level.scale_x, self.window[1], level.image.shape[1]),
+                )
+            )
+            ys, xs = (places.ravel() for places in np.meshgrid(y * self.step, x * self.step, indexing="ij"))
+            shared = box_iou(box[None], offset.boxes(level.boxes(ys, xs, self.window)))[0]
+            near = shared >= iou
+            found.append(WindowIndex(np.full(int(near.sum()), scale), ys[near], xs[near]))
+        return WindowIndex.concatenate(found)
+
+    def _reach(self, low: float, high: float, scale: float, length: int, side: int) -> tuple[int, int]:
+        """First and last + 1 of the places, in steps, where a window of this length meets a span of the image."""
+        first = max(int(np.ceil((low / scale - length) / self.step)), 0)
+        return first, max(min(int(high / scale) // self.step, (side - length) // self.step) + 1, first)
+
+    def level(self, scale: float) -> Level:
+        """The level of one of the scales."""
         return self.levels[self.scales.index(scale)]
 
     def _start(self, centre: float, length: int, side: int) -> int:

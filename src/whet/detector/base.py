@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import Cascade, ClassPair, TrainedStage, check_count, check_statistics
+from whet.detector.reference import Judgement, Reference
+from whet.features.integral import IntegralStack
+from whet.lda.constraints import ChangeMetric
 from whet.lda.statistics import BinaryStatistics
 
 Fact = str | int | float
@@ -156,6 +159,7 @@ class DetectorBase:
     """Stages on windows (height, width): those that learn, and those with fixed weights, which only run.
 
     `mean_positive` (height, width) is the average object, for display; like the provenance it is no part of the id.
+    `reference` are responses to held-out samples: they judge and guard corrections.
     """
 
     window: tuple[int, int]
@@ -163,6 +167,7 @@ class DetectorBase:
     min_sigma: float = OPENCV_MIN_SIGMA
     provenance: Provenance = field(default_factory=Provenance)
     mean_positive: NDArray[np.uint8] | None = None
+    reference: Reference | None = None
 
     def __post_init__(self) -> None:
         mean = self.mean_positive
@@ -172,12 +177,31 @@ class DetectorBase:
             raise ValueError(f"got min_sigma={self.min_sigma}; expected a number above 0")
         for stage in self.stages:
             stage.settings()  # refuses a threshold rule that no file can hold
-        _ = self.cascade  # checks windows and weights
+        n_weak = self.cascade.n_weak  # checks windows and weights
+        if self.reference is not None and self.reference.n_weak != n_weak:
+            raise ValueError(f"got a reference set of {self.reference.n_weak} weak learners; expected {n_weak}")
 
     @cached_property
     def cascade(self) -> Cascade:
         """The cascade of the base's own weights and thresholds: the one that routes what is learned."""
         return Cascade(self.window, tuple(stage.run() for stage in self.stages), self.min_sigma)
+
+    def respond(self, patches: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+        """Responses (n, weak learners of all stages) to patches (n, height, width), and which have enough contrast."""
+        stack = IntegralStack.from_patches(patches, self.min_sigma)
+        responses = [stage.respond(stack) for stage in self.cascade.stages]
+        return np.ascontiguousarray(np.concatenate(responses).T).view(np.uint8), stack.has_contrast
+
+    @cached_property
+    def metrics(self) -> tuple[ChangeMetric | None, ...]:
+        """What a change of each stage's weights costs; None for stages without statistics."""
+        pairs = [stage.statistics for stage in self.stages]
+        return tuple(ChangeMetric.from_statistics(*pair) if pair[0].n and pair[1].n else None for pair in pairs)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.float64]:
+        """Length |w| of the weights of each stage, summed in order: the unit of margins."""
+        return np.array([np.sqrt(np.cumsum(stage.coef * stage.coef)[-1]) for stage in self.cascade.stages])
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -204,7 +228,8 @@ class Reporting:
     """What a detector reports: which box for a window, and named operating points, the scores to exceed.
 
     Neither decides what the base answers to a patch, so neither is part of the base's id. An operating point belongs
-    to the detector as it was evaluated, with that scale factor, step and grouping; what is learned later moves scores.
+    to the base as it was evaluated, with that scale factor, step and grouping, and follows what is learned later; one
+    that is `fixed` was set after learning, and stays.
 
     >>> Reporting(operating_points={"careful": 4.5}).min_score("bold")
     Traceback (most recent call last):
@@ -213,9 +238,12 @@ class Reporting:
 
     box_offset: BoxOffset = field(default_factory=BoxOffset)
     operating_points: Mapping[str, float] = field(default_factory=dict)
+    fixed: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self.box_offset.check()
+        if not self.fixed <= set(self.operating_points):
+            raise ValueError(f"got fixed operating points {sorted(self.fixed)}; expected names of operating points")
         if len(self.operating_points) > MOST_POINTS:
             raise ValueError(f"got {len(self.operating_points)} operating points; expected at most {MOST_POINTS}")
         for name, threshold in self.operating_points.items():
@@ -247,10 +275,20 @@ class Reporting:
             raise ValueError(f"unknown operating point {name!r}; {choice}")
         return self.operating_points[name]
 
-    def with_point(self, name: str, threshold: float | None) -> Reporting:
+    def with_point(self, name: str, threshold: float | None, *, follows: bool = True) -> Reporting:
         """The same with one more operating point, or with another score for it; None takes it away."""
         others = {other: score for other, score in self.operating_points.items() if other != name}
-        return replace(self, operating_points=others if threshold is None else others | {name: float(threshold)})
+        fixed = self.fixed - {name}
+        if threshold is None:
+            return replace(self, operating_points=others, fixed=fixed)
+        points = others | {name: float(threshold)}
+        return replace(self, operating_points=points, fixed=fixed if follows else fixed | {name})
+
+    def followed(self, before: Judgement, after: Judgement) -> Reporting:
+        """The same with the operating points as they are after a change, but for those that are fixed."""
+        points = self.operating_points.items()
+        moved = {name: score if name in self.fixed else after.followed(before, score) for name, score in points}
+        return replace(self, operating_points=moved)
 
 
 def _is_name(name: object) -> bool:

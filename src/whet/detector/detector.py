@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.resources import files
-from numbers import Integral
 from os import PathLike
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whet.cascade.boxes import BoxOffset
-from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.cascade import Cascade
 from whet.cascade.detect import GROUPING, IOU, Grouping, report
 from whet.cascade.detections import Detections
 from whet.cascade.pyramid import SCALE_FACTOR, SMALLEST, Pyramid
 from whet.cascade.scan import scan_pyramid
 from whet.detector import model_file
 from whet.detector.base import Delta, DetectorBase, Provenance, Reporting, check_delta
+from whet.detector.corrections import Derived, derive
+from whet.detector.counting import count_patches, count_records
+from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Records, image_hash
+from whet.detector.reference import Estimate, Judgement
 from whet.errors import (
     BoxError,
     CannotConvertError,
@@ -28,17 +36,20 @@ from whet.errors import (
     CannotMergeError,
     CannotUnlearnError,
     DetectorNotFoundError,
+    ModelChangedError,
+    ModelFileError,
+    RecordError,
 )
-from whet.io.files import write_atomically
+from whet.io.files import locked, write_atomically
 from whet.io.images import as_grey
-from whet.lda.statistics import MOST_SAMPLES
 
 if TYPE_CHECKING:
-    from whet.detector.records import Record
     from whet.io.images import ColorOrder, ImageLike
     from whet.opencv.export import EarlyExits, Exported
 
     Images = list[ImageLike] | tuple[ImageLike, ...]
+
+Floats = NDArray[np.float64]
 
 SUFFIX = ".whet"
 BUNDLED = Path(str(files("whet") / "bundled"))
@@ -64,33 +75,101 @@ class DetectOptions(ScanOptions, total=False):
     max_detections: int | None
 
 
+@dataclass(frozen=True, eq=False)
+class Update:
+    """What a call of `learn` has added, and what it changes, as the reference set estimates it.
+
+    `unsatisfied` are the corrections, new or old, that no weights could satisfy together: they contradict one another,
+    or lie beyond these weak learners.
+    """
+
+    records: tuple[Record, ...]
+    before: Estimate | None = None
+    after: Estimate | None = None
+    unsatisfied: tuple[Record, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self.records)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the new records."""
+        return [record.id for record in self.records]
+
+    def __str__(self) -> str:
+        n = len(self.records)
+        text = f"{n} correction{'s' * (n != 1)}"
+        if self.before is not None and self.after is not None:
+            text += f"; held-out samples: {self.before} before, {self.after} after"
+        if self.unsatisfied:
+            text += f"; not satisfied: {', '.join(record.id[:8] for record in self.unsatisfied)}"
+        return text
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """All that a detector has learned, and what is derived from it; replaced as a whole, never changed."""
+
+    counts: Delta
+    records: Records
+    total: Delta
+    derived: Derived
+
+    @classmethod
+    def from_learned(cls, base: DetectorBase, counts: Delta, records: Records) -> _State:
+        counted = count_records(base, records.values())
+        total = counts if counted.is_empty else counts + counted
+        check_delta(total, base)
+        total.check_counts(base)
+        if total.is_empty and not records:
+            return cls(counts, records, total, Derived(base.cascade))
+        return cls(counts, records, total, derive(base, total, records))
+
+    @property
+    def is_base(self) -> bool:
+        """Nothing was learned."""
+        return self.counts.is_empty and not self.records
+
+
 class Detector:
     """Finds objects in images, and learns from corrections.
 
-    A detector is a trained base, which stays as it is, and whole counts of what was learned since. Together they are,
-    to the last bit, the same weak learners trained on everything. Every change is made as a whole or, with an error,
-    not at all. What the base was trained on cannot be unlearned: it chose the weak learners.
+    A detector is a trained base, which stays as it is, and what it learned since: a set of corrections, and counts of
+    ordinary examples. Weights are derived from these alone, so the order of learning does not matter, and what is
+    unlearned is gone without a trace. Every change is made as a whole or, with an error, not at all. Threads can share
+    a detector. What the base was trained on cannot be unlearned: it chose the weak learners.
 
     >>> from skimage import data
     >>> detector = load("face")
     >>> found = detector.detect(data.astronaut())
     >>> found
     Detections(2: 114 x 126 at (168, 57) scores 119, 76 x 84 at (264, 320) scores 49.7)
-    >>> records = detector.learn(data.astronaut(), found[1].boxes, False)  # "not a face"
+    >>> learned = detector.learn(data.astronaut(), found[1].boxes, False)  # "not a face"
     >>> len(detector.detect(data.astronaut()))
     1
-    >>> detector.unlearn(records)
-    >>> detector.learned
-    (0, 0)
+    >>> detector.unlearn(learned)
+    >>> detector.records
+    []
     """
 
-    def __init__(self, base: DetectorBase, learned: Delta | None = None, reporting: Reporting | None = None) -> None:
+    def __init__(
+        self,
+        base: DetectorBase,
+        counts: Delta | None = None,
+        reporting: Reporting | None = None,
+        records: Iterable[Record] = (),
+    ) -> None:
         self._base = base
         self._reporting = reporting or Reporting()
-        self._delta = Delta.empty(base.sizes)
-        self._cascade = base.cascade
-        if learned is not None:
-            self.add(learned)
+        empty = Delta.empty(base.sizes)
+        if counts is not None:
+            check_delta(counts, base)
+        self._state = _State.from_learned(base, counts or empty, Records.from_iterable(records))
+        self._lock = RLock()
+        self._origin: tuple[Path, str] | None = None
 
     @overload
     def detect(self, image: Images, **options: Unpack[DetectOptions]) -> list[Detections]: ...
@@ -137,9 +216,9 @@ class Detector:
                 "threads": threads,
             }
             return [self.detect(one, **options) for one in image]
-        cascade, reporting = self._cascade, self._reporting
+        state, reporting = self._state, self.reporting
         pyramid = self._pyramid(as_grey(image, color), scale_factor, step, min_size, max_size, threads)
-        fired = scan_pyramid(cascade, pyramid, threads=threads)
+        fired = scan_pyramid(state.derived.cascade, pyramid, threads=threads)
         return report(
             fired,
             grouping=grouping,
@@ -147,6 +226,7 @@ class Detector:
             offset=reporting.box_offset,
             min_score=reporting.min_score(min_score),
             max_detections=max_detections,
+            calibration=self._calibration(state),
         )
 
     def learn(
@@ -154,107 +234,116 @@ class Detector:
         image: ImageLike,
         boxes: ArrayLike,
         labels: ArrayLike,
-        weight: int | None = None,
         *,
+        name: str = "",
+        note: str = "",
         min_size: float | None = None,
         max_size: float | None = None,
         scale_factor: float = SCALE_FACTOR,
         step: int = 1,
-        grouping: Grouping | None = GROUPING,
-        iou: float = IOU,
         min_score: float | str | None = None,
         color: ColorOrder = "rgb",
         threads: int | None = None,
-    ) -> list[Record]:
-        """Learn boxes (n, 4) of an image, as x1, y1, x2, y2, with labels: True for the object, False for others.
+    ) -> Update:
+        """Correct boxes (n, 4) of an image, as x1, y1, x2, y2: label True for the object, False for a false positive.
 
-        `labels` are one for all boxes or (n,). A True box is learned by the window nearest to it. A False one is
-        learned by the windows behind the detections there, or, where nothing was detected, by the nearest window. So
-        pass the sizes, `scale_factor`, `step`, `grouping`, `iou` and `min_score` with which the detections were made.
+        `labels` are one for all boxes or (n,). Pass the sizes, `scale_factor` and `step` with which the detections were
+        made, and the `min_score` that a missed object has to exceed. A correction that holds already changes nothing,
+        and learning it twice is learning it once.
 
-        `weight` is a whole number: how often a box counts, shared by the windows of a false positive. Without one, a
-        box counts 4 % of its class in the base, and a false positive that is still there, or an object that is still
-        missed, is learned again with twice the weight, for a few rounds; one that stays keeps its first round only.
-
-        Returns records of what was learned. `unlearn` takes them out again; a `whet.detector.journal.Journal` stores
-        them.
+        Returns the new records, with what they change on the reference set. `name` (by default that of the file) and
+        `note` are kept with them. `unlearn` takes them out again.
         """
-        from whet.detector.corrections import Correction, checked_labels
-        from whet.detector.records import image_hash
+        from whet.detector.corrections import checked_labels, new_records
 
-        whole = isinstance(weight, Integral) and not isinstance(weight, bool)
-        if weight is not None and not (whole and 1 <= weight < MOST_SAMPLES):
-            raise ValueError(f"got weight={weight}; expected a whole number from 1")
-        changed = self.copy()
-        changed.check_can_learn()
+        self.check_can_learn()
         grey = as_grey(image, color)
         array, flags = checked_labels(boxes, labels, grey.shape)
         if not len(array):
-            return []
+            return Update(())
         pyramid = self._pyramid(grey, scale_factor, step, min_size, max_size, threads)
         if not pyramid.levels:
             raise BoxError(
                 f"the image has {grey.shape[1]} x {grey.shape[0]} pixels, too few for windows of {self.window[1]} x "
                 f"{self.window[0]} between these sizes: nothing in it can be learned"
             )
-        times = None if weight is None else int(weight)
-        above = self._reporting.min_score(min_score)
-        correction = Correction(pyramid, image_hash(grey), array, flags, times, grouping, iou, above, threads)
-        records = correction.apply(changed)
-        self._become(changed)
-        return records
+        # The point that the base came with: what was learned before must not matter.
+        above = max(self._reporting.min_score(min_score), 0.0)
+        found = new_records(self._base, self.box_offset, pyramid, image_hash(grey), array, flags, above)
+        if not name and isinstance(image, str | PathLike):
+            name = Path(image).name
+        shown = {"name": name[:LONGEST_NAME], "note": note[:LONGEST_NOTE], "time": int(time.time())}
+        return self.add([replace(record, **shown) for record in found])
 
-    def unlearn(self, records: Iterable[Record]) -> None:
-        """Take out what was learned, as if it had never been learned; the images are not needed.
+    def add(self, records: Iterable[Record]) -> Update:
+        """Add records that this detector, or another one of the same base, has made; those it has change nothing."""
+        new = Records.from_iterable(records)
+        for record in new.values():
+            self._check_record(record)
+        with self._lock:
+            before = self._state
+            added = tuple(record for key, record in new.items() if key not in before.records)
+            self._state = _State.from_learned(self._base, before.counts, before.records | new)
+            after = self._state
+        unsatisfied = tuple(after.records[key] for key in after.derived.unsatisfied)
+        return Update(added, self._estimate(before), self._estimate(after), unsatisfied)
 
-        What the base was trained on cannot be unlearned: it chose the weak learners. Raises `JournalError` for records
-        of another base, and `CannotUnlearnError` where counts show that a record was not learned, or was unlearned
-        before; counts cannot show all such mistakes, but a journal can.
+    def unlearn(self, what: Update | Record | str | Iterable[Record | str]) -> None:
+        """Take out records, as if they had never been learned; the images are not needed.
+
+        `what` is what `learn` has returned, a record, the first characters of an id, or several of these. Raises
+        `RecordError`, and changes nothing, for what is not learned now. What the base was trained on cannot be
+        unlearned: it chose the weak learners.
         """
-        from whet.detector.records import count_records
-
-        self.check_can_learn()
-        self.subtract(count_records(self._base, list(records)))
-
-    def relearn(self, records: Iterable[Record]) -> None:
-        """Learn records that this detector, or another one of the same base, has learned before; without images.
-
-        In any order, the same records make the same detector.
-        """
-        from whet.detector.records import count_records
-
-        self.check_can_learn()
-        self.add(count_records(self._base, list(records)))
+        several = [what] if isinstance(what, Record | str) else list(what)
+        with self._lock:
+            records = self._state.records
+            ids = [records.find(one.id if isinstance(one, Record) else one).id for one in several]
+            self._state = _State.from_learned(self._base, self._state.counts, records - ids)
 
     def learn_patches(
-        self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = 1, threads: int | None = None
+        self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike = 1, threads: int | None = None
     ) -> None:
-        """Learn patches (n, height, width) of the window's size with labels (n,), each `weights` times.
+        """Count patches (n, height, width) of the window's size with labels (n,) as further training samples.
 
-        The result depends neither on the order of the patches, nor on how they are divided into calls.
+        Each counts `weights` times, and no record is kept. The result depends neither on the order of the patches, nor
+        on how they are divided into calls. To correct single mistakes, use `learn`.
         """
-        from whet.detector.records import count_patches
-
-        self.check_can_learn()
-        self.add(count_patches(self._base, np.asarray(patches), labels, weights, threads))
+        self.add_counts(self._counted(patches, labels, weights, threads))
 
     def unlearn_patches(
-        self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike | None = 1, threads: int | None = None
+        self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike = 1, threads: int | None = None
     ) -> None:
         """Take out patches that `learn_patches` has learned with these labels and weights.
 
         Raises `CannotUnlearnError`, and changes nothing, where counts show that they were not learned.
         """
-        from whet.detector.records import count_patches
+        old = self._counted(patches, labels, weights, threads)
+        with self._lock:
+            rest = self._state.counts - old
+            if not rest.is_possible:
+                raise CannotUnlearnError(
+                    "cannot unlearn these samples: they were not learned since the base, or not so often; nothing was "
+                    "changed"
+                )
+            self._state = _State.from_learned(self._base, rest, self._state.records)
 
-        self.check_can_learn()
-        self.subtract(count_patches(self._base, np.asarray(patches), labels, weights, threads))
+    def _counted(self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike, threads: int | None) -> Delta:
+        if not any(stage.learns for stage in self._base.stages):
+            raise _cannot_learn()
+        return count_patches(self._base, np.asarray(patches), labels, weights, threads)
+
+    def add_counts(self, new: Delta) -> None:
+        """Count further samples in any of the stages, without records; weights and thresholds follow."""
+        check_delta(new, self._base)
+        with self._lock:
+            self._state = _State.from_learned(self._base, self._state.counts + new, self._state.records)
 
     def merge(self, other: Detector | str | PathLike[str]) -> None:
         """Add all that another detector of the same base, or the one in a file, has learned since that base.
 
-        What both learned before they were copied apart would count twice. Box offset, operating points and provenance
-        stay those of this detector.
+        Records that both have count once. Patches have no records: those that both learned before they were copied
+        apart count twice. Box offset, operating points and provenance stay those of this detector.
         """
         other = other if isinstance(other, Detector) else load(other)
         if self.base_id != other.base_id:
@@ -262,67 +351,79 @@ class Detector:
                 f"these detectors do not share one base ({self.base_id[:12]} and {other.base_id[:12]}): merge copies "
                 "of one detector"
             )
-        self.add(other.delta)
+        theirs = other._state
+        with self._lock:
+            counts = self._state.counts + theirs.counts
+            self._state = _State.from_learned(self._base, counts, self._state.records | theirs.records)
 
-    def add(self, new: Delta) -> None:
-        """Count further samples in any of the stages; weights and thresholds follow."""
-        check_delta(new, self._base)
-        self._set(self._delta + new, changed=new)
-
-    def subtract(self, old: Delta) -> None:
-        """Take samples out of any of the stages again; refuses what was not learned since the base."""
-        check_delta(old, self._base)
-        rest = self._delta - old
-        if not rest.is_possible:
-            raise CannotUnlearnError(
-                "cannot unlearn these samples: they were not learned since the base, or not so often; nothing was "
-                "changed"
+    def _check_record(self, record: Record) -> None:
+        n_weak, n_stages = self._base.cascade.n_weak, len(self._base.stages)
+        n = len(record)
+        fits = record.responses.shape == (n, -(-n_weak // 8)) and len(record.index) == len(record.stage) == n
+        if not fits or (n and not -1 <= record.stage.min() <= record.stage.max() < n_stages):
+            raise RecordError(
+                f"record {record.id[:8]} does not fit this detector of {n_weak} weak learners in {n_stages} stages: it "
+                "belongs to another base, or was altered"
             )
-        self._set(rest, changed=old)
-
-    def _set(self, learned: Delta, changed: Delta) -> None:
-        learned.check_counts(self._base)
-        stages: list[Stage] = list(self._cascade.stages)
-        for number, counts in enumerate(changed.counts):
-            if any(counts):
-                pair = learned.stages[number]
-                nothing = not any(statistics.n for statistics in pair)
-                stages[number] = self._base.cascade.stages[number] if nothing else self._base.stages[number].run(pair)
-        self._cascade = Cascade(self._base.window, tuple(stages), self._base.min_sigma)
-        self._delta = learned
+        if record.kind == "correction" and not record.is_object and n and record.stage.min() < 0:
+            raise RecordError(f"record {record.id[:8]} rejects a window in no stage: it was altered")
 
     def check_can_learn(self) -> None:
         """Raise `CannotLearnError` if no stage has statistics."""
-        if not any(stage.learns for stage in self._base.stages):
-            raise CannotLearnError(
-                "no stage has statistics, so this detector runs but cannot learn; adopt an OpenCV cascade first, with "
-                "`whet adopt` or whet.adopt, or train a detector with `whet train`"
-            )
+        if not any(pair[0].n for pair in (stage.statistics for stage in self._base.stages)):
+            raise _cannot_learn()
 
     def copy(self) -> Detector:
         """A detector that learns on its own from here on; the base is shared."""
         twin = Detector.__new__(Detector)
-        twin._become(self)
+        # All that a detector holds are values: none is ever changed in place.
+        twin._base, twin._reporting, twin._state = self._base, self._reporting, self._state
+        twin._lock, twin._origin = RLock(), self._origin
         return twin
 
-    def _become(self, other: Detector) -> None:
-        # All that a detector holds are values: none is ever changed in place.
-        self._base, self._reporting = other._base, other._reporting
-        self._delta, self._cascade = other._delta, other._cascade
-
     def to_bytes(self) -> bytes:
-        """The detector as the bytes of its file. Equal histories give equal bytes."""
-        return model_file.to_bytes(model_file.Contents(self._base, self._delta, self._reporting))
+        """The detector as the bytes of its file. Equal sets of records and counts give equal bytes."""
+        state = self._state
+        return model_file.to_bytes(model_file.Contents(self._base, state.counts, self._reporting, state.records))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Detector:
         """A detector from the bytes of its file; raises `ModelFileError` where they are damaged."""
         with model_file.damage_as_error():
-            return cls(*model_file.from_bytes(data))
+            contents = model_file.from_bytes(data)
+            detector = cls(contents.base, contents.counts, contents.reporting)
+            detector._state = _State.from_learned(contents.base, contents.counts, detector._checked(contents.records))
+            return detector
+
+    def _checked(self, records: Records) -> Records:
+        for record in records.values():
+            self._check_record(record)
+        return records
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the detector to a file: as a whole, or not at all. Equal histories give equal bytes."""
-        write_atomically(Path(path), self.to_bytes())
+        """Write the detector to a file: as a whole, or not at all.
+
+        Raises `ModelChangedError` if this detector was loaded from that file, and the file has changed since: load it
+        again, or use `edit`.
+        """
+        path = Path(path)
+        with locked(path):
+            self._check_unchanged(path)
+            self._write(path)
+
+    def _check_unchanged(self, path: Path) -> None:
+        if self._origin is None or self._origin[0] != path.resolve() or not path.exists():
+            return
+        if hashlib.sha256(path.read_bytes()).hexdigest() != self._origin[1]:
+            raise ModelChangedError(
+                f"{path} was changed by another writer since it was loaded; nothing was written. Load it again, or use "
+                "`with whet.detector.edit(path) as detector`"
+            )
+
+    def _write(self, path: Path) -> None:
+        data = self.to_bytes()
+        write_atomically(path, data)
+        self._origin = path.resolve(), hashlib.sha256(data).hexdigest()
 
     def export_opencv(
         self, path: str | PathLike[str], *, early_exits: EarlyExits = "doubling", exact: bool = False
@@ -334,21 +435,76 @@ class Detector:
         """
         from whet.opencv.export import write_opencv
 
-        return write_opencv(self._cascade, Path(path), early_exits=early_exits, exact=exact)
+        return write_opencv(self.cascade, Path(path), early_exits=early_exits, exact=exact)
 
     def set_operating_point(self, name: str, min_score: float | None) -> None:
         """Give a minimum score a name, for `detect(min_score=name)`; None removes the name.
 
         The score comes from an evaluation: `operating_point(result.curve, 0.1)` of `whet.evaluation.curves` is the
         lowest with at most one false positive in ten images. It belongs to the detector as it is now, with the
-        `scale_factor`, `step` and `grouping` that were used: set it again when the detector has learned much.
+        `scale_factor`, `step` and `grouping` that were used. A point that is set before anything is learned follows
+        what is learned; one that is set later stays as it is.
         """
-        self._reporting = self._reporting.with_point(name, min_score)
+        with self._lock:
+            self._reporting = self._reporting.with_point(name, min_score, follows=self._state.is_base)
 
     @property
     def operating_points(self) -> Mapping[str, float]:
-        """Minimum scores by name; see `set_operating_point`."""
-        return dict(self._reporting.operating_points)
+        """Minimum scores by name, as they are now; see `set_operating_point`.
+
+        What is learned moves scores. Points that the base came with follow by the reference set: they keep at most
+        their number of false positives, and as far as these allow, their recall.
+        """
+        return dict(self.reporting.operating_points)
+
+    @property
+    def reporting(self) -> Reporting:
+        """Box offset and operating points, as they are now."""
+        state, own, reference = self._state, self._reporting, self._base.reference
+        if state.is_base or reference is None:
+            return own
+        before, after = reference.judge(self._base.cascade), reference.judge(state.derived.cascade)
+        return own.followed(before, after) if before.is_usable else own
+
+    def _judgement(self, state: _State) -> Judgement | None:
+        reference = self._base.reference
+        judged = None if reference is None else reference.judge(state.derived.cascade)
+        return judged if judged is not None and judged.is_usable else None
+
+    def _estimate(self, state: _State) -> Estimate | None:
+        judged = self._judgement(state)
+        if judged is None or self._base.reference is None:
+            return None
+        points = self._reporting
+        if not state.is_base:
+            points = points.followed(self._base.reference.judge(self._base.cascade), judged)
+        return judged.estimate(points.min_score(None))
+
+    def _calibration(self, state: _State) -> Callable[[Floats], Floats] | None:
+        if self._base.reference is None:
+            return None
+
+        def probability(scores: Floats) -> Floats:
+            judged = self._judgement(state)
+            return np.full(len(scores), np.nan) if judged is None else judged.calibration.probability(scores)
+
+        return probability
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Recall and false positives per image at the default operating point, by the reference set; None without."""
+        return self._estimate(self._state)
+
+    @property
+    def records(self) -> list[Record]:
+        """All that was learned and can be unlearned, the newest first."""
+        return self._state.records.newest_first()
+
+    @property
+    def unsatisfied(self) -> list[Record]:
+        """Corrections that do not hold: they contradict one another, or lie beyond these weak learners."""
+        state = self._state
+        return [state.records[key] for key in state.derived.unsatisfied]
 
     @property
     def base(self) -> DetectorBase:
@@ -358,17 +514,12 @@ class Detector:
     @property
     def cascade(self) -> Cascade:
         """The weighted cascade as it is now; where nothing was learned, the base's own."""
-        return self._cascade
+        return self._state.derived.cascade
 
     @property
     def delta(self) -> Delta:
-        """The counts of all that was learned since the base."""
-        return self._delta
-
-    @property
-    def reporting(self) -> Reporting:
-        """Box offset and operating points."""
-        return self._reporting
+        """The counts of all examples since the base, with or without records."""
+        return self._state.total
 
     @property
     def box_offset(self) -> BoxOffset:
@@ -392,16 +543,18 @@ class Detector:
 
     @property
     def learned(self) -> tuple[int, int]:
-        """How often the object and other things were counted since the base, each window by its weight."""
-        objects, others = zip(*self._delta.counts, strict=True)
+        """How often the object and other things were counted since the base; corrections are not counted."""
+        objects, others = zip(*self._state.total.counts, strict=True)
         return max(objects), max(others)
 
     def __repr__(self) -> str:
-        (height, width), (objects, others), n = self.window, self.learned, len(self._cascade.stages)
+        (height, width), (objects, others), n = self.window, self.learned, len(self.cascade.stages)
+        n_corrections = sum(record.kind == "correction" for record in self._state.records.values())
         points = "".join(f", {name!r}: {score:g}" for name, score in sorted(self.operating_points.items()))
         return (
-            f"Detector({width} x {height} windows, {n} stage{'s' * (n != 1)}, {self._cascade.n_weak} weak learners; "
-            f"learned {objects} positives, {others} negatives{'; operating points ' + points[2:] if points else ''})"
+            f"Detector({width} x {height} windows, {n} stage{'s' * (n != 1)}, {self.cascade.n_weak} weak learners; "
+            f"{n_corrections} correction{'s' * (n_corrections != 1)}, learned {objects} positives, {others} negatives"
+            f"{'; operating points ' + points[2:] if points else ''})"
         )
 
     def _pyramid(
@@ -430,6 +583,13 @@ class Detector:
             max_size=None if most is None else most * ratio,
             threads=threads,
         )
+
+
+def _cannot_learn() -> CannotLearnError:
+    return CannotLearnError(
+        "no stage has statistics, so this detector runs but cannot learn; adopt an OpenCV cascade first, with "
+        "`whet adopt` or whet.adopt, or train a detector with `whet train`"
+    )
 
 
 def bundled_names() -> list[str]:
@@ -464,9 +624,35 @@ def _load_bundled(name: str) -> Detector:
 
 
 def _load_file(path: Path) -> Detector:
-    contents = model_file.read_model(path)
-    with model_file.damage_as_error(path):  # base and learned samples may not fit together
-        return Detector(*contents)
+    data = model_file.read_bytes(path)
+    try:
+        detector = Detector.from_bytes(data)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from error
+    detector._origin = path.resolve(), hashlib.sha256(data).hexdigest()
+    return detector
+
+
+@contextmanager
+def edit(path: str | PathLike[str]) -> Iterator[Detector]:
+    """Load a detector's file, change it and save it, while no other writer can.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> path = Path(tempfile.mkdtemp()) / "mine.whet"
+    >>> load("face").save(path)
+    >>> with edit(path) as detector:
+    ...     detector.learn_patches(np.random.default_rng(0).integers(0, 256, (5, 24, 24), np.uint8), False)
+    >>> load(path).learned
+    (0, 5)
+    """
+    path = Path(path)
+    with locked(path):
+        detector = _load_file(path)
+        before = detector._state, detector._reporting
+        yield detector
+        if (detector._state, detector._reporting) != before:
+            detector._write(path)
 
 
 def _hint(name: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from os import PathLike
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,10 @@ from numpy.typing import NDArray
 from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import MOST_PIXELS, ClassPair, LearningStage, Stage, TrainedStage, z_of
 from whet.cascade.columns import LAYOUTS, LEAVES, MOST_CONDITIONS, columns_of, family_name, from_columns
+from whet.cascade.pyramid import WindowIndex
 from whet.detector.base import Delta, DetectorBase, Provenance, Reporting
+from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Kind, Record, Records
+from whet.detector.reference import Reference
 from whet.errors import DetectorNotFoundError, ModelFileError, WhetError
 from whet.features.weak_learners import conditions_of
 from whet.io.files import Table, as_table, check_keys, finite, one_of, parse_table, whole
@@ -25,7 +29,7 @@ from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
 from whet.lda.thresholds import Asymmetric, Rate, RejectionThresholds
 
 FORMAT = "whet detector"
-VERSION = 1
+VERSION = 2
 
 # A triangle of bytes becomes a square of 64-bit numbers: without limits, a small file could fill the memory.
 # OpenCV's largest stages have some 200 weak learners; 100 stages of 200 have 4 million cells.
@@ -37,9 +41,13 @@ _OF_LEAVES = "n_conditions"
 _LEARNING = {"family", "n_weak", "criterion", "ridge", "rule", "z", "positives", "negatives", "soft"}
 _FIXED = {"family", "n_weak", "threshold", "soft"}
 _TOP = {
-    *("format", "version", "window", "min_sigma", "base_id"),
-    *("frame", "operating_points", "provenance", "stages"),
+    *("format", "version", "window", "min_sigma", "base_id", "content"),
+    *("box_offset", "operating_points", "fixed_points", "provenance", "stages", "reference", "records"),
 }
+_RECORD = {"kind", "image", "box", "is_object", "weight", "min_score", "windows", "name", "time", "note"}
+MOST_RECORDS = 100_000
+MOST_SECONDS = 2**53
+MOST_IMAGES = 10**9
 
 
 @dataclass(frozen=True)
@@ -115,7 +123,11 @@ StageHeader = LearningHeader | FixedHeader
 
 @dataclass(frozen=True)
 class Header:
-    """The whole header."""
+    """The whole header.
+
+    `reference` is the number of images of the reference set, or None without one. `records` lack their windows, which
+    are in the arrays; `windows` is how many each has.
+    """
 
     window: tuple[int, int]
     min_sigma: float
@@ -123,29 +135,49 @@ class Header:
     reporting: Reporting
     provenance: Provenance
     stages: tuple[StageHeader, ...]
+    reference: int | None = None
+    records: tuple[Record, ...] = ()
+    windows: tuple[int, ...] = ()
 
     @classmethod
     def from_contents(cls, detector: Contents) -> Self:
         """Describe a detector."""
         base = detector.base
-        pairs = zip(base.stages, detector.learned.counts, strict=True)
+        pairs = zip(base.stages, detector.counts.counts, strict=True)
         stages = tuple(_describe(stage, learned) for stage, learned in pairs)
         _check_sizes(stages)  # what could not be loaded is not saved
         window = int(base.window[0]), int(base.window[1])
-        return cls(window, float(base.min_sigma), base.base_id, detector.reporting, base.provenance, stages)
+        records = tuple(detector.records.values())
+        if len(records) > MOST_RECORDS:
+            raise ModelFileError(f"got {len(records):,} records; a file holds at most {MOST_RECORDS:,}")
+        return cls(
+            window,
+            float(base.min_sigma),
+            base.base_id,
+            detector.reporting,
+            base.provenance,
+            stages,
+            None if base.reference is None else base.reference.n_images,
+            records,
+            tuple(map(len, records)),
+        )
 
-    def to_json(self) -> str:
-        """Sorted keys, no spaces, ASCII: equal headers have equal bytes."""
+    def to_json(self, content: str = "") -> str:
+        """Sorted keys, no spaces, ASCII: equal headers have equal bytes. `content` is the hash of all the rest."""
         table = {
             "format": FORMAT,
             "version": VERSION,
             "window": list(self.window),
             "min_sigma": self.min_sigma,
             "base_id": self.base_id,
-            "frame": list(map(float, self.reporting.box_offset)),
+            "box_offset": list(map(float, self.reporting.box_offset)),
             "operating_points": dict(self.reporting.operating_points),
+            "fixed_points": sorted(self.reporting.fixed),
             "provenance": asdict(self.provenance),
             "stages": [stage.table() for stage in self.stages],
+            "reference": self.reference,
+            "records": [_record_table(*pair) for pair in zip(self.records, self.windows, strict=True)],
+            "content": content,
         }
         return json.dumps(table, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -162,7 +194,58 @@ class Header:
         window = _pair(table["window"], "window", MOST_PIXELS)
         sigma = finite(table["min_sigma"], "min_sigma")
         reporting, provenance = _read_reporting(table), _read_provenance(table["provenance"])
-        return cls(window, sigma, table["base_id"], reporting, provenance, stages)
+        n_images = table["reference"]
+        reference = None if n_images is None else whole(n_images, 0, MOST_IMAGES, "images of the reference set")
+        records, windows = _read_records(table["records"])
+        return cls(window, sigma, table["base_id"], reporting, provenance, stages, reference, records, windows)
+
+
+def _record_table(record: Record, windows: int) -> Table:
+    return {
+        "kind": record.kind,
+        "image": record.image,
+        "box": list(map(float, record.box)),
+        "is_object": bool(record.is_object),
+        "weight": int(record.weight),
+        "min_score": float(record.min_score),
+        "windows": windows,
+        "name": record.name,
+        "time": int(record.time),
+        "note": record.note,
+    }
+
+
+def _read_records(value: object) -> tuple[tuple[Record, ...], tuple[int, ...]]:
+    if not isinstance(value, list) or len(value) > MOST_RECORDS:
+        raise ModelFileError(f"the header's records are no list, or more than {MOST_RECORDS:,}")
+    pairs = [_read_record(as_table(one, f"record {number}"), f"record {number}") for number, one in enumerate(value)]
+    return tuple(record for record, _ in pairs), tuple(windows for _, windows in pairs)
+
+
+def _read_record(table: Table, where: str) -> tuple[Record, int]:
+    check_keys(table, _RECORD, where=where)
+    box = table["box"]
+    if not isinstance(box, list) or len(box) != 4:
+        raise ModelFileError(f"box of {where}: expected four numbers")
+    x1, y1, x2, y2 = (finite(side, f"box of {where}") for side in box)
+    image = table["image"]
+    if not isinstance(image, str) or not re.fullmatch(r"[0-9a-f]{64}", image):
+        raise ModelFileError(f"image of {where}: expected a SHA-256 hash")
+    texts = {name: table[name] for name in ("name", "note")}
+    for name, most in (("name", LONGEST_NAME), ("note", LONGEST_NOTE)):
+        if not isinstance(texts[name], str) or len(texts[name]) > most:
+            raise ModelFileError(f"{name} of {where}: expected text of at most {most} characters")
+    record = Record(
+        cast(Kind, one_of(table["kind"], get_args(Kind), f"kind of {where}")),
+        image,
+        (x1, y1, x2, y2),
+        _flag(table["is_object"], f"is_object of {where}"),
+        whole(table["weight"], 1, MOST_SAMPLES - 1, f"weight of {where}"),
+        finite(table["min_score"], f"min_score of {where}"),
+        time=whole(table["time"], 0, MOST_SECONDS, f"time of {where}"),
+        **texts,
+    )
+    return record, whole(table["windows"], 0, MOST_BYTES, f"windows of {where}")
 
 
 def _check_sizes(stages: Sequence[StageHeader]) -> None:
@@ -204,12 +287,16 @@ def _read_stage(value: object, number: int) -> StageHeader:
 
 
 def _read_reporting(table: Table) -> Reporting:
-    sides, points = table["frame"], as_table(table["operating_points"], "table of operating points")
+    sides, points = table["box_offset"], as_table(table["operating_points"], "table of operating points")
     if not isinstance(sides, list) or len(sides) != 4:
-        raise ModelFileError("frame: expected four numbers, left, top, right and bottom")
-    offset = BoxOffset(*(finite(side, "a side of the frame") for side in sides))
+        raise ModelFileError("box_offset: expected four numbers, left, top, right and bottom")
+    offset = BoxOffset(*(finite(side, "a side of the box offset") for side in sides))
+    fixed = table["fixed_points"]
+    if not isinstance(fixed, list) or not all(isinstance(name, str) for name in fixed):
+        raise ModelFileError("fixed_points: expected names of operating points")
+    scores = {name: finite(points[name], f"operating point {name[:40]!r}") for name in points}
     try:
-        return Reporting(offset, {name: finite(points[name], f"operating point {name[:40]!r}") for name in points})
+        return Reporting(offset, scores, frozenset(fixed))
     except ValueError as error:
         raise ModelFileError(str(error)) from error
 
@@ -254,25 +341,33 @@ class Contents(NamedTuple):
     """What a model file holds."""
 
     base: DetectorBase
-    learned: Delta
+    counts: Delta
     reporting: Reporting
+    records: Records
 
 
 Tensors = Mapping[str, NDArray[Any]]
 Layout = tuple[tuple[np.dtype[Any], ...], tuple[int, ...]]
 
-# A face detector has half a megabyte. Larger files are refused before they are read.
-MOST_BYTES = 64_000_000
+# A face detector has a megabyte, and each correction some ten kilobytes. Larger files are refused before they are read.
+MOST_BYTES = 256_000_000
 # One key only: safetensors keeps several in no fixed order.
 KEY = "whet"
 CLASSES = ("positive", "negative")
 MEAN = "mean_positive"
+# Arrays of the reference set and of the windows of all records, one row for each sample or window.
+_REFERENCE: dict[str, np.dtype[Any]] = {"part": np.dtype(np.uint8), "gain": np.dtype(np.float32)}
+_WINDOWS: dict[str, np.dtype[Any]] = {
+    "scale": np.dtype(np.float64),
+    "y": np.dtype(np.int32),
+    "x": np.dtype(np.int32),
+    "stage": np.dtype(np.int16),
+}
 UNSIGNED = tuple(np.dtype(f"u{size}") for size in (1, 2, 4, 8))
 
 
-def read_model(path: str | PathLike[str]) -> Contents:
-    """Read a detector's file; raises ModelFileError on anything that is not a sound one."""
-    path = Path(path)
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a detector's file; raises ModelFileError for what cannot be one."""
     if not path.exists():
         raise DetectorNotFoundError(f"there is no file {path}; expected a detector that whet has saved")
     if not path.is_file():
@@ -283,44 +378,54 @@ def read_model(path: str | PathLike[str]) -> Contents:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise ModelFileError(f"{path} has more than {MOST_BYTES:,} bytes; no detector does: is it another file?")
-    try:
-        return from_bytes(data)
-    except ModelFileError as error:
-        raise ModelFileError(f"{path}: {error}") from error
+    return data
 
 
 def to_bytes(detector: Contents) -> bytes:
     """A detector as the bytes of its file."""
     from safetensors.numpy import save as serialise
 
-    return bytes(serialise(dict(_tensors_of(detector)), {KEY: Header.from_contents(detector).to_json()}))
+    tensors, header = dict(_tensors_of(detector)), Header.from_contents(detector)
+    return bytes(serialise(tensors, {KEY: header.to_json(_content_hash(header, tensors))}))
+
+
+def _content_hash(header: Header, tensors: Tensors) -> str:
+    """Hash of everything in the file but the hash itself."""
+    digest = hashlib.sha256(header.to_json().encode())
+    for name in sorted(tensors):
+        array = tensors[name]
+        digest.update(f"{name}{array.dtype.str}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
 
 
 def from_bytes(data: bytes) -> Contents:
     """A detector from the bytes of its file; raises ModelFileError on anything that is not a sound one."""
     tensors = _deserialised(data)
     with damage_as_error():
-        header = Header.from_json(_metadata(data))
+        text = _metadata(data)
+        header = Header.from_json(text)
         _check_layout(tensors, header)
+        if header.to_json(_content_hash(header, tensors)) != text:
+            raise ModelFileError("the content does not have the hash of the header; get the file again, or a backup")
         return _assembled(header, tensors)
 
 
 @contextmanager
-def damage_as_error(path: Path | None = None) -> Iterator[None]:
-    """Raise ModelFileError, with the file's path, where the contents of a file cannot be those of a detector."""
+def damage_as_error() -> Iterator[None]:
+    """Raise ModelFileError where the contents of a file cannot be those of a detector."""
     try:
         yield
     except ModelFileError:
         raise
     except (ValueError, WhetError, ArithmeticError, RecursionError) as error:
-        where = "" if path is None else f"{path}: "
-        raise ModelFileError(f"{where}the file is damaged or was made by hand: {error}") from error
+        raise ModelFileError(f"the file is damaged or was made by hand: {error}") from error
 
 
 def _tensors_of(detector: Contents) -> Iterator[tuple[str, NDArray[Any]]]:
     if detector.base.mean_positive is not None:
         yield MEAN, np.ascontiguousarray(detector.base.mean_positive)
-    for number, (stage, pair) in enumerate(zip(detector.base.stages, detector.learned.stages, strict=True)):
+    for number, (stage, pair) in enumerate(zip(detector.base.stages, detector.counts.stages, strict=True)):
         for name, column in columns_of(stage.features, stage.weak).items():
             yield _name(number, name), column
         for name, floats in _floats_of(stage):
@@ -331,6 +436,25 @@ def _tensors_of(detector: Contents) -> Iterator[tuple[str, NDArray[Any]]]:
             yield _name(number, side), _triangle(base)
             if learned.n:
                 yield _name(number, f"learned.{side}"), _triangle(learned)
+    yield from _reference_tensors(detector.base.reference)
+    yield from _record_tensors(list(detector.records.values()), detector.base.cascade.n_weak)
+
+
+def _reference_tensors(reference: Reference | None) -> Iterator[tuple[str, NDArray[Any]]]:
+    if reference is not None:
+        yield "reference.responses", np.ascontiguousarray(reference.responses)
+        for name, dtype in _REFERENCE.items():
+            yield f"reference.{name}", np.ascontiguousarray(getattr(reference, name), dtype)
+
+
+def _record_tensors(records: Sequence[Record], n_weak: int) -> Iterator[tuple[str, NDArray[Any]]]:
+    if not records:
+        return
+    empty = np.empty((0, -(-n_weak // 8)), np.uint8)
+    yield "records.responses", np.concatenate([empty, *(record.responses for record in records if len(record))])
+    for name, dtype in _WINDOWS.items():
+        columns = [record.stage if name == "stage" else getattr(record.index, name) for record in records]
+        yield f"records.{name}", np.concatenate(columns).astype(dtype)
 
 
 def _floats_of(stage: TrainedStage) -> Iterator[tuple[str, NDArray[np.float64]]]:
@@ -405,6 +529,7 @@ def _check_layout(tensors: Tensors, header: Header) -> None:
         for number, stage in enumerate(header.stages)
         for name, layout in _layout(stage).items()
     }
+    expected |= _shared_layout(header, tensors)
     if MEAN in tensors:
         expected[MEAN] = (np.dtype(np.uint8),), header.window
     wrong = sorted(set(tensors) ^ set(expected))
@@ -418,6 +543,40 @@ def _check_layout(tensors: Tensors, header: Header) -> None:
             raise ModelFileError(f"array {name} is {got.dtype} {got.shape}; by the header expected {allowed} {shape}")
 
 
+def _shared_layout(header: Header, tensors: Tensors) -> dict[str, Layout]:
+    """The arrays of the reference set and of the records."""
+    packed = -(-sum(stage.n_weak for stage in header.stages) // 8)
+    bits = (np.dtype(np.uint8),)
+    expected: dict[str, Layout] = {}
+    if header.reference is not None:
+        n = len(tensors.get("reference.part", ()))
+        expected["reference.responses"] = bits, (n, packed)
+        expected |= {f"reference.{name}": ((dtype,), (n,)) for name, dtype in _REFERENCE.items()}
+    if header.records:
+        n = sum(header.windows)
+        expected["records.responses"] = bits, (n, packed)
+        expected |= {f"records.{name}": ((dtype,), (n,)) for name, dtype in _WINDOWS.items()}
+    return expected
+
+
+def _records(header: Header, tensors: Tensors) -> Records:
+    """The records with their windows; each once, in the order of their ids."""
+    ends = np.cumsum(header.windows, dtype=np.int64).tolist()
+    records = []
+    for record, end, n in zip(header.records, ends, header.windows, strict=True):
+        scale, y, x, stage, responses = (
+            tensors[f"records.{name}"][end - n : end] for name in (*_WINDOWS, "responses")
+        )
+        if not (np.isfinite(scale) & (scale > 0)).all() or (np.minimum(y, x) < 0).any():
+            raise ModelFileError("a window of a record lies outside of any image")
+        index = WindowIndex(scale, y.astype(np.intp), x.astype(np.intp))
+        records.append(replace(record, index=index, stage=stage, responses=responses))
+    ids = [record.id for record in records]
+    if ids != sorted(set(ids)):
+        raise ModelFileError("the records are not each once, in the order of their ids")
+    return Records.from_iterable(records)
+
+
 def _assembled(header: Header, tensors: Tensors) -> Contents:
     stages: list[TrainedStage] = []
     learned: list[ClassPair] = []
@@ -425,13 +584,18 @@ def _assembled(header: Header, tensors: Tensors) -> Contents:
         own = {name: tensors[_name(number, name)] for name in _layout(stage)}
         stages.append(_stage(stage, header.window, own))
         learned.append(_learned(stage, own))
-    base = DetectorBase(header.window, tuple(stages), header.min_sigma, header.provenance, tensors.get(MEAN))
+    reference = None
+    if header.reference is not None:
+        arrays = (tensors[f"reference.{name}"] for name in ("responses", *_REFERENCE))
+        reference = Reference(*arrays, header.reference, sum(stage.n_weak for stage in header.stages))
+    mean = tensors.get(MEAN)
+    base = DetectorBase(header.window, tuple(stages), header.min_sigma, header.provenance, mean, reference)
     if base.base_id != header.base_id:
         raise ModelFileError(
             f"the base hashes to {base.base_id[:12]}, the header says {header.base_id[:12]!r}: the file was damaged "
             "or altered; get it again from where it came"
         )
-    return Contents(base, Delta(tuple(learned)), header.reporting)
+    return Contents(base, Delta(tuple(learned)), header.reporting, _records(header, tensors))
 
 
 def _stage(stage: StageHeader, window: tuple[int, int], own: Tensors) -> TrainedStage:

@@ -1,148 +1,78 @@
-"""Counting samples in a detector's stages: patches routed by the base, and records that can be counted again.
-
-A record keeps the responses of the weak learners to one window, in so few bits that the window can be unlearned
-without its image.
-"""
+"""Records of what a detector has learned: boxes of images, with the responses of the weak learners, without pixels."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from threading import Lock
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from whet._kernels.threads import for_each_block
-from whet.cascade.cascade import AT_ONCE, ClassPair
 from whet.cascade.pyramid import WindowIndex
-from whet.detector.base import Delta, DetectorBase
-from whet.errors import JournalError
-from whet.features.integral import IntegralStack
-from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
+from whet.errors import RecordError
 
-Patches = NDArray[np.uint8]
-Labels = NDArray[np.bool_]
-Counts = NDArray[np.int64]
 Bits = NDArray[np.uint8]
+Kind = Literal["correction", "example"]
 
-# One click against thousands of training samples would move nothing: it counts as this share of them. Learned once,
-# it removes 83 of 100 false positives, and twice as much removes 91 (benchmarks/correction_weight.py, seed 0).
-CORRECTION_SHARE = 0.04
-
-
-def default_weight(base: DetectorBase, is_positive: bool) -> int:
-    """How often a correction counts: 4 % of its class in the base, where that is smallest, and at least once.
-
-    It depends on the base alone. If it depended on the current counts, what was learned could not be unlearned in
-    another order.
-    """
-    counts = [stage.statistics[0 if is_positive else 1].n for stage in base.stages if stage.learns]
-    return max(1, round(CORRECTION_SHARE * min(counts, default=0)))
+# A prefix of an id that people type; 16^6 records differ in it.
+SHORTEST_ID = 6
+LONGEST_NOTE = 1000
+LONGEST_NAME = 255
 
 
-def count_patches(
-    base: DetectorBase,
-    patches: Patches,
-    is_positive: ArrayLike,
-    weights: ArrayLike | None = None,
-    threads: int | None = None,
-) -> Delta:
-    """What each stage counts of patches (samples, height, width) with labels (samples,), each `weights` times.
-
-    A positive counts in all stages; a negative in those that it reaches in the base, by the base's weights and stage
-    thresholds. A negative with too little contrast counts in none. `weights` are whole numbers, one or (samples,);
-    without any, each patch counts `default_weight` times. The result depends neither on the order of the patches nor
-    on the number of threads.
-    """
-    labels = _labels(patches, is_positive, base.window)
-    counts = _counts(weights, labels, base)
-    lock = Lock()
-    total = Delta.empty(base.sizes)
-
-    def work(rows: slice) -> None:
-        nonlocal total
-        part = _count_block(base, patches[rows], labels[rows], counts[rows])
-        with lock:
-            total = total + part
-
-    for_each_block(work, len(patches), AT_ONCE, threads)
-    return total
-
-
-def _count_block(base: DetectorBase, patches: Patches, is_positive: Labels, counts: Counts) -> Delta:
-    routed = zip(base.stages, route(base, patches, is_positive), strict=True)
-    return Delta(
-        tuple(
-            _class_pair(responses, is_positive[rows], counts[rows]) if stage.learns else stage.statistics
-            for stage, (rows, responses) in routed
-        )
-    )
-
-
-def _class_pair(responses: Bits, is_positive: Labels, counts: Counts) -> ClassPair:
-    positive, negative = (
-        BinaryStatistics.from_samples(responses[side], counts[side]) for side in (is_positive, ~is_positive)
-    )
-    return positive, negative
-
-
-def route(base: DetectorBase, patches: Patches, is_positive: Labels) -> Iterator[tuple[NDArray[np.intp], Bits]]:
-    """For each stage of a base: which patches reach it (n,), and their responses (n, T)."""
-    stack = IntegralStack.from_patches(patches, base.min_sigma)
-    rows = np.arange(len(patches))
-    reaches = is_positive | stack.has_contrast
-    for stage in base.cascade.stages:
-        stack, rows = stack.take(reaches), rows[reaches]
-        responses = stage.respond(stack)
-        yield rows, responses.view(np.uint8).T
-        # Rejection thresholds are left out: a soft stage learns what its stage threshold lets through.
-        reaches = is_positive[rows] | (stage.weigh(responses)[-1] > stage.threshold)
-
-
-def _labels(patches: Patches, is_positive: ArrayLike, window: tuple[int, int]) -> Labels:
-    labels = np.asarray(is_positive)
-    if patches.dtype != np.uint8 or patches.shape[1:] != window:
-        raise ValueError(
-            f"got patches {patches.dtype} of shape {patches.shape}; expected uint8, (samples, {window[0]}, {window[1]})"
-        )
-    if labels.shape != patches.shape[:1]:
-        raise ValueError(f"got labels of shape {labels.shape} for {len(patches)} patches; expected one per patch")
-    if not np.isin(labels, (0, 1)).all():
-        raise ValueError("a label is True (the object) or False (not the object)")
-    return labels.astype(np.bool_)
-
-
-def _counts(weights: ArrayLike | None, is_positive: Labels, base: DetectorBase) -> Counts:
-    if weights is None:
-        return np.where(is_positive, default_weight(base, True), default_weight(base, False)).astype(np.int64)
-    given = np.asarray(weights)
-    if given.dtype.kind not in "iu" or given.shape not in ((), is_positive.shape) or (given < 0).any():
-        raise ValueError("weights are whole numbers from 0: one for all patches, or one for each")
-    if sum(np.broadcast_to(given, is_positive.shape).tolist()) >= MOST_SAMPLES:
-        raise ValueError("the weights sum to 2^52 or more; counts stay exact below: use smaller weights")
-    return np.broadcast_to(given, is_positive.shape).astype(np.int64)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Record:
-    """One learned window: its image, its place, its label, its weight, the base, and its responses.
+    """One box of an image that was learned, and the responses of the weak learners to its windows.
 
-    `image` is the hash of the grey pixels and their size; `scale`, `y` and `x` are those of a `WindowIndex`. `stages`
-    is the number of stages that counted it, from the first; `responses` are those of their weak learners, packed
-    eight to a byte.
+    A "correction" is a constraint: its windows have to be accepted, or rejected. An "example" is counted `weight` times
+    in the statistics. `image` is the hash of the grey pixels, `name` the name of its file. `responses` (windows, bytes)
+    are those of all weak learners, eight to a byte. `stage` (windows,) is the stage in which a correction rejects each
+    window, or -1. `min_score` is the score that a missed object has to exceed. `time` is in seconds since 1970.
+
+    >>> one = Record("correction", "0" * 64, (8.0, 8.0, 32.0, 32.0), False, responses=np.zeros((1, 2), np.uint8))
+    >>> one.id[:8], replace(one, note="a shadow").id == one.id
+    ('5adf85c9', True)
     """
 
+    kind: Kind
     image: str
-    scale: float
-    y: int
-    x: int
+    box: tuple[float, float, float, float]
     is_object: bool
-    weight: int
-    base_id: str
-    stages: int
-    responses: bytes
+    weight: int = 1
+    min_score: float = 0.0
+    index: WindowIndex = field(default_factory=WindowIndex)
+    stage: NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
+    responses: Bits = field(default_factory=lambda: np.empty((0, 0), np.uint8))
+    name: str = ""
+    time: int = 0
+    note: str = ""
+
+    @cached_property
+    def id(self) -> str:
+        """Hash of what was learned. Name, time and note do not decide anything, and are left out."""
+        settings = [self.kind, self.image, list(map(float.hex, self.box)), bool(self.is_object)]
+        digest = hashlib.sha256(json.dumps([*settings, int(self.weight), float(self.min_score).hex()]).encode())
+        for array, dtype in (
+            (self.index.scale, "<f8"),
+            (self.index.y, "<i4"),
+            (self.index.x, "<i4"),
+            (self.stage, "<i2"),
+            (self.responses, "u1"),
+        ):
+            digest.update(np.ascontiguousarray(array, dtype).tobytes())
+        return digest.hexdigest()
+
+    def __len__(self) -> int:
+        """Number of windows."""
+        return len(self.responses)
+
+    def unpacked(self, n_weak: int) -> Bits:
+        """The responses (windows, n_weak), one to a byte."""
+        return np.unpackbits(self.responses, axis=1, count=n_weak)
 
 
 def image_hash(grey: NDArray[np.uint8]) -> str:
@@ -152,77 +82,64 @@ def image_hash(grey: NDArray[np.uint8]) -> str:
     False
     """
     digest = hashlib.sha256(f"{grey.shape[0]} {grey.shape[1]} ".encode())
-    digest.update(grey.tobytes())
+    digest.update(np.ascontiguousarray(grey).tobytes())
     return digest.hexdigest()
 
 
-def record_windows(
-    base: DetectorBase, image: str, index: WindowIndex, patches: Patches, is_object: Labels, weights: Counts
-) -> list[Record]:
-    """A record for each window of one image, with its patch (n, height, width), label (n,) and weight (n,)."""
-    bits: list[list[Bits]] = [[] for _ in patches]
-    for rows, responses in route(base, patches, is_object):
-        for row, response in zip(rows.tolist(), responses, strict=True):
-            bits[row].append(response)
-    labels = zip(is_object.tolist(), weights.tolist(), strict=True)
-    return [
-        Record(image, *window, *label, base.base_id, len(seen), _packed(seen))
-        for window, label, seen in zip(index, labels, bits, strict=True)
-    ]
+@dataclass(frozen=True, eq=False)
+class Records(Mapping[str, Record]):
+    """A set of records by id, in the order of the ids: equal sets are equal, whatever was learned first.
 
-
-def count_records(base: DetectorBase, records: Sequence[Record]) -> Delta:
-    """What each stage counts of records, as `count_patches` counts their patches; no image is needed.
-
-    Raises `JournalError` for records of another base, and for those that no window could have left.
+    >>> one = Record("correction", "0" * 64, (8.0, 8.0, 32.0, 32.0), False)
+    >>> both = Records.from_iterable([one, replace(one, is_object=True), one])
+    >>> len(both), len(both - [one.id]), (both | both).keys() == both.keys()
+    (2, 1, True)
     """
-    sizes = [len(stage) for stage in base.stages]
-    bits = [_unpacked(record, base, sizes) for record in records]
-    if sum(record.weight for record in records) >= MOST_SAMPLES:
-        raise JournalError("the weights of the records sum to 2^52 or more; counts stay exact below")
-    is_object = np.array([record.is_object for record in records], np.bool_)
-    weights = np.array([record.weight for record in records], np.int64)
-    reached = np.array([record.stages for record in records], np.intp)
-    counted: list[ClassPair] = []
-    start = 0
-    for number, (size, stage) in enumerate(zip(sizes, base.cascade.stages, strict=True)):
-        rows = np.flatnonzero(reached > number)
-        seen = np.array([bits[row][start : start + size] for row in rows], np.uint8).reshape(-1, size)
-        passed = stage.weigh(seen.T.astype(np.bool_))[-1] > stage.threshold
-        goes_on = reached[rows] > number + 1
-        if number + 1 < len(sizes) and ((passed | is_object[rows]) != goes_on).any():
-            raise JournalError(
-                f"the responses of a record do not lead through the {len(sizes)} stages as it says: it was altered"
-            )
-        start += size
-        base_stage = base.stages[number]
-        counted.append(
-            _class_pair(seen, is_object[rows], weights[rows]) if base_stage.learns else base_stage.statistics
-        )
-    return Delta(tuple(counted))
+
+    by_id: Mapping[str, Record] = field(default_factory=dict)
+
+    @classmethod
+    def from_iterable(cls, records: Iterable[Record]) -> Records:
+        """Each record once; of equal ones, the earliest."""
+        found: dict[str, Record] = {}
+        for record in records:
+            found[record.id] = _merged(found[record.id], record) if record.id in found else record
+        return cls({key: found[key] for key in sorted(found)})
+
+    def __getitem__(self, key: str) -> Record:
+        return self.by_id[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_id)
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def __or__(self, other: Iterable[Record] | Records) -> Records:
+        """The union."""
+        new = other.values() if isinstance(other, Records) else other
+        return Records.from_iterable([*self.values(), *new])
+
+    def __sub__(self, ids: Iterable[str]) -> Records:
+        """Without the records of these ids."""
+        out = set(ids)
+        return Records({key: record for key, record in self.by_id.items() if key not in out})
+
+    def find(self, prefix: str) -> Record:
+        """The one record whose id begins so; raises `RecordError` if there is none, or more than one."""
+        found = [record for key, record in self.by_id.items() if key.startswith(prefix.lower())]
+        if len(prefix) < SHORTEST_ID or len(found) != 1:
+            reason = f"{len(found)} records begin so" if found else "there is no such record"
+            if len(prefix) < SHORTEST_ID:
+                reason = f"expected at least {SHORTEST_ID} characters of it"
+            raise RecordError(f"got the id {prefix!r}: {reason}; `whet log MODEL` lists the ids")
+        return found[0]
+
+    def newest_first(self) -> list[Record]:
+        """All records by time, the newest first; equal times by id."""
+        return sorted(self.values(), key=lambda record: (-record.time, record.id))
 
 
-def _packed(responses: list[Bits]) -> bytes:
-    return np.packbits(np.concatenate(responses)).tobytes() if responses else b""
-
-
-def _unpacked(record: Record, base: DetectorBase, sizes: list[int]) -> Bits:
-    if not isinstance(record, Record):
-        raise JournalError(f"got a {type(record).__name__}; expected the records that Detector.learn has returned")
-    if record.base_id != base.base_id:
-        raise JournalError(
-            f"a record belongs to the base {record.base_id[:12]}, this detector has {base.base_id[:12]}: use a "
-            "detector of that base"
-        )
-    fewest = len(sizes) if record.is_object else 0
-    if not fewest <= record.stages <= len(sizes) or not 1 <= record.weight < MOST_SAMPLES:
-        raise JournalError(
-            f"a record says that {record.stages} of {len(sizes)} stages counted it {record.weight} times: it was "
-            "altered"
-        )
-    n = sum(sizes[: record.stages])
-    packed = np.frombuffer(record.responses, np.uint8)
-    bits = np.unpackbits(packed)
-    if len(packed) != -(-n // 8) or bits[n:].any():
-        raise JournalError(f"a record has {len(bits)} responses; the stages that counted it have {n} weak learners")
-    return bits
+def _merged(one: Record, other: Record) -> Record:
+    """One of two records of the same id: the earlier; of equal times, the lesser name and note."""
+    return min(one, other, key=lambda record: (record.time, record.name, record.note))

@@ -6,12 +6,15 @@ import json
 import os
 import re
 import secrets
+import stat
 import sys
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from whet.errors import ModelFileError, WhetError
+from whet.errors import ModelChangedError, ModelFileError, WhetError
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -27,15 +30,68 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
         raise FileNotFoundError(f"{path} cannot be written: directory does not exist: {path.parent}")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        # Mode "x" instead of tempfile: the file gets the default permissions of the user.
+        # Mode "x" instead of tempfile: a new file gets the default permissions of the user.
         with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
+        with suppress(FileNotFoundError):
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         temporary.replace(target)
+        if durable:
+            _sync_folder(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable; systems that cannot open a directory write it in time themselves."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# A writer holds the lock while it compares and writes one file: milliseconds.
+LONGEST_WAIT = 60.0
+
+
+@contextmanager
+def locked(path: Path, wait: float = LONGEST_WAIT) -> Iterator[None]:
+    """Hold the lock of a file's directory: one writer at a time, in all processes and threads.
+
+    The directory itself is locked, so no lock file is left behind. Where a system cannot lock directories, nothing is
+    locked.
+    """
+    folder = Path(os.path.realpath(path)).parent
+    try:
+        import fcntl
+
+        handle = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):
+        yield
+        return
+    try:
+        end = time.monotonic() + wait
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise ModelChangedError(
+                        f"{path} is locked by another writer for more than {wait:g} s; wait until it is done, and try "
+                        "again"
+                    ) from None
+                time.sleep(0.005)
+            except OSError:
+                break  # a file system without locks
+        yield
+    finally:
+        os.close(handle)
 
 
 def prepared_folder(out: Path) -> Path:

@@ -241,9 +241,9 @@ class RejectionThresholds:
         z[binding] = _with_room(heights[binding].min(axis=1), slack, every)
         return cls(z)
 
-    def thresholds(self, vote: OnlineDiscriminant) -> Floats:
-        """The rejection thresholds (T,) for the current weights of a vote."""
-        mean, deviation = prefix_moments(vote.positive, vote.coef)
+    def thresholds(self, positive: ClassStatistics, coef: Floats) -> Floats:
+        """The rejection thresholds (T,) of weights (T,), by the statistics of the positives."""
+        mean, deviation = prefix_moments(positive, coef)
         with np.errstate(invalid="ignore"):  # -inf times 0
             return np.where(np.isneginf(self.z), -np.inf, mean + self.z * deviation)
 

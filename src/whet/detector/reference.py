@@ -1,0 +1,181 @@
+"""The reference set: responses to held-out samples, by which every change of a detector is judged without images.
+
+One half guards: corrections must not lose its positives, nor accept more of its negatives. The other half judges: recall,
+false positives per image, operating points and probabilities are estimated on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.cascade.cascade import Cascade
+
+Bits = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+# What a sample is for: guard or judge, positive or negative.
+GUARD_POSITIVE, GUARD_NEGATIVE, POSITIVE, NEGATIVE = range(4)
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """Responses (n, bytes) of all weak learners to the best window of held-out objects and of other places.
+
+    `part` (n,) says what each sample is for. `gain` (n,) is the score of the whole detection in the base over that of
+    its best window. The judging negatives are those of `n_images` images.
+    """
+
+    responses: Bits
+    part: NDArray[np.uint8]
+    gain: NDArray[np.float32]
+    n_images: int
+    n_weak: int
+
+    def __post_init__(self) -> None:
+        n, bytes_each = len(self.part), -(-self.n_weak // 8)
+        if self.responses.shape != (n, bytes_each) or self.gain.shape != (n,) or self.responses.dtype != np.uint8:
+            raise ValueError(
+                f"got reference responses {self.responses.shape} and gains {self.gain.shape}; expected ({n}, "
+                f"{bytes_each}) and ({n},)"
+            )
+        if (self.part > NEGATIVE).any() or not (np.isfinite(self.gain) & (self.gain > 0)).all() or self.n_images < 0:
+            raise ValueError("a reference set has parts 0 to 3, gains above 0 and a number of images from 0")
+
+    def of(self, part: int) -> Bits:
+        """Responses (m, n_weak) of the samples of one part, one to a byte."""
+        return np.unpackbits(self.responses[self.part == part], axis=1, count=self.n_weak)
+
+    @cached_property
+    def guards(self) -> tuple[Bits, Bits]:
+        """Responses (n, n_weak) of guarding positives and negatives."""
+        return self.of(GUARD_POSITIVE), self.of(GUARD_NEGATIVE)
+
+    @cached_property
+    def _judging(self) -> tuple[tuple[Bits, Floats], tuple[Bits, Floats]]:
+        positive, negative = (
+            (self.of(part), self.gain[self.part == part].astype(np.float64)) for part in (POSITIVE, NEGATIVE)
+        )
+        return positive, negative
+
+    def judge(self, cascade: Cascade) -> Judgement:
+        """The scores of the judging half."""
+        return _judge(self, cascade)
+
+
+@lru_cache(maxsize=8)  # the base, and states that were just compared
+def _judge(reference: Reference, cascade: Cascade) -> Judgement:
+    positive, negative = (
+        np.where(np.isneginf(scores := cascade.scores_of_responses(bits)), -np.inf, scores * gain)
+        for bits, gain in reference._judging
+    )
+    return Judgement(positive, negative, reference.n_images)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Recall and false positives per image at an operating point, estimated on the reference set.
+
+    >>> print(Estimate(0.985, 0.11))
+    recall 98.5 %, 0.11 false positives per image
+    """
+
+    recall: float
+    false_positives_per_image: float
+
+    def __str__(self) -> str:
+        return f"recall {self.recall:.1%}".replace("%", " %") + (
+            f", {self.false_positives_per_image:.2g} false positives per image"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """Scores of held-out objects (n,) and of other places (m,) in `n_images` images; -inf where they are rejected."""
+
+    positive: Floats
+    negative: Floats
+    n_images: int
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether there are samples of both kinds."""
+        return len(self.positive) > 0 and self.n_images > 0
+
+    def estimate(self, min_score: float) -> Estimate:
+        """Recall and false positives per image at a minimum score."""
+        return Estimate(float((self.positive > min_score).mean()), float((self.negative > min_score).sum()) / self.n_images)
+
+    def followed(self, before: Judgement, point: float) -> float:
+        """The minimum score that stands for what `point` stood for before.
+
+        It has at most as many false positives, and as far as they allow, at least the recall of before.
+
+        >>> before = Judgement(np.array([9.0, 8.0, 7.0]), np.array([6.0, 2.0]), 10)
+        >>> after = Judgement(np.array([8.0, 7.0, 6.0]), np.array([4.0, 1.0]), 10)
+        >>> 4 <= after.followed(before, 6.5) < 6  # scores fell: the point follows
+        True
+        """
+        n_found, n_wrong = int((before.positive > point).sum()), int((before.negative > point).sum())
+        falling = np.sort(self.positive)[::-1]
+        keeps_recall = np.nextafter(falling[n_found - 1], -np.inf) if n_found else np.inf
+        wrong = np.sort(self.negative)[::-1]
+        keeps_rate = wrong[n_wrong] if n_wrong < len(wrong) else -np.inf
+        followed = max(min(point, float(keeps_recall)), float(keeps_rate))
+        # Rejected objects score -inf: no minimum score brings them back.
+        return followed if np.isfinite(followed) else min(point, float(np.min(falling[np.isfinite(falling)], initial=point)))
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """Probabilities of scores."""
+        return Calibration.fitted(self)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The probability that a detection of some score is an object: 1 / (1 + exp(-slope log(score) - intercept)).
+
+    It holds for images in which there is one object on average.
+
+    >>> at = Calibration(4.0, -12.0).probability(np.array([10.0, 20.0, 40.0]))
+    >>> at.round(2)
+    array([0.06, 0.5 , 0.94])
+    """
+
+    slope: float
+    intercept: float
+
+    @classmethod
+    def fitted(cls, judgement: Judgement) -> Calibration:
+        """Logistic regression on the scores of both kinds, by Newton's method; the slope is never negative."""
+        sides = [scores[scores > 0] for scores in (judgement.positive, judgement.negative)]
+        x = np.log(np.concatenate(sides))
+        y = np.repeat([1.0, 0.0], [len(side) for side in sides])
+        # As many objects as images.
+        weight = np.where(y == 1, judgement.n_images / max(len(judgement.positive), 1), 1.0)
+        centre = float(x.mean()) if len(x) else 0.0
+        x, beta = x - centre, np.array([1.0, 0.0])
+        X = np.stack([x, np.ones_like(x)])
+        for _ in range(50):
+            p = 1 / (1 + np.exp(-np.clip(beta @ X, -500, 500)))
+            gradient = X @ (weight * (y - p)) - RIDGE * beta
+            curvature = (X * (weight * p * (1 - p))) @ X.T + RIDGE * np.eye(2)
+            step = np.linalg.solve(curvature, gradient)
+            beta = beta + np.clip(step, -2, 2)
+            if abs(step).max() < 1e-10:
+                break
+        slope = max(float(beta[0]), 0.0)
+        return cls(slope, float(beta[1]) - slope * centre)
+
+    def probability(self, scores: Floats) -> Floats:
+        """Probabilities (n,) of scores (n,) above 0; monotone."""
+        logit = self.slope * np.log(np.maximum(scores, 1e-300)) + self.intercept
+        return np.asarray(1 / (1 + np.exp(-np.clip(logit, -500, 500))))
+
+
+# A weak prior: one set of few samples may be separable.
+RIDGE = 0.1
+
