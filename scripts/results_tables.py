@@ -441,7 +441,7 @@ def soft_export() -> Table:
 
 def exported_in_opencv5() -> Table:
     """Exported files in two versions of OpenCV and in whet."""
-    header = ["file", "stages", "stumps", "raw windows in each", "boxes", "patches decided as by the detector"]
+    header = ["file", "stages", "stumps", "raw windows in each", "boxes", "patches classified as by the detector"]
     rows = [
         [
             row["file"],
@@ -449,7 +449,7 @@ def exported_in_opencv5() -> Table:
             f"{row['stumps']:,}",
             f"{row['windows']['OpenCV 4']:,}",
             row["boxes"],
-            f"{row['patches judged as by the detector']:,}",
+            f"{row['patches classified as by the detector']:,}",
         ]
         for row in results("benchmark-exported-opencv5")["files"]
     ]
