@@ -41,7 +41,7 @@ GreyImages = list[NDArray[np.uint8]]
 def images(n: int | None, video: str = "david") -> GreyImages:
     if datasets.find(video) is not None:
         return [read_grey(path) for path in face_video(video).paths[:n]]
-    from whet.demo.faces import drawn_scene
+    from whet.demo.online import drawn_scene
 
     return [resized(np.roll(drawn_scene(), i, axis=1), (240, 320)) for i in range(n or 400)]
 
