@@ -43,7 +43,7 @@ def demo(
         own = vans.run(out, progress, seed)
     typer.echo(own.summary())
     typer.echo(f"Wrote {', '.join(map(str, own.files))}; images, annotations and models: {out / 'vans'}/\n")
-    typer.echo("3. Learn to tell digits apart, one sample at a time")
+    typer.echo("3. Classify digits online, one sample at a time")
     with progress_bar("learning digits") as progress:
         learning = learn_digits(seed, progress)
     typer.echo(learning.summary())
