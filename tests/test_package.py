@@ -63,3 +63,9 @@ def test_every_function_of_the_architecture_page_exists():
     names = {name for name in names if re.search(r"[A-Z_.]", name)} - {"True", "False"}
     assert len(names) > 20
     assert sorted(name for name in names if not set(name.split(".")) <= defined) == []
+
+
+@pytest.mark.slow
+def test_every_benchmark_and_script_can_be_imported():
+    for path in sorted([*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "scripts").glob("*.py")]):
+        importlib.import_module(f"{path.parent.name}.{path.stem}")
