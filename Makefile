@@ -68,7 +68,7 @@ docs: $(STAMP)
 # Every experiment of the paper in its small size; `.venv/bin/python -m experiments NAME --size paper` runs one as the
 # paper did. An experiment whose data are missing (exit code 3) says so and is skipped.
 reproduce: $(STAMP)
-	@for name in $$($(BIN)/python -c 'from experiments.registry import EXPERIMENTS; print(*EXPERIMENTS)'); do \
+	@for name in $$($(BIN)/python -c 'from experiments.report import EXPERIMENTS; print(*EXPERIMENTS)'); do \
 		echo "python -m experiments $$name --size small --out reproduced"; \
 		$(BIN)/python -m experiments $$name --size small --out reproduced || { code=$$?; test $$code -eq 3 || exit $$code; }; \
 	done

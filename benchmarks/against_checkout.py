@@ -102,13 +102,13 @@ def jobs() -> dict[str, Any]:
         train(boxes)
         table["train"] = timed(lambda: train(boxes))
         trained = train(boxes)
-    taught = detector.copy()
-    taught.learn(image, wrong, [False], threads=1)
+    corrected = detector.copy()
+    corrected.learn(image, wrong, [False], threads=1)
     detections = [detector.detect(one).boxes.tobytes() + detector.detect(one).scores.tobytes() for one in images]
     table["results"] = {
         "detections": hashlib.sha256(b"".join(detections)).hexdigest()[:16],
         "base_id": detector.base_id[:16],
-        "learned": list(taught.learned),
+        "learned": list(corrected.learned),
         "trained": trained.base_id[:16],
     }
     return table

@@ -24,7 +24,7 @@ import numpy as np
 import whet
 from benchmarks.tracking import GreyImages, images
 from whet.io.video import VideoFrame
-from whet.tracking.session import Session, Sink
+from whet.tracking.session import FrameCallback, Session
 from whet.tracking.tracker import Tracker
 from whet.web import page as live_image
 from whet.web.page import LiveImage
@@ -53,7 +53,7 @@ def viewed(address: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def one_turn(frames: GreyImages, mode: str) -> dict[str, float]:
-    tracker, live, sinks = Tracker(whet.load("face"), threads=1), LiveImage(), list[Sink]()
+    tracker, live, sinks = Tracker(whet.load("face"), threads=1), LiveImage(), list[FrameCallback]()
     coming = [VideoFrame(number, number / 25, image) for number, image in enumerate(frames)]
     viewer = None
     with ExitStack() as stack:

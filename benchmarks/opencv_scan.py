@@ -25,7 +25,7 @@ from benchmarks.opencv_scan_parts import parts
 from whet.errors import DataNotFoundError
 from whet.io.images import read_grey
 from whet.opencv import CascadeClassifier
-from whet.opencv.scan import levels_of, scales_between
+from whet.opencv.classifier import levels_of, scales_between
 
 CASCADES = ("frontalface_default", "frontalface_alt2")
 SHAPES = ((480, 640), (1080, 1920))

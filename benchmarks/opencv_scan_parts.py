@@ -15,7 +15,8 @@ from whet._kernels.opencv_scan import band_of, begin_band, buffers_of, make_row,
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.scan import Layout
 from whet.opencv import CascadeClassifier
-from whet.opencv.scan import MOST_INTEGRALS, bands_of, channels_of, levels_of, resized_exactly, scales_between, steps_of
+from whet.opencv.cascade import channels_of
+from whet.opencv.classifier import MOST_INTEGRALS, bands_of, levels_of, resized_exactly, scales_between, steps_of
 from whet.opencv.xml import read_opencv
 
 

@@ -41,7 +41,7 @@ GreyImages = list[NDArray[np.uint8]]
 def images(n: int | None, video: str = "david") -> GreyImages:
     if datasets.find(video) is not None:
         return [read_grey(path) for path in face_video(video).paths[:n]]
-    from whet.demo.faces import drawn_scene
+    from whet.demo.online import drawn_scene
 
     return [resized(np.roll(drawn_scene(), i, axis=1), (240, 320)) for i in range(n or 400)]
 
@@ -118,7 +118,7 @@ def resident_mb() -> float:
 def stream(n: int) -> dict[str, Any]:
     """A loop of small frames around the face; nearly all of them are learned."""
     frames = [resized(np.ascontiguousarray(image[55:175, 90:210]), (48, 48)) for image in images(60)]
-    tracker = Tracker(whet.load("face"), learn=True, threads=1, self_training=SelfTraining(min_score=0.0))
+    tracker = Tracker(whet.load("face"), learn=True, threads=1, self_training=SelfTraining(learn_above=0.0))
     memory, n_updates, finite, begin = [], 0, True, time.perf_counter()
     for number, frame in enumerate(looped(frames, n)):
         tracked = tracker.update(frame)
@@ -153,7 +153,7 @@ def main() -> None:
     else:
         frames, self_training = images(arguments.frames, arguments.video), SelfTraining(every=arguments.every)
         if arguments.always:
-            self_training = replace(self_training, min_score=-np.inf, max_lost=2.0, max_accepted=np.inf)
+            self_training = replace(self_training, learn_above=-np.inf, max_lost=2.0, max_accepted=np.inf)
         result |= {"video": arguments.video} | both_ways(frames, arguments.turns, self_training)
     print(json.dumps(result, indent=1))
 

@@ -30,7 +30,7 @@ MODES: dict[str, tuple[MotionPrior, SelfTraining | None]] = {
     "learns": (PRIOR, SELF_TRAINING),
     "learns an eighth as much": (PRIOR, replace(SELF_TRAINING, share=0.001, kept=0.125)),
     "learns other windows too": (PRIOR, replace(SELF_TRAINING, others=3)),
-    "learns every tracked window": (PRIOR, replace(SELF_TRAINING, min_score=-np.inf)),
+    "learns every tracked window": (PRIOR, replace(SELF_TRAINING, learn_above=-np.inf)),
 }
 
 

@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=41)
     options = parser.parse_args()
     rng = np.random.default_rng([options.seed, 6])
-    detector = of_faces(options) if options.kind == "face" else trained(options.kind)
+    detector = face_detector(options) if options.kind == "face" else trained(options.kind)
     images = negative_images()
     used = np.random.default_rng([0, 11]).permutation(len(images))[: sum(SIZES.values())]  # as `draw` does
     free = [images[i] for i in np.setdiff1d(np.arange(len(images)), used).tolist()]
@@ -91,7 +91,7 @@ def trained(kind: str) -> Detector:
         return whet.load(folder / "it.whet")
 
 
-def of_faces(options: argparse.Namespace) -> Detector:
+def face_detector(options: argparse.Namespace) -> Detector:
     """The bundled detector, or a cascade of OpenCV, adopted with some people."""
     if options.model == "face":
         return whet.load("face")
@@ -149,7 +149,7 @@ def track_clips(detector: Detector, clips: list[Clip], min_score: float | None, 
     """Results of all clips; every clip starts with the detector as it was trained."""
     found, learned, n_updates, n_rolled_back = [], [], 0, 0
     for one in clips:
-        self_training = SelfTraining(min_score=min_score)
+        self_training = SelfTraining(learn_above=min_score)
         tracker = Tracker(detector, learn=min_score is not None, threads=1, self_training=self_training)
         frames = [tracker.update(frame) for frame in one.frames]
         last = tracker.finish()

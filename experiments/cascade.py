@@ -155,7 +155,7 @@ def remarks(report: Report, scale: Scale) -> list[str]:
     lines = [f"faces of {report.name} at {', '.join(map(str, SUMMARY))} false positives, mean of {report.runs} runs"]
     for n in (*scale.initial, *scale.batch_only):
         for method in METHODS:
-            rows = [row for at in SUMMARY for row in report.of("faces", method, initial=n, false_positives=at)]
+            rows = [row for at in SUMMARY for row in report.select("faces", method, initial=n, false_positives=at)]
             if rows:
                 lines.append(f"{n:,} faces, {method}: {_listed([row.mean for row in rows])}")
         if n in scale.initial:
@@ -166,7 +166,7 @@ def remarks(report: Report, scale: Scale) -> list[str]:
 
 def level(report: Report, method: str, n: int) -> float:
     """Faces found, averaged over the summary's numbers of false positives."""
-    rows = [row for at in SUMMARY for row in report.of("faces", method, initial=n, false_positives=at)]
+    rows = [row for at in SUMMARY for row in report.select("faces", method, initial=n, false_positives=at)]
     return float(np.mean([row.mean for row in rows]))
 
 
@@ -176,20 +176,22 @@ def _listed(values: Sequence[float]) -> str:
 
 def draw(report: Report, out: Path) -> list[Path]:
     """A panel for each number of initial faces, as in the paper."""
-    sizes = [row.setting["initial"] for row in report.of("most faces", "+ both")]
+    sizes = [row.setting["initial"] for row in report.select("most faces", "+ both")]
     batch_only = [
-        row.setting["initial"] for row in report.of("most faces", "batch") if row.setting["initial"] not in sizes
+        row.setting["initial"] for row in report.select("most faces", "batch") if row.setting["initial"] not in sizes
     ]
     figure, axes = figures.new_figure(1, len(sizes), 5.2 * len(sizes), 4.4, sharey=True)
     colors = dict(zip(METHODS, (figures.RED, figures.ORANGE, figures.BLUE, figures.GREEN), strict=True))
     for panel, n, letter in zip(axes[0], sizes, "abcdefgh", strict=False):
         for method, color in colors.items():
-            draw_curve(panel, report.of("faces", method, initial=n), "false_positives", method, color, "-o")
+            draw_curve(panel, report.select("faces", method, initial=n), "false_positives", method, color, "-o")
         for other in batch_only if n == sizes[-1] else []:
-            rows = report.of("faces", "batch", initial=other)
+            rows = report.select("faces", "batch", initial=other)
             draw_curve(panel, rows, "false_positives", f"batch of {other:,}", figures.PURPLE, "-s")
         for name, style in zip(opencv_peers.NAMES, ("-", "--", ":"), strict=True):
-            draw_curve(panel, report.of("faces", name), "false_positives", f"OpenCV {name[12:]}", figures.GREY, style)
+            draw_curve(
+                panel, report.select("faces", name), "false_positives", f"OpenCV {name[12:]}", figures.GREY, style
+            )
         panel.set_title(f"({letter}) {n:,} initial faces", fontsize=10)
         panel.set_xlabel("false positives in 130 images")
         panel.grid(alpha=0.3)

@@ -119,10 +119,10 @@ def nested_stages(pool: HaarPool, X: NDArray[np.uint8], y: NDArray[np.bool_]) ->
 
 def _gaps(report: Report, n_weak: int) -> str:
     last = max(row.setting["samples"] for row in report.rows)
-    (batch,) = report.of("error", "batch", n_weak=n_weak, samples=last)
+    (batch,) = report.select("error", "batch", n_weak=n_weak, samples=last)
     parts = []
     for method in _online_methods(report):
-        rows = report.of("error", method, n_weak=n_weak)
+        rows = report.select("error", method, n_weak=n_weak)
         first, final = rows[0], rows[-1]
         gap = 100 * (final.mean - batch.mean)
         parts.append(f"{method} goes from {first.mean:.2%} to {final.mean:.2%}, {gap:+.2f} points from batch")
@@ -141,7 +141,7 @@ def draw(report: Report, out: Path) -> list[Path]:
     for panel, n_weak, letter in zip(axes[0], (*N_WEAK, N_WEAK[-1]), "abcd", strict=True):
         measure = "seconds" if letter == "d" else "error"
         for method, color in curves:
-            draw_curve(panel, report.of(measure, method, n_weak=n_weak), "samples", method, color, "-o")
+            draw_curve(panel, report.select(measure, method, n_weak=n_weak), "samples", method, color, "-o")
         panel.set_title(f"({letter}) {n_weak} weak learners", fontsize=10)
         panel.set_ylabel("seconds of training" if letter == "d" else "test error")
         panel.set_xlabel("training samples")

@@ -147,7 +147,7 @@ def draw(report: Report, out: Path) -> list[Path]:
     figure, axes = figures.new_figure(1, 1, 6, 4)
     methods = list(dict.fromkeys(row.method for row in report.rows if row.method != "the stream alone"))
     for method, color in zip(methods, (figures.ORANGE, figures.RED, figures.BLUE), strict=True):
-        draw_curve(axes[0, 0], report.of("seconds", method), "n_weak", method, color, "-o")
+        draw_curve(axes[0, 0], report.select("seconds", method), "n_weak", method, color, "-o")
     axes[0, 0].set_xlabel("weak learners")
     axes[0, 0].set_ylabel("seconds")
     axes[0, 0].set_ylim(0, None)

@@ -66,7 +66,7 @@ class Report:
     remarks: list[str] = field(default_factory=list)
     started: float = field(default_factory=time.time)
 
-    def of(self, measure: str, method: str, **setting: object) -> list[Row]:
+    def select(self, measure: str, method: str, **setting: object) -> list[Row]:
         """The rows of one curve: those whose setting contains these values."""
         return [
             row

@@ -56,7 +56,7 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
 
 
 def _mean_over_sizes(report: Report, method: str) -> str:
-    means = {ridge: np.mean([row.mean for row in report.of("error", method, ridge=ridge)]) for ridge in RIDGES}
+    means = {ridge: np.mean([row.mean for row in report.select("error", method, ridge=ridge)]) for ridge in RIDGES}
     return f"{method}, mean over {SIZES} weak learners: " + ", ".join(f"{r:g}: {m:.2%}" for r, m in means.items())
 
 
@@ -65,7 +65,7 @@ def draw(report: Report, out: Path) -> list[Path]:
     figure, axes = figures.new_figure(1, len(METHODS), 12, 3.8, sharey=True)
     for panel, method in zip(axes[0], METHODS, strict=True):
         for n_weak, color in zip(SIZES, (figures.BLUE, figures.GREEN, figures.ORANGE, figures.RED), strict=True):
-            rows = report.of("error", method, n_weak=n_weak)
+            rows = report.select("error", method, n_weak=n_weak)
             draw_curve(panel, rows, "ridge", f"{n_weak} weak learners", color, "-o")
         panel.set_xscale("log")
         panel.set_xlabel("ridge")

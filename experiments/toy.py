@@ -121,7 +121,7 @@ def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
 
 def _errors(report: Report, setting: str) -> str:
     curves = (
-        f"{method} " + ", ".join(f"{100 * row.mean:.1f}" for row in report.of("error", method, data=setting))
+        f"{method} " + ", ".join(f"{100 * row.mean:.1f}" for row in report.select("error", method, data=setting))
         for method in METHODS
     )
     return f"{setting}: test error in percent after {', '.join(str(2 * n) for n in SEEN)} samples: " + "; ".join(curves)
@@ -142,7 +142,7 @@ def _draw_panels(setting: str, report: Report, path: Path) -> Path:
             panel.plot(*p.T, "x", color=figures.BLUE, markersize=5, label="positive")
             panel.plot(*n.T, "o", color=figures.RED, markersize=4, fillstyle="none", label="negative")
             _draw_line(panel, outcome["line"], outcome["thresholds"][method, seen])
-            (row,) = report.of("error", method, data=setting, samples=2 * seen)
+            (row,) = report.select("error", method, data=setting, samples=2 * seen)
             mean = f"{100 * row.mean:.1f} ± {100 * row.std:.1f} %"
             here = f"{100 * outcome['errors'][method, seen]:.1f} %"
             panel.set_title(f"{method}, {seen} + {seen}\nerror {here} (mean of {row.runs}: {mean})", fontsize=8.5)

@@ -114,7 +114,7 @@ def _summary(report: Report, name: str) -> str:
 
 def _rate(report: Report, method: str, name: str) -> float:
     """With box offset; for a peer, in the better convention."""
-    rows = report.of("detection rate", method, video=name)
+    rows = report.select("detection rate", method, video=name)
     peers = method.startswith("OpenCV")
     return max((row.mean for row in rows if peers or row.setting["box"] == "offset"), default=0.0)
 

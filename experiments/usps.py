@@ -135,7 +135,7 @@ def remarks(report: Report) -> list[str]:
 
 
 def _curve(report: Report, method: str, **setting: object) -> dict[int, float]:
-    return {row.setting["n_weak"]: 100 * row.mean for row in report.of("error", method, **setting)}
+    return {row.setting["n_weak"]: 100 * row.mean for row in report.select("error", method, **setting)}
 
 
 def _against_peers(report: Report, share: float) -> str:
@@ -179,16 +179,16 @@ def _draw_by_size(report: Report, path: Path) -> Path:
             ("online, re-selected", "online, re-selected", figures.PURPLE, "-^"),
             (f"online, default ridge {DEFAULT_RIDGE:g}", "online, default ridge", figures.GREEN, "--"),
         )
-        draw_curve(top, report.of("error", "batch"), "n_weak", "batch on all", figures.RED, "-")
+        draw_curve(top, report.select("error", "batch"), "n_weak", "batch on all", figures.RED, "-")
         for label, method, color, style in curves:
-            draw_curve(top, report.of("error", method, share=share), "n_weak", label, color, style)
+            draw_curve(top, report.select("error", method, share=share), "n_weak", label, color, style)
         top.set_ylim(0.03, 0.16)
         top.set_title(f"({'abc'[column]}) {share:.0%} at the start", fontsize=10)
         for label, method, color in (
             ("online boosting", "online boosting", figures.ORANGE),
             ("online GSLDA", "online", figures.BLUE),
         ):
-            draw_curve(bottom, report.of("error", method, share=share), "n_weak", label, color, "-o")
+            draw_curve(bottom, report.select("error", method, share=share), "n_weak", label, color, "-o")
         bottom.set_ylim(0.03, 0.2)
         bottom.set_title(f"({'def'[column]}) {share:.0%} at the start", fontsize=10)
         bottom.set_xlabel("weak learners")
@@ -205,7 +205,7 @@ def _draw_by_arrival(report: Report, path: Path) -> Path:
         for j, measure in enumerate(("error as samples arrive", "seconds as samples arrive")):
             panel = axes[0, 2 * i + j]
             for method, color in (("batch", figures.RED), ("online", figures.BLUE)):
-                rows = report.of(measure, method, n_weak=n_weak)
+                rows = report.select(measure, method, n_weak=n_weak)
                 draw_curve(panel, rows, "share_seen", method, color, "-o")
             panel.set_title(f"({'abcd'[2 * i + j]}) {n_weak} weak learners", fontsize=10)
             panel.set_xlabel("share of the training data")

@@ -180,7 +180,7 @@ def _summary(report: VideoReport, name: str, rate: str) -> str:
     methods = dict.fromkeys(row.method for row in report.rows if row.measure == rate)
     parts = []
     for method in methods:
-        rows = report.of(rate, method, video=name)
+        rows = report.select(rate, method, video=name)
         parts.append(f"{method} {rows[0].mean:.1%} ± {100 * rows[0].std:.1f} (paper {PAPER[method][name]:.1%})")
     return f"{rate}, {name}: " + "; ".join(parts)
 
@@ -253,7 +253,7 @@ def draw(report: Report, out: Path) -> list[Path]:
     figure, axes = figures.new_figure(1, len(FIRST), 11, 4.2)
     for panel, name in zip(axes[0], FIRST, strict=True):
         for method, color in (("GSLDA", figures.RED), (OWN, figures.GREEN), (BEFORE, figures.BLUE)):
-            rows = report.of("faces found", method, video=name)
+            rows = report.select("faces found", method, video=name)
             draw_curve(panel, rows, "false_positives", method, color, "-o")
         panel.set_xscale("log")
         panel.set_title(name, fontsize=10)

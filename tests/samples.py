@@ -37,7 +37,7 @@ def binary_samples(draw, max_size=8, max_samples=24):
 
 
 def brighter_on_the_right(n, window, seed):
-    """Patches (n, height, width) of an object that is easily told: its right half is brighter."""
+    """Patches (n, height, width) of an object that is easy to detect: its right half is brighter."""
     made = np.random.default_rng(seed).integers(0, 170, (n, *window), dtype=np.uint8)
     made[:, :, window[1] // 2 :] += 60
     return made

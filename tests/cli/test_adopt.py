@@ -41,16 +41,16 @@ def folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_opencv_cascade_is_adopted_taught_and_exported(folder):
+def test_an_opencv_cascade_is_adopted_corrected_and_exported(folder):
     done = whet("adopt", "object.xml", "-p", "crops", "-n", "none", "-o", "mine.whet", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     detector = load(folder / "mine.whet")
     added = detector.base.stages[-1]
-    assert (told["objects"], told["images"], told["weak_learners"]) == (40, 6, len(added))
-    assert told["negatives"] < told["negatives_requested"] == 20_000
+    assert (result["objects"], result["images"], result["weak_learners"]) == (40, 6, len(added))
+    assert result["negatives"] < result["negatives_requested"] == 20_000
     assert "as wide as high" not in done.stderr
-    assert told["negatives"] == added.negative.n > 0
+    assert result["negatives"] == added.negative.n > 0
     done = whet("learn", "mine.whet", "-n", "none", cwd=folder)
     assert done.returncode == 0, done.stderr
     done = whet("export", "mine.whet", "mine.xml", cwd=folder)
@@ -59,7 +59,7 @@ def test_an_opencv_cascade_is_adopted_taught_and_exported(folder):
     assert load(folder / "mine.whet").delta.counts[-1][1] > 0
 
 
-def test_boxes_of_another_shape_and_too_few_negatives_are_told(folder, monkeypatch, capsys):
+def test_boxes_of_another_shape_and_too_few_negatives_are_reported(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     for number, patch in enumerate(patches(40, 5)):
         Image.fromarray(np.pad(patch, ((4, 4), (0, 0)))).save(folder / "crops" / f"{number}.png")
@@ -93,7 +93,7 @@ def test_what_cannot_be_adopted_is_said_and_nothing_is_written(folder, monkeypat
     assert (folder / "mine.whet").exists()
 
 
-def test_what_is_left_out_of_the_images_held_out_is_told_by_the_exit_code(folder, monkeypatch, capsys):
+def test_what_is_left_out_of_the_images_held_out_is_reported_by_the_exit_code(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     Image.fromarray(textured((240, 280), np.random.default_rng(9))).save(folder / "cut.jpg")
     whole = (folder / "cut.jpg").read_bytes()

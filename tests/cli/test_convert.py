@@ -51,7 +51,7 @@ def test_a_good_file_is_converted_and_summed_up(folder):
     assert read_annotations(folder / "set.json").counts == {"car": 2, "dog": 1}
 
 
-def test_what_is_left_out_is_told_and_has_an_exit_code(folder):
+def test_what_is_left_out_is_reported_and_has_an_exit_code(folder):
     done = convert(folder, "bad.csv", "yolo", "--to", "yolo")
     assert done.returncode == ExitCode.SOME_SKIPPED
     assert done.stdout == "Wrote yolo: 2 images, 3 boxes: car 2, dog 1; 1 image missing, 1 box dropped (from csv)\n"
@@ -64,10 +64,10 @@ def test_what_is_left_out_is_told_and_has_an_exit_code(folder):
 
 def test_json_is_for_programs_and_quiet_is_quiet(folder):
     done = convert(folder, "bad.csv", "voc", "--to", "voc", "--json", "--quiet")
-    told = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     assert done.stderr == ""
-    assert (told["format"], told["boxes"], told["classes"]) == ("csv", 3, {"car": 2, "dog": 1})
-    assert [problem["line"] for problem in told["problems"]] == [4, 5]
+    assert (result["format"], result["boxes"], result["classes"]) == ("csv", 3, {"car": 2, "dog": 1})
+    assert [problem["line"] for problem in result["problems"]] == [4, 5]
 
 
 def test_quiet_tells_only_what_was_left_out(folder):

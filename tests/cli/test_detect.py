@@ -112,7 +112,7 @@ def test_names_that_are_no_text_come_in_and_go_out_as_they_are(shots, tmp_path):
         assert (tmp_path / "out").read_bytes() == done.stdout
 
 
-def test_what_is_found_is_told_as_it_comes_and_the_windows_behind_it_are_let_go(shots):
+def test_what_is_found_is_reported_as_it_comes_and_the_windows_behind_it_are_let_go(shots):
     results = _Results(None, lambda _: None)
     paths = sorted((shots / "images").glob("**/*.png"))
     found = list(results.detections(detect_many(load(shots / "bull.whet"), paths)))

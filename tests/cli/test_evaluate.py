@@ -40,11 +40,11 @@ def test_numbers_are_those_of_the_library_and_images_show_them(folder, tmp_path)
     detector = load(folder / "bull.whet")
     found = [detector.detect(bull_scene(seed), min_score=-np.inf) for seed in (1, 2)]
     expected = evaluate_detections([(each.boxes, each.scores) for each in found], [(BULLS, None)] * 2)
-    told = json.loads((tmp_path / "report" / "evaluation.json").read_text())
-    measures = {name: one["value"] for name, one in told["measures"].items()}
+    result = json.loads((tmp_path / "report" / "evaluation.json").read_text())
+    measures = {name: one["value"] for name, one in result["measures"].items()}
     false_positives = [int((each.scores > 15).sum()) - 2 for each in found]
     assert measures["recall"] == 1.0
-    assert told["false_positives"] == sum(false_positives)
+    assert result["false_positives"] == sum(false_positives)
     assert measures["false_positives_per_image"] == sum(false_positives) / 2
     assert measures["precision"] == 4 / (4 + sum(false_positives))
     assert measures["average_precision"] == expected.average_precision
@@ -76,10 +76,10 @@ def test_a_box_outside_and_a_corrupt_image_are_left_out_and_named(folder, run_he
         done = run_here("evaluate", "bull.whet", "cut.csv", "--json", "--quiet")
         assert done.code == ExitCode.SOME_SKIPPED
         assert name in done.err
-        told = json.loads(done.out)
-        assert told["images"] == 1
-        assert name in told["skipped"][0]
-        assert told["measures"]["average_precision"]["low"] is None
+        result = json.loads(done.out)
+        assert result["images"] == 1
+        assert name in result["skipped"][0]
+        assert result["measures"]["average_precision"]["low"] is None
 
 
 def test_neither_drawings_nor_reports_replace_images(run_here, tmp_path):

@@ -38,7 +38,7 @@ def same(first, second):
 
 
 def test_a_summary_of_the_data_comes_first_the_stages_follow_and_a_summary_says_what_to_do_next(folder):
-    told, summary = (folder / "stderr.txt").read_text(), (folder / "stdout.txt").read_text()
+    log, summary = (folder / "stderr.txt").read_text(), (folder / "stdout.txt").read_text()
     for word in (
         "object     van: 30 images",
         "window     ",
@@ -48,8 +48,8 @@ def test_a_summary_of_the_data_comes_first_the_stages_follow_and_a_summary_says_
         "memory     ",
         "time       ",
     ):
-        assert word in told
-    assert "stage 2: trained" in told
+        assert word in log
+    assert "stage 2: trained" in log
     assert "stop reason: " in summary
     assert "whet evaluate vans.whet" in summary
     assert not (folder / "vans.whet.checkpoint").exists()
@@ -103,10 +103,10 @@ def test_killed_at_several_moments_and_resumed_it_is_the_same_detector(folder):
         try:
             time.sleep(seconds)
             process.send_signal(how)
-            _, told = process.communicate(timeout=60)
+            _, log = process.communicate(timeout=60)
         finally:
             process.kill()
-        assert "Traceback" not in told
+        assert "Traceback" not in log
     if not (folder / "killed.whet").exists():
         again = whet(*TRAIN, "--out", "killed.whet", cwd=folder)
         if (folder / "killed.whet.checkpoint").exists():
@@ -142,7 +142,7 @@ def test_a_corrupt_image_is_named_and_the_others_train(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_corrupt_negative_is_named_once_and_told_by_the_exit_code(tmp_path):
+def test_a_corrupt_negative_is_named_once_and_reported_by_the_exit_code(tmp_path):
     van_set(tmp_path)
     (tmp_path / "textures" / "texture1.png").write_bytes(b"no image")
     cut = tmp_path / "textures" / "texture2.png"

@@ -10,7 +10,6 @@ from whet.evaluation.curves import (
     average_precision,
     log_average_miss_rate,
     operating_point,
-    recall_at,
     sweep,
 )
 
@@ -116,31 +115,6 @@ def test_every_image_twice_leaves_rates_as_they_were(sample, times):
     np.testing.assert_array_equal(average_precision(often), average_precision(once))
 
 
-@pytest.mark.parametrize(
-    ("most", "expected", "remark"),
-    [
-        (0, 0.25, "only what is above the first false positive"),
-        (1, 0.25, "two come in one step, so one cannot be had"),
-        (2, 0.75, "with the step, and what follows before the next"),
-        (2.5, 0.75, "a step function"),
-        (3, 0.75, "the last false positive finds nothing more"),
-        (100, 0.75, "beyond the end of the curve"),
-    ],
-)
-def test_recall_at_false_positives_worked_by_hand(most, expected, remark):
-    curve = sweep([5, 4, 4, 4, 3, 2], [1, 0, 0, 1, 1, 0], n_truths=4, n_images=1)
-    assert recall_at(curve, [most])[0] == expected, remark
-    assert recall_at(curve, most) == expected
-
-
-@given(pooled(), st.integers(0, 26))
-def test_recall_at_is_the_best_of_the_points_allowed(sample, most):
-    scores, labels, n_truths, _ = sample
-    if n_truths:
-        expected = max(found for found, false in slow_twins.points(scores, labels) if false <= most) / n_truths
-        assert recall_at(sweep(*sample), [most]).tolist() == [expected]
-
-
 @given(pooled(), st.floats(0, 2))
 def test_an_operating_point_keeps_its_promise_and_the_next_step_would_not(sample, rate):
     scores, labels, _, n_images = np.array(sample[0]), np.array(sample[1]), *sample[2:]
@@ -170,8 +144,6 @@ def test_fewer_than_no_false_positives_cannot_be_asked_for(wrong):
     curve = sweep([1], [1], 1, 1)
     with pytest.raises(ValueError, match="0 or more"):
         operating_point(curve, wrong)
-    with pytest.raises(ValueError, match="0 or more"):
-        recall_at(curve, [1, wrong])
 
 
 @pytest.mark.parametrize(

@@ -174,10 +174,10 @@ def test_the_whole_experiment_in_miniature(monkeypatch, tmp_path):
     monkeypatch.setattr(opencv_peers, "FACTORS", (1.2,))
     report = cascade.run("small", 1, 0, silent)
     for method in cascade.METHODS:
-        (row,) = report.of("faces", method, initial=200, false_positives=300)
+        (row,) = report.select("faces", method, initial=200, false_positives=300)
         assert row.runs == 1
         assert 0 <= row.mean <= small.n_truths
-    assert not report.of("faces", "+ both", initial=300)
-    (learned,) = report.of("negatives learned", "+ both", initial=200)
+    assert not report.select("faces", "+ both", initial=300)
+    (learned,) = report.select("negatives learned", "+ both", initial=200)
     assert 0 < learned.mean <= 1000
     assert [path.name for path in cascade.draw(report, tmp_path)] == ["cascade-roc.png"]

@@ -10,7 +10,7 @@ def toy_report():
 
 
 def error(report, method, data, samples):
-    (row,) = report.of("error", method, data=data, samples=samples)
+    (row,) = report.select("error", method, data=data, samples=samples)
     return row.mean
 
 
@@ -67,8 +67,8 @@ def test_a_row_is_mean_and_sample_deviation():
 
 def test_curves_are_chosen_by_their_setting():
     report = Report("x", 0, 1, "small", rows=[Row.from_values("e", "m", [1.0], share=s) for s in (0.3, 0.5)])
-    assert [row.setting["share"] for row in report.of("e", "m", share=0.5)] == [0.5]
-    assert len(report.of("e", "m")) == 2
+    assert [row.setting["share"] for row in report.select("e", "m", share=0.5)] == [0.5]
+    assert len(report.select("e", "m")) == 2
 
 
 def test_an_unknown_experiment_names_the_known_ones(tmp_path):

@@ -57,9 +57,9 @@ def test_arrival_takes_faces_and_non_faces_in_turns_and_mirror_images_together(r
 def test_online_stages_learn_and_batch_stays_ahead(monkeypatch):
     monkeypatch.setattr(node, "N_FEATURES", 2000)
     report = node.run("small", 1, 0, silent)
-    (start,) = report.of("error", "online from 250", n_weak=100, samples=250)
-    (end,) = report.of("error", "online from 250", n_weak=100, samples=2000)
-    (batch,) = report.of("error", "batch", n_weak=100, samples=2000)
+    (start,) = report.select("error", "online from 250", n_weak=100, samples=250)
+    (end,) = report.select("error", "online from 250", n_weak=100, samples=2000)
+    (batch,) = report.select("error", "batch", n_weak=100, samples=2000)
     assert end.mean < start.mean
     assert abs(end.mean - batch.mean) < 0.03
 

@@ -127,12 +127,12 @@ def test_the_paper_s_experiment_runs_and_has_both_curves(monkeypatch, tmp_path):
     report = video.run("small", 1, 0, silent)
     for name in ("david", "trellis"):
         for method in video.PAPER:
-            (row,) = report.of("detection rate", method, video=name, box="offset")
+            (row,) = report.select("detection rate", method, video=name, box="offset")
             assert 0 <= row.mean <= 1
-            (narrow,) = report.of(video.NARROW_RATE, method, video=name, box="offset")
+            (narrow,) = report.select(video.NARROW_RATE, method, video=name, box="offset")
             assert 0 <= narrow.mean <= 1
         for method in ("GSLDA", video.OWN, video.BEFORE):
-            assert len(report.of("faces found", method, video=name)) == len(video.FALSE_POSITIVES)
+            assert len(report.select("faces found", method, video=name)) == len(video.FALSE_POSITIVES)
     assert {path.name for path in video.draw(report, tmp_path)} == {
         "video-roc.png",
         "video-david.png",
@@ -156,6 +156,6 @@ def test_the_paper_s_trellis_has_501_frames_and_begins_where_its_tracker_does():
 def test_tracking_is_compared_with_its_peers(monkeypatch, tmp_path):
     monkeypatch.setattr(tracking, "N_FRAMES", {"small": 3})
     report = tracking.run("small", 1, 0, silent)
-    (row,) = report.of("detection rate", tracking.BEST, video="david", box="offset")
+    (row,) = report.select("detection rate", tracking.BEST, video="david", box="offset")
     assert row.mean == 1.0  # the first frames are easy
     assert [path.name for path in tracking.draw(report, tmp_path)] == ["tracking-rates.png"]

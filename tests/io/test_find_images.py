@@ -44,7 +44,7 @@ def test_a_dash_stands_for_listed_names(folder):
     assert names(find_images(["-"], listed), folder) == ["a.jpg", "b/2.PNG"]
 
 
-def test_a_name_that_leads_nowhere_and_a_folder_without_images_are_told_apart(folder):
+def test_a_name_that_leads_nowhere_and_a_folder_without_images_are_distinguished(folder):
     with pytest.raises(DataNotFoundError, match="no such file or directory: nowhere"):
         find_images([folder, "nowhere"])
     (folder / "empty").mkdir()

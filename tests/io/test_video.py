@@ -128,27 +128,27 @@ def test_a_broken_frame_of_a_folder_ends_it_with_its_number(folder):
         next(frames)
 
 
-def test_a_broken_frame_is_skipped_and_told_where_that_is_asked_for(folder):
+def test_a_broken_frame_is_skipped_and_reported_where_that_is_asked_for(folder):
     (folder / "frame7.png").write_bytes(b"\x89PNG broken")
-    told = []
-    assert [frame.number for frame in read_frames(folder, skipped=told.append)] == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11]
-    (error,) = told
+    errors = []
+    assert [frame.number for frame in read_frames(folder, skipped=errors.append)] == [0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11]
+    (error,) = errors
     assert "frame 7 cannot be read" in str(error)
-    told.clear()
-    assert [frame.number for frame in read_frames(folder, every=2, skipped=told.append)] == [0, 2, 4, 6, 8, 10]
-    assert not told  # it was not to be looked at
+    errors.clear()
+    assert [frame.number for frame in read_frames(folder, every=2, skipped=errors.append)] == [0, 2, 4, 6, 8, 10]
+    assert not errors  # it was not to be looked at
 
 
 def test_too_many_broken_frames_in_a_row_are_an_end(tmp_path):
     for number in range(2 * MAX_UNREADABLE + 10):
         is_whole = number in (0, 1, MAX_UNREADABLE + 2)  # as many as may be broken lie between the last two
         (tmp_path / f"{number}.png").write_bytes(png() if is_whole else b"broken")
-    told = []
-    frames = read_frames(tmp_path, skipped=told.append)
+    errors = []
+    frames = read_frames(tmp_path, skipped=errors.append)
     assert [next(frames).number for _ in range(3)] == [0, 1, MAX_UNREADABLE + 2]
     with pytest.raises(VideoError, match=r"101 consecutive unreadable frames.*frame 103"):
         next(frames)
-    assert len(told) == 2 * MAX_UNREADABLE + 1
+    assert len(errors) == 2 * MAX_UNREADABLE + 1
 
 
 def test_a_folder_of_broken_frames_has_none(tmp_path):
@@ -169,12 +169,12 @@ def damage(path, number):
     path.write_bytes(data)
 
 
-def test_a_damaged_packet_of_a_video_is_skipped_and_told(film):
+def test_a_damaged_packet_of_a_video_is_skipped_and_reported(film):
     damage(film, 5)
-    told = []
-    frames = list(read_frames(film, skipped=told.append))
-    assert len(told) == 1
-    assert "cannot be read" in str(told[0])
+    errors = []
+    frames = list(read_frames(film, skipped=errors.append))
+    assert len(errors) == 1
+    assert "cannot be read" in str(errors[0])
     assert len(frames) == 11
     assert frames[-1].number == 11
     with pytest.raises(VideoError, match="cannot be read"):

@@ -11,7 +11,7 @@ from whet.cascade.scan import scan_images
 from whet.lda.discriminant import OnlineDiscriminant
 from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import bayes_crossing
-from whet.opencv.scan import scan_levels
+from whet.opencv.classifier import scan_levels
 from whet.opencv.xml import parse_opencv
 
 WINDOW = (11, 9)

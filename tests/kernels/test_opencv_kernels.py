@@ -15,8 +15,9 @@ from whet._kernels.integral import RUN, integrate_row
 from whet._kernels.trees import walk_trees
 from whet._kernels.windows import OPENCV_MIN_SIGMA, Windows
 from whet.cascade.scan import Layout
-from whet.opencv import scan as opencv_scan
-from whet.opencv.scan import channels_of, levels_of, resized_exactly, walked_trees
+from whet.opencv import classifier
+from whet.opencv.cascade import channels_of, walked_trees
+from whet.opencv.classifier import levels_of, resized_exactly
 from whet.opencv.xml import parse_opencv
 
 images = arrays(np.uint8, st.tuples(st.integers(1, 7), st.integers(1, 9)))
@@ -107,7 +108,7 @@ SCALES = [np.float32(1), np.float32(2.2)]
 
 
 def assert_scanned_as_walked(cascade, image, threads=None):
-    fast = opencv_scan.scan_levels(cascade, image, SCALES, threads)
+    fast = classifier.scan_levels(cascade, image, SCALES, threads)
     boxes, sums = walked(cascade, image, SCALES)
     assert np.array_equal(fast.boxes, boxes)
     assert np.array_equal(fast.scores, sums)

@@ -32,7 +32,7 @@ def test_the_best_stump_is_found(data):
     assert weights[says != is_positive].sum() == stumps.error[0]
 
 
-def test_neighbouring_floats_are_told_apart():
+def test_neighbouring_floats_are_distinguished():
     low = 1.0
     high = np.nextafter(low, 2.0)
     stump = train_stumps(np.array([[low], [high]]), np.array([False, True]))

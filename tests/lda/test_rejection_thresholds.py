@@ -75,5 +75,5 @@ def test_one_more_positive_does_not_reject_the_many_that_lie_on_the_lowest_sum(s
     sums, others = (np.cumsum(side * vote.coef, axis=1).T for side in (X[y], X[~y]))
     rejection_thresholds = RejectionThresholds.calibrated(sums, others, vote)
     more = positive + BinaryStatistics.from_samples(np.ones((2, 5), np.uint8))
-    taught = OnlineDiscriminant(more, negative, 5, rule=Rate(-9.0), ridge=20.0)
-    assert lost(rejection_thresholds, taught, np.cumsum(X[y] * taught.coef, axis=1).T) < 0.02
+    updated = OnlineDiscriminant(more, negative, 5, rule=Rate(-9.0), ridge=20.0)
+    assert lost(rejection_thresholds, updated, np.cumsum(X[y] * updated.coef, axis=1).T) < 0.02

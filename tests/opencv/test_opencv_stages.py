@@ -16,7 +16,7 @@ from whet.errors import CannotConvertError, CannotLearnError, DetectorNotFoundEr
 from whet.features.integral import IntegralStack
 from whet.features.rectangles import RectanglePool
 from whet.opencv.cascade import OpenCVCascade, Trees, stages_of
-from whet.opencv.scan import scan_levels
+from whet.opencv.classifier import scan_levels
 from whet.opencv.xml import parse_opencv, read_opencv
 
 cv2 = pytest.importorskip("cv2")

@@ -125,10 +125,10 @@ def test_other_pages_cannot_embed_or_read_it(server):
 def test_nonsense_is_refused_and_the_session_goes_on(request_bytes, capfd):
     with served() as (run, server):
         try:
-            told = answer(server, request_bytes)
+            reply = answer(server, request_bytes)
         except ConnectionResetError:  # it did not read all of it
-            told = b""
-        assert b"200 OK" not in told
+            reply = b""
+        assert b"200 OK" not in reply
         run.wait_for(2)
         assert asked(server, "/").status == 200
     assert capfd.readouterr().err == ""

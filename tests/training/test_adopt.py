@@ -1,4 +1,4 @@
-"""An adopted cascade: OpenCV's weak learners with statistics, taught, saved and exported again."""
+"""An adopted cascade: OpenCV's weak learners with statistics, corrected, saved and exported again."""
 
 import numpy as np
 import pytest
@@ -102,7 +102,7 @@ def test_votes_are_kept_and_one_more_stage_of_the_same_learners_learns(case):
     image = textured((60, 70), np.random.default_rng(2))
     records = detector.learn(image, [[30, 30, 44, 44]], [True], weight=5)
     assert detector.delta.counts == ((0, 0), (0, 0), (5, 0))
-    assert detector.export_opencv(images[0].with_name("taught.xml")).stages == 3
+    assert detector.export_opencv(images[0].with_name("corrected.xml")).stages == 3
     detector.unlearn(records)
     assert detector.to_bytes() == before
 

@@ -1,4 +1,4 @@
-"""OpenCV's trees and tilted features, adopted on drawn data: taught, saved, exported, and run by OpenCV."""
+"""OpenCV's trees and tilted features, adopted on drawn data: corrected, saved, exported, and run by OpenCV."""
 
 from pathlib import Path
 
@@ -76,22 +76,22 @@ def test_it_learns_and_is_saved_and_run_by_opencv(case, tmp_path):
     before = detector.to_bytes()
     assert from_bytes(before).to_bytes() == before == adopted(case).to_bytes()
     (height, width), image = detector.window, textured((100, 120), np.random.default_rng(21))
-    taught = detector.copy()
-    records = taught.learn(image, [[10, 10, 10 + 2 * width, 10 + 2 * height]], [True], weight=5)
-    assert taught.learned == (5, 0)
-    assert taught.to_bytes() != before
-    taught.save(tmp_path / "taught.whet")
-    assert load(tmp_path / "taught.whet").to_bytes() == taught.to_bytes()
-    assert taught.export_opencv(tmp_path / "out.xml").differences == ()
+    corrected = detector.copy()
+    records = corrected.learn(image, [[10, 10, 10 + 2 * width, 10 + 2 * height]], [True], weight=5)
+    assert corrected.learned == (5, 0)
+    assert corrected.to_bytes() != before
+    corrected.save(tmp_path / "corrected.whet")
+    assert load(tmp_path / "corrected.whet").to_bytes() == corrected.to_bytes()
+    assert corrected.export_opencv(tmp_path / "out.xml").differences == ()
     ours, theirs = CascadeClassifier(tmp_path / "out.xml"), cv2.CascadeClassifier(str(tmp_path / "out.xml"))
     found = [sorted(map(tuple, np.array(c.detectMultiScale(image, 1.1, 0)).tolist())) for c in (ours, theirs)]
     assert found[0] == found[1]
     patches = np.concatenate([objects(case[0], 60), windows_of(image, detector.window, 4)[0]])
     accepted = [len(theirs.detectMultiScale(np.ascontiguousarray(patch), 1.1, 0)) == 1 for patch in patches]
-    np.testing.assert_array_equal(taught.cascade.accepts(patches), accepted)
+    np.testing.assert_array_equal(corrected.cascade.accepts(patches), accepted)
     assert 0 < sum(accepted) < len(accepted)
-    taught.unlearn(records)
-    assert taught.to_bytes() == before
+    corrected.unlearn(records)
+    assert corrected.to_bytes() == before
 
 
 def test_leaves_learn_what_their_responses_say(case):

@@ -39,23 +39,23 @@ def config():
 
 @pytest.fixture(scope="module")
 def trained(pool, images, config):
-    told = []
+    events = []
     positives = objects(500, np.random.default_rng(1))
-    trained = train_cascade(pool, positives, images, config, told.append)
-    return *trained, [event for event in told if isinstance(event, StageFinished)]
+    trained = train_cascade(pool, positives, images, config, events.append)
+    return *trained, [event for event in events if isinstance(event, StageFinished)]
 
 
 def test_each_stage_lets_fewer_negatives_through(trained):
-    cascade, nodes, result, told = trained
-    rates = [progress.mined.acceptance_rate for progress in told[1:]] + [result.false_positive_rate]
-    assert len(cascade.stages) == len(nodes) == len(told)
+    cascade, nodes, result, events = trained
+    rates = [progress.mined.acceptance_rate for progress in events[1:]] + [result.false_positive_rate]
+    assert len(cascade.stages) == len(nodes) == len(events)
     assert all(later < earlier for earlier, later in pairwise(rates))
     assert result.false_positive_interval[0] <= result.false_positive_rate <= result.false_positive_interval[1]
 
 
 def test_the_goal_holds_on_what_was_kept_apart(trained, config):
-    _, _, _, told = trained
-    for progress in told:
+    _, _, _, events = trained
+    for progress in events:
         assert progress.detection_rate >= 0.97
         assert progress.false_positive_rate <= 0.4 or len(progress.node) == config.stage_size(
             len(progress.cascade.stages) - 1
@@ -70,8 +70,8 @@ def test_new_objects_are_found_and_noise_is_not(trained):
 
 
 def test_mined_negatives_are_accepted_by_all_stages_before(trained):
-    *_, told = trained
-    for before, after in pairwise(told):
+    *_, events = trained
+    for before, after in pairwise(events):
         assert before.cascade.accepts(after.mined.patches).all()
 
 
@@ -122,7 +122,7 @@ def windows_of(path):
     }
 
 
-def test_a_miner_looks_at_every_other_window_if_told_so(pool, images):
+def test_a_miner_looks_at_every_other_window_if_asked(pool, images):
     every, other = (
         Miner(images[:2], WINDOW, step=step, max_per_image=10**6).mine(first_stage(pool), 10**6, 1) for step in (1, 2)
     )
@@ -229,9 +229,9 @@ def _smallest(pool):
 def test_features_that_tell_nothing_leave_their_turn_to_the_others(pool, images, config):
     blind = _smallest(HaarPool.from_window(WINDOW)).take(np.arange(3))  # three pixels of a corner
     positives = objects(300, np.random.default_rng(1))
-    told = []
-    cascade, *_ = train_cascade([blind, pool], positives, images, replace(config, max_stages=2), told.append)
-    finished = [event for event in told if isinstance(event, StageFinished)]
+    events = []
+    cascade, *_ = train_cascade([blind, pool], positives, images, replace(config, max_stages=2), events.append)
+    finished = [event for event in events if isinstance(event, StageFinished)]
     assert len(cascade.stages) == 2
     assert all(event.false_positive_rate < 0.6 for event in finished)
     assert all(stage.features.width.max() > 2 for stage in cascade.stages)

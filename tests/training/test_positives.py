@@ -176,7 +176,7 @@ def test_faces_may_be_mirrored():
     assert abs(asymmetry(faces)) < 0.01
 
 
-def test_objects_that_cannot_be_cut_are_told(cars, tmp_path):
+def test_objects_that_cannot_be_cut_are_reported(cars, tmp_path):
     tiny = image(cars.images[0].path, [[10, 10, 20, 14]], shape=(120, 200))
     broken = tmp_path / "broken.png"
     broken.write_bytes(cars.images[0].path.read_bytes()[:200])

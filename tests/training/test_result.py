@@ -36,13 +36,13 @@ def images(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def told(images):
+def training(images):
     events = []
     return *train_cascade(pool(), positives(), images, CONFIG, events.append), events
 
 
-def test_the_estimate_is_that_of_the_images_kept_apart(told, images):
-    cascade, _, result, _ = told
+def test_the_estimate_is_that_of_the_images_kept_apart(training, images):
+    cascade, _, result, _ = training
     _, kept_apart = split_images(images, CONFIG.validation_share, CONFIG.seed)
     levels = [level.image for path in kept_apart for level in Pyramid.from_image(read_grey(path), WINDOW).levels]
     scans = scan_images(cascade, levels)
@@ -52,14 +52,14 @@ def test_the_estimate_is_that_of_the_images_kept_apart(told, images):
     assert result.false_positive_interval[0] < result.false_positive_rate < result.false_positive_interval[1]
 
 
-def test_the_detection_rate_is_that_of_the_positives_kept_apart(told):
-    cascade, _, result, _ = told
+def test_the_detection_rate_is_that_of_the_positives_kept_apart(training):
+    cascade, _, result, _ = training
     check = positives()[split_in_runs(500, CONFIG.validation_share, CONFIG.seed)[1]]
     assert result.detection_rate == cascade.accepts(check).mean()
 
 
-def test_events_tell_of_every_stage_in_order(told):
-    _, nodes, _, events = told
+def test_events_report_every_stage_in_order(training):
+    _, nodes, _, events = training
     for number, node in enumerate(nodes):
         of_stage = [event for event in events if event.stage == number]
         started = next(event for event in of_stage if isinstance(event, StageStarted))
@@ -82,14 +82,14 @@ def test_events_tell_of_every_stage_in_order(told):
     assert seconds == sorted(seconds)
 
 
-def test_the_time_left_is_unknown_first_and_then_told(told):
-    *_, events = told
+def test_the_time_left_is_unknown_first_and_then_estimated(training):
+    *_, events = training
     assert all(event.seconds_left is None for event in events if event.stage < 2)
     assert all(event.seconds_left >= 0 for event in events if event.stage == 3 and isinstance(event, WeakAdded))
 
 
-def test_every_event_has_a_line(told):
-    *_, result, events = told
+def test_every_event_has_a_line(training):
+    *_, result, events = training
     lines = [str(event) for event in events] + [str(result)]
     assert all("\n" not in line and len(line) > 20 for line in lines)
     assert any("mined" in line and "held-out images" in line for line in lines)

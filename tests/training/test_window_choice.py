@@ -31,7 +31,7 @@ def test_one_odd_box_does_not_decide():
     assert window_of(odd).window == window_of(boxes_of(100, 40)).window
 
 
-def test_what_is_printed_tells_the_spread():
+def test_what_is_printed_has_the_spread():
     boxes = np.concatenate([boxes_of(40, 40), boxes_of(80, 40), boxes_of(160, 40)])
     assert str(window_of(boxes)) == "34 x 17 window from 90 boxes, aspect 2 (1 to 4)"
 

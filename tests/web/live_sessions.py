@@ -1,4 +1,4 @@
-"""Sessions that run on a thread of their own until they are told to end, and what a viewer reads of them."""
+"""Sessions that run on a thread of their own until they are stopped, and what a viewer reads of them."""
 
 import http.client
 import json
@@ -98,7 +98,7 @@ def jpegs_of(answer):
 
 
 def news_of(answer):
-    """The numbers that events tell."""
+    """The numbers in the events."""
     for line in answer:
         if line.startswith(b"data: "):
             yield json.loads(line[6:])

@@ -67,7 +67,7 @@ def test_numbers_come_while_it_runs_and_the_end_comes_last():
         first = list(islice(news, 3))
         run.end()
         last = list(news)[-1]
-    assert {told["state"] for told in first} <= {"waiting", "live"}
+    assert {event["state"] for event in first} <= {"waiting", "live"}
     assert first[-1]["model"] == "bull"
     assert first[-1]["rate"] > 0
     assert last["state"] == "ended"
@@ -165,7 +165,7 @@ def test_a_viewer_that_stops_reading_stops_nobody_and_is_left_in_the_end(monkeyp
         assert len(list(islice(jpegs_of(asked(server, "/stream.mjpg")), 12))) == 12
         run.wait_for(3)
         run.end()
-        until(lambda: server._viewers == 1)  # of the three, that which cannot be told that it is over
+        until(lambda: server._viewers == 1)  # of the three, the one that cannot be notified of the end
     until(lambda: not waiting())
     assert all(viewer.fileno() > 0 for viewer in silent)  # none of them has hung up
     assert run.summary.frames == run.frames
@@ -196,7 +196,7 @@ def test_a_viewer_that_disappears_is_forgotten(begins, linger, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_one_viewer_too_many_is_told():
+def test_one_viewer_too_many_is_reported():
     with served() as (run, server):
         viewers = [silent_viewer(server, "/events") for _ in range(MAX_VIEWERS)]
         until(lambda: server._viewers == MAX_VIEWERS)
@@ -263,7 +263,7 @@ def test_hosts_that_are_not_of_this_machine_are_named(host):
         LiveServer(LiveImage(), host)
 
 
-def test_it_listens_where_it_is_told():
+def test_it_listens_where_it_is_asked_to():
     with LiveServer(LiveImage()) as server:
         assert server.is_private
         assert server.address == f"http://127.0.0.1:{server.server_address[1]}/"

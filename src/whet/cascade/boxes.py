@@ -71,7 +71,7 @@ def box_iou(first: Floats, second: Floats) -> Floats:
 def intersection_over_first(first: Floats, second: Floats) -> Floats:
     """Share (N, M) of each box of `first` (N, 4) that lies in each of `second` (M, 4).
 
-    Tells what lies in a region to be ignored: a face is small in a crowd, and its intersection over *union* with
+    Finds boxes in a region to be ignored: a face is small in a crowd, and its intersection over *union* with
     the crowd is near 0.
 
     >>> crowd = np.array([[0.0, 0.0, 100.0, 100.0]])

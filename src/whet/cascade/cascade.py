@@ -73,8 +73,9 @@ class Stage:
     """T weak learners, learner t on feature t of `features`, with weights `coef` (T,) and one `threshold`.
 
     A window passes if the weighted sum of its responses is above the threshold. In a soft stage it also has to
-    stay above `exits` (T,) on the way: exit t is compared to the partial sum of learners 0 to t, and -inf lets
-    everything go on. Sums are taken in the order of the learners, so that every implementation has the same bits.
+    stay above `rejection_thresholds` (T,) on the way: number t is compared to the partial sum of learners 0 to t, and
+    -inf rejects nothing. Sums are taken in the order of the learners, so that every implementation has the same
+    bits.
 
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import Stumps

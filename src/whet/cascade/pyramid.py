@@ -27,6 +27,10 @@ class Level:
     scale_y: float
     scale_x: float
 
+    def patch(self, y: int, x: int, window: tuple[int, int]) -> GreyImage:
+        """The pixels of the window (height, width) at (y, x), without a copy."""
+        return self.image[y : y + window[0], x : x + window[1]]
+
     def boxes(self, y: NDArray[np.intp], x: NDArray[np.intp], window: tuple[int, int]) -> NDArray[np.float64]:
         """Boxes (n, 4) in the original, x1, y1, x2, y2, of windows (height, width) at these places of the level.
 
@@ -112,9 +116,8 @@ class Pyramid:
 
     def patches(self, index: WindowIndex) -> GreyImage:
         """The pixels (n, height, width) of windows."""
-        height, width = self.window
-        cut = [self.level(scale).image[y : y + height, x : x + width] for scale, y, x in index]
-        return np.array(cut, np.uint8).reshape(-1, height, width)
+        cut = [self.level(scale).patch(y, x, self.window) for scale, y, x in index]
+        return np.array(cut, np.uint8).reshape(-1, *self.window)
 
     def boxes(self, index: WindowIndex) -> NDArray[np.float64]:
         """Boxes (n, 4) of windows in the image: x1, y1, x2, y2."""

@@ -25,26 +25,26 @@ def demo(
       whet demo
       whet demo --out images --seed 1
     """
-    from whet.demo import digits, faces
     from whet.demo import objects as vans
+    from whet.demo.online import correct_faces, draw_corrections, draw_digits, learn_digits
     from whet.io.files import prepared_folder
     from whet.plots import figure
 
     figure.check_installed()
     prepared_folder(out)
     start()
-    corrections = faces.run()
+    corrections = correct_faces()
     typer.echo("1. Correct the bundled face detector")
     typer.echo(corrections.summary())
-    typer.echo(f"Wrote {', '.join(map(str, faces.draw(corrections, out)))}\n")
+    typer.echo(f"Wrote {', '.join(map(str, draw_corrections(corrections, out)))}\n")
     typer.echo("2. Train a detector of your own and correct it")
     with progress_bar("training on vans") as progress, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         own = vans.run(out, progress, seed)
     typer.echo(own.summary())
     typer.echo(f"Wrote {', '.join(map(str, own.files))}; images, annotations and models: {out / 'vans'}/\n")
-    typer.echo("3. Learn to tell digits apart, one sample at a time")
+    typer.echo("3. Classify digits online, one sample at a time")
     with progress_bar("learning digits") as progress:
-        learning = digits.run(seed, progress)
+        learning = learn_digits(seed, progress)
     typer.echo(learning.summary())
-    typer.echo(f"Wrote {digits.draw(learning, out)}")
+    typer.echo(f"Wrote {draw_digits(learning, out)}")

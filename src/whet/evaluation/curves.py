@@ -139,15 +139,6 @@ def _thresholds(steps: Floats) -> Floats:
     return np.append(steps[0], np.nextafter(steps, -np.inf))
 
 
-def recall_at(curve: Curve, false_positives: ArrayLike) -> Floats:
-    """Best recall (J,) with at most so many `false_positives` (J,) in all images together: a step function.
-
-    >>> recall_at(sweep([4.0, 3.0, 2.0, 1.0], [1, 0, 1, 0], n_truths=2, n_images=1), [0, 1, 5])
-    array([0.5, 1. , 1. ])
-    """
-    return curve.recall[_last_with_at_most(curve.false_positives, np.asarray(false_positives, dtype=np.float64))]
-
-
 def operating_point(curve: Curve, false_positives_per_image: float) -> float:
     """The lowest threshold of the curve with at most so many false positives per image; detections above it stand.
 

@@ -132,7 +132,7 @@ def _paired(detections: list[Detected], truths: list[Labelled]) -> list[tuple[De
     if len(detections) != len(truths):
         raise ValueError(f"detections of {len(detections)} images, but truths of {len(truths)}; expected as many")
     if not detections:
-        raise ValueError("there are no images to evaluate; an image without detections counts, as ([], [])")
+        raise ValueError("no images to evaluate; pass ([], []) for an image without detections")
     return list(zip(detections, truths, strict=True))
 
 

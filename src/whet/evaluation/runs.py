@@ -198,7 +198,7 @@ def evaluate(
     images = _images(annotations)
     above = detector.reporting.min_score(min_score)
     if not images:
-        raise DataNotFoundError("there are no images to evaluate on; pass annotations with at least one image")
+        raise DataNotFoundError("no images to evaluate; pass annotations with at least one image")
     run = detect_many(detector, [image.path for image in images], min_score=-np.inf, **options)
     read: list[AnnotatedImage] = []
     detections: list[tuple[Floats, Floats]] = []  # and not the windows behind them, which are many

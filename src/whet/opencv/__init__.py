@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from whet.opencv.classifier import CascadeClassifier as CascadeClassifier
+    from whet.opencv.export import Exported as Exported
     from whet.opencv.export import write_opencv as write_opencv
     from whet.opencv.xml import read_opencv as read_opencv
 
@@ -24,6 +25,7 @@ CASCADE_DO_ROUGH_SEARCH = 8
 
 _HOME = {
     "CascadeClassifier": "whet.opencv.classifier",
+    "Exported": "whet.opencv.export",
     "read_opencv": "whet.opencv.xml",
     "write_opencv": "whet.opencv.export",
 }
@@ -34,6 +36,7 @@ __all__ = [
     "CASCADE_FIND_BIGGEST_OBJECT",
     "CASCADE_SCALE_IMAGE",
     "CascadeClassifier",
+    "Exported",
     "read_opencv",
     "write_opencv",
 ]

@@ -218,7 +218,8 @@ def _family(cascade: Cascade) -> str:
 
 def _differences(cascade: Cascade, family: str, early_exits: EarlyExits) -> Iterator[str]:
     if family == "LBP":
-        yield f"OpenCV looks at LBP windows of any contrast; whet at those above {cascade.min_sigma} grey levels"
+        skipped = f"whet skips those with standard deviation below {cascade.min_sigma}"
+        yield f"OpenCV evaluates LBP windows of any contrast; {skipped}"
     soft = sum(stage.rejection_thresholds is not None for stage in cascade.stages)
     if soft and early_exits != "all":
         kept = "none of them" if early_exits == "none" else "those after 1, 2, 4, ... learners"

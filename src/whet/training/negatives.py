@@ -88,11 +88,10 @@ def random_windows(
     steps = rng.integers(0, n_scales, n)
     windows = np.empty((n, height, width), dtype=np.uint8)
     for step in np.unique(steps):
-        level = level_at(image, scale_factor ** float(step)).image
+        level = level_at(image, scale_factor ** float(step))
         rows = np.flatnonzero(steps == step)
-        views = np.lib.stride_tricks.sliding_window_view(level, window)
-        y, x = (rng.integers(0, side, len(rows)) for side in views.shape[:2])
-        windows[rows] = views[y, x]
+        y, x = (rng.integers(0, level.image.shape[axis] - window[axis] + 1, len(rows)) for axis in (0, 1))
+        windows[rows] = [level.patch(*place, window) for place in zip(y.tolist(), x.tolist(), strict=True)]
     return windows
 
 
@@ -114,7 +113,7 @@ def _outside(
     windows = np.empty((n, height, width), dtype=np.uint8)
     for row, step in enumerate(rng.choice(usable, n).tolist()):
         y, x = free[step][rng.integers(len(free[step]))]
-        windows[row] = levels[step].image[y : y + height, x : x + width]
+        windows[row] = levels[step].patch(y, x, window)
     return windows
 
 

@@ -1,4 +1,4 @@
-"""Files as people have them: bad rows are told with file and line, and the rest is read."""
+"""Files as people have them: bad rows are problem_lines with file and line, and the rest is read."""
 
 import json
 
@@ -24,11 +24,11 @@ def read_text(folder, name, text, **options):
     return read_annotations(folder / name, **options)
 
 
-def told(annotations, folder):
+def problem_lines(annotations, folder):
     return [str(problem).replace(f"{folder}/", "") for problem in annotations.problems]
 
 
-def test_rows_that_cannot_be_read_are_told_with_their_lines(folder):
+def test_rows_that_cannot_be_read_are_reported_with_their_lines(folder):
     read = read_text(
         folder,
         "b.csv",
@@ -36,7 +36,7 @@ def test_rows_that_cannot_be_read_are_told_with_their_lines(folder):
         + b"\xff\xfe.png,1,2,3,4,car\na.png,5,5,0,9,car\n",
     )
     assert read.n_boxes == 1
-    assert told(read, folder) == [
+    assert problem_lines(read, folder) == [
         "b.csv:3: got 3 columns; expected at least 5",
         "b.csv:4: got the box 'x, 2, 3, 4'; expected four numbers",
         "b.csv:5: got the box 'nan, 2, 3, 4'; expected four numbers",
@@ -52,7 +52,7 @@ def test_boxes_beyond_the_image_are_clipped_ignored_or_dropped_by_what_is_left(f
         "b.csv",
         HEAD + "a.png,-5,0,50,50,car\na.png,180,0,60,50,car\na.png,300,0,9,9,car\na.png,0,0,200.5,50,car",
     )
-    assert told(read, folder) == [
+    assert problem_lines(read, folder) == [
         "b.csv:2: box (-5, 0, 45, 50) in a.png: exceeds the 200 x 100 image; clipped",
         "b.csv:3: box (180, 0, 240, 50) in a.png: mostly outside the 200 x 100 image; marked as ignored",
         "b.csv:4: box (300, 0, 309, 9) in a.png: outside the 200 x 100 image; dropped",
@@ -67,7 +67,7 @@ def test_missing_and_unreadable_images_are_named_and_left_out(folder):
     read = read_text(folder, "b.csv", "a.png,1,2,3,4\ngone.png,1,2,3,4\nbroken.png,1,2,3,4\n")
     assert len(read) == 1
     assert read.summary() == "1 image, 1 box: object 1; 1 image missing, 1 image unreadable"
-    assert told(read, folder)[0] == "b.csv:2: image not found: 'gone.png'"
+    assert problem_lines(read, folder)[0] == "b.csv:2: image not found: 'gone.png'"
 
 
 def test_all_images_missing_is_an_error_that_says_where_it_looked(folder):
@@ -128,7 +128,7 @@ def test_info_dat_with_spaces_comments_and_bad_rows(folder):
         "# comment\r\nmy 2 cars.png 2 10 20 30 40 50 20 30 40\r\na.png  1  1 2 30 40\r\na.png 2 1 2 3 4\r\na.png\r\n",
     )
     assert {each.path.name: len(each) for each in read.images} == {"my 2 cars.png": 2, "a.png": 1, "empty.png": 0}
-    assert told(read, folder) == [
+    assert problem_lines(read, folder) == [
         "info.dat:4: got 'a.png 2 1 2 3 4'; expected: image, count, and x y width height of each object",
         "info.dat:5: got 'a.png'; expected: image, count, and x y width height of each object",
     ]
@@ -152,7 +152,7 @@ def test_voc_counts_pixels_from_one_and_includes_the_last(folder):
     assert read.images[0].ignored.tolist() == [[10, 20, 40, 60]]
 
 
-def test_voc_faults_are_told(folder):
+def test_voc_faults_are_reported(folder):
     read_text(folder, "a.xml", voc(("car", 0, (1, 1, 50, "x")), ("", 0, (1, 1, 9, 9)), ("car", 0, (1, 1, 9, 9))))
     (folder / "b.xml").write_text("<annotation><object>")
     (folder / "c.xml").write_text('<!DOCTYPE a [<!ENTITY b "c">]><annotation>&b;</annotation>')
@@ -161,7 +161,7 @@ def test_voc_faults_are_told(folder):
     (folder / "e.xml").write_text(voc(("car", 0, (1, 1, 9, 9)), name="missing.png"))
     read = read_annotations(folder)
     assert read.n_boxes == 2
-    a, b, c, d, e, f = told(read, folder)
+    a, b, c, d, e, f = problem_lines(read, folder)
     assert a == "a.xml: object 1: <bndbox> has 1, 1, 50, x; expected numbers for xmin, ymin, xmax, ymax"
     assert b == "a.xml: object 2: <name> is empty; expected a class"
     assert c.startswith("b.xml: b.xml is truncated XML: it ends in line")
@@ -187,7 +187,7 @@ def test_yolo_lines_of_all_kinds(tmp_path):
     )
     assert read.counts == {"car": 2, "person": 1, "7": 1}
     assert np.allclose(read.images[0].boxes[:3], [[90, 40, 110, 60], [90, 40, 110, 60], [20, 10, 60, 40]])
-    assert told(read, tmp_path) == [
+    assert problem_lines(read, tmp_path) == [
         "labels/a.txt:4: class 7 has no name; it is named '7'",
         "labels/a.txt:5: got '0 0.5 0.5 0.1'; expected: class x y width height, as numbers",
         "labels/a.txt:6: got 'car 0.5 0.5 0.1 0.2'; expected: class x y width height, as numbers",
@@ -239,10 +239,10 @@ def test_data_yaml_names_its_images_in_several_ways(tmp_path, data):
     assert read.counts == {"car": 2}
 
 
-def test_labels_without_an_image_are_told(tmp_path):
+def test_labels_without_an_image_are_reported(tmp_path):
     (tmp_path / "labels").mkdir(parents=True)
     (tmp_path / "labels" / "gone.txt").write_text("0 0.5 0.5 0.1 0.2\n")
-    assert told(yolo_folder_again(tmp_path), tmp_path) == ["labels/gone.txt: image not found: 'gone.*'"]
+    assert problem_lines(yolo_folder_again(tmp_path), tmp_path) == ["labels/gone.txt: image not found: 'gone.*'"]
 
 
 def yolo_folder_again(folder):
@@ -258,7 +258,7 @@ def test_yaml_that_grows_without_end_is_an_error(tmp_path):
         yolo_folder(tmp_path, "", data="x0: &x0 [lol]\n" + levels + "names: *x29\n")
 
 
-def test_coco_faults_are_told(folder):
+def test_coco_faults_are_reported(folder):
     table = {
         "images": [{"id": 1, "file_name": "a.png"}, {"id": 1, "file_name": "b.png"}, {"file_name": "c.png"}, 5],
         "categories": [{"id": 1, "name": "car"}, {"id": 2}],
@@ -276,7 +276,7 @@ def test_coco_faults_are_told(folder):
     read = read_text(folder, "set.json", json.dumps(table))
     assert read.counts == {"car": 2, "8": 1}
     assert read.images[0].boxes[2].tolist() == [10, 10, 50, 40]
-    assert [line.removeprefix("set.json: ")[:40] for line in told(read, folder)] == [
+    assert [line.removeprefix("set.json: ")[:40] for line in problem_lines(read, folder)] == [
         "an element of images is not a JSON objec",
         "images[1] has the id 1 of an earlier ima",
         "images[2] has no file_name or no id",
@@ -319,7 +319,7 @@ def test_shares_are_of_the_upright_image(tmp_path, orientation, suffix):
         assert one.boxes.tolist() == ([[25, 50, 75, 150]] if orientation > 4 else [[50, 25, 150, 75]])
 
 
-def test_formats_are_told_apart_and_doubt_is_an_error(tmp_path):
+def test_formats_are_distinguished_and_doubt_is_an_error(tmp_path):
     for name in ("cars", "people"):
         save_image(tmp_path / "crops" / name / "1.png")
     assert detect_format(tmp_path / "crops") == "crops"
@@ -371,7 +371,7 @@ def test_several_classes_do_not_fit_into_info_dat(folder):
     assert not (folder / "opencv").exists()
 
 
-def test_a_class_is_chosen_by_name_and_the_others_are_told(folder):
+def test_a_class_is_chosen_by_name_and_the_others_are_reported(folder):
     read = read_text(
         folder, "b.csv", HEAD + "a.png,1,2,3,4,car,0\na.png,9,9,9,9,dog,0\na.png,20,20,9,9,dog,1\na.png,50,5,9,9,,1\n"
     )

@@ -58,9 +58,9 @@ def placed(annotations, folder):
 
 def there_and_back(annotations, name, folder, named=False):
     target = folder / TARGETS[name]
-    told = write_annotations(annotations, target, name)
+    problems = write_annotations(annotations, target, name)
     assert named or detect_format(target) == name
-    return read_annotations(target, name if named else None), told
+    return read_annotations(target, name if named else None), problems
 
 
 @pytest.mark.parametrize("name", sorted(KEEP_IGNORE))
@@ -68,8 +68,8 @@ def there_and_back(annotations, name, folder, named=False):
 def test_formats_that_say_all_keep_all(name, made, images):
     ours = placed(made, images)
     with tempfile.TemporaryDirectory() as folder:
-        theirs, told = there_and_back(ours, name, Path(folder))
-    assert not told
+        theirs, problems = there_and_back(ours, name, Path(folder))
+    assert not problems
     assert not theirs.problems
     assert {each.path.name for each in theirs.images} == {each.path.name for each in ours.images}
     assert_same_boxes(ours, theirs, WITHIN)
@@ -90,8 +90,8 @@ def test_decimal_fractions_come_back_to_the_last_bit(name, numbers, images):
 def test_yolo_keeps_every_object_and_the_order_of_classes(made, images):
     ours = placed(made, images)
     with tempfile.TemporaryDirectory() as folder:
-        theirs, told = there_and_back(ours, "yolo", Path(folder))
-    assert not told
+        theirs, problems = there_and_back(ours, "yolo", Path(folder))
+    assert not problems
     assert theirs.classes == ours.classes
     assert_same_boxes(ours, theirs, WITHIN)
 
@@ -100,7 +100,7 @@ def test_yolo_keeps_every_object_and_the_order_of_classes(made, images):
 def test_opencv_keeps_every_object_to_half_a_pixel(made, images):
     ours = placed(made, images)
     with tempfile.TemporaryDirectory() as folder:
-        theirs, told = there_and_back(ours, "opencv", Path(folder))
+        theirs, problems = there_and_back(ours, "opencv", Path(folder))
     assert len(theirs) == len(ours)
     by_name = {each.path: each for each in theirs.images}
     for each in ours.images:
@@ -108,7 +108,7 @@ def test_opencv_keeps_every_object_to_half_a_pixel(made, images):
         assert len(back) == len(each)
         assert np.abs(back.boxes - each.boxes).max(initial=0) <= 0.5
         if (each.boxes != each.boxes.round()).any():
-            assert any(each.path.name in problem.what and "rounded" in problem.what for problem in told)
+            assert any(each.path.name in problem.what and "rounded" in problem.what for problem in problems)
 
 
 @given(made=annotated(classes=("object",), ignore=False))
@@ -147,9 +147,9 @@ def test_whole_numbers_stay_whole_in_voc_files(images, tmp_path):
 @pytest.mark.parametrize("name", ["yolo", "opencv", "crops"])
 def test_formats_without_regions_to_ignore_say_what_they_leave_out(name, images, tmp_path):
     ours = Annotations((image(images / "plain.png", [[0, 0, 9, 9], [20, 20, 40, 40]], None, [True, False]),), ("car",))
-    theirs, told = there_and_back(ours, name, tmp_path)
+    theirs, problems = there_and_back(ours, name, tmp_path)
     assert theirs.n_boxes == 1
-    assert "1 ignored regions" in str(told[0])
+    assert "1 ignored regions" in str(problems[0])
 
 
 def test_parts_of_a_set_survive_yolo(images, tmp_path):
@@ -182,8 +182,8 @@ def test_a_name_that_is_no_text_is_written_in_every_format(tmp_path):
         pytest.skip("file names are UTF-8 here")
     one = Annotations((image(tmp_path / name, [[10, 20, 30, 40]]),), ("car",))
     for each in FORMATS:
-        told = write_annotations(one, tmp_path / TARGETS[each], each)
-        assert [problem.what for problem in told] == (
+        problems = write_annotations(one, tmp_path / TARGETS[each], each)
+        assert [problem.what for problem in problems] == (
             ["the file name is not UTF-8 and cannot be represented in XML"] * (each == "voc")
         )
     for file in ("set.csv", "opencv/info.dat"):

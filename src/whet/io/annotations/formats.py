@@ -13,6 +13,16 @@ from whet.errors import AnnotationError, DataNotFoundError
 from whet.io.annotations.annotation import Annotations, Problem, Problems
 from whet.io.annotations.assembly import Progress, lines_of, number_in
 from whet.io.annotations.coco import parse, read_coco, write_coco
+from whet.io.annotations.per_image import (
+    has_labels,
+    parse_yaml,
+    read_voc,
+    read_yolo,
+    write_voc,
+    write_yolo,
+    xml_files,
+    yaml_file,
+)
 from whet.io.annotations.tables import (
     BACKGROUND_NAMES,
     columns_of,
@@ -26,8 +36,6 @@ from whet.io.annotations.tables import (
     write_csv,
     write_opencv,
 )
-from whet.io.annotations.voc import read_voc, write_voc, xml_files
-from whet.io.annotations.yolo import has_labels, parse_yaml, read_yolo, write_yolo, yaml_file
 from whet.io.files import write_atomically
 from whet.io.images import files_in, is_image_name
 

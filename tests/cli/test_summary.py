@@ -1,8 +1,8 @@
 import numpy as np
 from tests.detectors import base, mixed_detector, patches
 
+from whet.cli.inspect import Summary
 from whet.detector.detector import Detector
-from whet.detector.summary import Summary
 
 
 def test_fixed_stages_and_learning_stages_are_distinguished():
