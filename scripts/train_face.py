@@ -18,13 +18,14 @@ from experiments.mit_cmu import FACE_OFFSET
 from numpy.typing import NDArray
 
 from whet.detector.base import DEFAULT_POINT, DetectorBase, Provenance, Reporting
-from whet.detector.detector import Detector
+from whet.detector.detector import Detector, load
 from whet.evaluation.curves import operating_point
 from whet.evaluation.evaluation import evaluate_detections
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
 from whet.training.config import TrainingConfig
 from whet.training.progress import Event, Mining, WeakAdded
+from whet.training.reference import make_reference
 from whet.training.train import train_detector
 
 WINDOW = (24, 24)
@@ -87,7 +88,9 @@ def evaluated(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Pat
         "false positives in them, all stages passed": int(curve.false_positives[-1]),
     }
     provenance = replace(base.provenance, facts={**base.provenance.facts, **facts})
-    detector = Detector(replace(base, provenance=provenance), reporting=detector.reporting)
+    reference = make_reference(base, faces, images, offset=FACE_OFFSET, seed=CONFIG.seed)
+    base = replace(base, provenance=provenance, reference=reference)
+    detector = Detector(base, reporting=detector.reporting)
     for name, rate in POINTS.items():
         detector.set_operating_point(name, operating_point(curve, rate))
     detector.set_operating_point(DEFAULT_POINT, detector.operating_points[DEFAULT])
@@ -98,15 +101,24 @@ def main() -> None:
     """Train, evaluate and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/face.whet"))
-    out = parser.parse_args().out
+    parser.add_argument("--base", type=Path, help="a trained detector: evaluate it again instead of training")
+    options = parser.parse_args()
+    out = options.out
     out.parent.mkdir(parents=True, exist_ok=True)
     faces, held_out_faces = split_faces()
     images, held_out_images = split_images()
+    if options.base:
+        save(evaluated(load(options.base).base, held_out_faces, held_out_images), out)
+        return
     families = [HaarPool.from_window(WINDOW), BlockPatternPool.from_window(WINDOW)]
     checkpoint = out.with_suffix(".checkpoint")
     trained, result = train_detector(families, faces, images, CONFIG, show, checkpoint=checkpoint, origin=ORIGIN)
     print(result)
-    detector = evaluated(trained.base, held_out_faces, held_out_images)
+    save(evaluated(trained.base, held_out_faces, held_out_images), out)
+
+
+def save(detector: Detector, out: Path) -> None:
+    """Write the model and print what it is."""
     detector.save(out)
     print(f"{detector}\n{out}: {out.stat().st_size:,} bytes\n{detector.provenance.facts}")
 

@@ -389,7 +389,6 @@ class Cascade:
             total += margin if number >= self.first_scoring else 0.0
         return np.where(alive, total, -np.inf)
 
-
     @cached_property
     def columns(self) -> tuple[slice, ...]:
         """The columns of each stage in responses (n, n_weak) of all weak learners."""

@@ -1,4 +1,4 @@
-"""Detectors that learn: corrections, their records and journal, and the model file.
+"""Detectors that learn: corrections, their records, the reference set and the model file.
 
 Names are imported when they are first used.
 """
@@ -7,15 +7,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whet.detector.journal import Journal as Journal
+    from whet.detector.detector import Update as Update
+    from whet.detector.detector import edit as edit
     from whet.detector.records import Record as Record
+    from whet.detector.reference import Estimate as Estimate
 
 _HOME = {
-    "Journal": "whet.detector.journal",
+    "Estimate": "whet.detector.reference",
     "Record": "whet.detector.records",
+    "Update": "whet.detector.detector",
+    "edit": "whet.detector.detector",
 }
 
-__all__ = ["Journal", "Record"]
+__all__ = ["Estimate", "Record", "Update", "edit"]
 
 
 def __getattr__(name: str) -> object:

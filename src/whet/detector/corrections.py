@@ -375,9 +375,7 @@ def _guards(base: DetectorBase, number: int, run: Stage, columns: slice) -> Cons
     return Constraints(
         np.concatenate([positives[kept], negatives[stays_out], negatives[capped]])[:, columns],
         np.concatenate([np.ones(int(kept.sum())), np.full(int(stays_out.sum() + capped.sum()), -1.0)]),
-        np.concatenate(
-            [np.minimum(positive[kept], slack), np.minimum(-negative[stays_out], slack), -negative[capped]]
-        ),
+        np.concatenate([np.minimum(positive[kept], slack), np.minimum(-negative[stays_out], slack), -negative[capped]]),
     )
 
 

@@ -82,6 +82,7 @@ def count_records(base: DetectorBase, records: Iterable[Record]) -> Delta:
 
 def _labels(patches: Patches, is_positive: ArrayLike, window: tuple[int, int]) -> Labels:
     labels = np.asarray(is_positive)
+    labels = np.full(len(patches), labels) if labels.shape == () else labels
     if patches.dtype != np.uint8 or patches.shape[1:] != window:
         raise ValueError(
             f"got patches {patches.dtype} of shape {patches.shape}; expected uint8, (samples, {window[0]}, {window[1]})"

@@ -553,7 +553,7 @@ class Detector:
         points = "".join(f", {name!r}: {score:g}" for name, score in sorted(self.operating_points.items()))
         return (
             f"Detector({width} x {height} windows, {n} stage{'s' * (n != 1)}, {self.cascade.n_weak} weak learners; "
-            f"{n_corrections} correction{'s' * (n_corrections != 1)}, learned {objects} positives, {others} negatives"
+            f"learned {n_corrections} correction{'s' * (n_corrections != 1)}, {objects} positives, {others} negatives"
             f"{'; operating points ' + points[2:] if points else ''})"
         )
 

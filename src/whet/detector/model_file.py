@@ -564,9 +564,7 @@ def _records(header: Header, tensors: Tensors) -> Records:
     ends = np.cumsum(header.windows, dtype=np.int64).tolist()
     records = []
     for record, end, n in zip(header.records, ends, header.windows, strict=True):
-        scale, y, x, stage, responses = (
-            tensors[f"records.{name}"][end - n : end] for name in (*_WINDOWS, "responses")
-        )
+        scale, y, x, stage, responses = (tensors[f"records.{name}"][end - n : end] for name in (*_WINDOWS, "responses"))
         if not (np.isfinite(scale) & (scale > 0)).all() or (np.minimum(y, x) < 0).any():
             raise ModelFileError("a window of a record lies outside of any image")
         index = WindowIndex(scale, y.astype(np.intp), x.astype(np.intp))

@@ -35,7 +35,7 @@ class Record:
 
     >>> one = Record("correction", "0" * 64, (8.0, 8.0, 32.0, 32.0), False, responses=np.zeros((1, 2), np.uint8))
     >>> one.id[:8], replace(one, note="a shadow").id == one.id
-    ('5adf85c9', True)
+    ('6af0223f', True)
     """
 
     kind: Kind

@@ -107,7 +107,9 @@ class Judgement:
 
     def estimate(self, min_score: float) -> Estimate:
         """Recall and false positives per image at a minimum score."""
-        return Estimate(float((self.positive > min_score).mean()), float((self.negative > min_score).sum()) / self.n_images)
+        return Estimate(
+            float((self.positive > min_score).mean()), float((self.negative > min_score).sum()) / self.n_images
+        )
 
     def followed(self, before: Judgement, point: float) -> float:
         """The minimum score that stands for what `point` stood for before.
@@ -126,7 +128,11 @@ class Judgement:
         keeps_rate = wrong[n_wrong] if n_wrong < len(wrong) else -np.inf
         followed = max(min(point, float(keeps_recall)), float(keeps_rate))
         # Rejected objects score -inf: no minimum score brings them back.
-        return followed if np.isfinite(followed) else min(point, float(np.min(falling[np.isfinite(falling)], initial=point)))
+        return (
+            followed
+            if np.isfinite(followed)
+            else min(point, float(np.min(falling[np.isfinite(falling)], initial=point)))
+        )
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -178,4 +184,3 @@ class Calibration:
 
 # A weak prior: one set of few samples may be separable.
 RIDGE = 0.1
-

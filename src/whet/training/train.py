@@ -25,6 +25,7 @@ from whet.training.data import TrainingData
 from whet.training.negatives import ExcludedBoxes
 from whet.training.preparation import Preparation, prepare
 from whet.training.progress import Event, TrainingResult
+from whet.training.reference import make_reference
 from whet.training.stage import GreedyLDA, StageLearner
 
 PathOrText = str | PathLike[str]
@@ -87,7 +88,7 @@ def train(
     ...     folder / "vans.csv", max_stages=2, max_weak_learners=10, max_features=300, negatives_per_stage=300
     ... )
     >>> detector
-    Detector(36 x 16 windows, 2 stages, ... weak learners; learned 0 positives, 0 negatives; ...)
+    Detector(36 x 16 windows, 2 stages, ... weak learners; learned 0 corrections, 0 positives, 0 negatives; ...)
     >>> train(folder / "vans.csv", epochs=3)
     Traceback (most recent call last):
     TypeError: unknown setting 'epochs'. Valid settings: annotations, negatives, format, ...
@@ -133,8 +134,18 @@ def train_prepared(
         origin=_origin(prepared, origin),
         threads=threads,
     )
-    detector = Detector(trained.base, reporting=Reporting(prepared.choice.box_offset))
-    return _with_points(detector, result, prepared.data, threads)
+    data, offset = prepared.data, prepared.choice.box_offset
+    reference = make_reference(
+        trained.base,
+        data.held_out_positives,
+        data.held_out_images,
+        excluded_boxes=data.excluded_boxes,
+        offset=offset,
+        seed=config.seed,
+        threads=threads,
+    )
+    detector = Detector(replace(trained.base, reference=reference), reporting=Reporting(offset))
+    return _with_points(detector, result, data, threads)
 
 
 # False positives per image by the name of the operating point; the last measurable one is the default.

@@ -1,0 +1,176 @@
+"""The reference set of a trained detector: responses to held-out objects, and to hard places of held-out images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.cascade.boxes import BoxOffset, box_iou, intersection_over_first
+from whet.cascade.cascade import Cascade
+from whet.cascade.detect import IOU, report, suppress_non_maxima
+from whet.cascade.detections import Detections, FiredWindows
+from whet.cascade.pyramid import Pyramid, WindowIndex
+from whet.cascade.scan import scan_pyramid
+from whet.detector.base import DetectorBase
+from whet.detector.corrections import NEAR
+from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, NEGATIVE, POSITIVE, Reference
+from whet.errors import UnreadableImageError
+from whet.io.images import read_grey
+from whet.training.negatives import ExcludedBoxes
+
+Patches = NDArray[np.uint8]
+Bits = NDArray[np.uint8]
+
+# Of each kind, in each half: with 1,350 weak learners, half a megabyte in all.
+MOST_POSITIVES = 750
+MOST_NEGATIVES = 750
+# Rejected places of an image, besides all that the base accepts there: corrections may let them through.
+REJECTED_PER_IMAGE = 4
+# Pixels around a held-out object, repeated from its rim: room for the windows that fire around it.
+RIM = 0.25
+
+
+def make_reference(
+    base: DetectorBase,
+    positives: Patches,
+    images: Sequence[Path],
+    *,
+    excluded_boxes: ExcludedBoxes | None = None,
+    offset: BoxOffset | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Callable[[float], None] = lambda _: None,
+) -> Reference:
+    """Responses to held-out objects (n, height, width), and to hard places of held-out images outside of some boxes.
+
+    Whole images are taken, in random order, until there are enough places. Every other object and image guards, the
+    others judge.
+    """
+    rng = np.random.default_rng([seed, 7])
+    samples = _Samples([], [], [])
+    order = rng.permutation(len(positives))[: 2 * MOST_POSITIVES]
+    for number, i in enumerate(np.sort(order).tolist()):
+        samples.add(_best_of_object(base, positives[i], threads), (GUARD_POSITIVE, POSITIVE)[number % 2])
+        progress(0.3 * (number + 1) / len(order))
+    n_judging, n_places = 0, [0, 0]
+    for number, i in enumerate(rng.permutation(len(images)).tolist()):
+        half = number % 2
+        if min(n_places) >= MOST_NEGATIVES:
+            break
+        if n_places[half] >= MOST_NEGATIVES:
+            continue
+        try:
+            grey = read_grey(images[i])
+        except UnreadableImageError:
+            continue
+        hard = _hard_places(base, grey, offset or BoxOffset(), (excluded_boxes or {}).get(images[i]), threads)
+        samples.add(hard, (GUARD_NEGATIVE, NEGATIVE)[half])
+        n_places[half] += len(hard[0])
+        n_judging += half
+        progress(0.3 + 0.7 * min(min(n_places) / MOST_NEGATIVES, 1.0))
+    return samples.reference(base.cascade.n_weak, n_judging)
+
+
+@dataclass(frozen=True, eq=False)
+class _Samples:
+    """Responses, gains and parts, collected one call after the other."""
+
+    responses: list[Bits]
+    gains: list[NDArray[np.float64]]
+    parts: list[NDArray[np.uint8]]
+
+    def add(self, found: tuple[Bits, NDArray[np.float64]], part: int) -> None:
+        self.responses.append(found[0])
+        self.gains.append(found[1])
+        self.parts.append(np.full(len(found[0]), part, np.uint8))
+
+    def reference(self, n_weak: int, n_images: int) -> Reference:
+        responses = np.concatenate([np.empty((0, n_weak), np.uint8), *self.responses])
+        part = np.concatenate([np.empty(0, np.uint8), *self.parts])
+        gain = np.concatenate([np.empty(0), *self.gains])
+        for kind in range(4):  # samples that the base rejects have no gain of their own
+            unknown = np.isnan(gain) & (part == kind)
+            known = gain[~np.isnan(gain) & (part == kind)]
+            gain[unknown] = np.median(known) if len(known) else 1.0
+        return Reference(np.packbits(responses, axis=1), part, gain.astype(np.float32), n_images, n_weak)
+
+
+def _best_of_object(base: DetectorBase, patch: Patches, threads: int | None) -> tuple[Bits, NDArray[np.float64]]:
+    """The best window on an object with a rim around it, or the object itself where no window fires."""
+    height, width = base.window
+    rim = round(RIM * height), round(RIM * width)
+    pyramid = Pyramid.from_image(np.pad(patch, [(side, side) for side in rim], mode="edge"), base.window)
+    found = report(scan_pyramid(base.cascade, pyramid, threads=threads))
+    box = np.array([[rim[1], rim[0], rim[1] + width, rim[0] + height]], np.float64)
+    hits = np.flatnonzero(box_iou(box, found.boxes)[0] >= 0.5)
+    if not len(hits):
+        return base.respond(patch[None])[0], np.array([np.nan])
+    index, gains = _best_windows(found, hits[:1])
+    return base.respond(pyramid.patches(index))[0], gains
+
+
+def _hard_places(
+    base: DetectorBase,
+    grey: NDArray[np.uint8],
+    offset: BoxOffset,
+    excluded: NDArray[np.float64] | None,
+    threads: int | None,
+) -> tuple[Bits, NDArray[np.float64]]:
+    """The best window of every detection that is no object, and of the places that are nearest to being one."""
+    pyramid = Pyramid.from_image(grey, base.window)
+    if not pyramid.levels:
+        return np.empty((0, base.cascade.n_weak), np.uint8), np.empty(0)
+    found = report(scan_pyramid(base.cascade, pyramid, threads=threads))
+    found = found[_is_outside(offset.boxes(found.boxes), excluded)]
+    near = scan_pyramid(_loosened(base), pyramid, threads=threads)
+    is_far = ~(box_iou(near.boxes, found.boxes) >= IOU).any(axis=1) & _is_outside(offset.boxes(near.boxes), excluded)
+    # Windows that the base accepts but that are no detection of their own belong to one.
+    accepted = base.cascade.scores_of_responses(base.respond(pyramid.patches(near.index))[0]) > 0
+    near = near.take(is_far & ~accepted)
+    index, gains = _best_windows(found, np.arange(len(found)))
+    index = WindowIndex.concatenate([index, _separate(near, REJECTED_PER_IMAGE)])
+    gains = np.concatenate([gains, np.full(len(index) - len(gains), np.nan)])
+    return base.respond(pyramid.patches(index))[0] if len(index) else _nothing(base), gains
+
+
+def _nothing(base: DetectorBase) -> Bits:
+    return np.empty((0, base.cascade.n_weak), np.uint8)
+
+
+def _is_outside(boxes: NDArray[np.float64], excluded: NDArray[np.float64] | None) -> NDArray[np.bool_]:
+    if excluded is None or not len(excluded):
+        return np.ones(len(boxes), np.bool_)
+    overlaps = (box_iou(boxes, excluded) >= IOU) | (intersection_over_first(boxes, excluded) >= 0.5)
+    return np.asarray(~overlaps.any(axis=1))
+
+
+def _loosened(base: DetectorBase) -> Cascade:
+    """The cascade with all thresholds lowered by as much as corrections may be concerned with."""
+    stages = []
+    for stage, length in zip(base.cascade.stages, base.lengths.tolist(), strict=True):
+        rejection = None if stage.rejection_thresholds is None else stage.rejection_thresholds - NEAR * length
+        stages.append(replace(stage, threshold=stage.threshold - NEAR * length, rejection_thresholds=rejection))
+    return replace(base.cascade, stages=tuple(stages))
+
+
+def _best_windows(found: Detections, which: NDArray[np.intp]) -> tuple[WindowIndex, NDArray[np.float64]]:
+    """The best window of each of some detections, and the detection's score over that window's."""
+    windows = [found.windows_of(i) for i in which.tolist()]
+    best = np.array([rows[np.argmax(found.windows.scores[rows])] for rows in windows], np.intp)
+    return found.windows.index.take(best), found.scores[which] / found.windows.scores[best]
+
+
+def _separate(windows: FiredWindows, most: int) -> WindowIndex:
+    """The best windows that do not overlap one another."""
+    if not len(windows):
+        return WindowIndex()
+    groups = suppress_non_maxima(windows.boxes, windows.scores - windows.scores.min() + 1.0, iou=IOU)
+    best = [
+        int(np.flatnonzero(groups.group == g)[np.argmax(windows.scores[groups.group == g])])
+        for g in range(len(groups.scores))
+    ]
+    return windows.index.take(np.array(best[:most], np.intp))
