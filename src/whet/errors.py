@@ -13,6 +13,10 @@ class WhetError(Exception):
     """Base class of all exceptions of whet."""
 
 
+class SampleWeightError(WhetError, ValueError):
+    """A sample weight is not a whole number of at least 0, or a count would no longer be exact."""
+
+
 class CannotUnlearnError(WhetError, ValueError):
     """The samples to unlearn were never learned: a count would become negative."""
 

@@ -1,11 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.cascades import random_stage
 
-from whet.cascade.cascade import Stage
+from whet.cascade.cascade import Stage, check_statistics
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
-from whet.training.stage import train_stage
+from whet.lda.statistics import BinaryStatistics
+from whet.lda.thresholds import fisher
+from whet.training.stage import GreedyLDA, train_stage
 
 WINDOW = (10, 8)
 
@@ -41,6 +45,23 @@ def test_a_stage_that_learns_gives_a_new_one_and_stays_as_it_is(n_weak, patches)
     assert learned.positive.n == trained.positive.n + 25
     new = trained.count(patches[:50], ~is_positive[:50])
     assert np.array_equal(trained.run(new).coef, learned.run().coef)
+
+
+def test_log_priors_are_refused_for_scores_of_lac(patches):
+    is_positive = np.arange(len(patches)) % 2 == 0
+    trained = train_stage(HaarPool.from_window(WINDOW), patches, is_positive, 3, learner=GreedyLDA(criterion="lac"))
+    for combine in (
+        lambda: GreedyLDA(criterion="lac", threshold="fisher"),
+        lambda: replace(trained, rule=fisher),
+    ):
+        with pytest.raises(ValueError, match=r"lac.*fisher.*use threshold='bayes'"):
+            combine()
+
+
+def test_fewer_co_occurrences_than_the_sums_need_are_refused():
+    statistics = BinaryStatistics(3, np.array([2, 2]), np.array([[2, 0], [0, 2]]))
+    with pytest.raises(ValueError, match="s_j \\+ s_k - n"):
+        check_statistics(statistics, "negatives")
 
 
 def test_a_soft_stage_rejects_what_falls_below_an_exit_on_the_way(patches, rng):

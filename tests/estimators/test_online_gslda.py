@@ -1,4 +1,5 @@
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -6,7 +7,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from tests.samples import two_gaussians
 
-from whet.errors import CannotMergeError, CannotUnlearnError, ForgettingError, WhetError
+from whet.errors import CannotMergeError, CannotUnlearnError, ForgettingError, SampleWeightError, WhetError
 from whet.estimators import GSLDA, OnlineGSLDA
 
 
@@ -26,8 +27,13 @@ def assert_same_state(a, b):
 
 
 @pytest.mark.parametrize("weak", ["stump", "identity"])
-@pytest.mark.parametrize("criterion", ["fda", "lac"])
-@pytest.mark.parametrize("threshold", ["bayes", "asymmetric", "fisher", "detection_rate", "negative_mean"])
+@pytest.mark.parametrize(
+    ("criterion", "threshold"),
+    [
+        *itertools.product(("fda", "lac"), ("bayes", "asymmetric", "detection_rate", "negative_mean")),
+        ("fda", "fisher"),
+    ],
+)
 def test_update_partial_fit_and_training_at_once_agree(weak, criterion, threshold, data):
     X, y, X_new, y_new = data
     options = {"n_weak": 10, "weak": weak, "criterion": criterion, "threshold": threshold}
@@ -63,6 +69,79 @@ def test_whole_weights_are_repetitions(data, rng):
         if k:
             single.update(x, label, int(k))
     assert_same_state(state(single), state(repeated))
+
+
+BAD_WEIGHTS = [0.5, -1, -50, -51, np.nan, np.inf, -np.inf, 2**52, 2**52 - 50, 10**400, np.float64(1.5), None, "two"]
+
+
+@pytest.mark.parametrize("weak", ["stump", "identity"])
+@pytest.mark.parametrize("weight", BAD_WEIGHTS, ids=lambda weight: str(weight)[:20])
+def test_a_weight_that_counts_no_samples_changes_nothing(weak, weight, data):
+    X, y, X_new, y_new = data  # 50 samples of each class
+    model = OnlineGSLDA(8, weak=weak).fit(X, y)
+    model.update(X_new[0], y_new[0])
+    model.unlearn(X_new[:1], y_new[:1])
+    before, coef = state(model), model.coef_
+    calls = [
+        lambda: model.update(X_new[0], y_new[0], weight),
+        lambda: model.partial_fit(X_new[:2], y_new[:2], sample_weight=[1, weight]),
+    ]
+    for call in calls:
+        with pytest.raises(SampleWeightError, match=r"whole|exact"):
+            call()
+        assert_same_state(state(model), before)
+        np.testing.assert_array_equal(model.coef_, coef)
+    with pytest.raises(ValueError, match=r"whole|exact|not learned"):
+        model.unlearn(X_new[:2], y_new[:2], sample_weight=[1, weight])
+    assert_same_state(state(model), before)
+    model.update(X_new[0], y_new[0])  # it goes on learning
+    assert model.class_count_.sum() == 101
+
+
+@pytest.mark.parametrize("weight", BAD_WEIGHTS, ids=lambda weight: str(weight)[:20])
+def test_a_weight_that_counts_no_samples_leaves_a_cold_start_as_it_was(weight, data):
+    X, *_ = data
+    model = OnlineGSLDA(8).partial_fit(X[:1], [0], sample_weight=[50])
+    for call in (
+        lambda: model.update(X[0], 0, weight),
+        lambda: model.partial_fit(X[:2], [0, 1], sample_weight=[weight, 1]),
+    ):
+        with pytest.raises(SampleWeightError, match=r"whole|exact"):
+            call()
+        assert model.class_count_.tolist() == [50]
+
+
+@pytest.mark.parametrize("weight", [2, 2.0, np.int64(2), np.uint8(2), np.float32(2)])
+def test_a_whole_weight_of_any_type_counts_as_that_many_samples(weight, data):
+    X, y, X_new, y_new = data
+    twice = OnlineGSLDA(8).fit(X, y).partial_fit(X_new[[0, 0]], y_new[[0, 0]])
+    model = OnlineGSLDA(8).fit(X, y)
+    model.update(X_new[0], y_new[0], weight)
+    assert_same_state(state(model), state(twice))
+
+
+def test_counts_stay_exact_over_many_calls(data):
+    X, y, *_ = data
+    most = 2**51
+
+    def refused(model, learn):
+        before = model.class_count_
+        with pytest.raises(ValueError, match="exact"):
+            learn()
+        np.testing.assert_array_equal(model.class_count_, before)
+
+    for learn in (
+        lambda model: model.update(X[0], 0, most),
+        lambda model: model.partial_fit(X[:2], y[:2], sample_weight=[most, 1]),
+    ):
+        model = OnlineGSLDA(8).fit(X, y)
+        learn(model)
+        refused(model, lambda model=model, learn=learn: learn(model))
+        other = OnlineGSLDA(8).fit(X, y)
+        other.update(X[0], 0, most)
+        refused(model, lambda model=model, other=other: model.merge(other))
+    cold = OnlineGSLDA(8).partial_fit(X[:1], [0], sample_weight=[most])
+    refused(cold, lambda: cold.partial_fit(X[:1], [0], sample_weight=[most]))
 
 
 def test_unlearning_gives_back_the_bits(data):

@@ -6,6 +6,7 @@ pytest.importorskip("river", reason="the extra `river` is not installed")
 from river import checks, evaluate, metrics
 from river.datasets import Phishing
 
+from whet.errors import SampleWeightError
 from whet.estimators import OnlineGSLDA, RiverClassifier
 
 MODEL = RiverClassifier(n_weak=5, min_initial=10)
@@ -30,6 +31,30 @@ def test_it_is_online_gslda_on_dictionaries():
     for row, label in zip(X, y, strict=True):
         direct.update(row, label)
     assert model.predict_proba_one(stream[0][0])[True] == pytest.approx(direct.predict_proba(X[:1])[0, 1], rel=1e-9)
+
+
+def test_a_weight_is_a_repetition():
+    stream = [(dict(enumerate(x.values())), y) for x, y in Phishing()][:200]
+    weighted, repeated = (RiverClassifier(n_weak=4, min_initial=20) for _ in range(2))
+    for i, (x, y) in enumerate(stream):
+        weighted.learn_one(x, y, w=i % 3)
+        for _ in range(i % 3):
+            repeated.learn_one(x, y)
+    assert weighted.predict_proba_one(stream[0][0]) == pytest.approx(repeated.predict_proba_one(stream[0][0]))
+
+
+@pytest.mark.parametrize("n", [10, 100])  # while it gathers, and when it is trained
+@pytest.mark.parametrize("weight", [0.5, -1, -50, np.nan, np.inf, 2**52])
+def test_a_weight_that_counts_no_samples_changes_nothing(n, weight):
+    stream = [(dict(enumerate(x.values())), y) for x, y in Phishing()][: n + 100]
+    model, untouched = (RiverClassifier(n_weak=4, min_initial=20) for _ in range(2))
+    for i, (x, y) in enumerate(stream):
+        if i == n:
+            with pytest.raises(SampleWeightError):
+                model.learn_one(x, y, w=weight)
+        model.learn_one(x, y)
+        untouched.learn_one(x, y)
+    assert model.predict_proba_one(x) == untouched.predict_proba_one(x)
 
 
 def test_progressive_validation_on_phishing():

@@ -12,8 +12,14 @@ SMALL = st.integers(-1, 3)
 def test_order_is_numpys(counts):
     n, s, *rows = counts
     s, C = np.array(s, np.int64), np.array(rows, np.int64)
-    expected = n >= 0 and (C >= 0).all() and (np.minimum.outer(s, s) >= C).all() and (s <= n).all()
-    assert in_order(n, s, C) == expected
+    at_least, at_most = np.maximum(np.add.outer(s, s) - n, 0), np.minimum.outer(s, s)
+    assert in_order(n, s, C) == (n >= 0 and (at_least <= C).all() and (at_most >= C).all() and (s <= n).all())
+
+
+@pytest.mark.parametrize(("common", "possible"), [(2**62, True), (2**62 - 1, False), (0, False)])
+def test_counts_whose_sums_overflow_are_compared_all_the_same(common, possible):
+    n = 2**62
+    assert in_order(n, np.array([n, n]), np.array([[n, common], [common, n]])) == possible
 
 
 @pytest.mark.parametrize(("n", "possible"), [(0, True), (-1, False)])

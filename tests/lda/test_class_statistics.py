@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -83,6 +85,8 @@ def test_the_last_sample_can_go_too(kind):
         ([[1, 0]], [[0, 0]]),  # n = 0 with s_0 = 1
         ([[1, 0], [0, 1]], [[1, 1]]),  # C_01 would be -1
         ([[1, 0]], [[1, 0], [1, 0]]),
+        ([[1, 0], [0, 1]], [[0, 0]]),  # one sample left that has both responses, and C_01 = 0
+        ([[1, 1, 0], [1, 0, 1], [0, 1, 1]], [[0, 0, 0]]),  # C_jk = 1 of n = 2, with every s_j = 2
     ],
 )
 def test_what_was_not_inserted_cannot_be_removed(inserted, removed):
@@ -91,6 +95,19 @@ def test_what_was_not_inserted_cannot_be_removed(inserted, removed):
     with pytest.raises(CannotUnlearnError, match="never inserted"):
         statistics.remove_many(np.array(removed, dtype=np.uint8))
     assert_same(statistics, before)
+
+
+def test_counts_of_two_responses_are_possible_just_where_samples_have_them():
+    for n, a, b, both in itertools.product(range(-1, 5), repeat=4):
+        cells = [both, a - both, b - both, n - a - b + both]  # samples 11, 10, 01 and 00
+        statistics = BinaryStatistics(n, np.array([a, b]), np.array([[a, both], [both, b]]))
+        assert statistics.is_possible(statistics) == (min(cells) >= 0), cells
+
+
+@given(samples=binary_samples())
+def test_statistics_of_samples_are_always_possible(samples):
+    statistics = BinaryStatistics.from_samples(*samples)
+    assert statistics.is_possible(statistics)
 
 
 def test_real_samples_far_from_what_was_inserted_cannot_be_removed(rng):

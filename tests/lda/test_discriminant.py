@@ -4,8 +4,9 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from tests.samples import two_gaussians
 
 from whet.errors import SingularScatterError
-from whet.lda.discriminant import direction, regularised
+from whet.lda.discriminant import OnlineDiscriminant, direction, regularised
 from whet.lda.statistics import BinaryStatistics, CentredStatistics
+from whet.lda.thresholds import bayes_crossing, fisher
 
 
 def classes_of(X, y):
@@ -40,6 +41,14 @@ def test_lac_looks_at_the_positives_alone(rng):
     wider = CentredStatistics(negative.n, negative.m, negative.S * 10)
     np.testing.assert_array_equal(direction(positive, wider, "lac"), w)
     assert not np.allclose(direction(positive, wider, "fda"), direction(positive, negative, "fda"))
+
+
+def test_priors_are_not_added_to_scores_that_are_no_log_odds(rng):
+    classes = classes_of(*two_gaussians(100, 3, rng))
+    for criterion, rule in (("fda", fisher), ("lac", bayes_crossing)):
+        OnlineDiscriminant(*classes, 3, rule=rule, criterion=criterion)
+    with pytest.raises(ValueError, match=r"lac.*fisher.*use threshold='bayes'"):
+        OnlineDiscriminant(*classes, 3, rule=fisher, criterion="lac")
 
 
 def test_scores_do_not_shrink_as_samples_come(rng):

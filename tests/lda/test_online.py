@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.samples import correlated_stumps, two_gaussians
 
-from whet.errors import ForgettingError
+from whet.errors import CannotUnlearnError, ForgettingError
 from whet.lda import discriminant as module
 from whet.lda.discriminant import OnlineDiscriminant, direction
 from whet.lda.statistics import BinaryStatistics, CentredStatistics, DecayingStatistics
@@ -74,6 +74,20 @@ def test_removal_that_annihilates_a_direction_refreshes(rng):
     online.remove(odd, True)
     assert online.n_refreshes > refreshes
     assert relative_error(online.coef, direction(online.positive, online.negative, "fda", 1e-8)) < 1e-12
+
+
+@pytest.mark.parametrize("kind", [BinaryStatistics, CentredStatistics])
+def test_the_last_sample_of_a_class_stays_and_nothing_changes(kind, rng):
+    X, y = correlated_stumps(50, 5, rng)
+    online = discriminant(kind, X, y, ridge=1.0)
+    online.insert(X[0], True)
+    coef, before = online.coef, [a.copy() for a in online.positive.arrays()]
+    for k in (online.positive.n, online.positive.n + 1):
+        with pytest.raises(CannotUnlearnError, match="nothing was changed"):
+            online.remove(X[0], True, k)
+        for a, b in zip(online.positive.arrays(), before, strict=True):
+            np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(online.coef, coef)
 
 
 def test_a_spoilt_inverse_is_noticed_by_its_residual(rng):

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 from tests.samples import two_gaussians
@@ -112,14 +112,54 @@ def test_nearly_equal_variances_are_the_linear_equation():
     "p",
     [
         Projection(0.1, 1.0, 0.0, 10.0, 10, 10),  # close means, unequal spread: no root between them
-        Projection(0.1, 0.0, 0.0, 1.0, 10, 10),
-        Projection(0.1, 1.0, 0.0, 0.0, 10, 10),
         Projection(0.1, 0.0, 0.0, 0.0, 10, 10),
         Projection(0.1, 1e-300, 0.0, 1e-300, 10, 10),
+        Projection(0.1, 0.0, 0.0, 1e-300, 10, 10),
+        Projection(0.1, 0.0, 0.0, 1.0, 1, 10),  # one sample says nothing of its spread
+        Projection(0.1, 1.0, 0.0, 0.0, 10, 1),
     ],
 )
-def test_without_a_root_between_the_means_it_is_the_midpoint(p):
-    assert bayes_crossing(p) == 0.05
+def test_without_a_root_between_the_means_or_any_variance_it_is_the_midpoint(p):
+    assert bayes_crossing(p) == pytest.approx(0.05)
+
+
+def crossing(sigma, other, gap, offset, is_positive):
+    """The crossing, as its distance from the mean of the class that has `sigma`; all in units of the gap."""
+    spreads = (sigma * gap, other * gap) if is_positive else (other * gap, sigma * gap)
+    means = offset + gap, float(offset)
+    t = bayes_crossing(Projection(means[0], spreads[0], means[1], spreads[1], 10, 10))
+    return (means[0] - t if is_positive else t - means[1]) / gap
+
+
+orders = st.floats(-6, 6).map(lambda x: 10.0**x)
+
+
+@given(orders, orders, st.sampled_from([0, -3, 7]), st.booleans())
+def test_the_crossing_goes_to_the_mean_of_the_class_whose_spread_shrinks(other, gap, offset, is_positive):
+    offset *= gap
+    widest = min(0.6 * other, 0.1)  # from here on the crossing is between the means, beyond one sigma
+    sigmas = [widest * 10 ** (-k / 5) for k in range(120)] + [1e-300, 0.0]
+    distances = np.array([crossing(sigma, other, gap, offset, is_positive) for sigma in sigmas])
+    assert (distances > 0).all()
+    assert (distances < 1).all()
+    assert (np.diff(distances) <= 1e-14).all()
+    # All but there: densities are taken to be at least a ten-millionth of the gap wide.
+    assert distances[-1] <= 1e-6 + 1e-7 / other
+    assert distances[-1] == distances[-2]
+
+
+@settings(max_examples=25)
+@given(orders, orders, st.booleans())
+def test_the_crossing_has_no_jump_as_a_spread_shrinks(other, gap, is_positive):
+    sigmas = min(0.6 * other, 0.1) * 0.98 ** np.arange(2000)  # over 17 orders of magnitude
+    distances = [crossing(sigma, other, gap, 0, is_positive) for sigma in sigmas.tolist()]
+    assert max(abs(np.diff(distances))) < 0.02
+
+
+@pytest.mark.parametrize("sigma", [1e-6, 1e-9, 1e-12, 1e-160, 0.0])
+def test_a_class_without_spread_is_still_above_or_below_the_crossing(sigma):
+    assert 0.99999 < bayes_crossing(Projection(1.0, sigma, 0.0, 1.0, 10, 10)) < 1
+    assert 0 < bayes_crossing(Projection(1.0, 1.0, 0.0, sigma, 10, 10)) < 0.00001
 
 
 def test_detection_rate_is_the_normal_quantile():

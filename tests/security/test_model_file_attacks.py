@@ -232,10 +232,17 @@ def impossible(name):
     return attack
 
 
-def not_positive(tensors):
-    """Every pair is possible, but no samples have all: three learners, each pair exclusive, each in most samples."""
+def exclusive(tensors):
+    """Learners that never respond together, each in most samples."""
     upper = np.zeros((5, 5), np.uint16)
     np.fill_diagonal(upper, 500)
+    tensors["stage000.positive"] = upper[np.triu_indices(5)]
+
+
+def not_positive(tensors):
+    """Every pair is possible, but no samples have all: five learners, each pair exclusive, each in many samples."""
+    upper = np.zeros((5, 5), np.uint16)
+    np.fill_diagonal(upper, 250)
     for side in ("positive", "negative"):
         tensors[f"stage000.{side}"] = upper[np.triu_indices(5)]
 
@@ -260,6 +267,7 @@ ARRAY_ATTACKS = {
     "learned above the count": (put("stage000.learned.positive", 65_535), "no samples can have it"),
     "impossible pair": (impossible("stage000.positive"), "0 <= C_jk"),
     "impossible learned pair": (impossible("stage000.learned.negative"), "0 <= C_jk"),
+    "pair that excludes itself too often": (exclusive, "s_j . s_k - n"),
     "impossible altogether": (not_positive, "singular"),
     "thresholds in float64": (retype("stage000.threshold", np.float64), "expected float32"),
     "signed statistics": (retype("stage000.positive", np.int64), "expected uint8 or"),

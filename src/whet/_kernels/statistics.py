@@ -25,13 +25,18 @@ ResponseCounts = NDArray[np.int64]
 
 @kernel
 def in_order(n: int, s: ResponseCounts, C: ResponseCounts) -> bool:
-    """Whether 0 <= C_jk <= min(s_j, s_k) <= n holds for a count n, sums s (P,) and co-occurrences C (P, P)."""
+    """Whether max(0, s_j + s_k - n) <= C_jk <= min(s_j, s_k) <= n holds everywhere, in one pass.
+
+    For a count n, sums s (P,) and co-occurrences C (P, P). Of n samples, s_j respond at j and n - s_k do not at k:
+    at least s_j - (n - s_k) respond at both.
+    """
     fine = n >= 0
     for i in range(s.shape[0]):
         if not fine or s[i] > n:
             return False
         for j in range(s.shape[0]):  # without a way out, eight at a time
             fine &= (C[i, j] >= 0) & (C[i, j] <= s[i]) & (C[i, j] <= s[j])
+            fine &= C[i, j] - s[i] >= s[j] - n  # differences: the sum of two sums could overflow
     return fine
 
 

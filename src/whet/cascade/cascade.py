@@ -17,7 +17,7 @@ from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.columns import columns_of, family_name
 from whet.features.integral import FeatureFamily, IntegralStack, check_window
 from whet.features.weak_learners import WeakLearners
-from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant
+from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant, check_combination
 from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
 from whet.lda.thresholds import Asymmetric, Rate, RejectionThresholds, Rule
 
@@ -219,6 +219,7 @@ class LearningStage:
             raise ValueError("a rejection threshold must be a number below infinity, or -inf where there is none")
         if self.criterion not in ("fda", "lac"):
             raise ValueError(f"got criterion={self.criterion!r}; expected 'fda' or 'lac'")
+        check_combination(self.criterion, self.rule)
 
     @classmethod
     def from_discriminant(
@@ -412,7 +413,10 @@ def check_statistics(statistics: BinaryStatistics, name: str) -> None:
     if not (symmetric and np.array_equal(np.diagonal(statistics.C), statistics.s)):
         raise ValueError(f"statistics of {name}: co-occurrences must be symmetric, with the sums on the diagonal")
     if not statistics.is_possible(statistics):
-        raise ValueError(f"statistics of {name} break 0 <= C_jk <= min(s_j, s_k) <= n: no samples can have them")
+        raise ValueError(
+            f"statistics of {name} break 0 <= C_jk <= min(s_j, s_k) <= n or s_j + s_k - n <= C_jk: no samples can have "
+            "them"
+        )
     check_count(statistics.n, name)
 
 

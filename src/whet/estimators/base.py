@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from whet.errors import SampleWeightError
 from whet.lda.statistics import MOST_SAMPLES
 
 
@@ -25,15 +26,45 @@ def whole_weights(sample_weight: ArrayLike | None, X: NDArray[np.float64]) -> ND
     """
     if sample_weight is None:
         return np.ones(len(X), dtype=np.int64)
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    try:
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise SampleWeightError(
+            f"{str(error).rstrip('.!')}; expected a whole number of at least 0 for each sample"
+        ) from error
     if not (weights == np.round(weights)).all():
-        worst = weights[weights != np.round(weights)][0]
-        raise ValueError(
-            f"sample_weight has {worst:g}; only whole numbers keep the statistics exact: scale and round them"
-        )
-    if weights.sum() >= MOST_SAMPLES:
-        raise ValueError(f"sample_weight sums to {weights.sum():g}; counts stay exact below 2^52: use smaller weights")
+        raise _not_whole("sample_weight has", weights[weights != np.round(weights)][0])
+    check_count(weights.sum())
     return np.asarray(weights.astype(np.int64))
+
+
+def whole_weight(weight: object, n: float) -> int:
+    """One sample's weight as a whole number, for a class that has counted n samples before.
+
+    >>> whole_weight(np.float64(2.0), 10)
+    2
+    """
+    if isinstance(weight, Real) and not isinstance(weight, Integral) and float(weight).is_integer():
+        weight = int(float(weight))
+    if not isinstance(weight, Integral):
+        raise _not_whole("got weight", weight)
+    k = int(weight)
+    if k < 0:
+        raise SampleWeightError(f"got weight {k}; expected a whole number of at least 0: use unlearn to remove samples")
+    check_count(n + k)
+    return k
+
+
+def check_count(n: float) -> None:
+    """Raise SampleWeightError if n samples are too many to count exactly."""
+    if not n < MOST_SAMPLES:
+        raise SampleWeightError("the weights sum to 2^52 or more; counts stay exact below that: use smaller weights")
+
+
+def _not_whole(what: str, weight: object) -> SampleWeightError:
+    return SampleWeightError(
+        f"{what} {weight}; only whole numbers keep the statistics exact: scale and round the weights"
+    )
 
 
 def counted(

@@ -14,7 +14,7 @@ from whet.estimators.base import TwoClassClassifier, check_choices
 from whet.features.training import train_stumps
 from whet.features.weak_learners import Stumps
 from whet.lda import thresholds
-from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant, probability
+from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant, check_combination, probability
 from whet.lda.selection import Scatter, Search, select
 from whet.lda.statistics import BinaryStatistics, CentredStatistics
 
@@ -63,8 +63,8 @@ class GSLDA(TwoClassClassifier):
     criterion
         "fda" [FDA], or "lac" [LAC], which uses the scatter of the positives only.
     threshold
-        "bayes" (least error), "asymmetric" (the paper's node goal), "fisher" (with priors), "detection_rate"
-        or "negative_mean".
+        "bayes" (least error), "asymmetric" (the paper's node goal), "fisher" (with priors; not with "lac"),
+        "detection_rate" or "negative_mean".
     miss_rate
         The share of positives that "asymmetric" and "detection_rate" may lose.
     ridge
@@ -128,7 +128,7 @@ class GSLDA(TwoClassClassifier):
             raise ValueError(f"miss_rate={self.miss_rate!r} must lie between 0 and 1, both excluded")
         if not 0 < self.ridge < np.inf:
             raise ValueError(f"ridge={self.ridge!r} must be a finite number above 0 (1e-6 is all but none)")
-        thresholds.rule(self.threshold, self.miss_rate)
+        check_combination(self.criterion, thresholds.rule(self.threshold, self.miss_rate))
 
     def _train(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
         n_features = X.shape[1]

@@ -6,6 +6,7 @@ import hashlib
 import math
 import warnings
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,11 +14,19 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whet.errors import CannotMergeError, CannotUnlearnError, ForgettingError
-from whet.estimators.base import check_known, check_labels, counted, two_classes, unchanged_on_error
+from whet.estimators.base import (
+    check_count,
+    check_known,
+    check_labels,
+    counted,
+    two_classes,
+    unchanged_on_error,
+    whole_weight,
+)
 from whet.estimators.gslda import GSLDA, Threshold
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
 from whet.lda.selection import Scatter, Search
-from whet.lda.statistics import ClassStatistics, DecayingStatistics
+from whet.lda.statistics import MOST_SAMPLES, ClassStatistics, DecayingStatistics
 
 Block = tuple[NDArray[np.float64], NDArray[Any], NDArray[np.int64]]
 
@@ -48,6 +57,7 @@ class ColdStart:
         if len(named) != 1:
             check_known(seen, two_classes(named))
         counts = np.array([weights[y == c].sum() + self.counts[self.classes == c].sum() for c in named])
+        check_count(counts.sum())
         return ColdStart((*self.blocks, (X, y, weights)), named, counts)
 
     def batch(self) -> Block:
@@ -168,18 +178,25 @@ class OnlineGSLDA(GSLDA):
         return self
 
     def update(self, x: NDArray[np.float64], label: object, weight: int = 1) -> None:
-        """Learn one sample x (features,), `weight` times, in O(T^2); a negative weight takes it out.
+        """Learn one sample x (features,), `weight` times, in O(T^2).
 
-        For hot loops: the values of x are not checked, nor that a sample taken out was learned before.
+        For hot loops: the values of x are not checked. The weight is: a whole number of at least 0.
         """
         if not self._is_trained:
             self.partial_fit(np.asarray(x)[None], np.asarray([label]), sample_weight=[weight])
             return
         if len(x) != self.n_features_in_:
             raise ValueError(f"got a sample of {len(x)} values; the model has {self.n_features_in_} features")
-        if label not in self._is_positive:
+        is_positive = self._is_positive.get(label)
+        if is_positive is None:
             raise ValueError(f"label {label!r} is not one of the two classes {self.classes_.tolist()}")
-        self._discriminant.insert(self._pool.transform(np.asarray(x)), self._is_positive[label], weight)
+        d = self._discriminant
+        n = (d.positive if is_positive else d.negative).n
+        if weight.__class__ is not int or not 0 <= weight < MOST_SAMPLES - n:  # NumPy's integers, or to be refused
+            if isinstance(weight, Real) and weight < 0:
+                self._refuse_if_forgetting("unlearn")
+            weight = whole_weight(weight, n)
+        d.insert(self._pool.transform(np.asarray(x)), is_positive, weight)
 
     def unlearn(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Remove samples learned after the first batch, as if they had never been learned."""
@@ -220,7 +237,10 @@ class OnlineGSLDA(GSLDA):
         # Both hold the same weak learners, but a re-selection may have re-ordered them.
         theirs = np.argsort(other._candidate)[np.argsort(np.argsort(self._candidate))]
         deltas = [(total - base).take(theirs) for total, base in zip(other._totals, other._base, strict=True)]
-        self._replace(*(total + delta for total, delta in zip(self._totals, deltas, strict=True)))
+        merged = [total + delta for total, delta in zip(self._totals, deltas, strict=True)]
+        if max(total.n for total in merged) >= MOST_SAMPLES:
+            raise CannotMergeError("these models together count 2^52 samples or more; counts stay exact below that")
+        self._replace(*merged)
         return self
 
     def rebase(self) -> Self:
@@ -341,7 +361,10 @@ class OnlineGSLDA(GSLDA):
         self._discriminant.forget_caches()
 
     def _insert_many(self, responses: NDArray[Any], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
-        for total, rows in zip(self._totals, (is_positive, ~is_positive), strict=True):
+        classes = list(zip(self._totals, (is_positive, ~is_positive), strict=True))
+        for total, rows in classes:
+            check_count(total.n + int(weights[rows].sum()))
+        for total, rows in classes:
             if rows.any():
                 total.insert_many(responses[rows], weights[rows])
         self._discriminant.forget_caches()

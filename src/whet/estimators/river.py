@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import MissingExtraError
+from whet.estimators.base import whole_weight
 from whet.estimators.online_gslda import OnlineGSLDA
 from whet.lda.discriminant import DEFAULT_RIDGE
 
@@ -57,22 +58,25 @@ class RiverClassifier(base.Classifier):
         self.min_initial = min_initial
         self._model: OnlineGSLDA | None = None
         self._names: list[Any] = []
-        self._gathered: list[tuple[dict[Any, float], Any]] = []
+        self._gathered: list[tuple[dict[Any, float], Any, int]] = []
         self._count: Counter[Any] = Counter()
 
     @property
     def _multiclass(self) -> bool:
         return False
 
-    def learn_one(self, x: dict[Any, float], y: Any) -> None:  # noqa: ANN401 - River's labels are any hashable
-        """Learn one sample."""
+    def learn_one(self, x: dict[Any, float], y: Any, w: int = 1) -> None:  # noqa: ANN401 - River's labels are any hashable
+        """Learn one sample, counted `w` times: a whole number of at least 0."""
         if self._model is not None:
-            self._model.update(self._vector(x), y)
+            self._model.update(self._vector(x), y, w)
             return
         if y not in self._count and len(self._count) == 2:
             raise ValueError(f"only two classes are supported; got a third label: {y!r}")
-        self._gathered.append((dict(x), y))
-        self._count[y] += 1
+        weight = whole_weight(w, self._count.total())
+        if not weight:
+            return
+        self._gathered.append((dict(x), y, weight))
+        self._count[y] += weight
         if len(self._count) == 2 and min(self._count.values()) >= self.min_initial:
             self._train()
 
@@ -88,12 +92,14 @@ class RiverClassifier(base.Classifier):
         return dict(zip(self._model.classes_.tolist(), p.tolist(), strict=True))
 
     def _train(self) -> None:
-        self._names = list(dict.fromkeys(name for x, _ in self._gathered for name in x))
-        X = np.array([self._vector(x) for x, _ in self._gathered])
-        y = np.array([label for _, label in self._gathered])
+        self._names = list(dict.fromkeys(name for x, *_ in self._gathered for name in x))
+        X = np.array([self._vector(x) for x, *_ in self._gathered])
+        y = np.array([label for _, label, _ in self._gathered])
+        weights = [weight for *_, weight in self._gathered]
         n_weak = min(self.n_weak, len(self._names))
         n_reserve = None if self.n_reserve is None else max(self.n_reserve, n_weak)
-        self._model = OnlineGSLDA(n_weak, n_reserve=n_reserve, ridge=self.ridge, decay=self.decay).fit(X, y)
+        model = OnlineGSLDA(n_weak, n_reserve=n_reserve, ridge=self.ridge, decay=self.decay)
+        self._model = model.fit(X, y, sample_weight=weights)
         self._gathered = []
 
     def _vector(self, x: dict[Any, float]) -> NDArray[np.float64]:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from whet._kernels import cholesky
 from whet._kernels.statistics import binary_step, centred_step, direction_and_moments
-from whet.errors import ForgettingError, SingularScatterError
+from whet.errors import CannotUnlearnError, ForgettingError, SingularScatterError
 from whet.lda.statistics import BinaryStatistics, ClassStatistics, DecayingStatistics
-from whet.lda.thresholds import Projection, Rule, fisher
+from whet.lda.thresholds import Projection, Rule, deviations, fisher
 
 Criterion = Literal["fda", "lac"]
 
@@ -44,6 +44,19 @@ def degrees_of_freedom(n_positive: float, n_negative: float, criterion: Criterio
     As a factor of w it keeps scores from shrinking with more samples, and makes Fisher's prior term right.
     """
     return max(n_positive + n_negative - 2 if criterion == "fda" else n_positive - 1, 1)
+
+
+def check_combination(criterion: Criterion, rule: Rule) -> None:
+    """Raise ValueError for Fisher's threshold on scores of LAC.
+
+    The rule adds a log ratio of priors to scores that are log odds up to a constant. Those of FDA are, for classes of
+    one covariance; those of LAC leave out the scatter of the negatives, and are not.
+    """
+    if criterion == "lac" and rule is fisher:
+        raise ValueError(
+            "got criterion='lac' with threshold='fisher'; it adds log priors to scores, and scores of LAC are not log "
+            "odds: use threshold='bayes' or another rule, or criterion='fda'"
+        )
 
 
 def factorise(A: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -113,6 +126,7 @@ class OnlineDiscriminant:
         criterion: Criterion = "fda",
         ridge: float = 0.0,
     ) -> None:
+        check_combination(criterion, rule)
         self.positive = positive
         self.negative = negative
         self.size = size
@@ -152,6 +166,8 @@ class OnlineDiscriminant:
             return
         if k == 0:
             return
+        if k < 0:
+            self._check_removal(is_positive, -k)
         if self._is_stale:
             self.refresh()
         if self._inverse is None:
@@ -161,6 +177,14 @@ class OnlineDiscriminant:
     def remove(self, x: NDArray[Any], is_positive: bool, k: int = 1) -> None:
         """Take one response x (P,) out again, k times."""
         self.insert(x, is_positive, -k)
+
+    def _check_removal(self, is_positive: bool, k: int) -> None:
+        n = (self.positive if is_positive else self.negative).n
+        if k >= n:
+            raise CannotUnlearnError(
+                f"cannot remove {k} of {n} {'positives' if is_positive else 'negatives'}: a discriminant needs samples "
+                "of both classes; nothing was changed"
+            )
 
     def _step(self, x: NDArray[Any], is_positive: bool, k: int) -> None:
         a: Any = self.positive
@@ -230,30 +254,41 @@ def log_odds(scores: NDArray[np.float64], p: Projection, threshold: float) -> ND
     """Log odds of the two projected Gaussians, shifted to 0 at the threshold, monotone in the score.
 
     With unequal variances the log ratio is a parabola: beyond its extreme it would fall again, so there it is
-    held constant. Where the threshold itself lies beyond the extreme, or a class has no variance, the
-    variances are pooled: a line through the threshold.
+    held constant. A class without variance counts as one of `LEAST_DEVIATION`: all but a step. Where the threshold
+    itself lies beyond the extreme, the variances are pooled: a line through the threshold.
     """
-    v1, v2 = p.sigma_1**2, p.sigma_2**2
-    low, high = _monotone_range(p.mu_1, v1, p.mu_2, v2)
-    if not low < threshold < high:
+    sigma_1, sigma_2 = deviations(p)
+    v1, v2 = sigma_1**2, sigma_2**2
+    low, high = _monotone_range(p.mu_1 - p.mu_2, v1, v2)
+    if not low < threshold - p.mu_2 < high:
         return _pooled(scores, p, threshold)
-    bounded = np.clip(scores, low, high)
-    # The difference of the parabola at two places, in a form that does not cancel: (x - t) times the slope midway.
-    middle = (bounded + threshold) / 2
-    slope = (p.mu_1 - p.mu_2) / v1 + (middle - p.mu_2) * (1 / v2 - 1 / v1)
-    return np.asarray((bounded - threshold) * slope)
+    low, high = min(p.mu_2 + low, threshold), max(p.mu_2 + high, threshold)
+    narrow = p.mu_1 if v1 < v2 else p.mu_2
+
+    def rise(to: NDArray[np.float64]) -> NDArray[np.float64]:
+        # The difference of the parabola at two places, in a form that does not cancel: (x - t) times the slope midway.
+        # Between the means the slope is least at the narrower class; it is taken from there.
+        slope = (p.mu_1 - p.mu_2) / max(v1, v2) + ((to + threshold) / 2 - narrow) * (1 / v2 - 1 / v1)
+        return np.asarray((to - threshold) * np.maximum(slope, 0.0))
+
+    odds = rise(np.clip(scores, low, high))
+    if v1 == v2:
+        return odds
+    # At the extreme the parabola is flat: there rounding could put a lower score above a higher one.
+    return np.minimum(odds, rise(np.array(high))) if v1 < v2 else np.maximum(odds, rise(np.array(low)))
 
 
-def _monotone_range(mu_1: float, v1: float, mu_2: float, v2: float) -> tuple[float, float]:
-    """Where the log ratio of the two densities rises: it does between the means, up to its extreme."""
-    gap = mu_1 - mu_2
-    # A class that is narrower than this has practically no variance, and its square would overflow below.
-    least = max(1e-24 * gap * gap, 1e-200)
-    if not (gap > 0 and v1 > least and v2 > least):
+def _monotone_range(gap: float, v1: float, v2: float) -> tuple[float, float]:
+    """Where the log ratio of the two densities rises: it does between the means, up to its extreme.
+
+    As distances from mu_2: with a variance near 0 the extreme is all but one of the means, and added to a large mean
+    it would be that mean.
+    """
+    if not gap > 0:
         return 0.0, 0.0
     if v1 == v2:
         return -math.inf, math.inf
-    extreme = mu_2 - gap * v2 / (v1 - v2)  # below mu_2 if v1 > v2, else above mu_1
+    extreme = -gap * v2 / (v1 - v2)  # below mu_2 if v1 > v2, else above mu_1
     return (extreme, math.inf) if v1 > v2 else (-math.inf, extreme)
 
 

@@ -161,7 +161,7 @@ class BinaryStatistics(ClassStatistics):
         return type(self)(self.n - other.n, self.s - other.s, self.C - other.C)
 
     def is_possible(self, before: Self) -> bool:  # noqa: ARG002
-        """Whether 0 <= C_jk <= min(s_j, s_k) <= n holds; integers carry no rounding."""
+        """Whether max(0, s_j + s_k - n) <= C_jk <= min(s_j, s_k) <= n; integers carry no rounding."""
         return in_order(self.n, self.s, self.C)
 
     def take(self, indices: NDArray[np.intp]) -> Self:

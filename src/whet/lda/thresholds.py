@@ -35,30 +35,62 @@ class Projection(NamedTuple):
 
 Rule = Callable[[Projection], float]
 
+# A class narrower than this share of the gap between the means has no variance that rounding would leave: a projected
+# variance is a difference, exact to about 1e-16 of the squared scores.
+LEAST_DEVIATION = 1e-7
+# Below this deviation, whatever the gap, reciprocals of variances would overflow.
+SMALLEST_DEVIATION = 1e-100
+
+
+def deviations(p: Projection) -> tuple[float, float]:
+    """sigma_1 and sigma_2, but at least a ten-millionth of the gap between the means.
+
+    So what is derived from the densities goes to its limit, without a jump, when a variance goes to 0. One sample has
+    no variance, which says nothing of its class: a class of one sample takes the deviation of the other.
+
+    >>> deviations(Projection(2.0, 0.5, 0.0, 0.0, 10, 10))
+    (0.5, 2e-07)
+    >>> deviations(Projection(2.0, 0.5, 0.0, 0.0, 10, 1))
+    (0.5, 0.5)
+    """
+    least = LEAST_DEVIATION * max(p.mu_1 - p.mu_2, 0.0) + SMALLEST_DEVIATION
+    sigma_1, sigma_2 = max(p.sigma_1, least), max(p.sigma_2, least)
+    return sigma_1 if p.n_1 > 1 else sigma_2, sigma_2 if p.n_2 > 1 else sigma_1
+
 
 def bayes_crossing(p: Projection) -> float:
     """Score between the means where both projected densities are equal [w0Crit1].
 
-    With t the distance from mu_2 and d = mu_1 - mu_2, equal log densities are a t^2 + b t + c = 0. Of the two
-    roots only -2c / (b + sqrt(b^2 - 4ac)) can lie between the means; written so, it is stable when the
-    variances are nearly equal (a near 0: the linear equation). No root there, or a zero variance: the midpoint.
+    With t the distance from mu_2 in units of the gap, variances in its square, and l = log(v_2 / v_1), equal log
+    densities are (v_1 - v_2) t^2 + 2 v_2 t - v_2 (1 - v_1 l) = 0. Of the two roots only
+
+        t = (1 - v_1 l) / (1 + sqrt(v_1 / v_2 (1 + (v_2 - v_1) l)))
+
+    can lie between the means. Written so, nothing cancels: not when the variances are nearly equal (the linear
+    equation), nor when one is much smaller. As one goes to 0, the crossing goes to the mean of that class, and stays
+    short of it by `LEAST_DEVIATION`: a threshold on mu_1 itself, no positive would exceed. Without a root between the
+    means, or without any variance, it is the midpoint.
 
     (The paper adds log sigma_1 in c where it has to be subtracted, and orders the means the wrong way round.)
 
     >>> bayes_crossing(Projection(2.0, 1.0, 0.0, 1.0, 10, 10))
     1.0
+    >>> round(bayes_crossing(Projection(2.0, 0.0, 0.0, 1.0, 10, 10)), 5)
+    2.0
     """
-    gap = p.mu_1 - p.mu_2
+    mu_1, sigma_1, mu_2, sigma_2, n_1, n_2 = p
+    gap = mu_1 - mu_2
     if gap > 0:
-        v1, v2 = (p.sigma_1 / gap) ** 2, (p.sigma_2 / gap) ** 2  # t and variances in units of the gap
-        if v1 > 0 and v2 > 0:
-            a, b, c = v1 - v2, 2 * v2, -v2 + v1 * v2 * math.log(v2 / v1)
-            discriminant = b * b - 4 * a * c
-            if discriminant >= 0:
-                t = -2 * c / (b + math.sqrt(discriminant))
-                if 0 < t < 1:
-                    return p.mu_2 + gap * t
-    return p.mu_2 + gap / 2
+        least = LEAST_DEVIATION * gap + SMALLEST_DEVIATION
+        if sigma_1 <= least or sigma_2 <= least or n_1 <= 1 or n_2 <= 1:  # seldom, and every update comes here
+            sigma_1, sigma_2 = deviations(p)
+        a, b = sigma_1 / gap, sigma_2 / gap
+        v1, v2 = a * a, b * b  # for a gap of almost nothing infinite, where a power would raise
+        log_ratio = 2 * math.log(sigma_2 / sigma_1)
+        t = (1 - v1 * log_ratio) / (1 + sigma_1 / sigma_2 * math.sqrt(1 + (v2 - v1) * log_ratio))
+        if 0 < t < 1:
+            return mu_2 + gap * t
+    return mu_2 + gap / 2
 
 
 @dataclass(frozen=True)
@@ -121,7 +153,8 @@ class Asymmetric:
 def fisher(p: Projection) -> float:
     """Midpoint of the means, shifted by the log ratio of the priors [optThresh].
 
-    Right only when w is A^-1 (m_1 - m_2) with A as a *covariance*; the paper has the scatter there.
+    Right only when w is A^-1 (m_1 - m_2) with A as a *covariance*; the paper has the scatter there. For that, A has to
+    be the scatter of both classes: `check_combination` refuses the rule for LAC.
 
     >>> fisher(Projection(2.0, 1.0, 0.0, 1.0, 10, 10))
     1.0

@@ -18,7 +18,7 @@ from whet.features.responses import BitResponses, class_statistics
 from whet.features.training import Method, train_weak_learners
 from whet.features.weak_learners import Stumps, Subsets
 from whet.lda import selection, thresholds
-from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant
+from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant, check_combination
 from whet.lda.thresholds import Rate, RejectionThresholds, calibrate_rate, quantile_threshold
 
 
@@ -118,6 +118,9 @@ class GreedyLDA:
     ridge: float = DEFAULT_RIDGE
     threshold: str = "bayes"
     miss_rate: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_combination(self.criterion, thresholds.rule(self.threshold, self.miss_rate))
 
     def rounds(self, responses: BitResponses, n_most: int) -> Iterator[int]:
         """Indices of the selected learners, at most `n_most`."""
