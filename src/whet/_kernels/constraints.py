@@ -105,14 +105,27 @@ def satisfy(
 def judge_bits(
     X: Bits, coef: Floats, threshold: float, rejection: Floats, margin: Floats, passed: NDArray[np.bool_]
 ) -> None:
-    """Margins (n,) of responses X (n, T), summed as a scan sums them, and which pass all thresholds: ands `passed`."""
+    """Margins (n,) of responses X (n, T) that `passed` so far, summed as a scan sums them; unsets those that fail."""
     for i in range(X.shape[0]):
         total = 0.0
-        stays = True
+        stays = passed[i]
+        if stays:
+            for t in range(X.shape[1]):
+                if X[i, t]:
+                    total += coef[t]
+                if not total > rejection[t]:
+                    stays = False
+                    break
+        margin[i] = total - threshold
+        passed[i] = stays and total > threshold
+
+
+@kernel
+def sum_bits(X: Bits, coef: Floats, threshold: float, margin: Floats) -> None:
+    """Margins (n,) of responses X (n, T), summed as a scan sums them."""
+    for i in range(X.shape[0]):
+        total = 0.0
         for t in range(X.shape[1]):
             if X[i, t]:
                 total += coef[t]
-            if not total > rejection[t]:
-                stays = False
         margin[i] = total - threshold
-        passed[i] = passed[i] and stays and total > threshold

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.constraints import judge_bits
+from whet._kernels.constraints import judge_bits, sum_bits
 from whet._kernels.threads import for_each_block
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.columns import columns_of, family_name
@@ -143,6 +143,12 @@ class Stage:
     def weigh(self, responses: Bools) -> Floats:
         """Weighted sums (T, samples) of responses, after each weak learner."""
         return np.cumsum(responses * self.coef[:, None], axis=0)
+
+    def margins(self, responses: NDArray[np.uint8]) -> Floats:
+        """Margins (n,) of responses (n, T), without rejection thresholds."""
+        margins = np.empty(len(responses))
+        sum_bits(responses, self.coef, self.threshold, margins)
+        return margins
 
     def partial_sums(self, stack: IntegralStack) -> Floats:
         """Weighted sums (T, samples) after each weak learner."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from whet.cascade.cascade import Cascade, ClassPair, Stage
 from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.detector.base import Delta, DetectorBase
 from whet.detector.records import Record
+from whet.detector.reference import Reference
 from whet.errors import BoxError
 from whet.features.integral import IntegralStack
 from whet.lda.constraints import Constraints, nearest_weights
@@ -46,8 +48,10 @@ COPIED_WINDOWS = 4
 COPIES = 10
 # Guards keep their margins, or so much of it, in units of |w|.
 GUARD = 0.05
-# A detection's score exceeds that of its best window where several windows fire; that of a missed object may not.
+# The score that a missed object gets, as a multiple of the minimum score.
 SCORE_ROOM = 1.05
+# The score of a detection as a multiple of that of its best window: the median of held-out faces.
+DETECTION_GAIN = 1.37
 # Beyond any image; products of such numbers are still far from the largest float.
 FARTHEST_PIXEL = 1e9
 
@@ -250,7 +254,8 @@ def cheapest_stages(base: DetectorBase, windows: Windows) -> NDArray[np.int16]:
 def object_targets(base: DetectorBase, responses: Bits, margins: Floats, min_score: float) -> Floats:
     """The margins (n, stages) that an object needs: a little in each stage, and in the scoring ones the minimum score.
 
-    What is missing of the score is shared by leverage: that changes the weights least.
+    What is missing of the score is shared by leverage: that changes the weights least. A window that the base finds
+    only has to keep its margins, or what it needs of them.
     """
     targets = np.tile(MARGIN * base.lengths, (len(margins), 1))
     scoring = np.arange(len(base.stages)) >= base.cascade.first_scoring
@@ -258,7 +263,9 @@ def object_targets(base: DetectorBase, responses: Bits, margins: Floats, min_sco
     missing = np.maximum(SCORE_ROOM * min_score - reached[:, scoring].sum(axis=1), 0.0)[:, None]
     share = np.where(scoring, _leverages(base, responses), 0.0)
     raised = reached + missing * share / share.sum(axis=1, keepdims=True)
-    return np.where(scoring & (missing > 0), raised, targets)
+    needed = np.where(scoring & (missing > 0), raised, targets)
+    scores = base.cascade.scores_of_responses(responses)
+    return np.where((scores * DETECTION_GAIN > min_score)[:, None], np.minimum(needed, margins), needed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,7 +324,7 @@ class _Wanted:
         accepted = np.concatenate([none, *(bits[i] for i in objects)])
         targets = [np.empty((0, len(base.stages)))]
         for i in objects:
-            targets.append(object_targets(base, bits[i], _margins(base, bits[i]), records[i].min_score))
+            targets.append(object_targets(base, bits[i], base_margins(base, bits[i]), records[i].min_score))
         stage = [np.empty(0, np.int16), *(records[i].stage for i in false_positives)]
         rejected = np.concatenate([none, *(bits[i] for i in false_positives)]).reshape(-1, n_weak)
         return cls(rejected, np.concatenate(stage), accepted, np.concatenate(targets))
@@ -340,10 +347,10 @@ class _Wanted:
         return _letting_pass(base.stages[number].corrected(coef, threshold, learned), accepted)
 
 
-def _margins(base: DetectorBase, bits: Bits) -> Floats:
+def base_margins(base: DetectorBase, bits: Bits) -> Floats:
     """Margins (n, stages) of responses in the base."""
     parts = zip(base.cascade.stages, base.cascade.columns, strict=True)
-    return np.stack([run.weigh(bits[:, c].T.astype(np.bool_))[-1] - run.threshold for run, c in parts], axis=1)
+    return np.stack([run.margins(bits[:, columns]) for run, columns in parts], axis=1)
 
 
 def _letting_pass(stage: Stage, accepted: Bits) -> Stage:
@@ -365,10 +372,8 @@ def _guards(base: DetectorBase, number: int, run: Stage, columns: slice) -> Cons
         return Constraints(np.empty((0, len(run)), np.uint8), np.empty(0), np.empty(0))
     slack = GUARD * float(base.lengths[number])
     positives, negatives = base.reference.guards
-    positive, negative = (
-        run.weigh(bits[:, columns].T.astype(np.bool_))[-1] - run.threshold for bits in (positives, negatives)
-    )
-    surest, accepted = _surest_stages(base)
+    positive, negative = run.margins(positives[:, columns]), run.margins(negatives[:, columns])
+    surest, accepted = _surest_stages(base, base.reference)
     kept = positive > 0
     stays_out = ~accepted & (surest == number) & (negative <= 0)
     capped = accepted & (number >= base.cascade.first_scoring)
@@ -379,11 +384,10 @@ def _guards(base: DetectorBase, number: int, run: Stage, columns: slice) -> Cons
     )
 
 
-def _surest_stages(base: DetectorBase) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+@lru_cache(maxsize=8)
+def _surest_stages(base: DetectorBase, reference: Reference) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
     """For each guarding negative the stage that rejects it most surely, and whether all accept it."""
-    assert base.reference is not None
-    negatives = base.reference.guards[1]
-    margins = _margins(base, negatives)
+    margins = base_margins(base, reference.guards[1])
     return np.argmin(margins / base.lengths, axis=1), np.asarray((margins > 0).all(axis=1))
 
 

@@ -1,7 +1,7 @@
 """The reference set: responses to held-out samples, by which every change of a detector is judged without images.
 
-One half guards: corrections must not lose its positives, nor accept more of its negatives. The other half judges: recall,
-false positives per image, operating points and probabilities are estimated on it.
+One half guards: corrections must not lose its positives, nor accept more of its negatives. The other half judges:
+recall, false positives per image, operating points and probabilities are estimated on it.
 """
 
 from __future__ import annotations

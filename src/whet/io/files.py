@@ -12,6 +12,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import local
 from typing import Any
 
 from whet.errors import ModelChangedError, ModelFileError, WhetError
@@ -55,6 +56,7 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
+_held = local()
 # A writer holds the lock while it compares and writes one file: milliseconds.
 LONGEST_WAIT = 60.0
 
@@ -67,6 +69,10 @@ def locked(path: Path, wait: float = LONGEST_WAIT) -> Iterator[None]:
     locked.
     """
     folder = Path(os.path.realpath(path)).parent
+    held: set[Path] = _held.__dict__.setdefault("folders", set())
+    if folder in held:  # by this thread
+        yield
+        return
     try:
         import fcntl
 
@@ -89,8 +95,10 @@ def locked(path: Path, wait: float = LONGEST_WAIT) -> Iterator[None]:
                 time.sleep(0.005)
             except OSError:
                 break  # a file system without locks
+        held.add(folder)
         yield
     finally:
+        held.discard(folder)
         os.close(handle)
 
 

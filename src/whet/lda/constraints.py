@@ -2,9 +2,9 @@
 
 A constraint says of one sample on which side of the threshold it has to be. Of all weights that satisfy the
 constraints, those are taken that change the scores of the training samples least. With x~ = (x, 1) and
-w~ = (w, -threshold), the margin of a sample is w~ . x~, and for a change v of w~, v^T H v is the mean squared change of
-the margins of the training samples, where H = 2 C~_1 / n_1 + C~_2 / n_2 + lambda I is made of the second moments C~_c of
-x~ over each class. They are integers that every stage keeps. This goes beyond the paper.
+w~ = (w, -threshold), the margin of a sample is w~ . x~. For a change v of w~, v^T H v is the mean squared change of the
+margins of the training samples, where H = 2 C~_1 / n_1 + C~_2 / n_2 + lambda I is made of the second moments C~_c of x~
+over each class. They are integers that every stage keeps. This goes beyond the paper.
 """
 
 from __future__ import annotations

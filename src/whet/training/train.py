@@ -139,6 +139,7 @@ def train_prepared(
         trained.base,
         data.held_out_positives,
         data.held_out_images,
+        groups=data.held_out_groups,
         excluded_boxes=data.excluded_boxes,
         offset=offset,
         seed=config.seed,
