@@ -138,7 +138,7 @@ def train_plates(folder: Path, images: Sequence[Path]) -> Detector:
     return whet.train(root / "plates" / "train.csv", folder)
 
 
-# --- Measuring ---------------------------------------------------------------------------------------------------------
+# --- Measuring --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +198,7 @@ def progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-# --- False positives ---------------------------------------------------------------------------------------------------
+# --- False positives --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,7 +319,7 @@ def is_found(detector: Detector, mistake: Mistake, min_score: float = -np.inf) -
     return bool((box_iou(mistake.box[None], found.boxes) >= SAME).any())
 
 
-# --- Misses ------------------------------------------------------------------------------------------------------------
+# --- Misses -----------------------------------------------------------------------------------------------------------
 
 
 def misses(setting: Setting, options: argparse.Namespace) -> dict[str, Any]:
@@ -365,7 +365,7 @@ def misses(setting: Setting, options: argparse.Namespace) -> dict[str, Any]:
     } | {"missed objects": len(missed)}
 
 
-# --- A fixed camera ----------------------------------------------------------------------------------------------------
+# --- A fixed camera ---------------------------------------------------------------------------------------------------
 
 
 def clip(image: Grey, passing: Scene, rng: np.random.Generator) -> Iterator[tuple[Grey, Boxes]]:
@@ -429,7 +429,7 @@ def camera_counts(detector: Detector, frames: Sequence[tuple[Grey, Boxes]], poin
     return Found(np.concatenate([np.empty(0), *wrong]), np.array(right)).counts(point)
 
 
-# --- Cost and retraining -----------------------------------------------------------------------------------------------
+# --- Cost and retraining ----------------------------------------------------------------------------------------------
 
 
 def cost(setting: Setting, options: argparse.Namespace) -> dict[str, Any]:

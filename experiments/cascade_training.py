@@ -18,7 +18,7 @@ from experiments.face_samples import WINDOW
 from whet._kernels.threads import for_each_block
 from whet.cascade.cascade import AT_ONCE, Cascade, LearningStage, Stage
 from whet.detector.base import Delta, DetectorBase
-from whet.detector.records import count_patches
+from whet.detector.counting import count_patches
 from whet.features.haar import HaarPool
 from whet.features.training import train_weak_learners
 from whet.lda.discriminant import DEFAULT_RIDGE, OnlineDiscriminant

@@ -272,8 +272,10 @@ class Detector:
         found = new_records(self._base, self.box_offset, pyramid, image_hash(grey), array, flags, above)
         if not name and isinstance(image, str | PathLike):
             name = Path(image).name
-        shown = {"name": name[:LONGEST_NAME], "note": note[:LONGEST_NOTE], "time": int(time.time())}
-        return self.add([replace(record, **shown) for record in found])
+        now = int(time.time())
+        return self.add(
+            replace(record, name=name[:LONGEST_NAME], note=note[:LONGEST_NOTE], time=now) for record in found
+        )
 
     def add(self, records: Iterable[Record]) -> Update:
         """Add records that this detector, or another one of the same base, has made; those it has change nothing."""

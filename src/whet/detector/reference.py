@@ -114,16 +114,18 @@ class Judgement:
     def followed(self, before: Judgement, point: float) -> float:
         """The minimum score that stands for what `point` stood for before.
 
-        It has at most as many false positives, and as far as they allow, at least the recall of before.
+        It has at most as many false positives, and as far as they allow, the recall of before, less 0.3 points: a lower
+        minimum score has a price in false positives that the reference set cannot know.
 
         >>> before = Judgement(np.array([9.0, 8.0, 7.0]), np.array([6.0, 2.0]), 10)
         >>> after = Judgement(np.array([8.0, 7.0, 6.0]), np.array([4.0, 1.0]), 10)
         >>> 4 <= after.followed(before, 6.5) < 6  # scores fell: the point follows
         True
         """
-        n_found, n_wrong = int((before.positive > point).sum()), int((before.negative > point).sum())
+        n_found = int((before.positive > point).sum()) - int(TOLERATED_LOSS * len(before.positive))
+        n_wrong = int((before.negative > point).sum())
         falling = np.sort(self.positive)[::-1]
-        keeps_recall = np.nextafter(falling[n_found - 1], -np.inf) if n_found else np.inf
+        keeps_recall = np.nextafter(falling[n_found - 1], -np.inf) if n_found > 0 else np.inf
         wrong = np.sort(self.negative)[::-1]
         keeps_rate = wrong[n_wrong] if n_wrong < len(wrong) else -np.inf
         followed = max(min(point, float(keeps_recall)), float(keeps_rate))
@@ -182,5 +184,7 @@ class Calibration:
         return np.asarray(1 / (1 + np.exp(-np.clip(logit, -500, 500))))
 
 
+# The share of the objects that may be lost before an operating point follows: fewer are within the noise.
+TOLERATED_LOSS = 0.003
 # A weak prior: one set of few samples may be separable.
 RIDGE = 0.1
