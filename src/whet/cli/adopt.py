@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whet.cli.inputs import (
+    AnnotationOptions,
     AnnotationsOption,
     HeldOut,
     Negatives,
@@ -18,7 +19,7 @@ from whet.cli.inputs import (
     read_training_input,
     skipped,
 )
-from whet.cli.models import Destination, Force, provenance
+from whet.cli.models import Force, model_out, provenance
 from whet.cli.options import (
     Class,
     ExitCode,
@@ -46,7 +47,7 @@ from whet.cli.output import (
 
 if TYPE_CHECKING:
     from whet.training.adopt import AdoptionRun
-    from whet.training.learning import Examples
+    from whet.training.examples import Examples
 
 
 # With 200 objects a face cascade gained three fifths of what it gained with 1,000 (docs/opencv.md).
@@ -90,10 +91,10 @@ def adopt(
     if not (positives or annotations):
         raise typer.BadParameter("got no objects; use --annotations or --positives")
     detector = load(cascade)
-    target = Destination.from_options(str(cascade), detector, out, force=force)
+    target = model_out(str(cascade), out, force=force)
     with nothing_changed_on_ctrl_c():
         given = read_training_input(
-            annotations, positives, negatives, held_out, format, images, class_, split, quiet=quiet
+            AnnotationOptions(format, images, class_, split), annotations, positives, negatives, held_out, quiet=quiet
         )
         _warn_of_shape(given.examples, detector.window)
         with usage_errors(), progress_bar("adopting", hidden=quiet) as progress:
@@ -107,15 +108,15 @@ def adopt(
                 progress=progress,
             )
     with uninterrupted():
-        target.save(run.detector, [])
+        run.detector.save(target)
     print_problems(skipped(run.problems) if quiet else run.problems)
     if as_json:
-        typer.echo(json.dumps(_results(run, target.out), indent=1))
+        typer.echo(json.dumps(_results(run, target), indent=1))
     elif not quiet:
         for line in _report(run):
             typer.echo(line)
-        typer.echo(f"Wrote {target.out}")
-        typer.echo(f"Next: whet learn {target.out} --negatives IMAGES, or whet export {target.out} OUT.xml")
+        typer.echo(f"Wrote {target}")
+        typer.echo(f"Next: whet learn {target} --negatives IMAGES, or whet export {target} OUT.xml")
     _exit_if_skipped(run, given.examples, given.is_incomplete or bool(skipped(run.problems)))
 
 

@@ -70,6 +70,9 @@ def detect(
 ) -> None:
     """Detect objects in images and print their boxes and scores.
 
+    JSON, CSV and COCO also have the probability that a detection is right, if the model has a reference set. To correct
+    false positives, add a column (or key) wrong with 1 for each of them, and run whet learn --detections.
+
     Images that cannot be read are skipped and listed at the end; the exit code is then 5.
 
     \b
@@ -132,7 +135,7 @@ class _Results:
     errors: list[UnreadableImageError] = field(default_factory=list)
 
     def detections(self, run: Iterable[DetectedImage]) -> Iterator[tuple[Path, Detections]]:
-        """Boxes and scores of the readable images; their windows, which take far more memory, are dropped."""
+        """Detections in the readable images; their windows, which take far more memory, are dropped."""
         from whet.cascade.detections import Detections
 
         for number, one in enumerate(run, start=1):
@@ -142,5 +145,5 @@ class _Results:
                 self.n_boxes += len(one.found)
                 if self.drawings is not None:
                     self.drawings.add(one.path, one.found)
-                yield one.path, Detections(one.found.boxes, one.found.scores)
+                yield one.path, Detections(one.found.boxes, one.found.scores, calibration=one.found.calibration)
             self.progress(number)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whet.cli.inputs import load_annotations, skipped
-from whet.cli.models import Destination, Force
+from whet.cli.models import Force, model_out
 from whet.cli.options import (
     Class,
     ExitCode,
@@ -106,7 +106,7 @@ def evaluate(
     detector = load(model)
     target = None
     if set_point is not None:
-        target = Destination.from_options(model, detector, save_as, force=force, option="--save-as")
+        target = model_out(model, save_as, force=force, option="--save-as")
     annotated = load_annotations(annotations, format, images, class_, split, quiet=quiet)
     check_places([image.path for image in annotated.images], out, draw)
     options = scan_options(min_size, max_size, scale_factor, step, threads)
@@ -118,8 +118,8 @@ def evaluate(
     results = _results(run, model, annotations, iou, seed, problems)
     if set_point is not None and target is not None:
         point = _set_point(detector, run, set_point, false_positives)
-        target.save(detector, [])
-        results["operating_point"] = {"name": set_point, "min_score": point, "model": str(target.out)}
+        detector.save(target)
+        results["operating_point"] = {"name": set_point, "min_score": point, "model": str(target)}
     written, fault = _write_report(run, out, draw, model, results)
     if as_json:
         typer.echo(json.dumps(results, indent=1))

@@ -14,7 +14,7 @@ from whet.cli.output import MAX_LISTED, plural, progress_bar, warn
 
 if TYPE_CHECKING:
     from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem
-    from whet.training.learning import Examples
+    from whet.training.examples import Examples, LearningInput, MarkedImage
 
 
 Positives = Annotated[
@@ -71,6 +71,21 @@ def load_annotations(
     return found
 
 
+class AnnotationOptions(NamedTuple):
+    """Options by which annotations are read."""
+
+    format: AnnotationFormat | None = None
+    images: Path | None = None
+    class_: str | None = None
+    split: str | None = None
+
+    def read(self, path: Path, *, held_out: bool = False, quiet: bool) -> Annotations:
+        """Read the annotations of one class; held-out ones may have no split of this name."""
+        return load_annotations(
+            path, self.format, self.images, self.class_, None if held_out else self.split, quiet=quiet
+        )
+
+
 class TrainingInput(NamedTuple):
     """Images to learn from, held-out images to evaluate on, and whether a part of the input was skipped."""
 
@@ -80,39 +95,110 @@ class TrainingInput(NamedTuple):
 
 
 def read_training_input(
+    options: AnnotationOptions,
     annotations: Path | None,
     positives: Sequence[str] | None,
     negatives: Sequence[str] | None,
     held_out: Path | None,
-    format: AnnotationFormat | None,
-    images: Path | None,
-    class_: str | None,
-    split: str | None,
     *,
     quiet: bool,
 ) -> TrainingInput:
-    """Find and read the images of `whet learn` and `whet adopt`, and print the problems."""
+    """Find and read the annotated images, crops and negatives of a command, and print the problems."""
     from whet.io.images import find_images
-    from whet.training.learning import Examples
+    from whet.training.examples import Examples
 
-    annotated = (
-        None if annotations is None else load_annotations(annotations, format, images, class_, split, quiet=quiet)
-    )
-    held = None if held_out is None else load_annotations(held_out, format, images, class_, quiet=quiet)
+    annotated = None if annotations is None else options.read(annotations, quiet=quiet)
+    held = None if held_out is None else options.read(held_out, held_out=True, quiet=quiet)
     examples = Examples.from_annotations(
         () if annotated is None else annotated.images,
         find_images(positives, sys.stdin) if positives else (),
         find_images(negatives, sys.stdin) if negatives else (),
     )
     held_images = () if held is None else held.images
-    _warn_if_shared(examples, held_images)
+    _warn_if_shared([image.path for image in examples.images], held_images)
     problems = [problem for each in (annotated, held) if each is not None for problem in each.problems]
     return TrainingInput(examples, held_images, bool(skipped(problems)))
 
 
-def _warn_if_shared(examples: Examples, held_out: Sequence[AnnotatedImage]) -> None:
+def marked_boxes(wrong: Sequence[str] | None, missed: Sequence[str] | None) -> list[MarkedImage]:
+    """The boxes of `--wrong` and `--missed`, together for each image; raises a usage error for what is no box."""
+    import numpy as np
+
+    from whet.errors import DataNotFoundError
+    from whet.training.examples import MarkedImage
+
+    boxes: dict[Path, list[tuple[tuple[float, ...], bool]]] = {}
+    for option, texts, label in (("--wrong", wrong, False), ("--missed", missed, True)):
+        for text in texts or ():
+            path, box = _parsed(option, text)
+            if not path.is_file():
+                raise DataNotFoundError(f"no such file: {path}; expected {option} IMAGE:x,y,w,h")
+            boxes.setdefault(path, []).append((box, label))
+    return [
+        MarkedImage(path, np.array([box for box, _ in marks]), np.array([label for _, label in marks]))
+        for path, marks in boxes.items()
+    ]
+
+
+def _parsed(option: str, text: str) -> tuple[Path, tuple[float, float, float, float]]:
+    """Image and box (x1, y1, x2, y2) of IMAGE:x,y,w,h; a path may have colons."""
+    from whet.io.annotations.assembly import decimal_sum, number_in
+
+    name, _, numbers = text.rpartition(":")
+    values = [value for value in map(number_in, numbers.split(",")) if value is not None]
+    if not name or len(values) != 4 or numbers.count(",") != 3 or min(values[2:]) <= 0:
+        raise typer.BadParameter(f"got {option} {text}; expected IMAGE:x,y,w,h in pixels, such as dog.png:40,30,64,64")
+    x, y, width, height = values
+    return Path(name), (x, y, decimal_sum(x, width), decimal_sum(y, height))
+
+
+def wrong_detections(path: Path, images: Path | None, *, quiet: bool) -> tuple[list[MarkedImage], bool]:
+    """The false positives that are marked in a file of detections, and whether rows of it were skipped."""
+    import numpy as np
+
+    from whet.io.marked import read_wrong
+    from whet.training.examples import MarkedImage
+
+    found = read_wrong(path, images)
+    print_problems(skipped(found.problems) if quiet else found.problems)
+    marked = [MarkedImage(image, boxes, np.zeros(len(boxes), np.bool_)) for image, boxes in found.boxes.items()]
+    return marked, bool(skipped(found.problems))
+
+
+class LearningOptions(NamedTuple):
+    """Where `whet learn` takes its input from."""
+
+    wrong: Sequence[str] | None
+    missed: Sequence[str] | None
+    detections: Path | None
+    annotations: Path | None
+    negatives: Sequence[str] | None
+    positives: Sequence[str] | None
+    held_out: Path | None
+
+
+def read_learning_input(
+    options: AnnotationOptions, given: LearningOptions, *, quiet: bool
+) -> tuple[LearningInput, tuple[AnnotatedImage, ...], bool]:
+    """Input of `whet learn`, held-out images, and whether a part was skipped; prints the problems."""
+    from whet.io.images import find_images
+    from whet.training.examples import LearningInput
+
+    marked = marked_boxes(given.wrong, given.missed)
+    is_incomplete = False
+    if given.detections is not None:
+        more, is_incomplete = wrong_detections(given.detections, options.images, quiet=quiet)
+        marked += more
+    read = read_training_input(options, given.annotations, None, given.negatives, given.held_out, quiet=quiet)
+    crops = find_images(given.positives, sys.stdin) if given.positives else []
+    every = LearningInput(read.examples, marked, crops)
+    _warn_if_shared([*crops, *(image.path for image in marked)], read.held_out)
+    return every, read.held_out, is_incomplete or read.is_incomplete
+
+
+def _warn_if_shared(paths: Sequence[Path], held_out: Sequence[AnnotatedImage]) -> None:
     """Results on images that were also learned are too optimistic."""
-    learned = {image.path.resolve() for image in examples.images}
+    learned = {path.resolve() for path in paths}
     shared = [image.path.name for image in held_out if image.path.resolve() in learned]
     if shared:
         names = ", ".join(shared[:3]) + (", ..." if len(shared) > 3 else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whet.cli.corrections import estimate_fields, kind_name
 from whet.cli.options import ExitCode, Json, Model, Quiet, Seed, Threads
-from whet.cli.output import start, warnings_as_lines
+from whet.cli.output import plural, start, warnings_as_lines
 
 if TYPE_CHECKING:
     from whet.cascade.cascade import Cascade, LearningStage, Stage, TrainedStage
@@ -35,7 +37,7 @@ def inspect(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Show the stages, sample counts, operating points and provenance of a detector.
+    """Show the stages, sample counts, corrections, reference set, operating points and provenance of a detector.
 
     Images that cannot be read or are too small are skipped and listed; the exit code is then 5.
 
@@ -62,7 +64,7 @@ def inspect(
         counted = {} if rejected is None else {"windows": windows, "rejected": rejected}
         typer.echo(json.dumps(summary.table() | counted, indent=1))
     elif not quiet:
-        for line in (*_table(summary, rejected, windows), *_provenance(summary)):
+        for line in (*_table(summary, rejected, windows), *_learned(summary), *_provenance(summary)):
             typer.echo(line)
         if draw is not None:
             typer.echo(f"Wrote {draw}")
@@ -91,7 +93,7 @@ class StageSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """A detector: window (height, width), stages, numbers of learned samples, operating points and provenance."""
+    """A detector: window (height, width), stages, what was learned, the reference set, points and provenance."""
 
     window: tuple[int, int]
     n_weak: int
@@ -99,6 +101,9 @@ class Summary:
     min_sigma: float
     stages: tuple[StageSummary, ...]
     operating_points: dict[str, float]
+    corrections: dict[str, int]
+    reference: dict[str, int] | None
+    estimate: dict[str, float] | None
     provenance: dict[str, Any]
 
     @classmethod
@@ -120,12 +125,34 @@ class Summary:
             base.min_sigma,
             stages,
             dict(detector.reporting.operating_points),
+            _corrections(detector),
+            _reference(detector),
+            estimate_fields(detector.estimate),
             asdict(base.provenance),
         )
 
     def table(self) -> dict[str, Any]:
         """All of it as a table for JSON."""
         return asdict(self)
+
+
+def _corrections(detector: Detector) -> dict[str, int]:
+    """Numbers of records by kind, and of the corrections that do not hold."""
+    kinds = Counter(map(kind_name, detector.records))
+    counts = {name: kinds[name] for name in ("wrong", "missed", "example")}
+    return counts | {"unsatisfied": len(detector.unsatisfied)}
+
+
+def _reference(detector: Detector) -> dict[str, int] | None:
+    """Numbers of positives, negatives and images of the reference set."""
+    from whet.detector.reference import GUARD_POSITIVE, POSITIVE
+
+    reference = detector.base.reference
+    if reference is None:
+        return None
+    n_positives = int(((reference.part == GUARD_POSITIVE) | (reference.part == POSITIVE)).sum())
+    n_negatives = len(reference.part) - n_positives
+    return {"positives": n_positives, "negatives": n_negatives, "images": reference.n_images}
 
 
 def _summary(stage: TrainedStage, learned: tuple[int, int], run: Stage) -> StageSummary:
@@ -188,6 +215,24 @@ def _kinds(summary: Summary) -> list[str]:
     """The heading and the features of each stage, padded to one width."""
     kinds = ["features", *(stage.family + (", soft" if stage.is_soft else "") for stage in summary.stages)]
     return [f"{kind:<{max(10, *map(len, kinds))}}" for kind in kinds]
+
+
+def _learned(summary: Summary) -> Iterator[str]:
+    counts, reference, estimate = summary.corrections, summary.reference, summary.estimate
+    corrections = plural(counts["wrong"] + counts["missed"], "correction")
+    broken = f"; {counts['unsatisfied']:,} do not hold" if counts["unsatisfied"] else ""
+    yield (
+        f"Learned: {corrections} ({counts['wrong']:,} wrong, {counts['missed']:,} missed{broken}), "
+        f"{plural(counts['example'], 'example')}"
+    )
+    if reference is None:
+        yield "Reference set: none"
+    else:
+        samples = f"{plural(reference['positives'], 'positive')}, {plural(reference['negatives'], 'negative')}"
+        yield f"Reference set: {samples} from {plural(reference['images'], 'image')}"
+    if estimate is not None:
+        rate = estimate["false_positives_per_image"]
+        yield f"Estimate: recall {100 * estimate['recall']:.1f} %, {rate:.2g} false positives per image"
 
 
 def _provenance(summary: Summary) -> Iterator[str]:

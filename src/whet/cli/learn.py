@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.inputs import AnnotationsOption, HeldOut, Negatives, Positives, read_training_input
-from whet.cli.models import Destination, Force, ModelOut, is_in_place
+from whet.cli.corrections import SHORT_ID, as_fields, estimate_fields, unsatisfied_lines
+from whet.cli.inputs import (
+    AnnotationOptions,
+    AnnotationsOption,
+    HeldOut,
+    LearningOptions,
+    Negatives,
+    Positives,
+    read_learning_input,
+)
+from whet.cli.models import ModelOut, changed, is_in_place, model_out
 from whet.cli.options import (
     Class,
     ExitCode,
@@ -28,6 +38,7 @@ from whet.cli.options import (
     Step,
     Threads,
     parse_min_score,
+    refuse,
     scan_options,
     usage_errors,
 )
@@ -40,160 +51,246 @@ from whet.cli.output import (
     print_list,
     progress_bar,
     start,
-    uninterrupted,
     unread_held_out,
     warn,
 )
 
 if TYPE_CHECKING:
-    from whet.training.learning import Examples, LearningRun
+    from whet.detector.detector import Update
+    from whet.detector.records import Record
+    from whet.training.examples import LearningInput
+    from whet.training.learning import LearningRun
+
+# Longer lists of ids are shortened to --last N where that is the same.
+MAX_IDS = 4
 
 
 def learn(
     model: Model,
-    positives: Positives = None,
-    negatives: Negatives = None,
+    wrong: Annotated[
+        list[str] | None,
+        typer.Option(metavar="IMAGE:x,y,w,h", help="A false positive: this box is not the object. Repeatable."),
+    ] = None,
+    missed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="IMAGE:x,y,w,h", help="A missed object: this box is the object. Repeatable."),
+    ] = None,
+    detections: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="CSV, COCO or JSON of whet detect with a column (or key) wrong: 1 for a false positive.",
+        ),
+    ] = None,
     annotations: AnnotationsOption = None,
+    negatives: Negatives = None,
+    positives: Positives = None,
     held_out: HeldOut = None,
     format: FormatOption = None,
     images: ImageFolder = None,
     class_: Class = None,
     split: Split = None,
     weight: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Sample weight per box (default: automatic).")
+        int | None, typer.Option(min=1, metavar="N", help="How often each crop of --positives counts (default: 1).")
     ] = None,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="A note to store with the corrections.")] = "",
     min_score: MinScore = None,
     min_size: MinSize = None,
     max_size: MaxSize = None,
     scale_factor: ScaleFactor = 1.2,
     step: Step = 1,
-    journal: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Journal for whet unlearn (default: OUT.journal.jsonl)."),
-    ] = None,
-    no_journal: Annotated[bool, typer.Option("--no-journal", help="Keep no journal; whet unlearn needs one.")] = False,
     out: ModelOut = None,
-    force: Force = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write even if results get worse; overwrite an existing --out file.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Report the changes without writing them.")] = False,
     threads: Threads = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Correct a detector with annotated images, crops of the object or images without it.
+    """Correct a detector: single boxes, marked detections, annotated images, or images without the object.
 
-    In annotated images, each box is a positive sample and each detection away from all boxes is a false positive.
-    IMAGES are files, directories or quoted patterns ('street/*.jpg'); - reads file names from stdin. Use the same
-    minimum score and sizes as for detection.
+    A correction is a constraint: a false positive (--wrong) has to be rejected, an object (--missed) found. In
+    annotated images, each box is the object, and each detection of the base model away from all boxes is a false
+    positive; in negatives, each detection of the base model is. Crops (--positives) are not constraints: they count as
+    further training examples. Use the same minimum score and sizes as for detection.
 
-    The model is written at the end; Ctrl-C changes nothing. The journal records each sample for whet unlearn.
+    The corrections are stored in the model; whet log lists them and whet unlearn removes them. The model is written in
+    one step at the end, and keeps what others have written in the meantime. Ctrl-C changes nothing.
+
+    Nothing is written, and the exit code is 6, if held-out results get worse: lower recall (by more than 0.3 points)
+    or more false positives. Without --held-out, the reference set inside the model decides: recall lower by more than
+    1 point, or false positives per image higher by more than 10 % and by 0.02. Use --force to write nevertheless.
 
     Images that cannot be read and boxes that fit no window are skipped and listed; the exit code is then 5.
 
     \b
     Examples:
-      whet learn mine.whet --negatives street/
-      whet learn mine.whet --positives crops/ --weight 20
+      whet learn mine.whet --wrong shot.png:40,30,64,64 --note "a poster"
+      whet learn mine.whet --negatives street/*.jpg
       whet learn mine.whet --annotations new.json --class car --held-out val.json
-      whet learn face --annotations boxes.csv --out mine.whet
+      whet learn face --detections boxes.csv --out mine.whet
     """
     start(quiet=quiet)
     from whet.detector.detector import load
-    from whet.training.learning import learn_from, tight_crop_warning
+    from whet.training.examples import tight_crop_warning
+    from whet.training.learning import learn_from
 
-    if not (positives or negatives or annotations):
-        raise typer.BadParameter("got no images; use --annotations, --positives or --negatives")
-    if no_journal and journal is not None:
-        raise typer.BadParameter(f"got --journal {journal} and --no-journal; choose one")
+    given = LearningOptions(wrong, missed, detections, annotations, negatives, positives, held_out)
+    _check(given, weight, note)
     detector = load(model)
     detector.check_can_learn()
-    target = Destination.from_options(model, detector, out, journal, force=force)
-    if no_journal:
-        target = replace(target, journal=None)
+    target = model_out(model, out, force=force)
     options = scan_options(min_size, max_size, scale_factor, step, threads) | {"min_score": parse_min_score(min_score)}
     with nothing_changed_on_ctrl_c():
-        given = read_training_input(
-            annotations, positives, negatives, held_out, format, images, class_, split, quiet=quiet
-        )
-        examples = given.examples
-        warning = tight_crop_warning(examples, detector.box_offset)
+        source = AnnotationOptions(format, images, class_, split)
+        read, held, is_incomplete = read_learning_input(source, given, quiet=quiet)
+        warning = tight_crop_warning(read, detector.box_offset)
         if warning is not None:
             warn(warning)
         with usage_errors(), progress_bar("learning", hidden=quiet) as progress:
-            run = learn_from(detector, examples, weight, held_out=given.held_out, progress=progress, **options)
-    is_written = not dry_run and (bool(run.report.records) or not is_in_place(model, target.out))
-    if is_written:
-        with uninterrupted():
-            target.save(run.detector, run.report.records)
+            run = learn_from(detector, read, weight=weight or 1, note=note, held_out=held, progress=progress, **options)
+        outcome = _Outcome(run.update, run.setbacks)
+        if dry_run:
+            outcome = replace(outcome, reason="dry run")
+        elif not run.update.records and is_in_place(model, target):
+            outcome = replace(outcome, reason="nothing new")
+        elif run.setbacks and not force:
+            outcome = replace(outcome, reason=REFUSED)
+        else:
+            outcome = _written(model, target, run, force=force)
     if as_json:
-        typer.echo(json.dumps(_results(run, examples, target if is_written else None), indent=1))
+        typer.echo(json.dumps(_results(run, read, outcome, target), indent=1))
     elif not quiet:
-        for line in _report(run, examples):
+        for line in _report(run, read, outcome.update):
             typer.echo(line)
-        reason = "dry run" if dry_run else "no samples"
-        typer.echo(f"Wrote {target}" if is_written else f"Nothing written ({reason})")
-        if is_written and run.report.records and target.journal is not None:
-            named = "" if journal is None else f" {journal}"
-            typer.echo(f"Undo: whet unlearn {target.out}{named} --last {len(run.report.records)}")
-    _exit_if_skipped(run, examples, given.is_incomplete)
+        typer.echo(f"Nothing written ({outcome.reason})" if outcome.reason else f"Wrote {target}")
+        if outcome.undo is not None:
+            typer.echo(f"Undo: {outcome.undo}")
+    if outcome.setbacks:
+        warn(f"Warning: {' and '.join(outcome.setbacks)}" + "; nothing was written" * (outcome.reason == REFUSED))
+    if outcome.reason == REFUSED:
+        raise typer.Exit(ExitCode.WORSE)
+    _exit_if_skipped(run, read, is_incomplete)
 
 
-def _results(run: LearningRun, examples: Examples, target: Destination | None) -> dict[str, Any]:
-    journal = None if target is None or target.journal is None else str(target.journal.path)
+REFUSED = "results would get worse; use --force to write nevertheless"
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What was added, what became worse, why nothing was written (or ""), and the command that undoes it."""
+
+    update: Update
+    setbacks: list[str]
+    reason: str = ""
+    undo: str | None = None
+
+
+def _check(given: LearningOptions, weight: int | None, note: str) -> None:
+    """Raise a usage error for options that make no sense."""
+    from whet.detector.records import LONGEST_NOTE
+
+    if not any(given[:-1]):
+        raise typer.BadParameter(
+            "got no images; use --wrong, --missed, --detections, --annotations, --negatives or --positives"
+        )
+    if not given.positives:
+        refuse("without --positives; boxes have no weight, because a correction has to hold", weight=weight)
+    if len(note) > LONGEST_NOTE:
+        raise typer.BadParameter(f"got --note with {len(note):,} characters; expected at most {LONGEST_NOTE:,}")
+
+
+class _WorseError(Exception):
+    """Leaves the file as it is."""
+
+
+def _written(model: str, target: Path, run: LearningRun, *, force: bool) -> _Outcome:
+    """Add the corrections to the file as it is now; others may have changed it since the command has loaded it."""
+    from whet.training.learning import estimated_setbacks
+
+    try:
+        with changed(model, target) as current:
+            update = current.add(run.report.records)
+            setbacks = run.setbacks if run.held_out else estimated_setbacks(update.before, update.after)
+            if setbacks and not force:
+                raise _WorseError
+            return _Outcome(update, setbacks, undo=_undo(target, update, current.records))
+    except _WorseError:
+        return _Outcome(update, setbacks, REFUSED)
+
+
+def _undo(target: Path, update: Update, records: list[Record]) -> str | None:
+    """The command that removes these corrections again; `records` are all, the newest first."""
+    ids, n = set(update.ids), len(update.records)
+    if not n:
+        return None
+    is_newest = {record.id for record in records[:n]} == ids
+    named = " ".join(f"--id {record.id[:SHORT_ID]}" for record in update.records)
+    return f"whet unlearn {shlex.quote(str(target))} " + (f"--last {n}" if is_newest and n > MAX_IDS else named)
+
+
+def _results(run: LearningRun, given: LearningInput, outcome: _Outcome, target: Path) -> dict[str, Any]:
+    report, update = run.report, outcome.update
     return {
-        "input": {"images": len(examples.images), "objects": examples.n_objects},
+        "input": {"images": len(given), "objects": given.n_objects},
         "learned": {
-            "objects": run.report.n_objects,
-            "false_positives": run.report.n_false_positives,
-            "windows": len(run.report.records),
-            "weight": sum(record.weight for record in run.report.records),
+            "objects": report.n_objects,
+            "false_positives": report.n_false_positives,
+            "examples": report.n_examples,
+            "new": update.ids,
         },
+        "estimate": {"before": estimate_fields(update.before), "after": estimate_fields(update.after)},
+        "unsatisfied": [as_fields(record, [record.id]) for record in update.unsatisfied],
         "on_input": before_and_after(run.on_examples),
         "on_held_out": before_and_after(run.held_out),
-        "rotation_degrees": run.rotations,
-        "skipped": {
-            "images": _unread(run, examples),
-            "boxes": run.report.skipped_boxes,
-        },
-        "model": None if target is None else str(target.out),
-        "journal": journal,
+        "worse": outcome.setbacks,
+        "skipped": {"images": _unread(run, given), "boxes": report.skipped_boxes},
+        "model": None if outcome.reason else str(target),
+        "undo": outcome.undo,
     }
 
 
-def _report(run: LearningRun, examples: Examples) -> Iterator[str]:
-    report, n = run.report, len(run.report.records)
-    yield f"Input: {plural(len(examples.images), 'image')}, {plural(examples.n_objects, 'object')}"
-    if not n:
+def _report(run: LearningRun, given: LearningInput, update: Update) -> Iterator[str]:
+    report = run.report
+    yield f"Input: {plural(len(given), 'image')}, {plural(given.n_objects, 'object')}"
+    if not report.records:
         yield "Learned nothing: the images contain no objects and no false positives"
     else:
-        weight = sum(record.weight for record in report.records)
+        n_known = len({record.id for record in report.records}) - len(update.records)
+        parts = [
+            plural(report.n_objects, "object"),
+            plural(report.n_false_positives, "false positive"),
+            plural(report.n_examples, "example"),
+        ]
+        known = f"; {n_known:,} of them known already" if n_known else ""
+        yield f"Learned {', '.join(part for part in parts if not part.startswith('0 '))}{known}"
+    if run.on_examples is not None:
+        before, after = run.on_examples
         yield (
-            f"Learned {plural(n, 'window')} (total weight {weight:,}): {plural(report.n_objects, 'object')}, "
-            f"{plural(report.n_false_positives, 'false positive')}"
+            f"Errors on these images: {before.n_missed} missed + {plural(before.n_false_positives, 'false positive')} "
+            f"before, {after.n_missed} + {after.n_false_positives} after"
         )
-        stage = max(range(len(run.rotations)), key=run.rotations.__getitem__)
-        yield f"Largest change: the weights of stage {stage} rotated by {run.rotations[stage]:.2g} degrees"
-    before, after = run.on_examples
-    yield (
-        f"Errors on these images: {before.n_missed} missed + {plural(before.n_false_positives, 'false positive')} "
-        f"before, {after.n_missed} + {after.n_false_positives} after"
-    )
-    if after.n_missed + after.n_false_positives > before.n_missed + before.n_false_positives:
-        yield "Warning: more errors than before; undo with whet unlearn, then use a smaller --weight or more images"
     if run.held_out is not None:
         yield from held_out_lines(run.held_out)
+    if update.before is not None and update.after is not None:
+        yield f"Estimate before: {update.before}"
+        yield f"Estimate after:  {update.after}"
+    yield from unsatisfied_lines(update.unsatisfied)
 
 
-def _unread(run: LearningRun, examples: Examples) -> list[str]:
+def _unread(run: LearningRun, given: LearningInput) -> list[str]:
     """Each unreadable image once, although it may have been tried several times."""
     held, _ = unread_held_out(run.held_out)
-    return list(dict.fromkeys(map(str, (*examples.unread, *run.on_examples[0].unread, *run.report.unread, *held))))
+    evaluated = () if run.on_examples is None else run.on_examples[0].unread
+    return list(dict.fromkeys(map(str, (*given.examples.unread, *evaluated, *run.report.unread, *held))))
 
 
-def _exit_if_skipped(run: LearningRun, examples: Examples, is_incomplete: bool) -> None:
+def _exit_if_skipped(run: LearningRun, given: LearningInput, is_incomplete: bool) -> None:
     skipped_boxes = run.report.skipped_boxes
     if skipped_boxes:
         print_list(f"skipped {plural(len(skipped_boxes), 'box that fits', 'boxes that fit')} no window", skipped_boxes)
     _, n_held_out = unread_held_out(run.held_out)
-    exit_if_skipped(_unread(run, examples), len(examples.images) + len(examples.unread) + n_held_out)
+    exit_if_skipped(_unread(run, given), len(given) + len(given.examples.unread) + n_held_out)
     if skipped_boxes or is_incomplete:
         raise typer.Exit(ExitCode.SOME_SKIPPED)

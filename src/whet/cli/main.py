@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from io import TextIOWrapper
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from whet import __version__
 from whet.cli.options import ExitCode
@@ -28,8 +29,10 @@ COMMANDS = {
     "detect": LazyCommand("whet.cli.detect:detect", "Detect objects in images."),
     "evaluate": LazyCommand("whet.cli.evaluate:evaluate", "Measure a detector on annotated images."),
     "learn": LazyCommand("whet.cli.learn:learn", "Correct a detector with new images."),
+    "log": LazyCommand("whet.cli.log:log", "List the corrections inside a detector."),
     "unlearn": LazyCommand("whet.cli.unlearn:unlearn", "Remove corrections from a detector, exactly."),
     "merge": LazyCommand("whet.cli.merge:merge", "Combine the corrections of several copies of a detector."),
+    "export-corrections": LazyCommand("whet.cli.log:export_corrections", "Write the corrections as COCO annotations."),
     "watch": LazyCommand("whet.cli.watch:watch", "Detect and track in a video or camera stream."),
     "inspect": LazyCommand("whet.cli.inspect:inspect", "Show the contents of a detector file."),
     "adopt": LazyCommand("whet.cli.adopt:adopt", "Make an OpenCV cascade trainable."),
@@ -43,6 +46,45 @@ SETTINGS: dict[str, Any] = {
     "pretty_exceptions_enable": False,
     "rich_markup_mode": None,  # rich takes longer to import than the rest of the help takes to print
 }
+
+
+class GlobbingCommand(TyperCommand):
+    """A command whose options for images take all files to which the shell expands an unquoted pattern.
+
+    `--negatives a.jpg b.jpg` becomes `--negatives a.jpg --negatives b.jpg`: image files and directories that follow the
+    value of a repeatable option with the metavar IMAGES are further values of it.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - Typer's own context
+        """Repeat the option before each of its values."""
+        taking = {
+            name
+            for parameter in self.params
+            if getattr(parameter, "metavar", "") == "IMAGES"
+            for name in parameter.opts
+        }
+        return list(super().parse_args(ctx, list(_repeated(args, taking))))
+
+
+def _repeated(args: list[str], options: set[str]) -> Iterator[str]:
+    option = ""  # whose values may follow
+    for i, arg in enumerate(args):
+        is_value = i > 0 and args[i - 1] in options
+        if arg == "--":
+            yield from args[i:]
+            return
+        if option and not is_value and _is_image(arg):
+            yield option
+        elif not is_value:
+            option = arg if arg in options else ""
+        yield arg
+
+
+def _is_image(arg: str) -> bool:
+    from whet.io.images import is_image_name
+
+    path = Path(arg)
+    return path.is_dir() or (is_image_name(path) and path.is_file())
 
 
 class LazyGroup(TyperGroup):
@@ -60,7 +102,7 @@ class LazyGroup(TyperGroup):
             return None
         module, _, function = self.table[cmd_name].target.partition(":")
         single = typer.Typer(add_completion=False, **SETTINGS)
-        single.command(cmd_name)(getattr(import_module(module), function))
+        single.command(cmd_name, cls=GlobbingCommand)(getattr(import_module(module), function))
         return typer.main.get_command(single)
 
     def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # noqa: ANN401, ARG002
@@ -101,6 +143,7 @@ def options(
       3    input data not found
       4    optional package not installed
       5    finished, but some input was skipped
+      6    not written, because results would get worse (whet learn)
       130  stopped with Ctrl-C
     """
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.models import Destination, Force, is_model_file
+from whet.cli.corrections import as_fields, count_text, estimate_fields, unsatisfied_lines
+from whet.cli.models import Force, changed, is_model_file, model_out
 from whet.cli.options import Json, Model, Quiet
-from whet.cli.output import plural, start, uninterrupted, warn
+from whet.cli.output import plural, start, warn
 
 if TYPE_CHECKING:
     from whet.detector.detector import Detector
-    from whet.detector.records import Record
 
 
 def merge(
@@ -30,9 +30,9 @@ def merge(
 ) -> None:
     """Combine the corrections of several copies of a detector into one, exactly, without any images.
 
-    The result equals a detector that learned all samples itself. Box offset, operating points and provenance are
-    those of MODEL. The journals are merged too. Samples learned before the models were copied count twice; a
-    warning reports them.
+    The result equals a detector that learned all corrections and examples itself; those that several models share
+    count once. Corrections that contradict one another are listed. Box offset, operating points and provenance are
+    those of MODEL. Samples that were counted without records before the models were copied count twice.
 
     \b
     Examples:
@@ -45,31 +45,31 @@ def merge(
     files = [Path(name).resolve() if is_model_file(name) else name for name in (model, *others)]
     twice = next((name for name, n in Counter(map(str, files)).items() if n > 1), None)
     if twice is not None:
-        raise typer.BadParameter(f"{twice} is given twice and would count twice; give each model once")
-    detector = load(model)
-    target = Destination.from_options(model, detector, out, force=force)
-    sources = [{"model": model} | _counts(detector)]
-    records: list[Record] = []
-    for name in others:
-        other = load(name)
-        _merge(detector, other, model, name)
-        records += _records(other, name)
-        sources.append({"model": name} | _counts(other))
-    known = _records(detector, model) if target.inherited is None else target.inherited
-    n_shared = sum((Counter([*known, *records]) - Counter(set(known) | set(records))).values())
-    with uninterrupted():
-        target.save(detector, records)
+        raise typer.BadParameter(f"{twice} is given twice; give each model once")
+    target = model_out(model, out, force=force)
+    loaded = [load(name) for name in others]
+    with changed(model, target) as detector:
+        sources = [(model, detector.copy()), *zip(others, loaded, strict=True)]
+        for name, other in sources[1:]:
+            _merge(detector, other, model, name)
+    n_all, merged = sum(len(one.records) for _, one in sources), len(detector.records)
     if as_json:
-        merged = {"model": str(target.out)} | _counts(detector)
-        typer.echo(json.dumps({"merged": merged, "sources": sources, "duplicate_records": n_shared}, indent=1))
+        parts = [_fields(name, one) for name, one in sources]
+        result = {"merged": _fields(str(target), detector), "sources": parts, "shared": n_all - merged}
+        unsatisfied = detector.unsatisfied
+        result["unsatisfied"] = [as_fields(record, [record.id]) for record in unsatisfied]
+        typer.echo(json.dumps(result, indent=1))
     elif not quiet:
-        for source in sources:
-            typer.echo(f"{source['model']}: {_text(source)}")
-        typer.echo(f"Wrote {target}: {_text(_counts(detector))}")
-    if n_shared and not quiet:
+        for name, one in sources:
+            typer.echo(f"{name}: {count_text(one.records)}")
+        typer.echo(f"Wrote {target}: {count_text(detector.records)} ({n_all - merged:,} shared)")
+        for line in unsatisfied_lines(detector.unsatisfied):
+            typer.echo(line)
+    n_counted = sum(not one.counts.is_empty for _, one in sources)
+    if n_counted > 1 and not quiet:
         warn(
-            f"Warning: {plural(n_shared, 'record is', 'records are')} in several journals and counted more than once, "
-            "because the models were copied after they had learned; remove the duplicates with whet unlearn --records"
+            f"Warning: {plural(n_counted, 'model has', 'models have')} samples without records; those from before the "
+            "models were copied count twice. Use whet learn, which keeps records, to avoid this"
         )
 
 
@@ -84,20 +84,11 @@ def _merge(detector: Detector, other: Detector, model: str, name: str) -> None:
     detector.merge(other)
 
 
-def _records(other: Detector, name: str) -> list[Record]:
-    from whet.detector.journal import check_agreement, journal_beside
-
-    if not is_model_file(name):
-        return []
-    journal = journal_beside(Path(name))
-    check_agreement(other, journal, name)
-    return journal.learned(base_id=other.base_id)
-
-
-def _counts(detector: Detector) -> dict[str, object]:
-    positives, negatives = detector.learned
-    return {"learned_positives": positives, "learned_negatives": negatives}
-
-
-def _text(counts: dict[str, object]) -> str:
-    return f"learned weight {counts['learned_positives']:,} positive, {counts['learned_negatives']:,} negative"
+def _fields(name: str, detector: Detector) -> dict[str, Any]:
+    n_examples = sum(record.kind == "example" for record in detector.records)
+    return {
+        "model": name,
+        "corrections": len(detector.records) - n_examples,
+        "examples": n_examples,
+        "estimate": estimate_fields(detector.estimate),
+    }

@@ -21,6 +21,7 @@ class ExitCode(IntEnum):
     DATA_MISSING = 3
     EXTRA_MISSING = 4
     SOME_SKIPPED = 5
+    WORSE = 6
 
 
 CTRL_C = 130

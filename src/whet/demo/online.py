@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from whet.cascade.boxes import box_iou
 from whet.cascade.detections import Detections
-from whet.detector.detector import Detector, load
-from whet.detector.records import Record
+from whet.detector.detector import Detector, Update, load
 from whet.errors import MissingExtraError
 from whet.estimators.gslda import GSLDA
 from whet.estimators.online_gslda import OnlineGSLDA
@@ -85,7 +84,7 @@ class Correction:
     before: Detections
     after: Detections
     wrong: int
-    records: list[Record]
+    update: Update
     seconds_to_detect: float
     seconds_to_learn: float
 
@@ -114,6 +113,11 @@ class Correction:
                 f"{gone} after {1e3 * self.seconds_to_learn:.0f} ms",
             ),
             ("  remaining detections", f"{len(self.after)}"),
+            *(
+                (f"  held-out faces, {when}", str(estimate))
+                for when, estimate in (("before", self.update.before), ("after", self.update.after))
+                if estimate is not None
+            ),
         ]
 
 
@@ -147,7 +151,7 @@ def correct_faces() -> FaceDemo:
     start = detector.to_bytes()
     first = corrected(detector, photograph, 1)  # the name on her suit; the face is number 0
     second = corrected(detector, drawn_scene(), 0)
-    detector.unlearn(first.records + second.records)
+    detector.unlearn([*first.update, *second.update])
     return FaceDemo(first, second, detector.to_bytes() == start)
 
 
@@ -155,14 +159,13 @@ def corrected(detector: Detector, image: GreyImage, wrong: int) -> Correction:
     """Detect, then learn the detections from number `wrong` on as false positives."""
     before = detector.detect(image)
     boxes = before.boxes[wrong:]
-    labels = [False] * len(boxes)
-    detector.copy().learn(image, boxes, labels)  # compiles the kernels before anything is timed
+    detector.copy().learn(image, boxes, False)  # compiles the kernels before anything is timed
     times = [time.perf_counter()]
     detector.detect(image)
     times.append(time.perf_counter())
-    records = detector.learn(image, boxes, labels)
+    update = detector.learn(image, boxes, False)
     times.append(time.perf_counter())
-    return Correction(image, before, detector.detect(image), wrong, records, *np.diff(times).tolist())
+    return Correction(image, before, detector.detect(image), wrong, update, *np.diff(times).tolist())
 
 
 def draw_corrections(demo: FaceDemo, out: Path) -> list[Path]:

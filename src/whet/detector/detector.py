@@ -254,13 +254,51 @@ class Detector:
         Returns the new records, with what they change on the reference set. `name` (by default that of the file) and
         `note` are kept with them. `unlearn` takes them out again.
         """
+        return self.add(
+            self.new_records(
+                image,
+                boxes,
+                labels,
+                name=name,
+                note=note,
+                min_size=min_size,
+                max_size=max_size,
+                scale_factor=scale_factor,
+                step=step,
+                min_score=min_score,
+                color=color,
+                threads=threads,
+            )
+        )
+
+    def new_records(
+        self,
+        image: ImageLike,
+        boxes: ArrayLike,
+        labels: ArrayLike,
+        *,
+        name: str = "",
+        note: str = "",
+        min_size: float | None = None,
+        max_size: float | None = None,
+        scale_factor: float = SCALE_FACTOR,
+        step: int = 1,
+        min_score: float | str | None = None,
+        color: ColorOrder = "rgb",
+        threads: int | None = None,
+    ) -> list[Record]:
+        """The records that `learn` adds, one for each box; this detector does not change.
+
+        They depend on the base and on the image, not on what was learned. To learn many images at once, collect their
+        records and `add` them in one step.
+        """
         from whet.detector.corrections import checked_labels, new_records
 
         self.check_can_learn()
         grey = as_grey(image, color)
         array, flags = checked_labels(boxes, labels, grey.shape)
         if not len(array):
-            return Update(())
+            return []
         pyramid = self._pyramid(grey, scale_factor, step, min_size, max_size, threads)
         if not pyramid.levels:
             raise BoxError(
@@ -273,9 +311,7 @@ class Detector:
         if not name and isinstance(image, str | PathLike):
             name = Path(image).name
         now = int(time.time())
-        return self.add(
-            replace(record, name=name[:LONGEST_NAME], note=note[:LONGEST_NOTE], time=now) for record in found
-        )
+        return [replace(record, name=name[:LONGEST_NAME], note=note[:LONGEST_NOTE], time=now) for record in found]
 
     def add(self, records: Iterable[Record]) -> Update:
         """Add records that this detector, or another one of the same base, has made; those it has change nothing."""
@@ -382,6 +418,10 @@ class Detector:
         twin._base, twin._reporting, twin._state = self._base, self._reporting, self._state
         twin._lock, twin._origin = RLock(), self._origin
         return twin
+
+    def as_trained(self) -> Detector:
+        """A detector of the same base that has learned nothing, with the operating points that the base came with."""
+        return Detector(self._base, reporting=self._reporting)
 
     def to_bytes(self) -> bytes:
         """The detector as the bytes of its file. Equal sets of records and counts give equal bytes."""
@@ -522,6 +562,11 @@ class Detector:
     def delta(self) -> Delta:
         """The counts of all examples since the base, with or without records."""
         return self._state.total
+
+    @property
+    def counts(self) -> Delta:
+        """The counts of examples without records: those of `learn_patches` and `add_counts`."""
+        return self._state.counts
 
     @property
     def box_offset(self) -> BoxOffset:

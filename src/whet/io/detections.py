@@ -11,6 +11,7 @@ from contextlib import suppress
 from enum import StrEnum
 from io import StringIO
 from itertools import takewhile
+from math import isfinite
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -79,7 +80,7 @@ def _backwards(path: str) -> list[str]:
 
 
 Found = tuple[Path, Detections]
-HEADER = ("path", "x", "y", "width", "height", "score")
+HEADER: tuple[str, ...] = ("path", "x", "y", "width", "height", "score")
 
 
 class Layout(StrEnum):
@@ -99,8 +100,9 @@ def written(images: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | N
     """Format all detections as one text.
 
     `json` is a list with `image`, `boxes` (x1, y1, x2, y2, half-open) and `scores` of each image; `csv` has a row
-    for each detection. `coco` is a list of results (x, y, width, height) as COCO's evaluation reads them: `ids` are
-    the image ids; without, images are numbered from 1. `category` is their category id.
+    for each detection. `coco` is a list of results (x, y, width, height) as COCO's evaluation reads them, with the
+    `file_name` of the image: `ids` are the image ids; without, images are numbered from 1. `category` is their
+    category id. Where the detector is calibrated, each detection has a probability beside its score.
 
     >>> import numpy as np
     >>> found = Detections(np.array([[10.0, 20.0, 34.0, 44.0]]), np.array([2.5]))
@@ -125,7 +127,8 @@ def pieces(
         case Layout.coco:
             every = list(images)
             numbers = {path: n for n, (path, _) in enumerate(every, start=1)} if ids is None else ids
-            yield json.dumps([row for path, found in every for row in found.to_coco(numbers[path], category)]) + "\n"
+            rows = (row for path, found in every for row in _coco_rows(path, found, numbers[path], category))
+            yield json.dumps(list(rows)) + "\n"
 
 
 def line(found: Detections) -> str:
@@ -138,19 +141,40 @@ def line(found: Detections) -> str:
     return "; ".join(boxes) or "nothing found"
 
 
-def _rows(found: Detections) -> list[list[float]]:
+def _rows(found: Detections) -> list[list[Any]]:
     sized = zip(found.boxes.tolist(), found.scores.tolist(), strict=True)
     return [[x1, y1, x2 - x1, y2 - y1, score] for (x1, y1, x2, y2), score in sized]
 
 
+def _probabilities(found: Detections) -> list[float | None] | None:
+    """The probability of each detection; None for a detector that is not calibrated."""
+    if found.calibration is None:
+        return None
+    return [value if isfinite(value) else None for value in found.probabilities.tolist()]
+
+
 def _plain(path: Path, found: Detections) -> dict[str, object]:
-    return {"image": str(path), "boxes": found.boxes.tolist(), "scores": found.scores.tolist()}
+    probabilities = _probabilities(found)
+    table = {"image": str(path), "boxes": found.boxes.tolist(), "scores": found.scores.tolist()}
+    return table if probabilities is None else table | {"probabilities": probabilities}
+
+
+def _coco_rows(path: Path, found: Detections, image_id: int, category: int) -> Iterator[dict[str, Any]]:
+    rows = found.to_coco(image_id, category)
+    probabilities = _probabilities(found)
+    for i, row in enumerate(rows):
+        known = {} if probabilities is None else {"probability": probabilities[i]}
+        yield {**row, **known, "file_name": str(path)}
 
 
 def _csv_pieces(images: Iterable[Found]) -> Iterator[str]:
     head = [HEADER]  # written with the first image, so that a failed call writes nothing
     for path, found in images:
-        yield _csv_text([*head, *([str(path), *row] for row in _rows(found))])
+        rows, probabilities = [[str(path), *row] for row in _rows(found)], _probabilities(found)
+        if probabilities is not None:
+            head = [(*names, "probability") for names in head]
+            rows = [[*row, "" if value is None else value] for row, value in zip(rows, probabilities, strict=True)]
+        yield _csv_text([*head, *rows])
         head = []
     yield _csv_text(head)
 

@@ -30,7 +30,8 @@ from whet.lda.thresholds import Rate, calibrate_rate
 from whet.opencv.cascade import OpenCVCascade, stages_of
 from whet.opencv.xml import read_opencv
 from whet.training.data import split_objects
-from whet.training.learning import BeforeAfter, Examples
+from whet.training.examples import Examples
+from whet.training.learning import BeforeAfter
 from whet.training.mining import Miner
 from whet.training.negatives import ExcludedBoxes, backgrounds_of, image_faults
 from whet.training.positives import Jitter, Positives, Variations, cut_positives, window_of

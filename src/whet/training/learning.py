@@ -1,173 +1,34 @@
-"""Learning from many annotated images, evaluated before and after."""
+"""Learning from many images: corrections of boxes, examples from crops, and what they change, before and after."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.boxes import BoxOffset, box_iou, intersection_over_first
-from whet.cascade.cascade import Cascade, LearningStage
-from whet.detector.corrections import SAME
-from whet.detector.detector import Detector
-from whet.detector.records import CORRECTION_SHARE, Record, default_weight
-from whet.errors import AnnotationError, BoxError, DataNotFoundError, UnreadableImageError
+from whet.cascade.boxes import box_iou, intersection_over_first
+from whet.cascade.pyramid import WindowIndex, level_at
+from whet.detector.corrections import ALIGNED, SAME, example_record
+from whet.detector.detector import Detector, Update
+from whet.detector.records import LONGEST_NAME, Record, image_hash
+from whet.detector.reference import Estimate
+from whet.errors import BoxError, DataNotFoundError, UnreadableImageError
 from whet.evaluation.runs import EvaluationRun, evaluate
-from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Boxes
-from whet.io.images import image_shape, read_grey
+from whet.io.annotations.annotation import AnnotatedImage, Boxes
+from whet.io.images import read_grey
+from whet.training.examples import LearningInput
 
 Grey = NDArray[np.uint8]
-
-# All objects of one call together count this share of the base's positives.
-TOGETHER = 0.25
+Flags = NDArray[np.bool_]
+Progress = Callable[[float], None]
 
 BeforeAfter = tuple[EvaluationRun, EvaluationRun]
-
-
-@dataclass(eq=False)
-class LearningReport:
-    """What a detector learned from images: records, numbers of boxes, boxes that were skipped, and unread images."""
-
-    records: list[Record] = field(default_factory=list)
-    n_objects: int = 0
-    n_false_positives: int = 0
-    skipped_boxes: list[str] = field(default_factory=list)
-    unread: list[UnreadableImageError] = field(default_factory=list)
-
-
-@dataclass(frozen=True, eq=False)
-class Examples:
-    """Images to learn from, and the errors of those that cannot be read."""
-
-    images: tuple[AnnotatedImage, ...]
-    unread: tuple[UnreadableImageError, ...] = ()
-
-    @classmethod
-    def from_annotations(
-        cls,
-        annotated: Iterable[AnnotatedImage] = (),
-        positives: Iterable[Path] = (),
-        negatives: Iterable[Path] = (),
-    ) -> Examples:
-        """Annotated images, images that one object fills, and images without the object.
-
-        Raises `AnnotationError` if an image is given both with objects and as one without.
-        """
-        filled, unread_filled = crops(positives)
-        empty, unread_empty = empty_images(negatives)
-        with_boxes = [*annotated, *filled]
-        check_no_contradiction(with_boxes, empty)
-        return cls((*with_boxes, *empty), (*unread_filled, *unread_empty))
-
-    @property
-    def boxes(self) -> Boxes:
-        """The boxes (n, 4) of the object in all images."""
-        return np.concatenate([np.empty((0, 4)), *(image.objects for image in self.images)])
-
-    @property
-    def n_objects(self) -> int:
-        """Number of boxes of the object."""
-        return sum(len(image.objects) for image in self.images)
-
-
-def crops(paths: Iterable[Path]) -> tuple[list[AnnotatedImage], list[UnreadableImageError]]:
-    """Images that one object fills, and the errors of those that cannot be read.
-
-    The rest of a crop is a region to ignore: other detections in it are not false positives.
-    """
-    return _read_shapes(paths, is_filled=True)
-
-
-def empty_images(paths: Iterable[Path]) -> tuple[list[AnnotatedImage], list[UnreadableImageError]]:
-    """Images without the object, and the errors of those that cannot be read: all detections are false positives."""
-    return _read_shapes(paths, is_filled=False)
-
-
-def check_no_contradiction(images: Sequence[AnnotatedImage], without: Sequence[AnnotatedImage]) -> None:
-    """Raise `AnnotationError` if an image without the object is also given with objects."""
-    named = {image.path.resolve(): image for image in images if len(image.objects)}
-    for image in without:
-        if image.path.resolve() in named:
-            raise AnnotationError(f"{image.path} is given both with and without the object; remove it from one set")
-
-
-def learn_images(
-    detector: Detector,
-    images: Sequence[AnnotatedImage],
-    weight: int | None = None,
-    *,
-    n_false_positives: int | None = None,
-    progress: Callable[[float], None] = lambda _: None,
-    **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
-) -> LearningReport:
-    """Correct a detector by image after image: boxes are the object, all other detections are false positives.
-
-    `weight` and `options` are those of `Detector.learn`. Without a weight, many objects share one (`object_weight`),
-    and so do several false positives (`false_positive_weight`). A false positive has an IoU below one half with every
-    box, and does not lie in a region to ignore. Without `n_false_positives`, their number in all images, they are
-    counted by one more scan. Images that cannot be read and boxes that fit no window are skipped and reported.
-    `progress` is called with the fraction done.
-
-    >>> from whet.detector.detector import load
-    >>> learn_images(load("face"), crops([Path("nowhere.png")])[0]).records
-    []
-    """
-    report = LearningReport()
-    of_object, of_false_positive, counting, n_wrong = weight, weight, 0.0, n_false_positives or 0
-    if weight is None:
-        if n_false_positives is None:
-            counting = 0.25
-            n_wrong = _count_false_positives(detector, images, options, lambda done: progress(counting * done))
-        of_object = object_weight(detector, sum(len(image.objects) for image in images))
-    for number, image in enumerate(images, start=1):
-        if weight is None:  # corrections may cause false positives that were not there when they were counted
-            of_false_positive = false_positive_weight(detector, max(n_wrong, report.n_false_positives + 1), of_object)
-        try:
-            _learn_image(detector, image, read_grey(image.path), (of_object, of_false_positive), options, report)
-        except UnreadableImageError as error:
-            report.unread.append(error)
-        progress(counting + (1 - counting) * number / len(images))
-    return report
-
-
-def object_weight(detector: Detector, n_objects: int) -> int | None:
-    """Weight of each of many objects: together a quarter of the positives in the base. None for few objects.
-
-    A single correction counts 4 % of the base, so more than six of them exceed that quarter. On drawn vans and
-    pedestrians, 44 boxes at 4 % each made a detector worse on other images; with a weight of 5 to 20 each, it became
-    better or stayed as it was.
-
-    >>> from whet.detector.detector import load
-    >>> object_weight(load("face"), 3), object_weight(load("face"), 100)
-    (None, 31)
-    """
-    base = max((stage.positive.n for stage in detector.base.stages if isinstance(stage, LearningStage)), default=0)
-    share = int(TOGETHER * base) // max(n_objects, 1)
-    return None if share >= default_weight(detector.base, True) else max(share, 1)
-
-
-def false_positive_weight(detector: Detector, n: int, of_object: int | None = None) -> int | None:
-    """Weight of each of several false positives: together as much as one correction. None for one.
-
-    At 4 % of the base each, twenty false positives of the face detector in 161 images changed its weights so much that
-    it made 2,200. Sharing these 4 %, thirteen were left, and none of two in other images. With many objects, which
-    share a weight, a false positive counts as much as one of them, and all of them at most a quarter of the base.
-
-    >>> from whet.detector.detector import load
-    >>> false_positive_weight(load("face"), 1), false_positive_weight(load("face"), 20)
-    (None, 24)
-    >>> [false_positive_weight(load("face"), n, of_object=31) for n in (20, 900)]
-    [31, 3]
-    """
-    single = default_weight(detector.base, False)
-    if of_object is not None:
-        return max(min(of_object, int(TOGETHER / CORRECTION_SHARE * single) // max(n, 1)), 1)
-    return None if n <= 1 else max(single // n, 1)
 
 
 def false_positives(detected: Boxes, image: AnnotatedImage) -> Boxes:
@@ -187,186 +48,265 @@ def false_positives(detected: Boxes, image: AnnotatedImage) -> Boxes:
     return detected[~(is_object | inside | alike)]
 
 
-def rotation_degrees(before: Cascade, after: Cascade) -> list[float]:
-    """Angles in degrees between the weights of each stage before and after."""
-    degrees = []
-    for old, new in zip(before.stages, after.stages, strict=True):
-        lengths = float(np.linalg.norm(old.coef) * np.linalg.norm(new.coef))
-        cosine = float(old.coef @ new.coef) / lengths if lengths else 1.0
-        is_same = np.array_equal(old.coef, new.coef)
-        degrees.append(0.0 if is_same else float(np.degrees(np.arccos(np.clip(cosine, -1, 1)))))
-    return degrees
+@dataclass(eq=False)
+class LearningReport:
+    """Records made from images, numbers of boxes and crops, and the boxes and images that were skipped."""
 
+    records: list[Record] = field(default_factory=list)
+    n_objects: int = 0
+    n_false_positives: int = 0
+    n_examples: int = 0
+    skipped_boxes: list[str] = field(default_factory=list)
+    unread: list[UnreadableImageError] = field(default_factory=list)
 
-def _read_shapes(paths: Iterable[Path], *, is_filled: bool) -> tuple[list[AnnotatedImage], list[UnreadableImageError]]:
-    images, unread = [], []
-    for path in paths:
+    def read(self, path: Path) -> Grey | None:
+        """The image; or None, and one more that cannot be read."""
         try:
-            height, width = image_shape(path)
+            return read_grey(path)
         except UnreadableImageError as error:
-            unread.append(error)
-            continue
-        whole = np.array([[0.0, 0.0, width, height]])
-        if is_filled:
-            boxes, ignore = np.concatenate([whole, whole]), np.array([False, True])
-            images.append(AnnotatedImage(path, (height, width), boxes, (ONLY_CLASS, ONLY_CLASS), ignore))
-        else:
-            images.append(AnnotatedImage(path, (height, width)))
-    return images, unread
+            self.unread.append(error)
+            return None
+
+    def add_boxes(
+        self, detector: Detector, path: Path, boxes: Boxes, is_object: Flags, note: str, options: dict[str, Any]
+    ) -> None:
+        """Correct boxes (n, 4) of an image; those that fit no window are skipped."""
+        grey = self.read(path) if len(boxes) else None
+        if grey is None:
+            return
+        options = {**options, "name": path.name, "note": note}
+        try:
+            new = detector.new_records(grey, boxes, is_object, **options)
+        except BoxError:
+            new = list(self._fitting(detector, path, grey, boxes, is_object, options))
+        self.records += new
+        self.n_objects += sum(record.is_object for record in new)
+        self.n_false_positives += sum(not record.is_object for record in new)
+
+    def _fitting(
+        self,
+        detector: Detector,
+        path: Path,
+        grey: Grey,
+        boxes: Boxes,
+        is_object: Flags,
+        options: dict[str, Any],
+    ) -> Iterator[Record]:
+        """One box after the other; the windows of a false positive depend on the objects that fit."""
+        objects = np.empty((0, 4))
+        for box, label in sorted(zip(boxes, is_object.tolist(), strict=True), key=lambda pair: not pair[1]):
+            try:
+                if label:
+                    yield from detector.new_records(grey, box[None], True, **options)
+                    objects = np.concatenate([objects, box[None]])
+                else:
+                    together = np.concatenate([objects, box[None]])
+                    yield detector.new_records(grey, together, np.arange(len(together)) < len(objects), **options)[-1]
+            except BoxError as error:
+                self.skipped_boxes.append(f"{path}: {error}")
+
+    def add_crop(self, detector: Detector, path: Path, weight: int, note: str) -> None:
+        """Count a crop that one object fills as an ordinary example; one that fits no window is skipped."""
+        grey = self.read(path)
+        if grey is None:
+            return
+        try:
+            record = crop_record(detector, grey, weight)
+        except BoxError as error:
+            self.skipped_boxes.append(f"{path}: {error}")
+            return
+        self.records.append(replace(record, name=path.name[:LONGEST_NAME], note=note, time=int(time.time())))
+        self.n_examples += 1
 
 
-def _count_false_positives(
-    detector: Detector, images: Sequence[AnnotatedImage], options: dict[str, Any], progress: Callable[[float], None]
-) -> int:
-    n = 0
-    for number, image in enumerate(images, start=1):
-        with suppress(UnreadableImageError):  # reported when the image is learned
-            n += len(false_positives(detector.detect(read_grey(image.path), **options).boxes, image))
-        progress(number / len(images))
-    return n
+def crop_record(detector: Detector, grey: Grey, weight: int = 1) -> Record:
+    """An example of a grey image (height, width) that one object fills; it counts `weight` times.
 
+    The window is the one whose reported box is nearest to the whole image. Raises `BoxError` where it is far from it.
 
-def _learn_image(
-    detector: Detector,
-    image: AnnotatedImage,
-    grey: Grey,
-    weights: tuple[int | None, int | None],
-    options: dict[str, Any],
-    report: LearningReport,
-) -> None:
-    """Learn an image's false positives and objects: in one call, or if their weights differ, objects last."""
-    wrong = false_positives(detector.detect(grey, **options).boxes, image)
-    boxes = np.concatenate([image.objects, wrong])
-    is_object = np.arange(len(boxes)) < len(image.objects)
-    of_object, of_false_positive = weights
-    if of_object == of_false_positive:
-        _learn_boxes(detector, image, grey, boxes, is_object, of_object, options, report)
-        return
-    for kind, weight in ((~is_object, of_false_positive), (is_object, of_object)):
-        _learn_boxes(detector, image, grey, boxes[kind], is_object[kind], weight, options, report)
-
-
-def _learn_boxes(
-    detector: Detector,
-    image: AnnotatedImage,
-    grey: Grey,
-    boxes: Boxes,
-    is_object: NDArray[np.bool_],
-    weight: int | None,
-    options: dict[str, Any],
-    report: LearningReport,
-) -> None:
-    try:
-        report.records += detector.learn(grey, boxes, is_object, weight, **options)
-    except BoxError:
-        errors = [_box_error(detector, grey, box, options) for box in boxes]
-        report.skipped_boxes += [f"{image.path}: {error}" for error in errors if error is not None]
-        fits = np.array([error is None for error in errors])
-        boxes, is_object = boxes[fits], is_object[fits]
-        report.records += detector.learn(grey, boxes, is_object, weight, **options)
-    report.n_objects += int(is_object.sum())
-    report.n_false_positives += int((~is_object).sum())
-
-
-def _box_error(detector: Detector, grey: Grey, box: Boxes, options: dict[str, Any]) -> BoxError | None:
-    """Why no window fits a box; tried on a copy."""
-    try:
-        detector.copy().learn(grey, box[None], [True], 1, **options)
-    except BoxError as error:
-        return error.__cause__ if isinstance(error.__cause__, BoxError) else error
-    return None
-
-
-# A window may be this much larger than its box before crops are too tight.
-MAX_MARGIN = 1.05
-
-
-def tight_crop_warning(examples: Examples, offset: BoxOffset) -> str | None:
-    """A warning if objects fill their images, and the detector's windows are larger than the boxes that it reports.
-
-    A crop has no pixels around the object: the window that is learned is too small, or none fits.
-
-    >>> tight = AnnotatedImage(Path("a.png"), (20, 40), np.array([[0.0, 0, 40, 20]]), ("van",), np.array([False]))
-    >>> print(tight_crop_warning(Examples((tight,)), BoxOffset(0.1, 0.1, 0.9, 0.9)))
-    1 image has no margin around the object, but the windows of this detector are 1.25 times as large as the object; ...
-    >>> tight_crop_warning(Examples((tight,)), BoxOffset())
+    >>> from whet.detector.detector import load
+    >>> crop_record(load("face"), np.zeros((9, 9), np.uint8))
+    Traceback (most recent call last):
+    whet.errors.BoxError: got a crop of 9 x 9 pixels; expected one that is at least about 27 x 30 and of that shape
     """
-    n = sum(image.is_filled for image in examples.images)
-    ratio = 1 / max(offset.size)
-    if not n or ratio < MAX_MARGIN:
-        return None
-    images = "1 image has" if n == 1 else f"{n:,} images have"
-    return (
-        f"{images} no margin around the object, but the windows of this detector are {ratio:.3g} times as large as the "
-        "object; use whole images with boxes (--annotations), or crops with a margin"
+    (height, width), (rows, columns) = detector.window, grey.shape
+    whole = np.array([[0.0, 0.0, columns, rows]])
+    x1, y1, x2, y2 = detector.box_offset.windows(whole)[0].tolist()
+    scale = min(sqrt((y2 - y1) / height * (x2 - x1) / width), rows / height, columns / width)
+    if scale >= 1:
+        level = level_at(grey, scale)
+        y, x = (
+            int(np.clip(round((first + last) / 2 / zoom - side / 2), 0, room - side))
+            for first, last, zoom, side, room in (
+                (y1, y2, level.scale_y, height, level.image.shape[0]),
+                (x1, x2, level.scale_x, width, level.image.shape[1]),
+            )
+        )
+        index = WindowIndex(np.array([scale]), np.array([y], np.intp), np.array([x], np.intp))
+        box = detector.box_offset.boxes(level.boxes(index.y, index.x, detector.window))
+        if box_iou(box, whole)[0, 0] >= ALIGNED:
+            patch = level.patch(y, x, detector.window)[None]
+            record = example_record(detector.base, image_hash(grey), whole[0], index, patch, True, weight)
+            assert record is not None  # only negatives without contrast are left out
+            return record
+    size = detector.box_offset.size
+    raise BoxError(
+        f"got a crop of {columns} x {rows} pixels; expected one that is at least about {width * size[1]:.0f} x "
+        f"{height * size[0]:.0f} and of that shape"
     )
+
+
+# Held-out results are worse if recall falls by more, or if there are more false positives.
+HELD_OUT_RECALL = 0.003
+# Estimates on the reference set vary more: recall may fall by so much, and false positives rise by so much.
+ESTIMATED_RECALL = 0.01
+ESTIMATED_RISE = (0.10, 0.02)
 
 
 @dataclass(frozen=True, eq=False)
 class LearningRun:
-    """The new detector, what it learned, and evaluations before and after: on the examples and on held-out images.
-
-    `rotations` are the angles in degrees by which the weights of each stage have changed.
-    """
+    """The new detector, what it learned, and evaluations before and after: on the examples and on held-out images."""
 
     detector: Detector
+    update: Update
     report: LearningReport
-    on_examples: BeforeAfter
-    held_out: BeforeAfter | None
-    rotations: tuple[float, ...]
+    on_examples: BeforeAfter | None = None
+    held_out: BeforeAfter | None = None
+
+    @property
+    def setbacks(self) -> list[str]:
+        """What became worse, on the held-out images or else by the estimate; empty if nothing did."""
+        if self.held_out is not None:
+            return held_out_setbacks(*self.held_out)
+        return estimated_setbacks(self.update.before, self.update.after)
+
+
+def held_out_setbacks(before: EvaluationRun, after: EvaluationRun) -> list[str]:
+    """What is worse on held-out images than before."""
+    return _setbacks(
+        before.recall - after.recall > HELD_OUT_RECALL,
+        after.n_false_positives > before.n_false_positives,
+        (before.recall, after.recall),
+        (before.n_false_positives / len(before.paths), after.n_false_positives / len(after.paths)),
+    )
+
+
+def estimated_setbacks(before: Estimate | None, after: Estimate | None) -> list[str]:
+    """What is worse by the reference set than before; nothing without one.
+
+    >>> estimated_setbacks(Estimate(0.98, 0.1), Estimate(0.96, 0.1))
+    ['recall falls from 98.0 % to 96.0 %']
+    >>> estimated_setbacks(Estimate(0.98, 0.1), Estimate(0.975, 0.11))
+    []
+    """
+    if before is None or after is None:
+        return []
+    share, least = ESTIMATED_RISE
+    rise = after.false_positives_per_image - before.false_positives_per_image
+    return _setbacks(
+        before.recall - after.recall > ESTIMATED_RECALL,
+        rise > share * before.false_positives_per_image and rise >= least,
+        (before.recall, after.recall),
+        (before.false_positives_per_image, after.false_positives_per_image),
+    )
+
+
+def _setbacks(
+    loses_objects: bool, is_wrong_more_often: bool, recall: tuple[float, float], rate: tuple[float, float]
+) -> list[str]:
+    texts = (
+        f"recall falls from {100 * recall[0]:.1f} % to {100 * recall[1]:.1f} %",
+        f"false positives per image rise from {rate[0]:.3g} to {rate[1]:.3g}",
+    )
+    return [text for text, is_worse in zip(texts, (loses_objects, is_wrong_more_often), strict=True) if is_worse]
 
 
 def learn_from(
     detector: Detector,
-    examples: Examples,
-    weight: int | None = None,
+    given: LearningInput,
     *,
+    weight: int = 1,
+    note: str = "",
     held_out: Sequence[AnnotatedImage] = (),
     min_score: float | str | None = None,
-    progress: Callable[[float], None] = lambda _: None,
+    progress: Progress = lambda _: None,
     **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
 ) -> LearningRun:
-    """Correct a copy of a detector by all examples (see `learn_images`); the detector itself does not change.
+    """Correct a copy of a detector by all that is given; the detector itself does not change.
 
-    `progress` is called with the fraction done.
+    In images of `given.examples` each box is the object, and each detection of the base away from all boxes is a false
+    positive. So the corrections do not depend on what was learned before. Crops count `weight` times each. `progress`
+    is called with the fraction done.
 
     >>> from whet.detector.detector import load
-    >>> learn_from(load("face"), Examples.from_annotations(negatives=[Path("nowhere.png")]))
+    >>> from whet.training.examples import Examples
+    >>> learn_from(load("face"), LearningInput(Examples.from_annotations(negatives=[Path("nowhere.png")])))
     Traceback (most recent call last):
     whet.errors.DataNotFoundError: got no image to learn from; 1 could not be read: nowhere.png cannot be ...
     """
     detector.check_can_learn()
-    if not examples.images:
-        first = f"; {len(examples.unread)} could not be read: {examples.unread[0]}" if examples.unread else ""
+    images, unread = given.examples.images, given.examples.unread
+    if not len(given):
+        first = f"; {len(unread)} could not be read: {unread[0]}" if unread else ""
         raise DataNotFoundError(f"got no image to learn from{first}")
-    n, m = len(examples.images), len(held_out)
-    parts = _ProgressParts(progress, (n, m, 2 * n, n, m) if m else (n, 2 * n, n))  # to learn an image takes two scans
-    corrected = detector.copy()
     options = {**options, "min_score": min_score}
+    is_base = not detector.records and detector.counts.is_empty
+    n, m = len(images), len(held_out)
+    scans = (n, 0 if is_base else n, m, len(given), n, m)
+    parts = _ProgressParts(progress, [size for size in scans if size])
 
-    def measure(one: Detector, images: Sequence[AnnotatedImage]) -> EvaluationRun:
-        return evaluate(one, images, progress=parts.next(), **options)
+    def measure(one: Detector, over: Sequence[AnnotatedImage]) -> EvaluationRun:
+        return evaluate(one, over, progress=parts.next(), **options)
 
-    before = measure(detector, examples.images)
+    trained = measure(detector.as_trained(), images) if images else None
+    before = trained if is_base or not images else measure(detector, images)
     held_before = measure(detector, held_out) if held_out else None
-    n_wrong = _count_in_run(before, examples.images)
-    report = learn_images(
-        corrected, examples.images, weight, n_false_positives=n_wrong, progress=parts.next(), **options
-    )
-    after = measure(corrected, examples.images)
+    report = LearningReport()
+    _collect(report, detector, given, trained, weight, note, options, parts.next())
+    corrected = detector.copy()
+    update = corrected.add(report.records)
+    on_examples = None if before is None else (before, measure(corrected, images))
     held = None if held_before is None else (held_before, measure(corrected, held_out))
-    rotations = rotation_degrees(detector.cascade, corrected.cascade)
-    return LearningRun(corrected, report, (before, after), held, tuple(rotations))
+    return LearningRun(corrected, update, report, on_examples, held)
 
 
-def _count_in_run(run: EvaluationRun, images: Sequence[AnnotatedImage]) -> int:
-    """How many detections would be learned as false positives; an evaluation counts duplicates as well."""
-    are_read = set(run.paths)
-    evaluated = [image for image in images if image.path in are_read]
-    return sum(
-        len(false_positives(result.boxes[result.scores > run.threshold], image))
-        for image, result in zip(evaluated, run.evaluation.images, strict=True)
-    )
+def _collect(
+    report: LearningReport,
+    detector: Detector,
+    given: LearningInput,
+    trained: EvaluationRun | None,
+    weight: int,
+    note: str,
+    options: dict[str, Any],
+    progress: Progress,
+) -> None:
+    """Make the records of all images; `trained` are the detections of the base."""
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        progress(done / len(given))
+
+    detected = {} if trained is None else _detected(trained)
+    for image in given.examples.images:
+        if image.path in detected:  # those that cannot be read are reported by the evaluation
+            wrong = false_positives(detected[image.path], image)
+            boxes = np.concatenate([image.objects, wrong])
+            report.add_boxes(detector, image.path, boxes, np.arange(len(boxes)) < len(image.objects), note, options)
+        step()
+    for marked in given.marked:
+        report.add_boxes(detector, marked.path, marked.boxes, marked.is_object, note, options)
+        step()
+    for path in given.crops:
+        report.add_crop(detector, path, weight, note)
+        step()
+
+
+def _detected(run: EvaluationRun) -> dict[Path, Boxes]:
+    """Boxes (n, 4) above the minimum score in each image that could be read."""
+    results = zip(run.paths, run.evaluation.images, strict=True)
+    return {path: result.boxes[result.scores > run.threshold] for path, result in results}
 
 
 class _ProgressParts:

@@ -1,0 +1,116 @@
+"""How commands show the corrections and examples inside a model, as text and as JSON, and find those of an image."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from whet.cli.output import plural
+
+if TYPE_CHECKING:
+    from whet.detector.records import Record
+    from whet.detector.reference import Estimate
+
+SHORT_ID = 8
+
+
+def kind_name(record: Record) -> str:
+    """Wrong (a false positive), missed (an object), or example."""
+    return "example" if record.kind == "example" else "missed" if record.is_object else "wrong"
+
+
+def printable(text: str) -> str:
+    r"""Text with escapes in place of control characters: names and notes come from anywhere.
+
+    >>> print(printable("a\x1b[2Jb\n.png"))
+    a\x1b[2Jb\n.png
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def box_text(record: Record) -> str:
+    """The box as x,y,w,h, as the options of `whet learn` take it."""
+    return ",".join(f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}" for value in sized_box(record))
+
+
+def sized_box(record: Record) -> list[float]:
+    """The box as x, y, width, height."""
+    x1, y1, x2, y2 = record.box
+    return [x1, y1, x2 - x1, y2 - y1]
+
+
+def local_time(record: Record) -> str:
+    """The time at which a record was made, in the local time zone; empty if it is not known."""
+    return datetime.fromtimestamp(record.time).strftime("%Y-%m-%d %H:%M:%S") if record.time else ""
+
+
+def iso_time(record: Record) -> str | None:
+    """The time at which a record was made, as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(record.time, UTC).isoformat() if record.time else None
+
+
+def as_line(record: Record) -> str:
+    """A correction as one line of text."""
+    note = f"  {printable(record.note)}" if record.note else ""
+    return f"{record.id[:SHORT_ID]}  {kind_name(record)} {printable(record.name) or 'unnamed'} {box_text(record)}{note}"
+
+
+def as_fields(record: Record, unsatisfied: Collection[str] = ()) -> dict[str, Any]:
+    """All of a record but its windows, for JSON; `holds` is None for examples, which are counted, not satisfied."""
+    return {
+        "id": record.id,
+        "time": iso_time(record),
+        "kind": kind_name(record),
+        "is_object": bool(record.is_object),
+        "weight": record.weight,
+        "file_name": record.name,
+        "image": record.image,
+        "box": sized_box(record),
+        "windows": len(record),
+        "note": record.note,
+        "holds": None if record.kind == "example" else record.id not in unsatisfied,
+    }
+
+
+def unsatisfied_lines(records: Sequence[Record]) -> Iterator[str]:
+    """The corrections that do not hold, one per line."""
+    if records:
+        yield f"Not satisfied: {plural(len(records), 'correction')} (a contradiction, or beyond these weak learners)"
+        yield from (f"  {as_line(record)}" for record in records)
+
+
+def estimate_fields(estimate: Estimate | None) -> dict[str, float] | None:
+    """An estimate for JSON."""
+    if estimate is None:
+        return None
+    return {"recall": estimate.recall, "false_positives_per_image": estimate.false_positives_per_image}
+
+
+def count_text(records: Sequence[Record]) -> str:
+    """Numbers of corrections and examples.
+
+    >>> count_text([])
+    '0 corrections'
+    """
+    n_examples = sum(record.kind == "example" for record in records)
+    text = plural(len(records) - n_examples, "correction")
+    return f"{text}, {plural(n_examples, 'example')}" if n_examples else text
+
+
+def records_of_image(records: Sequence[Record], path: Path) -> list[Record]:
+    """The records of an image: of the same pixels, or else of the same file name; raises `RecordError` without any."""
+    from whet.detector.records import image_hash
+    from whet.errors import RecordError, UnreadableImageError
+    from whet.io.images import read_grey
+
+    try:
+        pixels = image_hash(read_grey(path))
+    except UnreadableImageError:  # it may have been deleted: its name is enough
+        pixels = ""
+    found = [record for record in records if record.image == pixels]
+    found = found or [record for record in records if record.name == path.name]
+    if not found:
+        raise RecordError(f"got --image {path}: the model has no record of it; `whet log MODEL` lists the images")
+    return found

@@ -1,0 +1,133 @@
+"""`whet log` and `whet export-corrections`: what a model has learned since it was trained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from whet.cli.corrections import (
+    SHORT_ID,
+    as_fields,
+    box_text,
+    count_text,
+    iso_time,
+    kind_name,
+    local_time,
+    printable,
+    sized_box,
+)
+from whet.cli.models import Force, check_output_file
+from whet.cli.options import Json, Model, Quiet
+from whet.cli.output import start
+
+if TYPE_CHECKING:
+    from whet.detector.records import Record
+
+OBJECT, NOT_OBJECT = 1, 2
+
+
+def log(model: Model, as_json: Json = False) -> None:
+    """List the corrections and examples inside a model, the newest first.
+
+    Each row has the id for whet unlearn, the time, what was corrected (wrong: a false positive, missed: an object, or
+    example), the file name, the box as x,y,w,h, the number of windows, whether the correction holds, and the note.
+
+    \b
+    Examples:
+      whet log mine.whet
+      whet log mine.whet --json | jq '.[] | select(.holds == false)'
+    """
+    start(quiet=True)
+    from whet.detector.detector import load
+
+    detector = load(model)
+    records, unsatisfied = detector.records, {record.id for record in detector.unsatisfied}
+    if as_json:
+        typer.echo(json.dumps([as_fields(record, unsatisfied) for record in records], indent=1))
+        return
+    for line in _table(records, unsatisfied):
+        typer.echo(line)
+
+
+def _table(records: Sequence[Record], unsatisfied: set[str]) -> Iterator[str]:
+    if not records:
+        yield "No corrections"
+        return
+    head = ("id", "time", "kind", "file", "box", "windows", "holds", "note")
+    rows = [head, *(_row(record, record.id in unsatisfied) for record in records)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    for row in rows:
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _row(record: Record, is_unsatisfied: bool) -> tuple[str, ...]:
+    holds = "" if record.kind == "example" else "NO" if is_unsatisfied else "yes"
+    texts = (record.id[:SHORT_ID], local_time(record), kind_name(record), printable(record.name), box_text(record))
+    return (*texts, str(len(record)), holds, printable(record.note))
+
+
+def export_corrections(
+    model: Model,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Output file (COCO JSON).")],
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the corrections and examples inside a model as COCO annotations, for other tools.
+
+    Missed objects and examples have the category "object", false positives the category "not-object". Each annotation
+    also has the keys record (its id), kind, time and note. Images have the file name and the SHA-256 of their grey
+    pixels; their sizes are not known, because a model holds no images.
+
+    \b
+    Examples:
+      whet export-corrections mine.whet -o corrections.json
+      whet export-corrections door.whet -o door.json --force
+    """
+    start(quiet=quiet)
+    from whet.detector.detector import load
+    from whet.io.files import write_atomically
+
+    check_output_file(out, force=force)
+    records = load(model).records
+    write_atomically(out, json.dumps(_coco(records), indent=1).encode())
+    if not quiet:
+        typer.echo(f"Wrote {count_text(records)} to {out}")
+
+
+def _coco(records: Sequence[Record]) -> dict[str, Any]:
+    ordered = records[::-1]  # the oldest first
+    images = {record.image: record.name for record in records}
+    numbers = {image: number for number, image in enumerate(dict.fromkeys(r.image for r in ordered), start=1)}
+    return {
+        "info": {"description": "corrections of a whet detector"},
+        "licenses": [],
+        "images": [
+            {"id": number, "file_name": images[image] or image, "sha256": image} for image, number in numbers.items()
+        ],
+        "annotations": [_annotation(n, numbers[r.image], r) for n, r in enumerate(ordered, start=1)],
+        "categories": [
+            {"id": OBJECT, "name": "object", "supercategory": ""},
+            {"id": NOT_OBJECT, "name": "not-object", "supercategory": ""},
+        ],
+    }
+
+
+def _annotation(number: int, image: int, record: Record) -> dict[str, Any]:
+    box = sized_box(record)
+    return {
+        "id": number,
+        "image_id": image,
+        "category_id": OBJECT if record.is_object else NOT_OBJECT,
+        "bbox": box,
+        "area": box[2] * box[3],
+        "segmentation": [],
+        "iscrowd": 0,
+        "record": record.id,
+        "kind": kind_name(record),
+        "time": iso_time(record),
+        "note": record.note,
+    }
