@@ -220,7 +220,7 @@ def _kinds(summary: Summary) -> list[str]:
 def _learned(summary: Summary) -> Iterator[str]:
     counts, reference, estimate = summary.corrections, summary.reference, summary.estimate
     corrections = plural(counts["wrong"] + counts["missed"], "correction")
-    broken = f"; {counts['unsatisfied']:,} do not hold" if counts["unsatisfied"] else ""
+    broken = f"; {counts['unsatisfied']:,} not satisfied" if counts["unsatisfied"] else ""
     yield (
         f"Learned: {corrections} ({counts['wrong']:,} wrong, {counts['missed']:,} missed{broken}), "
         f"{plural(counts['example'], 'example')}"

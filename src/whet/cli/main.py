@@ -57,13 +57,9 @@ class GlobbingCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - Typer's own context
         """Repeat the option before each of its values."""
-        taking = {
-            name
-            for parameter in self.params
-            if getattr(parameter, "metavar", "") == "IMAGES"
-            for name in parameter.opts
-        }
-        return list(super().parse_args(ctx, list(_repeated(args, taking))))
+        taking = [one for one in self.params if one.param_type_name == "option" and one.metavar == "IMAGES"]
+        names = {name for parameter in taking for name in parameter.opts}
+        return list(super().parse_args(ctx, list(_repeated(args, names))))
 
 
 def _repeated(args: list[str], options: set[str]) -> Iterator[str]:

@@ -237,8 +237,8 @@ def _corrected(
     detector: Detector, test: Annotations, folder: Path
 ) -> tuple[EvaluationRun, EvaluationRun, str, tuple[Path, ...]]:
     """Evaluate, correct the worst false positive or else a miss, and evaluate again."""
-    threshold = detector.operating_points.get(POINT, -np.inf)
-    before = evaluate(detector, test.images, min_score=threshold)
+    before = evaluate(detector, test.images, min_score=_min_score(detector))
+    threshold = before.threshold
     false_positives = before.evaluation.worst_false_positives(threshold)
     misses = before.evaluation.worst_misses(threshold)
     if not false_positives and not misses:
@@ -246,13 +246,17 @@ def _corrected(
     mistake = false_positives[0] if false_positives else misses[-1]
     correction = "after correcting the worst false positive" if false_positives else "after correcting a missed van"
     path = before.paths[mistake.image]
-    detector.learn(path, mistake.box[None], [not false_positives], min_score=threshold)
+    detector.learn(path, mistake.box[None], not false_positives, min_score=_min_score(detector), note=correction)
     detector.save(folder / "vans-corrected.whet")
-    after = evaluate(detector, test.images, min_score=threshold)
-    runs = (run.evaluation.images[mistake.image] for run in (before, after))
-    sides = [draw_evaluation(path, result, threshold) for result in runs]
+    after = evaluate(detector, test.images, min_score=_min_score(detector))
+    sides = [draw_evaluation(path, run.evaluation.images[mistake.image], run.threshold) for run in (before, after)]
     file = save_image(np.concatenate(sides, axis=1), folder.parent / "vans.png")
     return before, after, correction, (file,)
+
+
+def _min_score(detector: Detector) -> str | float:
+    """The operating point of the demo, if there is one; it follows what is learned."""
+    return POINT if POINT in detector.operating_points else -np.inf
 
 
 def _counts(run: EvaluationRun) -> str:

@@ -100,7 +100,8 @@ class LearningInput:
     @property
     def paths(self) -> list[Path]:
         """All image files."""
-        return [image.path for image in (*self.examples.images, *self.marked)] + list(self.crops)
+        annotated = [image.path for image in self.examples.images]
+        return [*annotated, *(image.path for image in self.marked), *self.crops]
 
     @property
     def n_objects(self) -> int:
