@@ -7,6 +7,8 @@ from tests.commands import check_message, whet
 from tests.detectors import bull_finder, bull_scene, false_positive
 
 from whet.cli.options import ExitCode
+from whet.detector.detector import load
+from whet.training.learning import crop_record
 
 
 @pytest.fixture(scope="module")
@@ -14,7 +16,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inspected")
     detector = bull_finder()
     detector.set_operating_point("careful", 4.5)
-    detector.learn(bull_scene(), false_positive(detector), [False], weight=7)
+    detector.learn(bull_scene(), false_positive(detector), False)
+    detector.add([crop_record(detector, bull_scene()[70:120, 120:170], weight=7)])
     detector.save(folder / "bull.whet")
     Image.fromarray(bull_scene()).save(folder / "scene.png")
     return folder
@@ -27,7 +30,9 @@ def test_json_has_every_stage_what_was_learned_and_where_it_comes_from(folder):
     assert table["window"] == [12, 12]
     assert table["operating_points"] == {"careful": 4.5}
     assert table["provenance"]["licence"] == "CC0-1.0"
-    assert table["stages"][0]["learned_negatives"] == 7
+    assert table["stages"][0]["learned_positives"] == 7
+    assert table["corrections"] == {"wrong": 1, "missed": 0, "example": 1, "unsatisfied": 0}
+    assert (table["reference"], table["estimate"]) == (None, None)
     assert len(table["rejected"]) == 1 + len(table["stages"])
     assert 0 < table["rejected"][1] <= sum(table["rejected"]) <= 500
 
@@ -38,6 +43,7 @@ def test_people_see_a_table_and_the_features(folder):
     assert "Window 12 x 12" in done.stdout
     assert "'careful': minimum score 4.5" in done.stdout
     assert "drawn by the tests" in done.stdout
+    assert "1 correction (1 wrong, 0 missed), 1 example" in done.stdout
     sheet = np.asarray(Image.open(folder / "features.png"))
     assert {int(sheet.min()), int(sheet.max())} != {128}
 
@@ -58,6 +64,12 @@ def test_a_corrupt_image_is_one_line_and_threads_change_nothing(folder):
 def test_quiet_is_silent(folder):
     done = whet("inspect", "bull.whet", "scene.png", "--windows", 10, "-q", cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_reference_set_of_the_face_detector_is_shown(folder):
+    table = json.loads(whet("inspect", "face", "--json", cwd=folder).stdout)
+    assert table["reference"]["positives"] > 100
+    assert table["estimate"]["recall"] == load("face").estimate.recall
 
 
 @pytest.mark.slow

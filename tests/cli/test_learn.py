@@ -1,4 +1,5 @@
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -7,16 +8,19 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.commands import check_message, whet, whet_here
-from tests.detectors import bull_finder, bull_scene
+from tests.detectors import BULL, bull_finder, bull_scene, false_positive, still_there
 
 from whet.cascade.boxes import BoxOffset
 from whet.cli.options import CTRL_C, ExitCode
+from whet.detector import edit
 from whet.detector.detector import load
-from whet.detector.journal import Journal
 
 TRUTHS = "path,x,y,w,h,label\n" + "".join(
     f"scene {seed}.png,40,30,30,30,bull\nscene {seed}.png,120,70,50,50,bull\n" for seed in (1, 2)
 )
+# A false positive in scene 1, and the bull that the detector finds in scene 3.
+WRONG = "scene 1.png:22.4,46.5,20.7,20.7"
+BULL_3 = "scene 3.png:120,70,50,50"
 
 
 @pytest.fixture
@@ -36,96 +40,201 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.fixture
+def run_here(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
+
+
+def kinds(path):
+    return sorted((record.kind, record.is_object) for record in load(path).records)
+
+
 @pytest.mark.slow
-def test_what_is_learned_from_annotations_is_told_journalled_and_taken_out_to_the_same_bytes(folder):
+def test_a_box_is_corrected_in_one_command_and_undone_by_the_command_that_it_prints(folder):
     original = (folder / "bull.whet").read_bytes()
-    done = whet("learn", "bull.whet", "--annotations", "truths.csv", "--held-out", "held.csv", "--json", cwd=folder)
+    box = false_positive(bull_finder())
+    done = whet("learn", "bull.whet", "--wrong", WRONG, "--note", "a wall", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["input"] == {"images": 2, "objects": 4}
-    assert told["learned"]["objects"] == 4
-    assert told["learned"]["false_positives"] > 0
-    before, after = (told["on_input"][name] for name in ("before", "after"))
-    assert after["missed"] + after["false_positives"] < before["missed"] + before["false_positives"]
-    assert told["on_held_out"]["after"]["objects"] == 2
-    assert max(told["rotation_degrees"]) > 0
-    journal = Journal(folder / "bull.whet.journal.jsonl")
-    assert told["journal"] == "bull.whet.journal.jsonl"
-    assert len(journal.learned()) == told["learned"]["windows"]
-    taught = bull_finder()
-    taught.relearn(journal.learned())
-    taught.save(folder / "again.whet")
-    assert (folder / "again.whet").read_bytes() == (folder / "bull.whet").read_bytes() != original
-    done = whet("unlearn", "bull.whet", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert "cannot be removed" in done.stdout
+    result = json.loads(done.stdout)
+    (record,) = load(folder / "bull.whet").records
+    assert (result["learned"]["new"], result["unsatisfied"]) == ([record.id], [])
+    assert (record.name, record.note, record.is_object) == ("scene 1.png", "a wall", False)
+    assert still_there(bull_finder(), box)
+    assert not still_there(load(folder / "bull.whet"), box)
+    _, *undo = result["undo"].split()
+    assert whet(*undo, cwd=folder).returncode == 0
     assert (folder / "bull.whet").read_bytes() == original
-    assert journal.learned() == []
 
 
-def test_crops_and_empty_images_teach_and_what_cannot_be_used_is_named(folder):
+@pytest.mark.slow
+def test_eight_commands_at_once_lose_nothing(folder):
+    boxes = [f"scene {1 + k % 3}.png:{10 + 17 * k},{20 + 9 * k},24,24" for k in range(8)]
+    command = [sys.executable, "-m", "whet", "learn", "bull.whet", "--quiet", "--threads", "1", "--wrong"]
+    running = [subprocess.Popen([*command, box], cwd=folder) for box in boxes]
+    assert [process.wait(timeout=300) for process in running] == [0] * 8
+    assert len(load(folder / "bull.whet").records) == 8
+    together = load(folder / "bull.whet").as_trained()
+    together.add(load(folder / "bull.whet").records)
+    assert together.to_bytes() == (folder / "bull.whet").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["edit", "replace"])
+def test_a_process_that_is_killed_between_load_and_save_leaves_the_old_file(folder, moment):
+    code = (
+        "import os, signal, sys\n"
+        "from pathlib import Path\n"
+        "from whet.detector.detector import Detector\n"
+        "def die(*_):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        + ("Path.replace = die\n" if moment == "replace" else "Detector._write = die\n")
+        + "from whet.cli.main import main\n"
+        f"sys.argv = ['whet', 'learn', 'bull.whet', '--wrong', {WRONG!r}]\n"
+        "main()\n"
+    )
+    original = (folder / "bull.whet").read_bytes()
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert (folder / "bull.whet").read_bytes() == original
+    assert whet("learn", "bull.whet", "--wrong", WRONG, cwd=folder).returncode == 0
+
+
+def test_commands_and_python_write_the_same_history(folder, run_here, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 1.7e9)
+    (folder / "copy.whet").write_bytes((folder / "bull.whet").read_bytes())
+    assert run_here("learn", "bull.whet", "--wrong", "scene 1.png:22,46,21,21", "--note", "a wall").code == 0
+    assert run_here("learn", "bull.whet", "--missed", "scene 2.png:40,30,30,30").code == 0
+    with edit(folder / "copy.whet") as detector:
+        detector.learn("scene 2.png", BULL, True)
+        detector.learn("scene 1.png", [[22, 46, 43, 67]], False, note="a wall")
+    assert (folder / "copy.whet").read_bytes() == (folder / "bull.whet").read_bytes()
+
+
+def test_annotations_correct_objects_and_what_the_base_detects_beside_them(folder, run_here):
+    done = run_here("learn", "bull.whet", "--annotations", "truths.csv", "--json", "--force", "-o", "new.whet")
+    assert done.code == 0, done.err
+    result = json.loads(done.out)
+    assert result["input"] == {"images": 2, "objects": 4}
+    found = [len(bull_finder().detect(bull_scene(seed))) for seed in (1, 2)]
+    assert result["learned"]["objects"] == 4
+    assert result["learned"]["false_positives"] == sum(found) - 4
+    before, after = (result["on_input"][name] for name in ("before", "after"))
+    assert after["false_positives"] < before["false_positives"]
+    assert {record["kind"] for record in result["unsatisfied"]} <= {"missed", "wrong"}
+    # What was learned before does not change which boxes are corrected.
+    assert run_here("learn", "bull.whet", "-n", "none/wall.png", "-q").code == 0
+    assert run_here("learn", "bull.whet", "-a", "truths.csv", "-q", "--force").code == 0
+    ids = {record.id for record in load(folder / "bull.whet").records}
+    assert ids > {record.id for record in load(folder / "new.whet").records} == set(result["learned"]["new"])
+
+
+def test_what_is_known_already_changes_nothing(folder, run_here):
+    assert run_here("learn", "bull.whet", "--wrong", WRONG, "-q").code == 0
+    before = (folder / "bull.whet").read_bytes()
+    done = run_here("learn", "bull.whet", "--wrong", WRONG, "--json")
+    assert (done.code, json.loads(done.out)["learned"]["new"]) == (0, [])
+    assert (folder / "bull.whet").read_bytes() == before
+
+
+@pytest.mark.parametrize("layout", ["csv", "coco", "json"])
+def test_detections_that_are_marked_as_wrong_are_corrected_and_the_others_change_nothing(folder, run_here, layout):
+    assert run_here("detect", "bull.whet", "scene 1.png", "none/wall.png", "-f", layout, "-o", "found").code == 0
+    boxes = bull_finder().detect(bull_scene()).boxes
+    if layout == "csv":
+        head, *rows = (folder / "found").read_text().splitlines()
+        marks = ["", "no", "yes", *["0"] * (len(rows) - 3)]
+        (folder / "found").write_text("\n".join([f"{head},wrong", *map(",".join, zip(rows, marks, strict=True))]))
+    else:
+        rows = json.loads((folder / "found").read_text())
+        if layout == "coco":
+            rows[2]["wrong"], rows[3]["wrong"] = True, False
+        else:
+            rows[0]["wrong"] = [i == 2 for i in range(len(boxes))]
+        (folder / "found").write_text(json.dumps(rows))
+    done = run_here("learn", "bull.whet", "--detections", "found")
+    assert done.code == 0, done.err
+    (record,) = load(folder / "bull.whet").records
+    assert not record.is_object
+    np.testing.assert_allclose(record.box, boxes[2], atol=1e-9)
+    assert not still_there(load(folder / "bull.whet"), boxes[2:3])
+
+
+def test_crops_count_as_examples_and_what_cannot_be_used_is_named(folder, run_here):
     original = (folder / "bull.whet").read_bytes()
     options = ("--positives", "Stücke", "--negatives", "none/*.png", "-o", "taught.whet", "--weight", 5)
-    done = whet("learn", "bull.whet", *options, cwd=folder)
-    assert done.returncode == ExitCode.SOME_SKIPPED, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "skipped 1 of 4 images" in done.stderr
-    assert "cut.png" in done.stderr
-    assert "1 box that fits no window" in done.stderr
-    assert "winzig.png" in done.stderr
-    assert "Wrote taught.whet" in done.stdout
-    assert "Undo: whet unlearn taught.whet --last" in done.stdout
+    done = run_here("learn", "bull.whet", *options)
+    assert done.code == ExitCode.SOME_SKIPPED, done.err
+    assert all(name in done.err for name in ("cut.png", "winzig.png"))
     assert (folder / "bull.whet").read_bytes() == original
-    assert not (folder / "bull.whet.journal.jsonl").exists()
-    entries = Journal(folder / "taught.whet.journal.jsonl").learned()
-    assert sum(entry.weight for entry in entries if entry.is_object) == 5
-    assert sum(entry.weight for entry in entries if not entry.is_object) % 5 == 0
-    assert load(folder / "taught.whet").learned[0] == 5
+    taught = load(folder / "taught.whet")
+    assert taught.learned == (5, 0)
+    assert taught.counts.is_empty
+    (example,) = (record for record in taught.records if record.kind == "example")
+    assert (example.is_object, example.weight, example.name) == (True, 5, "größe.png")
+    assert run_here("unlearn", "taught.whet", "--all").code == 0
+    assert (folder / "taught.whet").read_bytes() == original
 
 
-def test_one_is_told_as_one(run_here):
-    done = run_here("learn", "bull.whet", "-p", "Stücke/größe.png", "--weight", 1, "--dry-run")
-    assert "Learned 1 window (total weight 1): 1 object, 0 false positives\n" in done.out, done
+def test_a_shell_may_expand_the_images_of_each_option(folder, run_here):
+    for seed in (1, 2):
+        Image.fromarray(bull_scene(seed)[:, :110][70:]).save(folder / f"wall {seed}.png")
+    walls = ("none/wall.png", "wall 1.png", "wall 2.png")
+    apart = [part for wall in walls for part in ("-n", wall)]
+    assert run_here("learn", "bull.whet", *apart, "-q", "-o", "apart.whet").code == 0
+    assert run_here("learn", "--negatives", *walls, "bull.whet", "-q", "-o", "after.whet").code == 0
+    calls = ("-n", *walls, "-p", "Stücke/größe.png", "Stücke/größe.png")
+    assert run_here("learn", "bull.whet", *calls, "-q", "-o", "both.whet").code == 0
+    assert {record.name for record in load("apart.whet").records} == {"wall.png", "wall 1.png", "wall 2.png"}
+    ids = {name: {record.id for record in load(f"{name}.whet").records} for name in ("apart", "after", "both")}
+    assert ids["apart"] == ids["after"] < ids["both"]
+    assert len(ids["both"] - ids["apart"]) == 1
 
 
-def test_a_copy_takes_its_journal_along_and_leaves_the_first_alone(folder, run_here):
-    assert run_here("learn", "bull.whet", "-n", "none/wall.png", "-q").code == 0
-    first = Journal(folder / "bull.whet.journal.jsonl").learned()
-    assert run_here("learn", "bull.whet", "-p", "Stücke/größe.png", "-o", "copy.whet", "-q").code == 0
-    both = Journal(folder / "copy.whet.journal.jsonl").learned()
-    assert both[: len(first)] == first
-    assert [entry.is_object for entry in both[len(first) :]] == [True]
-    assert run_here("unlearn", "copy.whet", "--image", "Stücke/größe.png").code == 0
-    assert (folder / "copy.whet").read_bytes() == (folder / "bull.whet").read_bytes()
+def test_results_that_get_worse_are_not_written_without_force(folder, run_here):
+    original = (folder / "bull.whet").read_bytes()
+    call = ("learn", "bull.whet", "--wrong", BULL_3, "--held-out", "held.csv")
+    done = run_here(*call)
+    assert done.code == ExitCode.WORSE, done.err
+    assert "recall" in done.err
+    assert (folder / "bull.whet").read_bytes() == original
+    assert run_here(*call, "--dry-run").code == 0
+    assert run_here(*call, "--force").code == 0
+    assert kinds("bull.whet") == [("correction", False)]
+
+
+@pytest.mark.slow
+def test_the_reference_set_in_the_model_estimates_and_decides(folder, run_here, monkeypatch):
+    from whet.demo.online import drawn_scene
+
+    Image.fromarray(drawn_scene()).save(folder / "street.png")
+    boxes = load("face").detect(folder / "street.png").boxes
+    marks = [part for x1, y1, x2, y2 in boxes for part in ("--wrong", f"street.png:{x1},{y1},{x2 - x1},{y2 - y1}")]
+    done = run_here("learn", "face", *marks, "--json", "-o", "mine.whet")
+    assert done.code == 0, done.err
+    result = json.loads(done.out)
+    estimate = result["estimate"]
+    assert abs(estimate["before"]["recall"] - estimate["after"]["recall"]) < 0.01
+    assert len(load("mine.whet").detect(folder / "street.png")) == 0
+    monkeypatch.setattr("whet.training.learning.ESTIMATED_RECALL", -1.0)
+    done = run_here("learn", "face", *marks, "-o", "again.whet")
+    assert done.code == ExitCode.WORSE
+    assert not (folder / "again.whet").exists()
 
 
 def test_nothing_is_written_in_a_dry_run_or_where_nothing_was_learned(folder, run_here):
     Image.fromarray(np.full((40, 40), 90, np.uint8)).save(folder / "flat.png")
-    files = sorted(folder.iterdir())
-    done = run_here("learn", "bull.whet", "-n", "none/wall.png", "--dry-run")
-    assert (done.code, done.out.splitlines()[-1]) == (0, "Nothing written (dry run)")
-    done = run_here("learn", "bull.whet", "-n", "flat.png")
-    assert done.code == 0
-    assert "Learned nothing" in done.out
-    assert sorted(folder.iterdir()) == files
-
-
-def test_a_journal_that_is_ahead_of_its_model_is_noticed_and_can_be_settled(folder, run_here):
-    original = (folder / "bull.whet").read_bytes()
-    assert run_here("learn", "bull.whet", "-n", "none/wall.png", "-q").code == 0
-    n = len(Journal(folder / "bull.whet.journal.jsonl").learned())
-    (folder / "bull.whet").write_bytes(original)  # as if the machine had stopped between the two files
-    done = run_here("learn", "bull.whet", "-n", "none/wall.png")
-    assert done.code == ExitCode.FAILED
-    assert f"--last {n} --journal-only" in done.err
-    assert run_here("unlearn", "bull.whet", "--last", n, "--journal-only").code == 0
-    assert run_here("learn", "bull.whet", "-n", "none/wall.png", "-q").code == 0
+    files = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    for call in (("-n", "none/wall.png", "--dry-run"), ("-n", "flat.png")):
+        done = run_here("learn", "bull.whet", *call)
+        assert done.code == 0
+        assert "Nothing written" in done.out
+        assert files == {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (("bull.whet",), 2, "--negatives"),
+        (("bull.whet",), 2, "--wrong"),
         (("face", "-n", "none"), 2, "--out FILE"),
         (("nowhere.whet", "-n", "none"), ExitCode.FAILED, "nowhere.whet"),
         (("bull.whet", "-n", "nowhere"), ExitCode.DATA_MISSING, "nowhere"),
@@ -133,53 +242,76 @@ def test_a_journal_that_is_ahead_of_its_model_is_noticed_and_can_be_settled(fold
         (("bull.whet", "-n", "none/cut.png"), ExitCode.DATA_MISSING, "cut.png"),
         (("bull.whet", "-n", "scene 1.png", "-p", "scene 1.png"), ExitCode.FAILED, "scene 1.png"),
         (("bull.whet", "-n", "scene 1.png", "-a", "truths.csv"), ExitCode.FAILED, "scene 1.png"),
+        (("bull.whet", "-n", "scene 1.png", "--missed", "scene 1.png:40,30,30,30"), ExitCode.FAILED, "scene 1.png"),
+        (("bull.whet", "--wrong", "scene 1.png"), 2, "IMAGE:x,y,w,h"),
+        (("bull.whet", "--wrong", "scene 1.png:1,2,3"), 2, "IMAGE:x,y,w,h"),
+        (("bull.whet", "--missed", "scene 1.png:1,2,0,5"), 2, "IMAGE:x,y,w,h"),
+        (("bull.whet", "--missed", "nowhere.png:1,2,30,30"), ExitCode.DATA_MISSING, "nowhere.png"),
+        (("bull.whet", "--detections", "truths.csv"), ExitCode.FAILED, "wrong"),
+        (("bull.whet", "--detections", "nowhere.csv"), ExitCode.DATA_MISSING, "nowhere.csv"),
         (("bull.whet", "-a", "nowhere.csv"), ExitCode.DATA_MISSING, "nowhere.csv"),
         (("bull.whet", "-n", "none", "--held-out", "no.csv"), ExitCode.DATA_MISSING, "no.csv"),
         (("bull.whet", "-a", "truths.csv", "--class", "cow"), ExitCode.FAILED, "cow"),
         (("bull.whet", "-n", "none", "--min-score", "bold"), 2, "bold"),
         (("bull.whet", "-n", "none", "-o", "other.whet"), 2, "other.whet already exists"),
-        (("bull.whet", "-n", "none", "-o", "gone.whet"), 2, "gone.whet.journal.jsonl already exists"),
         (("bull.whet", "-n", "none", "-o", "nowhere/x.whet"), 2, "does not exist: nowhere/"),
-        (("bull.whet", "-n", "none", "--journal", "j", "--no-journal"), 2, "choose one"),
-        (("bull.whet", "-n", "none", "--weight", "0"), 2, "--weight"),
+        (("bull.whet", "-p", "Stücke", "--weight", "0"), 2, "--weight"),
+        (("bull.whet", "-n", "none", "--weight", "3"), 2, "--positives"),
+        (("bull.whet", "-n", "none", "truths.csv"), 2, "truths.csv"),
     ],
 )
 def test_an_error_names_its_cause_and_a_remedy_and_changes_nothing(folder, run_here, arguments, code, says):
     (folder / "empty").mkdir()
     bull_finder().save(folder / "other.whet")
-    (folder / "gone.whet.journal.jsonl").write_text("")
     files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     done = run_here("learn", *arguments)
     assert done.code == code, done.err
-    assert says in check_message(done.err, arguments)
+    if says != "truths.csv":  # an argument too much is Typer's own message
+        assert says in check_message(done.err, arguments)
     assert files == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_images_that_are_both_learned_and_held_out_are_told(folder, run_here):
+def test_boxes_that_fit_no_window_are_skipped_and_the_others_are_learned(run_here):
+    done = run_here("learn", "bull.whet", "--wrong", WRONG, "--missed", "scene 1.png:0,0,200,4")
+    assert done.code == ExitCode.SOME_SKIPPED
+    assert "scene 1.png" in done.err
+    assert kinds("bull.whet") == [("correction", False)]
+
+
+def test_an_image_may_have_colons_in_its_name(folder, run_here):
+    name = "at 12:30:05.png"
+    try:
+        (folder / name).write_bytes((folder / "scene 1.png").read_bytes())
+    except OSError:
+        pytest.skip("no colons in file names here")
+    assert run_here("learn", "bull.whet", "--wrong", f"{name}:22,46,21,21").code == 0
+    assert [record.name for record in load("bull.whet").records] == [name]
+
+
+def test_images_that_are_both_learned_and_held_out_are_reported(folder, run_here):
     (folder / "half.csv").write_text("scene 1.png,40,30,30,30,bull\nscene 3.png,40,30,30,30,bull\n")
     options = ("--dry-run", "--quiet", "--held-out")
-    done = run_here("learn", "bull.whet", "-a", "truths.csv", *options, "half.csv")
-    assert done.code == 0
-    assert "1 of 2 held-out images will also be learned (scene 1.png)" in done.err
-    assert run_here("learn", "bull.whet", "-a", "truths.csv", *options, "held.csv").err == ""
+    for learned in (("-a", "truths.csv"), ("--wrong", WRONG)):
+        done = run_here("learn", "bull.whet", *learned, *options, "half.csv")
+        assert "1 of 2 held-out images" in done.err
+        assert "held-out images" not in run_here("learn", "bull.whet", *learned, *options, "held.csv").err
 
 
-def test_what_is_left_out_of_the_images_held_out_is_told_by_the_exit_code(folder, run_here):
+def test_what_is_left_out_of_the_images_held_out_is_reported_by_the_exit_code(folder, run_here):
     held = (folder / "held.csv").read_text()
     for number, row in enumerate(("missing.png,1,2,30,40,bull\n", "scene 3.png,1\n", "none/cut.png,1,2,30,40,bull\n")):
         (folder / f"{number}.csv").write_text(held + row)
         done = run_here("learn", "bull.whet", "-a", "truths.csv", "--dry-run", "--held-out", f"{number}.csv")
         assert done.code == ExitCode.SOME_SKIPPED, done
-        assert "Held-out results (1 image, 2 objects)" in done.out
+        assert "(1 image, 2 objects)" in done.out
 
 
-def test_crops_without_the_margin_that_a_detector_looks_at_are_told(folder, run_here):
+def test_crops_without_the_margin_that_a_detector_looks_at_are_reported(folder, run_here):
     bull_finder(offset=BoxOffset(0.1, 0.1, 0.9, 0.9)).save(folder / "wide.whet")
-    options = ("-p", "Stücke/größe.png", "--weight", 1, "--dry-run")
-    done = run_here("learn", "wide.whet", *options)
-    assert "1.25" in done.err
+    options = ("-p", "Stücke/größe.png", "--dry-run")
+    assert "1.25" in run_here("learn", "wide.whet", *options).err
     assert run_here("learn", "bull.whet", *options).err == ""
-    assert run_here("learn", "wide.whet", "-a", "truths.csv", "--weight", 1, "--dry-run").err == ""
+    assert "1.25" not in run_here("learn", "wide.whet", "-a", "truths.csv", "--dry-run").err
 
 
 def test_ctrl_c_changes_nothing_and_says_so(folder):
@@ -200,12 +332,7 @@ def test_ctrl_c_changes_nothing_and_says_so(folder):
     finally:
         process.kill()
     assert process.returncode == CTRL_C, errors
-    assert errors.decode().strip() == "whet: stopped; nothing was changed"
+    assert b"nothing was changed" in errors
     assert (folder / "bull.whet").read_bytes() == original
-    assert not (folder / "bull.whet.journal.jsonl").exists()
-
-
-@pytest.fixture
-def run_here(folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
-    return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
+    assert {path.suffix for path in folder.iterdir() if path.is_file()} == {".whet", ".png", ".csv"}
+    assert os.listdir(folder / "none")

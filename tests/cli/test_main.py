@@ -32,7 +32,7 @@ def test_help_imports_only_the_command_it_is_about(arguments, imported):
 def test_help_lists_every_command_with_one_line_that_fits():
     lines = whet("--help").stdout.splitlines()
     for name, command in COMMANDS.items():
-        assert f"  {name:<8}  {command.help}" in lines
+        assert f"  {name:<{max(map(len, COMMANDS))}}  {command.help}" in lines
     assert list(COMMANDS) == [line.split()[0] for line in lines[lines.index("Commands:") + 1 :]]
 
 
@@ -57,13 +57,16 @@ def test_a_wrong_command_is_named_with_the_one_that_was_meant(monkeypatch, capsy
         (
             "learn",
             [
-                "whet learn face --annotations boxes.csv --out mine.whet",
+                "whet learn mine.whet --wrong shot.png:40,30,64,64",
                 "--held-out",
                 "exit code is then 5",
-                "--journal",
+                "exit code is 6",
+                "--detections",
             ],
         ),
-        ("unlearn", ["whet unlearn mine.whet --records 3,5-8", "cannot be removed", "--list", "[JOURNAL]"]),
+        ("unlearn", ["whet unlearn mine.whet --last 1", "cannot be removed", "--id", "--image", "--all"]),
+        ("log", ["whet log mine.whet", "--json", "wrong", "missed"]),
+        ("export-corrections", ['"not-object"', "--out"]),
         ("merge", ["whet merge door.whet yard.whet --out both.whet", "count twice", "--force"]),
         ("evaluate", ["whet evaluate mine.whet val.json", "--set-point NAME", "images, not boxes", "ANNOTATIONS"]),
     ],

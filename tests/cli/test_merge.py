@@ -1,22 +1,30 @@
 import json
 
+import numpy as np
 import pytest
 from tests.commands import check_message, whet_here
 from tests.detectors import BULL, base, bull_finder, bull_scene, content, false_positive
 
 from whet.cli.options import ExitCode
-from whet.detector.detector import Detector
-from whet.detector.journal import Journal
+from whet.detector.detector import Detector, load
+
+WRONG = false_positive(bull_finder())
+
+
+def learned(*corrections):
+    detector = bull_finder()
+    for seed, box, label in corrections:
+        detector.learn(bull_scene(seed), box, label, name=f"scene {seed}.png")
+    return detector
 
 
 @pytest.fixture
-def folder(tmp_path):
-    """Two copies of a model that have learned apart, each with its journal, and a model of another base."""
-    for name, box, label in (("door", false_positive(bull_finder()), False), ("yard", BULL, True)):
-        detector = bull_finder()
-        entries = detector.learn(bull_scene(), box, [label], weight=7)
-        detector.save(tmp_path / f"{name}.whet")
-        Journal(tmp_path / f"{name}.whet.journal.jsonl").add_learned(entries)
+def folder(tmp_path, monkeypatch):
+    """Two copies of a model that have learned apart, a third that contradicts the first, and one of another base."""
+    monkeypatch.setattr("time.time", lambda: 1.7e9)
+    learned((1, WRONG, False), (2, BULL, True)).save(tmp_path / "door.whet")
+    learned((2, BULL, True), (3, BULL, True)).save(tmp_path / "yard.whet")
+    learned((1, WRONG, True)).save(tmp_path / "other.whet")
     Detector(base()).save(tmp_path / "stranger.whet")
     return tmp_path
 
@@ -27,36 +35,42 @@ def run_here(folder, monkeypatch, capsys):
     return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
 
 
-def test_the_merged_model_has_learned_all_and_its_journal_says_what(folder, run_here):
-    done = run_here("merge", "door.whet", "yard.whet", "-o", "both.whet")
+def test_the_merged_model_is_one_that_has_seen_both(folder, run_here):
+    done = run_here("merge", "door.whet", "yard.whet", "-o", "both.whet", "--json")
     assert done.code == 0, done.err
-    assert "yard.whet: learned weight 7 positive, 0 negative" in done.out
-    assert "learned weight 7 positive, 7 negative" in done.out.splitlines()[-1]
+    result = json.loads(done.out)
+    assert [source["corrections"] for source in result["sources"]] == [2, 2]
+    assert (result["merged"]["corrections"], result["shared"]) == (3, 1)
+    one = learned((3, BULL, True), (1, WRONG, False), (2, BULL, True))
+    assert (folder / "both.whet").read_bytes() == content(one)
+    assert run_here("merge", "yard.whet", "door.whet", "-o", "yard.whet").code == 0
+    assert (folder / "yard.whet").read_bytes() == content(one)
     assert done.err == ""
-    entries = Journal(folder / "both.whet.journal.jsonl").learned()
-    both = bull_finder()
-    both.relearn(entries)
-    assert (folder / "both.whet").read_bytes() == content(both)
-    assert run_here("unlearn", "both.whet").code == 0
-    assert (folder / "both.whet").read_bytes() == content(bull_finder())
 
 
-def test_what_two_models_learned_before_they_were_copied_apart_is_told(folder, run_here):
-    for end in (".whet", ".whet.journal.jsonl"):
-        (folder / f"copy{end}").write_bytes((folder / f"door{end}").read_bytes())
-    n = len(Journal(folder / "door.whet.journal.jsonl").learned())
-    done = run_here("merge", "door.whet", "copy.whet", "yard.whet", "-o", "door.whet", "--json")
-    assert done.code == 0, done.err
-    assert json.loads(done.out)["duplicate_records"] == n
-    assert json.loads(done.out)["merged"] == {"model": "door.whet", "learned_positives": 7, "learned_negatives": 14}
-    assert len(Journal(folder / "door.whet.journal.jsonl").learned()) == 2 * n + 1
-    assert "counted more than once" in done.err
+def test_contradictions_are_reported(run_here):
+    result = json.loads(run_here("merge", "door.whet", "other.whet", "-o", "both.whet", "--json").out)
+    assert {record["id"] for record in result["unsatisfied"]} == {r.id for r in load("both.whet").unsatisfied}
+    assert result["unsatisfied"]
+    done = run_here("merge", "door.whet", "other.whet", "-o", "both.whet", "--force")
+    assert all(record["id"][:8] in done.out for record in result["unsatisfied"])
+
+
+def test_samples_without_records_may_count_twice_and_a_warning_says_so(folder, run_here):
+    counted = bull_finder()
+    counted.learn_patches(np.random.default_rng(0).integers(0, 256, (3, 12, 12), np.uint8), True)
+    for name in ("a.whet", "b.whet"):
+        counted.save(folder / name)
+    done = run_here("merge", "a.whet", "b.whet", "-o", "c.whet")
+    assert "twice" in done.err
+    assert load("c.whet").learned == (6, 0)
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
         (("door.whet", "stranger.whet", "-o", "x.whet"), ExitCode.FAILED, "stranger.whet"),
+        (("door.whet", "stranger.whet", "-o", "door.whet"), ExitCode.FAILED, "stranger.whet"),
         (("door.whet", "./door.whet", "-o", "x.whet"), 2, "twice"),
         (("door.whet", "yard.whet"), 2, "--out"),
         (("door.whet", "yard.whet", "-o", "stranger.whet"), 2, "--force"),

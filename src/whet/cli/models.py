@@ -43,6 +43,9 @@ def model_out(model: str, out: Path | None, *, force: bool = False, option: str 
     """The file to write, checked before any work: `out`, or the model itself if that is a file."""
     if out is None:
         if not is_model_file(model):
+            from whet.detector.detector import load
+
+            load(model)  # or an error that says that there is no such model
             kind = "an OpenCV cascade" if Path(model).suffix.lower() == ".xml" else "a bundled model"
             raise typer.BadParameter(f"{model} is {kind} and cannot be overwritten; use {option} FILE")
         return Path(model)

@@ -72,7 +72,7 @@ def _is_wrong(row: _Row, path: Path, problems: Problems) -> bool:
 
 
 def _no_mark(path: Path) -> AnnotationError:
-    return AnnotationError(f"{path} has no column or key {COLUMN!r}; add it, with 1 for each false positive")
+    return AnnotationError(f"{path} has no column or key {COLUMN!r}; expected one, with 1 for each false positive")
 
 
 def _table_rows(path: Path, problems: Problems) -> Iterator[_Row]:
