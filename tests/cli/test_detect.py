@@ -1,3 +1,4 @@
+import csv
 import json
 import os
 import subprocess
@@ -43,6 +44,25 @@ def test_text_csv_and_json_tell_what_the_library_finds(shots):
     rows = whet("detect", "bull.whet", "images/*.png", "-f", "csv", cwd=shots).stdout.splitlines()
     assert rows[0] == "path,x,y,width,height,score"
     assert len(rows) == 1 + len(boxes)
+
+
+@pytest.mark.slow
+def test_a_model_with_a_reference_set_gives_probabilities(shots, tmp_path):
+    from whet.demo.online import drawn_scene
+
+    Image.fromarray(drawn_scene()).save(tmp_path / "street.png")
+    found = load("face").detect(tmp_path / "street.png")
+    own, rows, coco = (whet("detect", "face", "street.png", "-f", f, cwd=tmp_path) for f in ("json", "csv", "coco"))
+    (image,) = json.loads(own.stdout)
+    np.testing.assert_allclose(image["probabilities"], found.probabilities)
+    assert len(found) > 0
+    table = list(csv.DictReader(rows.stdout.splitlines()))
+    np.testing.assert_allclose([float(row["probability"]) for row in table], found.probabilities)
+    np.testing.assert_allclose([row["probability"] for row in json.loads(coco.stdout)], found.probabilities)
+    assert {row["file_name"] for row in json.loads(coco.stdout)} == {"street.png"}
+    assert (
+        "probabilities" not in json.loads(whet("detect", "bull.whet", "images/a2.png", "--json", cwd=shots).stdout)[0]
+    )
 
 
 @pytest.mark.slow
