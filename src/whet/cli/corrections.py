@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from whet.detector.reference import Estimate
 
 SHORT_ID = 8
+# The year 9999: a file may claim any time.
+LATEST = 253_000_000_000
 
 
 def kind_name(record: Record) -> str:
@@ -32,7 +34,7 @@ def printable(text: str) -> str:
 
 def box_text(record: Record) -> str:
     """The box as x,y,w,h, as the options of `whet learn` take it."""
-    return ",".join(f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}" for value in sized_box(record))
+    return ",".join(f"{round(value, 1):.6g}" for value in sized_box(record))
 
 
 def sized_box(record: Record) -> list[float]:
@@ -43,12 +45,18 @@ def sized_box(record: Record) -> list[float]:
 
 def local_time(record: Record) -> str:
     """The time at which a record was made, in the local time zone; empty if it is not known."""
-    return datetime.fromtimestamp(record.time).strftime("%Y-%m-%d %H:%M:%S") if record.time else ""
+    time = _time(record)
+    return "" if time is None else time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def iso_time(record: Record) -> str | None:
-    """The time at which a record was made, as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(record.time, UTC).isoformat() if record.time else None
+    """The time at which a record was made, as ISO 8601 in UTC; None if it is not known."""
+    time = _time(record)
+    return None if time is None else time.isoformat()
+
+
+def _time(record: Record) -> datetime | None:
+    return datetime.fromtimestamp(record.time, UTC) if 0 < record.time < LATEST else None
 
 
 def as_line(record: Record) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -150,15 +150,14 @@ def learn(
             warn(warning)
         with usage_errors(), progress_bar("learning", hidden=quiet) as progress:
             run = learn_from(detector, read, weight=weight or 1, note=note, held_out=held, progress=progress, **options)
-        outcome = _Outcome(run.update, run.setbacks)
-        if dry_run:
-            outcome = replace(outcome, reason="dry run")
-        elif not run.update.records and is_in_place(model, target):
-            outcome = replace(outcome, reason="nothing new")
-        elif run.setbacks and not force:
-            outcome = replace(outcome, reason=REFUSED)
-        else:
-            outcome = _written(model, target, run, force=force)
+    if dry_run:
+        outcome = _Outcome(run.update, run.setbacks, "dry run")
+    elif not run.update.records and is_in_place(model, target):
+        outcome = _Outcome(run.update, run.setbacks, "nothing new")
+    elif run.setbacks and not force:
+        outcome = _Outcome(run.update, run.setbacks, REFUSED)
+    else:
+        outcome = _written(model, target, run, force=force)
     if as_json:
         typer.echo(json.dumps(_results(run, read, outcome, target), indent=1))
     elif not quiet:
