@@ -94,6 +94,7 @@ def test_demo_corrects_takes_back_and_draws(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(" gone after ") == 2
     assert done.stdout.count(" yes") == 2
+    assert "STILL" not in done.stdout
     for name in ("photograph.png", "correction.png", "vans.png", "digits.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 

@@ -183,7 +183,7 @@ def nothing_changed_on_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ignore Ctrl-C while two files that belong together are written."""
+    """Ignore Ctrl-C while a model is changed and written, so that a command knows whether it was."""
     before = signal.getsignal(signal.SIGINT)
     if before is None:  # set outside Python: it raises nothing here and could not be restored
         yield

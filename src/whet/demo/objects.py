@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.cascade.boxes import box_iou
 from whet.detector.detector import Detector
 from whet.errors import MissingExtraError
 from whet.evaluation.runs import EvaluationRun, evaluate
@@ -237,26 +238,27 @@ def _corrected(
     detector: Detector, test: Annotations, folder: Path
 ) -> tuple[EvaluationRun, EvaluationRun, str, tuple[Path, ...]]:
     """Evaluate, correct the worst false positive or else a miss, and evaluate again."""
-    before = evaluate(detector, test.images, min_score=_min_score(detector))
-    threshold = before.threshold
+    # A number, not the name of the point, which follows what is learned: both evaluations use the same score.
+    threshold = detector.operating_points.get(POINT, -np.inf)
+    before = evaluate(detector, test.images, min_score=threshold)
     false_positives = before.evaluation.worst_false_positives(threshold)
     misses = before.evaluation.worst_misses(threshold)
     if not false_positives and not misses:
         return before, before, "", ()
     mistake = false_positives[0] if false_positives else misses[-1]
-    correction = "after correcting the worst false positive" if false_positives else "after correcting a missed van"
     path = before.paths[mistake.image]
-    detector.learn(path, mistake.box[None], not false_positives, min_score=_min_score(detector), note=correction)
+    detector.learn(path, mistake.box[None], not false_positives, min_score=threshold)
     detector.save(folder / "vans-corrected.whet")
-    after = evaluate(detector, test.images, min_score=_min_score(detector))
-    sides = [draw_evaluation(path, run.evaluation.images[mistake.image], run.threshold) for run in (before, after)]
+    after = evaluate(detector, test.images, min_score=threshold)
+    is_detected = bool((box_iou(mistake.box[None], detector.detect(path, min_score=threshold).boxes) >= 0.5).any())
+    if false_positives:
+        correction = f"worst false positive corrected: {'STILL DETECTED' if is_detected else 'gone'}"
+    else:
+        correction = f"missed van corrected: {'found' if is_detected else 'STILL MISSED'}"
+    runs = (run.evaluation.images[mistake.image] for run in (before, after))
+    sides = [draw_evaluation(path, result, threshold) for result in runs]
     file = save_image(np.concatenate(sides, axis=1), folder.parent / "vans.png")
     return before, after, correction, (file,)
-
-
-def _min_score(detector: Detector) -> str | float:
-    """The operating point of the demo, if there is one; it follows what is learned."""
-    return POINT if POINT in detector.operating_points else -np.inf
 
 
 def _counts(run: EvaluationRun) -> str:
