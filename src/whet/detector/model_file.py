@@ -503,7 +503,8 @@ def _deserialised(data: bytes) -> Tensors:
 def _metadata(data: bytes) -> str:
     """The text under our key; the bytes are known to be safetensors: a length, a JSON header, arrays."""
     size = int.from_bytes(data[:8], "little")
-    text = json.loads(data[8 : 8 + size]).get("__metadata__", {}).get(KEY)
+    metadata = json.loads(data[8 : 8 + size]).get("__metadata__") or {}  # null is as good as none
+    text = metadata.get(KEY)
     if not isinstance(text, str):
         raise ModelFileError(f"the file is safetensors, but has no {KEY!r} header: it is another program's")
     return text
@@ -549,7 +550,7 @@ def _shared_layout(header: Header, tensors: Tensors) -> dict[str, Layout]:
     bits = (np.dtype(np.uint8),)
     expected: dict[str, Layout] = {}
     if header.reference is not None:
-        n = len(tensors.get("reference.part", ()))
+        n = tensors["reference.part"].size if "reference.part" in tensors else 0
         expected["reference.responses"] = bits, (n, packed)
         expected |= {f"reference.{name}": ((dtype,), (n,)) for name, dtype in _REFERENCE.items()}
     if header.records:
