@@ -351,6 +351,8 @@ Layout = tuple[tuple[np.dtype[Any], ...], tuple[int, ...]]
 
 # A face detector has a megabyte, and each correction some ten kilobytes. Larger files are refused before they are read.
 MOST_BYTES = 256_000_000
+# The limit of safetensors.
+MOST_HEADER = 100_000_000
 # One key only: safetensors keeps several in no fixed order.
 KEY = "whet"
 CLASSES = ("positive", "negative")
@@ -386,7 +388,14 @@ def to_bytes(detector: Contents) -> bytes:
     from safetensors.numpy import save as serialise
 
     tensors, header = dict(_tensors_of(detector)), Header.from_contents(detector)
-    return bytes(serialise(tensors, {KEY: header.to_json(_content_hash(header, tensors))}))
+    data = bytes(serialise(tensors, {KEY: header.to_json(_content_hash(header, tensors))}))
+    n_header = int.from_bytes(data[:8], "little")
+    if len(data) > MOST_BYTES or n_header > MOST_HEADER:  # what could not be loaded is not saved
+        raise ModelFileError(
+            f"the file would have {len(data):,} bytes, {n_header:,} of them in its header; at most {MOST_BYTES:,} and "
+            f"{MOST_HEADER:,} can be loaded: unlearn some of the {len(detector.records):,} records"
+        )
+    return data
 
 
 def _content_hash(header: Header, tensors: Tensors) -> str:
