@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 from threading import RLock
@@ -269,6 +270,8 @@ class Detector:
             )
         # The point that the base came with: what was learned before must not matter.
         above = max(self._reporting.min_score(min_score), 0.0)
+        if not isfinite(above):
+            raise ValueError(f"got min_score={min_score}; expected a finite score that a missed object can exceed")
         found = new_records(self._base, self.box_offset, pyramid, image_hash(grey), array, flags, above)
         if not name and isinstance(image, str | PathLike):
             name = Path(image).name
