@@ -168,7 +168,7 @@ class Detector:
         empty = Delta.empty(base.sizes)
         if counts is not None:
             check_delta(counts, base)
-        self._state = _State.from_learned(base, counts or empty, Records.from_iterable(records))
+        self._state = _State.from_learned(base, counts or empty, self._checked(Records.from_iterable(records)))
         self._lock = RLock()
         self._origin: tuple[Path, str] | None = None
 
@@ -370,6 +370,8 @@ class Detector:
                 f"record {record.id[:8]} does not fit this detector of {n_weak} weak learners in {n_stages} stages: it "
                 "belongs to another base, or was altered"
             )
+        if n and n_weak % 8 and (record.responses[:, -1] & (0xFF >> n_weak % 8)).any():
+            raise RecordError(f"record {record.id[:8]} has responses of more weak learners than {n_weak}: it was altered")
         if record.kind == "correction" and not record.is_object and n and record.stage.min() < 0:
             raise RecordError(f"record {record.id[:8]} rejects a window in no stage: it was altered")
 
@@ -396,9 +398,7 @@ class Detector:
         """A detector from the bytes of its file; raises `ModelFileError` where they are damaged."""
         with model_file.damage_as_error():
             contents = model_file.from_bytes(data)
-            detector = cls(contents.base, contents.counts, contents.reporting)
-            detector._state = _State.from_learned(contents.base, contents.counts, detector._checked(contents.records))
-            return detector
+            return cls(contents.base, contents.counts, contents.reporting, contents.records.values())
 
     def _checked(self, records: Records) -> Records:
         for record in records.values():
