@@ -657,6 +657,7 @@ def edit(path: str | PathLike[str]) -> Iterator[Detector]:
         before = detector._state, detector._reporting
         yield detector
         if (detector._state, detector._reporting) != before:
+            detector._check_unchanged(path)  # the same thread may have saved another copy
             detector._write(path)
 
 
