@@ -217,7 +217,8 @@ class Detector:
                 "threads": threads,
             }
             return [self.detect(one, **options) for one in image]
-        state, reporting = self._state, self.reporting
+        state = self._state
+        reporting = self._reporting_of(state)
         pyramid = self._pyramid(as_grey(image, color), scale_factor, step, min_size, max_size, threads)
         fired = scan_pyramid(state.derived.cascade, pyramid, threads=threads)
         return report(
@@ -465,7 +466,10 @@ class Detector:
     @property
     def reporting(self) -> Reporting:
         """Box offset and operating points, as they are now."""
-        state, own, reference = self._state, self._reporting, self._base.reference
+        return self._reporting_of(self._state)
+
+    def _reporting_of(self, state: _State) -> Reporting:
+        own, reference = self._reporting, self._base.reference
         if state.is_base or reference is None:
             return own
         before, after = reference.judge(self._base.cascade), reference.judge(state.derived.cascade)
