@@ -294,17 +294,20 @@ class Detector:
         unsatisfied = tuple(after.records[key] for key in after.derived.unsatisfied)
         return Update(added, self._estimate(before), self._estimate(after), unsatisfied)
 
-    def unlearn(self, what: Update | Record | str | Iterable[Record | str]) -> None:
+    def unlearn(self, what: Update | Record | str | Iterable[Update | Record | str]) -> None:
         """Take out records, as if they had never been learned; the images are not needed.
 
         `what` is what `learn` has returned, a record, the first characters of an id, or several of these. Raises
         `RecordError`, and changes nothing, for what is not learned now. What the base was trained on cannot be
         unlearned: it chose the weak learners.
         """
-        several = [what] if isinstance(what, Record | str) else list(what)
+        several = [what] if isinstance(what, Update | Record | str) else list(what)
+        wanted = [one for part in several for one in (part if isinstance(part, Update) else (part,))]
+        if not all(isinstance(one, Record | str) for one in wanted):
+            raise RecordError(f"got {wanted[:3]!r} to unlearn; expected what `learn` returned, records or their ids")
         with self._lock:
             records = self._state.records
-            ids = [records.find(one.id if isinstance(one, Record) else one).id for one in several]
+            ids = [records.find(one.id if isinstance(one, Record) else one).id for one in wanted]
             self._state = _State.from_learned(self._base, self._state.counts, records - ids)
 
     def learn_patches(
