@@ -375,7 +375,9 @@ class Detector:
                 "belongs to another base, or was altered"
             )
         if n and n_weak % 8 and (record.responses[:, -1] & (0xFF >> n_weak % 8)).any():
-            raise RecordError(f"record {record.id[:8]} has responses of more weak learners than {n_weak}: it was altered")
+            raise RecordError(
+                f"record {record.id[:8]} has responses of more weak learners than {n_weak}: it was altered"
+            )
         if record.kind == "correction" and not record.is_object and n and record.stage.min() < 0:
             raise RecordError(f"record {record.id[:8]} rejects a window in no stage: it was altered")
 
