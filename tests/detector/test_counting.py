@@ -4,8 +4,8 @@ from tests.detectors import WINDOW, base, detector, learn, mixed_detector, patch
 
 from whet.detector import counting
 from whet.detector.base import DetectorBase
-from whet.detector.detector import Detector
 from whet.detector.counting import count_patches
+from whet.detector.detector import Detector
 from whet.errors import CannotLearnError, CannotUnlearnError
 from whet.features.integral import IntegralStack
 from whet.lda.discriminant import direction

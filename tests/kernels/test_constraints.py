@@ -99,7 +99,7 @@ def test_votes_on_bits_are_those_on_patches_to_the_bit(soft, rng):
     assert cascade.scores_of_responses(np.ascontiguousarray(bits)).tobytes() == scores.tobytes()
 
 
-def test_what_was_rejected_before_stays_rejected(rng):
+def test_what_was_rejected_before_stays_rejected():
     passed, margin = np.array([False, True]), np.empty(2)
     judge_bits(np.ones((2, 3), np.uint8), np.ones(3), 1.0, np.full(3, -np.inf), margin, passed)
     assert passed.tolist() == [False, True]
