@@ -303,7 +303,7 @@ def _unsatisfied(cascade: Cascade, records: list[Record], bits: list[Bits]) -> t
     return tuple(
         record.id
         for record, part in zip(records, parts, strict=True)
-        if (not (part > max(record.min_score, 0.0)).all() if record.is_object else (part > 0).any())
+        if (not (part * DETECTION_GAIN > max(record.min_score, 0.0)).all() if record.is_object else (part > 0).any())
     )
 
 
