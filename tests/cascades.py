@@ -124,7 +124,7 @@ def bull(side):
 def bull_nodes(rng, goal=None):
     """Three nodes of a cascade that finds the bull at 12 x 12."""
     nodes = []
-    positives = np.array([_loose_crop(rng) for _ in range(300)])
+    positives = np.array([loose_crop(rng) for _ in range(300)])
     pool = HaarPool.from_window((12, 12)).sample(1500, rng)
     background = scene((200, 200), [], rng)
     negatives = windows_of(background, (12, 12), 2)[0]
@@ -143,7 +143,7 @@ def bull_detector(rng):
     return Cascade((12, 12), tuple(node.run() for node in bull_nodes(rng)))
 
 
-def _loose_crop(rng):
+def loose_crop(rng):
     """A bull (12, 12), out of place and size by up to a tenth."""
     canvas = scene((80, 80), [(16, 16, 48)], rng)
     side = int(rng.integers(45, 54))

@@ -1,14 +1,18 @@
 """Detectors that tests train for themselves, and patches to train them on."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 
-from tests.cascades import bull_nodes, random_stage, scene
+from tests.cascades import bull_nodes, loose_crop, random_stage, scene, windows_of
 from whet.cascade.boxes import box_iou
 from whet.cascade.cascade import Cascade
+from whet.cascade.pyramid import WindowIndex
 from whet.detector.base import Delta, DetectorBase, Provenance, Reporting
+from whet.detector.corrections import Windows
 from whet.detector.detector import Detector
+from whet.detector.reference import GUARD_POSITIVE, POSITIVE, Reference
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
 from whet.training.stage import GreedyLDA, StageGoal, train_stage
@@ -70,11 +74,11 @@ def to_bytes(detector):
 from_bytes = Detector.from_bytes
 
 
-def learn(detector, patches, labels, weights=None, threads=None):
+def learn(detector, patches, labels, weights=1, threads=None):
     detector.learn_patches(patches, labels, weights, threads)
 
 
-def unlearn(detector, patches, labels, weights=None, threads=None):
+def unlearn(detector, patches, labels, weights=1, threads=None):
     detector.unlearn_patches(patches, labels, weights, threads)
 
 
@@ -99,6 +103,25 @@ def bull_base():
 def bull_finder(offset=None):
     """A detector of the bull; it makes some false positives."""
     return Detector(bull_base(), reporting=None if offset is None else Reporting(offset))
+
+
+@cache
+def judged_base():
+    """The base of the bull finder with a reference set: loose crops of bulls, and hard places of a scene."""
+    rng, base = np.random.default_rng(9), bull_base()
+    objects = np.array([loose_crop(rng) for _ in range(120)])
+    windows = np.concatenate([windows_of(scene((240, 240), [], rng), base.window)[0] for _ in range(3)])
+    near = Windows.from_patches(base, WindowIndex(*[np.arange(len(windows))] * 3), windows).index.y
+    bits = base.respond(np.concatenate([objects, windows[near[:80]]]))[0]
+    part = np.concatenate([np.tile([GUARD_POSITIVE, POSITIVE], 60), np.arange(len(bits) - 120) % 2 * 2 + 1])
+    gain = rng.uniform(1, 1.5, len(bits)).astype(np.float32)
+    found = Reference(np.packbits(bits, axis=1), part.astype(np.uint8), gain, 8, base.cascade.n_weak)
+    return replace(base, reference=found)
+
+
+def judged_finder(**points):
+    """A detector of the bull with a reference set, and operating points."""
+    return Detector(judged_base(), reporting=Reporting(operating_points=points))
 
 
 @cache

@@ -14,25 +14,28 @@ def seen(n, size=5, seed=0):
 def test_with_nothing_learned_the_base_itself_is_run():
     one = detector()
     assert one.cascade is base().cascade
-    one.add(delta(one, 1, True, seen(5, 8)))
+    one.add_counts(delta(one, 1, True, seen(5, 8)))
     assert one.cascade.stages[0] is base().cascade.stages[0]
     assert one.cascade.stages[1].threshold != base().cascade.stages[1].threshold
-    one.subtract(delta(one, 1, True, seen(5, 8)))
-    assert one.cascade.stages[1] is base().cascade.stages[1]
+    X, y = patches(10, np.random.default_rng(0))
+    two = detector()
+    learn(two, X, y)
+    unlearn(two, X, y)
+    assert two.cascade is base().cascade
 
 
 def test_a_copy_learns_on_its_own():
     one = detector()
-    one.add(delta(one, 0, True, seen(4)))
+    one.add_counts(delta(one, 0, True, seen(4)))
     two = one.copy()
-    two.add(delta(two, 0, False, seen(4)))
+    two.add_counts(delta(two, 0, False, seen(4)))
     assert one.delta.counts[0] == (4, 0)
     assert two.delta.counts[0] == (4, 4)
 
 
 def test_what_is_handed_in_is_not_held_on_to():
     one, new = detector(), seen(4)
-    one.add(delta(one, 0, True, new))
+    one.add_counts(delta(one, 0, True, new))
     new.insert(np.ones(5, np.uint8), 9)
     assert one.delta.counts[0] == (4, 0)
     np.testing.assert_array_equal(one.delta.stages[0][0].C, seen(4).C)
@@ -40,21 +43,20 @@ def test_what_is_handed_in_is_not_held_on_to():
 
 def test_removing_more_than_was_inserted_is_refused_as_a_whole():
     one = detector()
-    one.add(delta(one, 0, True, seen(4)))
-    cascade = one.cascade
-    wrong = Delta.empty([5, 8, 6]).with_inserted(0, True, seen(4)).with_inserted(2, False, seen(1, 6))
-    with pytest.raises(CannotUnlearnError):
-        one.subtract(wrong)
-    with pytest.raises(CannotUnlearnError):
-        one.subtract(delta(one, 0, True, seen(4, seed=1)))  # as many samples, but others
-    assert one.cascade is cascade
-    assert one.delta.counts[0] == (4, 0)
+    X, y = patches(40, np.random.default_rng(0))
+    learn(one, X[:20], y[:20])
+    cascade, counts = one.cascade, one.delta.counts
+    for wrong in ((X, y), (X[20:], y[20:]), (X[:20], ~y[:20]), (X[:20], y[:20], 2)):
+        with pytest.raises(CannotUnlearnError):
+            unlearn(one, *wrong)
+        assert one.cascade is cascade
+        assert one.delta.counts == counts
 
 
 def test_merging_adds_and_needs_one_base():
     one, two = detector(), detector()
-    one.add(delta(one, 0, True, seen(4)))
-    two.add(delta(two, 0, True, seen(3, seed=1)))
+    one.add_counts(delta(one, 0, True, seen(4)))
+    two.add_counts(delta(two, 0, True, seen(3, seed=1)))
     one.merge(two)
     np.testing.assert_array_equal(one.delta.stages[0][0].C, seen(4).C + seen(3, seed=1).C)
     assert two.delta.counts[0] == (3, 0)
@@ -67,8 +69,8 @@ def test_a_fixed_stage_runs_but_does_not_learn():
     with pytest.raises(ValueError, match="cannot learn"):
         delta(mixed, 0, True, seen(4, 4))
     with pytest.raises(ValueError, match="expected"):
-        mixed.add(Delta.empty([4, 5, 0]).with_inserted(0, True, seen(4, 4)))
-    mixed.add(delta(mixed, 1, True, seen(4)))
+        mixed.add_counts(Delta.empty([4, 5, 0]).with_inserted(0, True, seen(4, 4)))
+    mixed.add_counts(delta(mixed, 1, True, seen(4)))
     assert mixed.delta.counts == ((0, 0), (4, 0), (0, 0))
     assert mixed.cascade.stages[2].rejection_thresholds is not None
 
@@ -76,9 +78,9 @@ def test_a_fixed_stage_runs_but_does_not_learn():
 def test_statistics_that_do_not_fit_are_refused():
     one = detector()
     with pytest.raises(ValueError, match="no samples can have them"):
-        one.add(delta(one, 0, True, BinaryStatistics(1, np.array([2, 0, 0, 0, 0]), np.diag([2, 0, 0, 0, 0]))))
+        one.add_counts(delta(one, 0, True, BinaryStatistics(1, np.array([2, 0, 0, 0, 0]), np.diag([2, 0, 0, 0, 0]))))
     with pytest.raises(ValueError, match="got a delta"):
-        one.add(Delta.empty([5, 8]))
+        one.add_counts(Delta.empty([5, 8]))
     assert one.delta.is_empty
 
 

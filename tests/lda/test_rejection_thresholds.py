@@ -23,7 +23,7 @@ def vote_and_sums(rng):
 def lost(rejection_thresholds, vote, sums):
     """Share of the positives above the threshold that some exit rejects."""
     accepted = sums[:, sums[-1] > vote.threshold]
-    return float((accepted <= rejection_thresholds.thresholds(vote)[:, None]).any(axis=0).mean())
+    return float((accepted <= rejection_thresholds.thresholds(vote.positive, vote.coef)[:, None]).any(axis=0).mean())
 
 
 def test_new_positives_pass_where_the_lowest_sums_alone_would_lose_many(vote_and_sums):
@@ -52,7 +52,7 @@ def test_without_enough_positives_there_are_no_exits(vote_and_sums):
 
 def test_the_last_exit_is_left_to_the_threshold(vote_and_sums):
     vote, check, others, _ = vote_and_sums
-    assert np.isneginf(RejectionThresholds.calibrated(check, others, vote).thresholds(vote)[-1])
+    assert np.isneginf(RejectionThresholds.calibrated(check, others, vote).thresholds(vote.positive, vote.coef)[-1])
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -79,7 +79,8 @@ def satisfy(
             if multiplier[i] == 0.0 and not is_all:
                 continue
             missing = margin[i] - side[i] * vote(w, X[i])
-            if multiplier[i] == 0.0 and missing <= 0.0:
+            # Within the tolerance: a guard at its own margin differs by the rounding of another order of sums.
+            if multiplier[i] == 0.0 and missing <= tolerance:
                 continue
             if gain[i] == 0.0:
                 gain[i] = spread(inverse, X[i], rows[i])

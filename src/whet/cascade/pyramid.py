@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from math import floor, log
+from math import ceil, floor, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,14 +148,13 @@ class Pyramid:
         [(1.0, 7, 10), (1.0, 8, 9), (1.0, 8, 10), (1.0, 8, 11), (1.0, 9, 10)]
         """
         offset = BoxOffset() if offset is None else offset
-        (target,) = offset.windows(box[None])
-        found = []
+        (height, width), found = self.window, []
         for level, scale in zip(self.levels, self.scales, strict=True):
             y, x = (
-                np.arange(*self._reach(low, high, size, length, side))
-                for low, high, size, length, side in (
-                    (target[1], target[3], level.scale_y, self.window[0], level.image.shape[0]),
-                    (target[0], target[2], level.scale_x, self.window[1], level.image.shape[1]),
+                np.arange(*self._reach(span / size, reported, length, side))
+                for span, reported, size, length, side in (
+                    (box[1::2], (offset.top, offset.bottom), level.scale_y, height, level.image.shape[0]),
+                    (box[::2], (offset.left, offset.right), level.scale_x, width, level.image.shape[1]),
                 )
             )
             ys, xs = (places.ravel() for places in np.meshgrid(y * self.step, x * self.step, indexing="ij"))
@@ -164,10 +163,13 @@ class Pyramid:
             found.append(WindowIndex(np.full(int(near.sum()), scale), ys[near], xs[near]))
         return WindowIndex.concatenate(found)
 
-    def _reach(self, low: float, high: float, scale: float, length: int, side: int) -> tuple[int, int]:
-        """First and last + 1 of the places, in steps, where a window of this length meets a span of the image."""
-        first = max(int(np.ceil((low / scale - length) / self.step)), 0)
-        return first, max(min(int(high / scale) // self.step, (side - length) // self.step) + 1, first)
+    def _reach(
+        self, span: NDArray[np.float64], reported: tuple[float, float], length: int, side: int
+    ) -> tuple[int, int]:
+        """First and last + 1 of the places, in steps, where the box of a window of this length meets a span (2,)."""
+        first = max(floor((span[0] - reported[1] * length) / self.step), 0)
+        last = min(ceil((span[1] - reported[0] * length) / self.step), (side - length) // self.step)
+        return first, max(last + 1, first)
 
     def level(self, scale: float) -> Level:
         """The level of one of the scales."""

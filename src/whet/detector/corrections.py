@@ -298,12 +298,12 @@ def weighted_stages(base: DetectorBase, learned: Delta) -> list[Stage]:
 
 
 def _unsatisfied(cascade: Cascade, records: list[Record], bits: list[Bits]) -> tuple[str, ...]:
-    accepted = cascade.scores_of_responses(np.concatenate(bits)) > 0
-    parts = np.split(accepted, np.cumsum([len(part) for part in bits])[:-1])
+    scores = cascade.scores_of_responses(np.concatenate(bits))
+    parts = np.split(scores, np.cumsum([len(part) for part in bits])[:-1])
     return tuple(
         record.id
         for record, part in zip(records, parts, strict=True)
-        if (not part.all() if record.is_object else part.any())
+        if (not (part * DETECTION_GAIN > max(record.min_score, 0.0)).all() if record.is_object else (part > 0).any())
     )
 
 

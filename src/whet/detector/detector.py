@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from math import isfinite
 from os import PathLike
 from pathlib import Path
 from threading import RLock
@@ -167,7 +168,7 @@ class Detector:
         empty = Delta.empty(base.sizes)
         if counts is not None:
             check_delta(counts, base)
-        self._state = _State.from_learned(base, counts or empty, Records.from_iterable(records))
+        self._state = _State.from_learned(base, counts or empty, self._checked(Records.from_iterable(records)))
         self._lock = RLock()
         self._origin: tuple[Path, str] | None = None
 
@@ -216,7 +217,8 @@ class Detector:
                 "threads": threads,
             }
             return [self.detect(one, **options) for one in image]
-        state, reporting = self._state, self.reporting
+        state = self._state
+        reporting = self._reporting_of(state)
         pyramid = self._pyramid(as_grey(image, color), scale_factor, step, min_size, max_size, threads)
         fired = scan_pyramid(state.derived.cascade, pyramid, threads=threads)
         return report(
@@ -307,6 +309,8 @@ class Detector:
             )
         # The point that the base came with: what was learned before must not matter.
         above = max(self._reporting.min_score(min_score), 0.0)
+        if not isfinite(above):
+            raise ValueError(f"got min_score={min_score}; expected a finite score that a missed object can exceed")
         found = new_records(self._base, self.box_offset, pyramid, image_hash(grey), array, flags, above)
         if not name and isinstance(image, str | PathLike):
             name = Path(image).name
@@ -326,17 +330,20 @@ class Detector:
         unsatisfied = tuple(after.records[key] for key in after.derived.unsatisfied)
         return Update(added, self._estimate(before), self._estimate(after), unsatisfied)
 
-    def unlearn(self, what: Update | Record | str | Iterable[Record | str]) -> None:
+    def unlearn(self, what: Update | Record | str | Iterable[Update | Record | str]) -> None:
         """Take out records, as if they had never been learned; the images are not needed.
 
         `what` is what `learn` has returned, a record, the first characters of an id, or several of these. Raises
         `RecordError`, and changes nothing, for what is not learned now. What the base was trained on cannot be
         unlearned: it chose the weak learners.
         """
-        several = [what] if isinstance(what, Record | str) else list(what)
+        several = [what] if isinstance(what, Update | Record | str) else list(what)
+        wanted = [one for part in several for one in (part if isinstance(part, Update) else (part,))]
+        if not all(isinstance(one, Record | str) for one in wanted):
+            raise RecordError(f"got {wanted[:3]!r} to unlearn; expected what `learn` returned, records or their ids")
         with self._lock:
             records = self._state.records
-            ids = [records.find(one.id if isinstance(one, Record) else one).id for one in several]
+            ids = [records.find(one.id if isinstance(one, Record) else one).id for one in wanted]
             self._state = _State.from_learned(self._base, self._state.counts, records - ids)
 
     def learn_patches(
@@ -403,6 +410,10 @@ class Detector:
                 f"record {record.id[:8]} does not fit this detector of {n_weak} weak learners in {n_stages} stages: it "
                 "belongs to another base, or was altered"
             )
+        if n and n_weak % 8 and (record.responses[:, -1] & (0xFF >> n_weak % 8)).any():
+            raise RecordError(
+                f"record {record.id[:8]} has responses of more weak learners than {n_weak}: it was altered"
+            )
         if record.kind == "correction" and not record.is_object and n and record.stage.min() < 0:
             raise RecordError(f"record {record.id[:8]} rejects a window in no stage: it was altered")
 
@@ -433,9 +444,7 @@ class Detector:
         """A detector from the bytes of its file; raises `ModelFileError` where they are damaged."""
         with model_file.damage_as_error():
             contents = model_file.from_bytes(data)
-            detector = cls(contents.base, contents.counts, contents.reporting)
-            detector._state = _State.from_learned(contents.base, contents.counts, detector._checked(contents.records))
-            return detector
+            return cls(contents.base, contents.counts, contents.reporting, contents.records.values())
 
     def _checked(self, records: Records) -> Records:
         for record in records.values():
@@ -502,7 +511,10 @@ class Detector:
     @property
     def reporting(self) -> Reporting:
         """Box offset and operating points, as they are now."""
-        state, own, reference = self._state, self._reporting, self._base.reference
+        return self._reporting_of(self._state)
+
+    def _reporting_of(self, state: _State) -> Reporting:
+        own, reference = self._reporting, self._base.reference
         if state.is_base or reference is None:
             return own
         before, after = reference.judge(self._base.cascade), reference.judge(state.derived.cascade)
@@ -699,6 +711,7 @@ def edit(path: str | PathLike[str]) -> Iterator[Detector]:
         before = detector._state, detector._reporting
         yield detector
         if (detector._state, detector._reporting) != before:
+            detector._check_unchanged(path)  # the same thread may have saved another copy
             detector._write(path)
 
 

@@ -351,6 +351,8 @@ Layout = tuple[tuple[np.dtype[Any], ...], tuple[int, ...]]
 
 # A face detector has a megabyte, and each correction some ten kilobytes. Larger files are refused before they are read.
 MOST_BYTES = 256_000_000
+# The limit of safetensors.
+MOST_HEADER = 100_000_000
 # One key only: safetensors keeps several in no fixed order.
 KEY = "whet"
 CLASSES = ("positive", "negative")
@@ -386,7 +388,14 @@ def to_bytes(detector: Contents) -> bytes:
     from safetensors.numpy import save as serialise
 
     tensors, header = dict(_tensors_of(detector)), Header.from_contents(detector)
-    return bytes(serialise(tensors, {KEY: header.to_json(_content_hash(header, tensors))}))
+    data = bytes(serialise(tensors, {KEY: header.to_json(_content_hash(header, tensors))}))
+    n_header = int.from_bytes(data[:8], "little")
+    if len(data) > MOST_BYTES or n_header > MOST_HEADER:  # what could not be loaded is not saved
+        raise ModelFileError(
+            f"the file would have {len(data):,} bytes, {n_header:,} of them in its header; at most {MOST_BYTES:,} and "
+            f"{MOST_HEADER:,} can be loaded: unlearn some of the {len(detector.records):,} records"
+        )
+    return data
 
 
 def _content_hash(header: Header, tensors: Tensors) -> str:
@@ -503,7 +512,8 @@ def _deserialised(data: bytes) -> Tensors:
 def _metadata(data: bytes) -> str:
     """The text under our key; the bytes are known to be safetensors: a length, a JSON header, arrays."""
     size = int.from_bytes(data[:8], "little")
-    text = json.loads(data[8 : 8 + size]).get("__metadata__", {}).get(KEY)
+    metadata = json.loads(data[8 : 8 + size]).get("__metadata__") or {}  # null is as good as none
+    text = metadata.get(KEY)
     if not isinstance(text, str):
         raise ModelFileError(f"the file is safetensors, but has no {KEY!r} header: it is another program's")
     return text
@@ -549,7 +559,7 @@ def _shared_layout(header: Header, tensors: Tensors) -> dict[str, Layout]:
     bits = (np.dtype(np.uint8),)
     expected: dict[str, Layout] = {}
     if header.reference is not None:
-        n = len(tensors.get("reference.part", ()))
+        n = tensors["reference.part"].size if "reference.part" in tensors else 0
         expected["reference.responses"] = bits, (n, packed)
         expected |= {f"reference.{name}": ((dtype,), (n,)) for name, dtype in _REFERENCE.items()}
     if header.records:

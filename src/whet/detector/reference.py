@@ -129,12 +129,11 @@ class Judgement:
         wrong = np.sort(self.negative)[::-1]
         keeps_rate = wrong[n_wrong] if n_wrong < len(wrong) else -np.inf
         followed = max(min(point, float(keeps_recall)), float(keeps_rate))
-        # Rejected objects score -inf: no minimum score brings them back.
-        return (
-            followed
-            if np.isfinite(followed)
-            else min(point, float(np.min(falling[np.isfinite(falling)], initial=point)))
-        )
+        if np.isfinite(followed):
+            return followed
+        # Rejected objects score -inf: no minimum score brings them back, so all others are kept.
+        lowest = float(np.min(falling[np.isfinite(falling)], initial=np.inf))
+        return min(point, float(np.nextafter(lowest, -np.inf)))
 
     @cached_property
     def calibration(self) -> Calibration:

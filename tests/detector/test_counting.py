@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from tests.detectors import WINDOW, base, detector, learn, mixed_detector, patches, to_bytes, unlearn
 
-from whet.detector import records as online
+from whet.detector import counting
 from whet.detector.base import DetectorBase
+from whet.detector.counting import count_patches
 from whet.detector.detector import Detector
-from whet.detector.records import count_patches, default_weight
 from whet.errors import CannotLearnError, CannotUnlearnError
 from whet.features.integral import IntegralStack
 from whet.lda.discriminant import direction
@@ -94,7 +94,7 @@ def test_threads_do_not_matter(data, monkeypatch):
     X, y = data
     one, four = detector(), detector()
     learn(one, X, y, threads=1)
-    monkeypatch.setattr(online, "AT_ONCE", 23)
+    monkeypatch.setattr(counting, "AT_ONCE", 23)
     learn(four, X, y, threads=4)
     assert to_bytes(one) == to_bytes(four)
 
@@ -119,17 +119,12 @@ def test_a_correction_is_felt(data):
     assert one.cascade.scores(wrong[:1]) < before
 
 
-def test_the_default_weight_is_a_share_of_the_base_alone(data):
+def test_an_example_counts_once(data):
     X, y = data
-    fewest = min(stage.negative.n for stage in base().stages)
-    weight = default_weight(base(), False)
-    assert weight == max(1, round(0.04 * fewest))
-    assert default_weight(base(), True) == 24  # of 600 positives in every stage
     one = detector()
-    learn(one, X, y, weights=1000)
-    before = one.delta.counts[0][0]
-    learn(one, X[:1], y[:1])
-    assert one.delta.counts[0][0] - before == 24
+    one.learn_patches(X, y)
+    assert one.learned == (int(y.sum()), int(count_patches(base(), X, y).counts[0][1]))
+    assert one.records == []
 
 
 def test_what_was_never_learned_is_not_unlearned_and_nothing_changes(data):

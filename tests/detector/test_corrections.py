@@ -1,0 +1,620 @@
+"""Corrections: a false positive is gone, a missed object is found, and only the set of corrections matters."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from tests.cascades import windows_of
+from tests.detectors import (
+    BULL,
+    bull_base,
+    bull_finder,
+    bull_scene,
+    content,
+    false_positive,
+    judged_base,
+    judged_finder,
+    mixed_detector,
+    still_there,
+)
+
+from whet.cascade.boxes import BoxOffset, box_iou
+from whet.cascade.pyramid import Pyramid, level_scales
+from whet.detector.base import DetectorBase
+from whet.detector.corrections import AROUND, COPIES, MARGIN, MAX_WINDOWS, look_alikes
+from whet.detector.detector import Detector, load
+from whet.detector.records import image_hash
+from whet.errors import BoxError, CannotLearnError, CannotMergeError, RecordError
+
+BOTH = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])
+
+
+@pytest.fixture(autouse=True)
+def _frozen(monkeypatch):
+    """Records carry the time: it must not tell two detectors apart."""
+    monkeypatch.setattr("whet.detector.detector.time.time", lambda: 1_700_000_000.7)
+
+
+def same_cascade(one, other):
+    """Whether two detectors have the same weights and thresholds, to the bit."""
+
+    def numbers(stage):
+        soft = stage.rejection_thresholds
+        return stage.coef.tobytes(), stage.threshold, None if soft is None else soft.tobytes()
+
+    pairs = zip(one.cascade.stages, other.cascade.stages, strict=True)
+    return all(numbers(a) == numbers(b) for a, b in pairs)
+
+
+@cache
+def hidden(seed=7, noise=400):
+    """A scene in which the bull at (40, 30) is not found for noise."""
+    image = bull_scene(seed).astype(int)
+    image[30:60, 40:70] += np.random.default_rng([seed, noise]).normal(0, noise, (30, 30)).astype(int)
+    return image.clip(0, 255).astype(np.uint8)
+
+
+def finds(detector, box, image, **options):
+    return bool((box_iou(box, detector.detect(image, **options).boxes) >= 0.5).any())
+
+
+# The windows of a correction.
+
+
+def test_an_object_is_learned_by_exactly_the_pixels_of_a_scan():
+    (record,) = bull_finder().learn(bull_scene(), [[41, 29, 71.5, 61]], [True], name="yard.png", note="a bull")
+    assert record.index.scale[0] in level_scales(bull_scene().shape, (12, 12))
+    pyramid = Pyramid.from_image(bull_scene(), (12, 12))
+    bits, _ = bull_base().respond(pyramid.patches(record.index))
+    np.testing.assert_array_equal(record.unpacked(bull_base().cascade.n_weak), bits)
+    assert box_iou(pyramid.boxes(record.index), np.array([[41, 29, 71.5, 61]]))[0, 0] > 0.6
+    assert (record.name, record.note, record.time) == ("yard.png", "a bull", 1_700_000_000)
+    assert record.image == image_hash(bull_scene())
+
+
+def test_a_false_positive_is_learned_by_the_windows_near_it_that_the_base_accepts():
+    finder = bull_finder()
+    box = false_positive(finder, 3)
+    (record,) = finder.learn(bull_scene(3), box, False)
+    fired = bull_finder().detect(bull_scene(3), grouping=None)
+    near = box_iou(box, fired.boxes)[0] >= AROUND
+    index = fired.windows.index.take(np.array([fired.windows_of(i)[0] for i in np.flatnonzero(near)]))
+    assert 1 < len(index) <= MAX_WINDOWS
+    assert set(index) <= set(record.index)
+    assert len(record) <= 2 * MAX_WINDOWS
+    assert (record.stage >= 0).all()
+
+
+def test_a_record_holds_no_pixels():
+    n = bull_base().cascade.n_weak
+    for record in bull_finder().learn(bull_scene(), [*false_positive(bull_finder()), *BULL], [False, True]):
+        assert record.responses.shape == (len(record), -(-n // 8))
+        assert len(record.image) == 64
+
+
+def test_windows_of_an_object_are_left_out_of_a_false_positive_beside_it():
+    finder = bull_finder()
+    (box,) = finder.detect(bull_scene(), max_detections=1).boxes
+    loose = box + np.array([-9.0, -9.0, 12.0, 12.0])
+    assert 0.3 < box_iou(box[None], loose[None])[0, 0] < 0.6
+    records = finder.learn(bull_scene(), [box, loose], [True, False])
+    assert still_there(finder, box[None])
+    (wrong,) = (record for record in records if not record.is_object)
+    places = Pyramid.from_image(bull_scene(), (12, 12)).boxes(wrong.index)
+    assert (box_iou(places, box[None]) < 0.5).all()
+
+
+def test_a_box_with_an_offset_is_learned_by_the_windows_behind_it():
+    wider = BoxOffset(-0.1, -0.2, 1.1, 1.25)
+    framed = bull_finder(offset=wider)
+    found = framed.detect(bull_scene())
+    box = found.boxes[2:3]
+    assert framed.learn(bull_scene(), box, False)
+    assert not finds(framed, box, bull_scene())
+    missed = bull_finder(offset=wider)
+    target = wider.boxes(BULL)
+    missed.learn(hidden(), target, True)
+    assert finds(missed, target, hidden())
+
+
+def test_detections_between_limits_of_size_are_learned_with_the_same_limits():
+    limits = {"min_size": 8, "max_size": 20}
+    finder = bull_finder()
+    found = finder.detect(bull_scene(), **limits)
+    assert (found.boxes[:, 2] - found.boxes[:, 0] < 11).any()
+    for box in found.boxes[:, None]:
+        corrected = finder.copy()
+        assert corrected.learn(bull_scene(), box, False, **limits)
+        assert not finds(corrected, box, bull_scene(), **limits)
+
+
+def test_look_alikes_are_the_same_every_time_and_others_for_another_image():
+    pyramid = Pyramid.from_image(bull_scene(), (12, 12))
+    index = pyramid.overlapping(false_positive(bull_finder())[0], 0.6)
+    one, again, other = (look_alikes(bull_base(), pyramid, index, name) for name in ("ab" * 32, "ab" * 32, "cd" * 32))
+    np.testing.assert_array_equal(one.responses, again.responses)
+    np.testing.assert_array_equal(one.margins, again.margins)
+    assert 0 < len(one) <= min(MAX_WINDOWS, COPIES * len(index))
+    assert not np.array_equal(one.responses, other.responses)
+
+
+# What a correction does.
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_every_false_positive_is_gone_after_one_correction(seed):
+    finder = bull_finder()
+    found = finder.detect(bull_scene(seed))
+    wrong = [i for i in range(len(found)) if box_iou(found.boxes[i : i + 1], BOTH).max() < 0.3]
+    assert len(wrong) > 5
+    for i in wrong:
+        corrected = finder.copy()
+        update = corrected.learn(bull_scene(seed), found.boxes[i : i + 1], False)
+        assert len(update) == 1
+        assert not update.unsatisfied
+        assert not still_there(corrected, found.boxes[i : i + 1], seed)
+
+
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_with_a_reference_set_a_false_positive_is_gone_or_reported_and_objects_stay(seed):
+    finder = judged_finder()
+    found, n_gone = finder.detect(bull_scene(seed)), 0
+    wrong = [i for i in range(len(found)) if box_iou(found.boxes[i : i + 1], BOTH).max() < 0.3]
+    for i in wrong:
+        corrected = finder.copy()
+        update = corrected.learn(bull_scene(seed), found.boxes[i : i + 1], False)
+        gone = not still_there(corrected, found.boxes[i : i + 1], seed)
+        assert gone or update.unsatisfied == tuple(corrected.unsatisfied) == tuple(update)
+        assert still_there(corrected, BOTH[:1], seed)
+        assert still_there(corrected, BOTH[1:], seed)
+        n_gone += gone
+    assert n_gone > len(wrong) / 2
+
+
+def test_a_loosely_drawn_false_positive_is_gone_too():
+    finder = bull_finder()
+    wrong = false_positive(finder, 3)
+    loose = wrong + np.array([[-5.0, -5.0, 5.0, 5.0]])
+    assert 0.4 < box_iou(wrong, loose)[0, 0] < 0.6
+    finder.learn(bull_scene(3), loose, [False])
+    assert not still_there(finder, wrong, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["astronaut", "coffee", "coins", "page"])
+def test_false_positives_in_photographs_are_gone_one_after_the_other(name):
+    data = pytest.importorskip("skimage.data")
+    faces, image = load("face"), getattr(data, name)()
+    found = faces.detect(image, min_score=0)
+    wrong = found.boxes[name == "astronaut" :][:6]
+    for number in range(len(wrong)):
+        update = faces.learn(image, wrong[number : number + 1], False)
+        assert not update.unsatisfied
+        left = faces.detect(image, min_score=0).boxes
+        assert not (box_iou(wrong[: number + 1], left) >= 0.5).any()
+    if name == "astronaut":
+        assert finds(faces, found.boxes[:1], image)
+    assert faces.estimate.recall > load("face").estimate.recall - 0.01
+
+
+@pytest.mark.parametrize("seed", [7, 8, 9, 10])
+@pytest.mark.parametrize("make", [bull_finder, judged_finder])
+def test_a_missed_object_is_found_after_one_correction(make, seed):
+    finder = make()
+    noisy = (hidden(seed, noise) for noise in range(300, 900, 50))
+    image = next(image for image in noisy if not finds(finder, BULL, image))
+    update = finder.learn(image, BULL, True)
+    assert finds(finder, BULL, image) or update.unsatisfied
+    assert make is judged_finder or not update.unsatisfied
+    finder.unlearn(update)
+    assert content(finder) == content(make())
+
+
+def test_a_missed_object_exceeds_the_minimum_score_that_is_asked_for():
+    for score in (5.0, 15.0, 40.0):
+        finder = bull_finder()
+        update = finder.learn(hidden(), BULL, True, min_score=score)
+        assert not update.unsatisfied
+        assert finds(finder, BULL, hidden(), min_score=score)
+        (record,) = update
+        assert finder.cascade.scores_of_responses(record.unpacked(finder.cascade.n_weak))[0] > score
+
+
+def test_an_object_below_its_minimum_score_is_reported():
+    finder = bull_finder()
+    update = finder.learn(hidden(), BULL, True, min_score=1e6)
+    assert update.unsatisfied == tuple(update)
+    assert [record.id for record in finder.unsatisfied] == update.ids
+    assert "not satisfied" in str(update)
+
+
+def test_a_minimum_score_without_an_end_is_refused():
+    finder = bull_finder()
+    with pytest.raises(ValueError, match="finite"):
+        finder.learn(bull_scene(), BULL, True, min_score=np.inf)
+    assert content(finder) == content(bull_finder())
+
+
+@pytest.mark.parametrize("make", [bull_finder, judged_finder])
+def test_corrections_that_hold_already_change_no_bit_of_the_cascade(make):
+    finder = make()
+    # Right with room to spare: an object, and a place that a stage rejects by far.
+    update = finder.learn(bull_scene(), [[120, 70, 170, 120], [5, 5, 25, 25]], [True, False])
+    assert len(update) == len(finder.records) == 2
+    assert same_cascade(finder, make())
+
+
+def test_corrections_that_hold_already_change_no_bit_of_the_face_detector():
+    data = pytest.importorskip("skimage.data")
+    faces = load("face")
+    found = faces.detect(data.astronaut())
+    faces.learn(data.astronaut(), found.boxes[:1], True)
+    faces.learn(data.brick(), [[100, 100, 150, 150]], False)
+    assert same_cascade(faces, load("face"))
+    assert faces.operating_points == load("face").operating_points
+
+
+def test_corrections_that_hold_already_change_no_bit_beside_others():
+    one, other = bull_finder(), bull_finder()
+    for finder in (one, other):
+        finder.learn(bull_scene(2), false_positive(bull_finder(), 2), False)
+    assert not same_cascade(one, bull_finder())
+    update = one.learn(bull_scene(), [[120, 70, 170, 120]], True)
+    if not update.unsatisfied and same_cascade(one, other):
+        return
+    (record,) = update  # it did not hold by its margin after the other correction
+    margins = [
+        float(stage.weigh(record.unpacked(17)[:, columns].T.astype(bool))[-1, 0] - stage.threshold)
+        for stage, columns in zip(other.cascade.stages, other.cascade.columns, strict=True)
+    ]
+    assert (margins < MARGIN * bull_base().lengths).any()
+
+
+def test_only_the_stage_that_is_concerned_changes():
+    finder = bull_finder()
+    (record,) = finder.learn(bull_scene(), false_positive(finder), False)
+    for number, (before, after) in enumerate(zip(bull_base().cascade.stages, finder.cascade.stages, strict=True)):
+        assert np.array_equal(before.coef, after.coef) or number in record.stage
+    assert not same_cascade(finder, bull_finder())
+
+
+def test_contradictory_corrections_end_and_are_reported():
+    finder = bull_finder()
+    box = finder.detect(bull_scene(), max_detections=1).boxes
+    yes = finder.learn(bull_scene(), box, True)
+    no = finder.learn(bull_scene(), box, False)
+    assert set(no.unsatisfied) <= {*yes, *no}
+    assert no.unsatisfied
+    assert all(np.isfinite(stage.coef).all() for stage in finder.cascade.stages)
+    finder.unlearn(no)
+    assert not finder.unsatisfied
+    finder.unlearn(yes)
+    assert content(finder) == content(bull_finder())
+
+
+def test_a_stage_with_fixed_weights_stays_and_the_others_are_corrected():
+    mixed = mixed_detector()
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 256, (60, 60), dtype=np.uint8)
+    found = mixed.detect(image)
+    assert len(found)
+    update = mixed.learn(image, found.boxes[:1], False)
+    assert mixed.cascade.stages[0] is mixed.base.cascade.stages[0]
+    assert mixed.cascade.stages[2] is mixed.base.cascade.stages[2]
+    assert update.unsatisfied or not finds(mixed, found.boxes[:1], image)
+
+
+def test_soft_stages_let_a_missed_object_pass():
+    """Rejection thresholds on partial sums must not reject what the stage has to accept."""
+    from tests.detectors import WINDOW, base, patches
+
+    soft = Detector(base(soft=True))
+    X, y = patches(400, np.random.default_rng(3))
+    rejected = X[y & ~soft.cascade.accepts(X)]
+    assert len(rejected) > 5
+    for patch in rejected[:6]:
+        corrected = soft.copy()
+        update = corrected.learn(patch, [[0, 0, WINDOW[1], WINDOW[0]]], True)
+        assert update.unsatisfied or corrected.cascade.accepts(patch[None])[0]
+        assert not update.unsatisfied
+
+
+# Sets: order, repetition, threads and earlier corrections do not matter.
+
+
+def test_learning_twice_is_learning_once():
+    once, twice = judged_finder(), judged_finder()
+    boxes, labels = [*false_positive(once), *BULL], [False, True]
+    for finder in (once, twice, twice):
+        last = finder.learn(bull_scene(), boxes, labels)
+    assert len(last) == 0
+    assert content(once) == content(twice)
+    together = judged_finder()
+    together.learn(bull_scene(), [*boxes, *boxes], labels * 2)
+    assert content(together) == content(once)
+
+
+def test_of_equal_corrections_the_earliest_is_kept(monkeypatch):
+    files = []
+    for times in ((100, 200), (200, 100)):
+        finder = bull_finder()
+        for now in times:
+            monkeypatch.setattr("whet.detector.detector.time.time", lambda now=now: now)
+            finder.learn(bull_scene(), BULL, True)
+        assert [record.time for record in finder.records] == [100]
+        files.append(content(finder))
+    assert files[0] == files[1]
+
+
+def test_of_corrections_of_one_time_name_and_note_do_not_depend_on_the_order():
+    one, other = bull_finder(), bull_finder()
+    for name, note in (("b.png", ""), ("a.png", "x"), ("a.png", "w")):
+        one.learn(bull_scene(), BULL, True, name=name, note=note)
+    for name, note in (("a.png", "w"), ("b.png", ""), ("a.png", "x")):
+        other.learn(bull_scene(), BULL, True, name=name, note=note)
+    assert content(one) == content(other)
+    assert (one.records[0].name, one.records[0].note) == ("a.png", "w")
+
+
+def test_a_correction_depends_neither_on_earlier_ones_nor_on_threads():
+    plain = judged_finder(default=3.0).learn(bull_scene(2), [*false_positive(judged_finder(), 2), *BULL], [False, True])
+    busy = judged_finder(default=3.0)
+    busy.learn(bull_scene(), false_positive(busy), False)
+    busy.learn(hidden(), BULL, True)
+    X = windows_of(bull_scene(3), (12, 12), 7)[0]
+    busy.learn_patches(X, False)
+    for threads in (1, 4):
+        later = busy.copy().learn(
+            bull_scene(2), [*false_positive(judged_finder(), 2), *BULL], [False, True], threads=threads
+        )
+        assert later.ids == plain.ids
+
+
+@pytest.fixture(scope="module")
+def corrections():
+    """Several corrections, and the detector that learned them."""
+    finder, records = judged_finder(), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("whet.detector.detector.time.time", lambda: 1_700_000_000.7)
+        for seed in (1, 2, 3):
+            boxes = np.concatenate([false_positive(judged_finder(), seed), BULL])
+            records += finder.learn(bull_scene(seed), boxes, [False, True])
+        records += finder.learn(hidden(), BULL, True)
+    return records, finder
+
+
+def test_learn_then_unlearn_gives_the_same_bytes_without_the_image(corrections):
+    records, finder = corrections
+    finder = finder.copy()
+    assert content(finder) != content(judged_finder())
+    finder.unlearn(records[::-1])
+    assert content(finder) == content(judged_finder())
+    assert finder.cascade is judged_base().cascade
+
+
+def test_records_added_in_any_order_make_the_same_detector(corrections):
+    records, finder = corrections
+    again = judged_finder()
+    for i in np.random.default_rng(0).permutation(len(records)):
+        again.add([records[i]])
+    assert content(again) == content(finder)
+    assert same_cascade(again, finder)
+
+
+def test_unlearning_one_is_never_having_learned_it(corrections):
+    records, finder = corrections
+    for record in records:
+        one, other = finder.copy(), judged_finder()
+        one.unlearn(record)
+        other.add(each for each in records if each.id != record.id)
+        assert content(one) == content(other)
+        assert same_cascade(one, other)
+
+
+def test_merged_is_the_one_that_learned_both(corrections):
+    records, both = corrections
+    one, other = judged_finder(), judged_finder()
+    one.add(records[:4])
+    other.add(records[2:])  # some are known to both
+    turned = other.copy()
+    turned.merge(one)
+    one.merge(other)
+    assert content(one) == content(both) == content(turned)
+    assert same_cascade(one, both)
+
+
+def test_a_loaded_detector_has_the_same_weights_and_learns_on(tmp_path, corrections):
+    records, straight = corrections
+    finder = judged_finder()
+    for record in records:
+        finder.add([record])
+        finder.save(tmp_path / "bull.whet")
+        finder = load(tmp_path / "bull.whet")
+    assert content(finder) == content(straight)
+    assert same_cascade(finder, straight)
+    assert [record.id for record in finder.unsatisfied] == [record.id for record in straight.unsatisfied]
+
+
+def test_records_are_unlearned_by_update_record_id_and_prefix(corrections):
+    records, finder = corrections
+    for what in (records, [record.id for record in records], [record.id[:8] for record in records]):
+        copy = finder.copy()
+        copy.unlearn(what)
+        assert copy.records == []
+    copy = judged_finder()
+    updates = [copy.learn(bull_scene(seed), BULL, True) for seed in (1, 2)]
+    copy.unlearn(updates)
+    assert content(copy) == content(judged_finder())
+
+
+def test_what_is_not_learned_is_not_unlearned_and_nothing_changes(corrections):
+    records, finder = corrections
+    finder = finder.copy()
+    finder.unlearn(records[0])
+    before = content(finder)
+    for wrong in (records[0], [records[1], records[0]], "0" * 64, "", records[1].id[:3], ["zzzzzz"], [3], [None]):
+        with pytest.raises(RecordError):
+            finder.unlearn(wrong)
+        assert content(finder) == before
+
+
+ALTERED = {
+    "more bits": lambda r: replace(r, responses=np.repeat(r.responses, 2, axis=1)),
+    "fewer bits": lambda r: replace(r, responses=r.responses[:, :-1]),
+    "bits beyond the last learner": lambda r: replace(r, responses=r.responses | np.uint8([0, 0, 1])),
+    "fewer windows": lambda r: replace(r, responses=r.responses[:-1]),
+    "a stage too many": lambda r: replace(r, stage=np.full(len(r), 3, np.int16)),
+    "no stage": lambda r: replace(r, stage=np.full(len(r), -1, np.int16), is_object=False),
+    "a stage below none": lambda r: replace(r, stage=np.full(len(r), -2, np.int16)),
+}
+
+
+@pytest.mark.parametrize("alter", ALTERED.values(), ids=ALTERED)
+def test_records_that_no_window_could_have_left_are_refused(alter, corrections):
+    finder = judged_finder()
+    for record in corrections[0][:2]:
+        with pytest.raises(RecordError):
+            finder.add([alter(record)])
+        with pytest.raises(RecordError):
+            Detector(judged_base(), records=[alter(record)])
+    assert content(finder) == content(judged_finder())
+
+
+def test_records_of_another_base_are_refused(corrections):
+    records, finder = corrections
+    other = Detector(DetectorBase((12, 12), bull_base().stages[:2]))
+    with pytest.raises(RecordError, match="base"):
+        other.add(records)
+    with pytest.raises(CannotMergeError, match="base"):
+        other.merge(finder)
+    assert other.records == []
+
+
+def test_a_copy_learns_on_its_own():
+    finder = bull_finder()
+    copy = finder.copy()
+    copy.learn(bull_scene(), BULL, [True])
+    copy.set_operating_point("some", 3.0)
+    assert content(finder) == content(bull_finder())
+    assert copy.base_id == finder.base_id
+
+
+def test_corrections_stand_on_top_of_counts(corrections):
+    """Counts move the weights; corrections hold on top of them, and both can be taken out in any order."""
+    records, _ = corrections
+    X = windows_of(bull_scene(5), (12, 12), 3)[0]
+    one, other = judged_finder(), judged_finder()
+    one.learn_patches(X, False)
+    one.add(records)
+    other.add(records)
+    other.learn_patches(X, False)
+    assert content(one) == content(other)
+    assert same_cascade(one, other)
+    one.unlearn_patches(X, False)
+    other = judged_finder()
+    other.add(records)
+    assert content(one) == content(other)
+    one.unlearn(records)
+    assert content(one) == content(judged_finder())
+
+
+def test_the_log_is_newest_first(monkeypatch):
+    finder = bull_finder()
+    for now, seed in ((5, 1), (9, 2), (7, 3)):
+        monkeypatch.setattr("whet.detector.detector.time.time", lambda now=now: now)
+        finder.learn(bull_scene(seed), BULL, True)
+    assert [record.time for record in finder.records] == [9, 7, 5]
+
+
+# Input that cannot be learned.
+
+
+def test_learning_nothing_changes_nothing():
+    finder = bull_finder()
+    assert len(finder.learn(bull_scene(), [], [])) == 0
+    finder.unlearn([])
+    finder.add([])
+    finder.merge(bull_finder())
+    assert content(finder) == content(bull_finder())
+
+
+BAD = {
+    "outside": ([[300, 10, 330, 40]], [True], BoxError, "outside the 200 x 150 image"),
+    "left of it": ([[-40, 10, -5, 40]], [False], BoxError, "outside"),
+    "mostly outside": ([[-25, 10, 5, 40]], [True], BoxError, "nearest box"),
+    "no area": ([[10, 10, 10, 40]], [True], BoxError, "no area"),
+    "turned round": ([[40, 40, 10, 10]], [True], BoxError, "xmin <= xmax"),
+    "NaN": ([[10, np.nan, 40, 40]], [True], BoxError, "finite"),
+    "infinite": ([[10, 10, np.inf, 40]], [True], BoxError, "finite"),
+    "enormous": ([[-1e300, -1e300, 1e300, 1e300]], [True], BoxError, "outside"),
+    "too small": ([[50, 50, 56, 56]], [True], BoxError, "about 12 x 12 pixels or larger"),
+    "too small, and nothing there": ([[5, 5, 8, 8]], [False], BoxError, "about 12 x 12 pixels or larger"),
+    "of another shape": ([[10, 10, 140, 30]], [True], BoxError, "of that shape"),
+    "three numbers": ([[10, 10, 40]], [True], BoxError, "expected .N, 4."),
+    "words": ([["a", "b", "c", "d"]], [True], BoxError, "could not convert"),
+    "one good, one bad": ([[40, 30, 70, 60], [0, 0, 3, 3]], [True, True], BoxError, "nothing was changed"),
+    "fewer labels": ([[40, 30, 70, 60]], [], ValueError, "one for each"),
+    "labels in two dimensions": ([[40, 30, 70, 60]], [[True]], ValueError, "one for each"),
+    "labels of another kind": ([[40, 30, 70, 60]], [2], ValueError, "True .the object. or False"),
+}
+
+
+@pytest.mark.parametrize(("boxes", "labels", "error", "message"), BAD.values(), ids=BAD)
+def test_bad_boxes_are_refused_by_name_and_nothing_changes(boxes, labels, error, message):
+    finder = bull_finder()
+    with pytest.raises(error, match=message):
+        finder.learn(bull_scene(), boxes, labels)
+    assert content(finder) == content(bull_finder())
+
+
+def test_one_label_stands_for_all_boxes():
+    one, each = bull_finder(), bull_finder()
+    boxes = [[40, 30, 70, 60], [120, 70, 170, 120]]
+    assert one.learn(bull_scene(), boxes, True).ids == each.learn(bull_scene(), boxes, [True, True]).ids
+    assert content(one) == content(each)
+
+
+def test_an_object_without_contrast_is_refused():
+    with pytest.raises(BoxError, match="contrast"):
+        bull_finder().learn(np.full((40, 40), 90, np.uint8), [[5, 5, 25, 25]], True)
+
+
+def test_an_image_smaller_than_the_window_is_refused():
+    with pytest.raises(BoxError, match="too few"):
+        bull_finder().learn(np.zeros((9, 9), np.uint8), [[0, 0, 9, 9]], [True])
+
+
+def test_a_detector_of_fixed_stages_runs_but_does_not_learn():
+    fixed = Detector(DetectorBase(bull_finder().window, bull_finder().cascade.stages))
+    assert fixed.detect(bull_scene()) is not None
+    with pytest.raises(CannotLearnError, match="adopt"):
+        fixed.learn(bull_scene(), BULL, [True])
+    with pytest.raises(CannotLearnError):
+        fixed.learn_patches(np.zeros((1, 12, 12), np.uint8), False)
+
+
+# Other programs.
+
+
+def test_an_exported_corrected_detector_accepts_the_same_windows_in_opencv(tmp_path):
+    cv2 = pytest.importorskip("cv2")
+    if not hasattr(cv2, "CascadeClassifier"):
+        pytest.skip("this OpenCV has no cascades")
+    finder = bull_finder()
+    finder.learn(bull_scene(), false_positive(finder), False)
+    finder.learn(hidden(), BULL, True)
+    assert not same_cascade(finder, bull_finder())
+    finder.export_opencv(tmp_path / "bull.xml")
+    theirs = cv2.CascadeClassifier(str(tmp_path / "bull.xml"))
+    pyramids = [Pyramid.from_image(image, (12, 12), min_size=20) for image in (bull_scene(), hidden())]
+    levels = [level.image for pyramid in pyramids for level in pyramid.levels]
+    windows = np.concatenate([windows_of(level, (12, 12))[0] for level in levels])
+    accepted = finder.cascade.accepts(windows) | bull_base().cascade.accepts(windows)
+    windows = np.concatenate([windows[accepted], windows[::37]])
+    expected = finder.cascade.accepts(windows)
+    # An image of one window has no second scale, no step and no skipped neighbour.
+    found = np.array([len(theirs.detectMultiScale(patch, 1.1, 0)) == 1 for patch in np.ascontiguousarray(windows)])
+    np.testing.assert_array_equal(found, expected)
+    assert expected.sum() > 3
+    assert not np.array_equal(expected, bull_base().cascade.accepts(windows))

@@ -1,0 +1,244 @@
+"""The reference set: estimates, operating points that follow, and probabilities, all without images."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from tests.detectors import (
+    BULL,
+    bull_finder,
+    bull_scene,
+    content,
+    false_positive,
+    from_bytes,
+    judged_base,
+    judged_finder,
+)
+
+from whet.detector.detector import load
+from whet.detector.reference import NEGATIVE, POSITIVE, Calibration, Estimate, Judgement, Reference
+
+SCORES = st.one_of(st.just(-np.inf), st.floats(0.01, 100))
+SOME_SCORES = hnp.arrays(np.float64, st.integers(1, 30), elements=SCORES)
+
+
+def direct(detector, part):
+    """Scores of one part of the reference set, one sample after the other, from the definition."""
+    reference, cascade = detector.base.reference, detector.cascade
+    scores = []
+    rows = np.flatnonzero(reference.part == part)
+    for packed, gain in zip(reference.responses[rows], reference.gain[rows], strict=True):
+        bits, total, first = np.unpackbits(packed)[: cascade.n_weak], 0.0, 0
+        for number, stage in enumerate(cascade.stages):
+            margin = float(sum(stage.coef[t] for t in range(len(stage)) if bits[first + t])) - stage.threshold
+            total = total + margin * (number >= len(cascade.stages) // 2) if margin > 0 else -np.inf
+            first += len(stage)
+        scores.append(total * float(gain))
+    return np.array(scores)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_an_estimate_is_a_direct_count(learned):
+    finder = judged_finder(default=12.0)
+    if learned:
+        finder.learn(bull_scene(), false_positive(finder), False)
+    positive, negative = direct(finder, POSITIVE), direct(finder, NEGATIVE)
+    judged = finder.base.reference.judge(finder.cascade)
+    np.testing.assert_allclose(judged.positive, positive)
+    np.testing.assert_allclose(judged.negative, negative)
+    point = finder.operating_points["default"]
+    assert finder.estimate.recall == (positive > point).sum() / len(positive)
+    assert finder.estimate.false_positives_per_image == (negative > point).sum() / finder.base.reference.n_images
+    assert 0 < finder.estimate.recall < 1
+    assert finder.estimate.false_positives_per_image > 0
+
+
+def test_learn_returns_the_estimates_before_and_after():
+    finder = judged_finder(default=12.0)
+    before = finder.estimate
+    update = finder.learn(bull_scene(), false_positive(finder), False)
+    assert (update.before, update.after) == (before, finder.estimate)
+    assert str(before) in str(update)
+    finder.unlearn(update)
+    assert finder.estimate == before
+
+
+def test_without_a_reference_set_there_are_neither_estimates_nor_probabilities():
+    finder = bull_finder()
+    update = finder.learn(bull_scene(2), false_positive(finder, 2), False)
+    assert update.before is update.after is finder.estimate is None
+    found = finder.detect(bull_scene(2))
+    assert len(found)
+    assert np.isnan(found.probabilities).all()
+    finder.set_operating_point("default", 3.0)
+    finder.learn(bull_scene(2), BULL, True)
+    assert finder.operating_points == {"default": 3.0}
+
+
+def test_a_reference_set_of_one_kind_of_sample_estimates_nothing():
+    reference = judged_base().reference
+    for keep, n_images in ((reference.part % 2 == 1, 8), (reference.part % 2 == 0, 0)):
+        some = Reference(reference.responses[keep], reference.part[keep], reference.gain[keep], n_images, 17)
+        finder = type(bull_finder())(replace(judged_base(), reference=some))
+        finder.set_operating_point("default", 5.0)
+        update = finder.learn(bull_scene(), false_positive(bull_finder()), False)
+        assert update.before is update.after is None
+        assert finder.operating_points == {"default": 5.0}
+        assert np.isnan(finder.detect(bull_scene(2), min_score=0).probabilities).all()
+
+
+# Operating points.
+
+
+TWICE = st.integers(1, 30).flatmap(lambda n: hnp.arrays(np.float64, (2, n), elements=SCORES))
+
+
+@given(TWICE, TWICE, st.floats(0, 100))
+def test_a_point_that_follows_has_no_more_false_positives_and_as_far_as_they_allow_the_recall(
+    positive, negative, point
+):
+    before, after = (Judgement(positive[i], negative[i], 5) for i in range(2))
+    followed = after.followed(before, point)
+    n_wrong, n_found = (before.negative > point).sum(), (before.positive > point).sum()
+    assert np.isfinite(followed)
+    assert (after.negative > followed).sum() <= n_wrong
+    # Any lower score that finds more has too many false positives, or is not needed.
+    lower = after.positive[np.isfinite(after.positive) & (after.positive <= followed)]
+    if (after.positive > followed).sum() < n_found and len(lower):
+        assert (after.negative > np.nextafter(lower.max(), -np.inf)).sum() > n_wrong
+
+
+@given(SOME_SCORES, SOME_SCORES, st.floats(-5, 100))
+def test_a_point_stays_where_nothing_changed(positive, negative, point):
+    judged = Judgement(positive, negative, 3)
+    assert judged.followed(judged, point) == point
+
+
+def test_points_follow_and_come_back_to_the_bit():
+    finder = judged_finder(default=12.0, strict=20.0)
+    before = finder.base.reference.judge(finder.cascade)
+    update = finder.learn(bull_scene(), false_positive(finder), False)
+    finder.learn(bull_scene(2), BULL, True)
+    now = finder.base.reference.judge(finder.cascade)
+    moved = finder.operating_points
+    for name, score in (("default", 12.0), ("strict", 20.0)):
+        assert moved[name] == now.followed(before, score)
+        assert (now.negative > moved[name]).sum() <= (before.negative > score).sum()
+    assert moved != {"default": 12.0, "strict": 20.0}
+    assert from_bytes(content(finder)).operating_points == moved
+    finder.unlearn(finder.records)
+    assert finder.operating_points == {"default": 12.0, "strict": 20.0}
+    assert update.records
+
+
+def test_a_point_that_is_set_after_learning_stays():
+    finder = judged_finder(default=12.0)
+    finder.learn(bull_scene(), false_positive(finder), False)
+    finder.set_operating_point("mine", 9.0)
+    finder.learn(bull_scene(2), BULL, True)
+    assert finder.operating_points["mine"] == 9.0
+    again = from_bytes(content(finder))
+    assert again.operating_points == finder.operating_points
+    again.set_operating_point("mine", None)
+    assert "mine" not in again.operating_points
+
+
+def test_what_is_detected_by_default_follows_the_point():
+    finder = judged_finder(default=12.0)
+    finder.learn(bull_scene(), false_positive(finder), False)
+    ours = finder.detect(bull_scene(2))
+    theirs = finder.detect(bull_scene(2), min_score=finder.operating_points["default"])
+    np.testing.assert_array_equal(ours.boxes, theirs.boxes)
+
+
+# Probabilities.
+
+
+@given(SOME_SCORES, SOME_SCORES, st.integers(1, 50))
+def test_probabilities_are_monotone_and_between_0_and_1(positive, negative, n_images):
+    calibration = Judgement(positive, negative, n_images).calibration
+    scores = np.array([0.0, 1e-300, 0.01, 0.5, 1, 3, 10, 40, 100, 1e6, 1e300])
+    found = calibration.probability(scores)
+    assert ((found >= 0) & (found <= 1)).all()
+    assert (np.diff(found) >= 0).all()
+
+
+def test_probabilities_are_calibrated_on_the_scores_that_they_were_fitted_to():
+    """Of a logistic regression with an intercept, the probabilities sum to the number of objects."""
+    rng = np.random.default_rng(0)
+    positive, negative = np.exp(rng.normal(3.5, 0.5, 4000)), np.exp(rng.normal(2.5, 0.5, 3000))
+    calibration = Judgement(positive, negative, 4000).calibration
+    total = calibration.probability(np.concatenate([positive, negative])).sum()
+    assert total == pytest.approx(4000, rel=1e-3)
+    # Equal deviations of the logarithms: the log odds are a line of slope (3.5 - 2.5) / 0.5^2.
+    assert calibration.slope == pytest.approx(4.0, rel=0.05)
+
+
+def test_one_object_per_image_is_assumed_whatever_the_number_of_samples():
+    rng = np.random.default_rng(1)
+    positive, negative = np.exp(rng.normal(3.5, 0.5, 4000)), np.exp(rng.normal(2.5, 0.5, 3000))
+    once, half = (Judgement(some, negative, 500).calibration for some in (positive, positive[::2]))
+    assert once.probability(np.array([20.0])) == pytest.approx(half.probability(np.array([20.0])), abs=0.02)
+
+
+def test_detections_carry_probabilities_that_fall_with_the_score():
+    found = judged_finder().detect(bull_scene())
+    assert len(found) > 3
+    assert ((found.probabilities > 0) & (found.probabilities < 1)).all()
+    assert (np.diff(found.probabilities) <= 0).all()
+    np.testing.assert_array_equal(found[1:3].probabilities, found.probabilities[1:3])
+    assert len(judged_finder().detect(np.zeros((9, 9), np.uint8)).probabilities) == 0
+
+
+def test_probabilities_are_of_the_state_that_was_detected_with():
+    finder = judged_finder()
+    found = finder.detect(bull_scene())
+    before = found.probabilities
+    finder.learn(bull_scene(), false_positive(finder), False)
+    np.testing.assert_array_equal(found.probabilities, before)
+    assert not np.array_equal(finder.base.reference.judge(finder.cascade).calibration, Calibration(0.0, 0.0))
+
+
+def test_the_bundled_detector_is_judged():
+    faces = load("face")
+    reference = faces.base.reference
+    assert reference.responses.nbytes < 1_000_000
+    assert (np.bincount(reference.part, minlength=4) > 500).all()
+    assert faces.estimate.recall > 0.95
+    assert isinstance(faces.estimate, Estimate)
+
+
+# What cannot be.
+
+
+WRONG = {
+    "fewer gains": {"gain": np.ones(2, np.float32)},
+    "another part": {"part": np.full(3, 4, np.uint8)},
+    "no gain": {"gain": np.array([1, 0, 1], np.float32)},
+    "a gain that is no number": {"gain": np.array([1, np.nan, 1], np.float32)},
+    "more bytes": {"responses": np.zeros((3, 4), np.uint8)},
+    "another type": {"responses": np.zeros((3, 3), np.int64)},
+    "fewer than no images": {"n_images": -1},
+}
+
+
+@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
+def test_a_reference_set_that_cannot_be_is_refused(change):
+    sound = {
+        "responses": np.zeros((3, 3), np.uint8),
+        "part": np.zeros(3, np.uint8),
+        "gain": np.ones(3, np.float32),
+        "n_images": 1,
+        "n_weak": 17,
+    }
+    Reference(**sound)
+    with pytest.raises(ValueError, match="reference"):
+        Reference(**sound | change)
+
+
+def test_a_reference_set_of_other_weak_learners_is_refused():
+    with pytest.raises(ValueError, match="weak learners"):
+        replace(judged_base(), reference=replace(judged_base().reference, n_weak=18))
