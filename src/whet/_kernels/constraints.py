@@ -59,7 +59,7 @@ def satisfy(
     inverse: Floats,
     side: Floats,
     margin: Floats,
-    most: float,
+    most: Floats,
     tolerance: float,
     max_sweeps: int,
 ) -> int:
@@ -67,7 +67,7 @@ def satisfy(
 
     `inverse` is that of the metric. Cyclic coordinate ascent of the dual, in the order of the rows of X (n, T), until
     no margin moves by more than `tolerance` in a sweep; returns the number of sweeps. A multiplier moves the margin of
-    its own sample by at most `most`, so that contradictory constraints end too.
+    its own sample by at most `most_i`, so that contradictory constraints end too.
     """
     n, T = X.shape
     multiplier, gain, rows = np.zeros(n), np.zeros(n), np.empty((n, T + 1))
@@ -84,7 +84,7 @@ def satisfy(
                 continue
             if gain[i] == 0.0:
                 gain[i] = spread(inverse, X[i], rows[i])
-            new = min(max(multiplier[i] + missing / gain[i], 0.0), most / gain[i])
+            new = min(max(multiplier[i] + missing / gain[i], 0.0), most[i] / gain[i])
             step = new - multiplier[i]
             if step != 0.0:
                 multiplier[i] = new

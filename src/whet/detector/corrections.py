@@ -298,6 +298,8 @@ def weighted_stages(base: DetectorBase, learned: Delta) -> list[Stage]:
 
 
 def _unsatisfied(cascade: Cascade, records: list[Record], bits: list[Bits]) -> tuple[str, ...]:
+    """Corrections that do not hold for the windows of the image itself; look-alikes are not counted."""
+    bits = [part[_is_first(record.index)] for record, part in zip(records, bits, strict=True)]
     scores = cascade.scores_of_responses(np.concatenate(bits))
     parts = np.split(scores, np.cumsum([len(part) for part in bits])[:-1])
     return tuple(
@@ -305,6 +307,13 @@ def _unsatisfied(cascade: Cascade, records: list[Record], bits: list[Bits]) -> t
         for record, part in zip(records, parts, strict=True)
         if (not (part * DETECTION_GAIN > max(record.min_score, 0.0)).all() if record.is_object else (part > 0).any())
     )
+
+
+def _is_first(index: WindowIndex) -> NDArray[np.bool_]:
+    """Which windows (n,) are not copies of an earlier one."""
+    first = np.zeros(len(index), np.bool_)
+    first[np.unique(np.stack([index.scale, index.y, index.x]), axis=1, return_index=True)[1]] = True
+    return first
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,12 +331,11 @@ class _Wanted:
         false_positives = [i for i, record in enumerate(records) if not record.is_object]
         objects = [i for i, record in enumerate(records) if record.is_object]
         accepted = np.concatenate([none, *(bits[i] for i in objects)])
-        targets = [np.empty((0, len(base.stages)))]
-        for i in objects:
-            targets.append(object_targets(base, bits[i], base_margins(base, bits[i]), records[i].min_score))
+        parts = [object_targets(base, bits[i], base_margins(base, bits[i]), records[i].min_score) for i in objects]
+        targets = np.concatenate([np.empty((0, len(base.stages))), *parts])
         stage = [np.empty(0, np.int16), *(records[i].stage for i in false_positives)]
         rejected = np.concatenate([none, *(bits[i] for i in false_positives)]).reshape(-1, n_weak)
-        return cls(rejected, np.concatenate(stage), accepted, np.concatenate(targets))
+        return cls(rejected, np.concatenate(stage), accepted, targets)
 
     def corrected(self, number: int, run: Stage, columns: slice, base: DetectorBase, learned: ClassPair) -> Stage:
         """One stage with the weights that satisfy its constraints."""
@@ -340,6 +348,7 @@ class _Wanted:
             np.concatenate([rejected, accepted, guards.responses]),
             np.concatenate([np.full(len(rejected), -1.0), np.ones(len(accepted)), guards.side]),
             np.concatenate([np.full(len(rejected), MARGIN * length), self.targets[:, number], guards.margin]),
+            n_guards=len(guards),
         )
         coef, threshold = nearest_weights(run.coef, run.threshold, metric, wanted)
         if threshold == run.threshold and np.array_equal(coef, run.coef):

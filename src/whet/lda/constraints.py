@@ -26,8 +26,10 @@ WEIGHT_OF_POSITIVES = 2.0
 SMOOTHING = 1e-4
 # In units of |w|: no margin moves by more in the last sweep. The margins of constraints are 2,000 times as wide.
 TOLERANCE = 1e-4
-# In units of |w|: how far one constraint may move its own margin. Contradictory constraints end here.
+# In units of |w|: how far one constraint may move its own margin. Contradictory constraints end here, and a guard gives
+# way to what it guards against where both cannot hold.
 FARTHEST = 10.0
+FARTHEST_GUARD = 1.0
 MAX_SWEEPS = 2000
 
 
@@ -72,11 +74,15 @@ def _second_moments(statistics: BinaryStatistics) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Constraints:
-    """Responses (n, T), the side (n,) of each, 1 for positive and -1 for negative, and the least margin (n,) there."""
+    """Responses (n, T), the side (n,) of each, 1 for positive and -1 for negative, and the least margin (n,) there.
+
+    The last `n_guards` of them give way where the others cannot hold.
+    """
 
     responses: Bits
     side: Floats
     margin: Floats
+    n_guards: int = 0
 
     def __len__(self) -> int:
         return len(self.side)
@@ -96,13 +102,15 @@ def nearest_weights(coef: Floats, threshold: float, metric: ChangeMetric, wanted
     """
     w = np.append(coef, -threshold)
     length = float(np.sqrt(np.cumsum(coef * coef)[-1]))
+    farthest = np.full(len(wanted), FARTHEST * length)
+    farthest[len(wanted) - wanted.n_guards :] = FARTHEST_GUARD * length
     satisfy(
         w,
         np.ascontiguousarray(wanted.responses),
         metric.inverse,
         wanted.side,
         wanted.margin,
-        FARTHEST * length,
+        farthest,
         TOLERANCE * length,
         MAX_SWEEPS,
     )
