@@ -27,7 +27,7 @@ def slow_satisfy(w, X, inverse, side, margin, most, tolerance, max_sweeps):
     for _ in range(max_sweeps):
         worst = 0.0
         for i in range(len(X)):
-            new = np.clip(a[i] + (margin[i] - side[i] * (w @ ones[i])) / gain[i], 0, most / gain[i])
+            new = np.clip(a[i] + (margin[i] - side[i] * (w @ ones[i])) / gain[i], 0, most[i] / gain[i])
             w, worst, a[i] = w + (new - a[i]) * side[i] * rows[i], max(worst, abs(new - a[i]) * gain[i]), new
         if worst <= tolerance:
             break
@@ -47,7 +47,7 @@ def test_weights_are_those_of_plain_coordinate_ascent(seed, most):
     rng = np.random.default_rng(seed)
     w, X, inverse = problem(rng)
     side, margin = rng.choice([-1.0, 1.0], len(X)), rng.uniform(0, 1, len(X))
-    arguments = X, inverse, side, margin, min(most, 1e3), 1e-10, 3000
+    arguments = X, inverse, side, margin, np.full(len(X), min(most, 1e3)), 1e-10, 3000
     ours = w.copy()
     satisfy(ours, *arguments)
     np.testing.assert_allclose(ours, slow_satisfy(w, *arguments), atol=1e-6)
@@ -58,7 +58,7 @@ def test_satisfied_constraints_change_no_bit_and_need_one_sweep(rng):
     w, X, inverse = problem(rng, 40)
     vote = X @ w[:-1] + w[-1]
     ours = w.copy()
-    sweeps = satisfy(ours, X, inverse, np.sign(vote), abs(vote) * (1 - 1e-9), NEVER, 1e-9, 100)
+    sweeps = satisfy(ours, X, inverse, np.sign(vote), abs(vote) * (1 - 1e-9), np.full(len(X), NEVER), 1e-9, 100)
     assert sweeps == 1
     assert ours.tobytes() == w.tobytes()
 
@@ -67,7 +67,7 @@ def test_contradictory_constraints_end_and_move_no_margin_further_than_allowed(r
     w, X, inverse = problem(rng, 1)
     X, side = np.repeat(X, 2, axis=0), np.array([1.0, -1.0])
     ours = w.copy()
-    sweeps = satisfy(ours, X, inverse, side, np.array([0.5, 0.5]), 2.0, 1e-9, 500)
+    sweeps = satisfy(ours, X, inverse, side, np.array([0.5, 0.5]), np.full(2, 2.0), 1e-9, 500)
     assert sweeps < 500
     assert np.isfinite(ours).all()
     assert abs(X[0] @ (ours - w)[:-1] + (ours - w)[-1]) <= 2.0 + 1e-9
@@ -76,7 +76,7 @@ def test_contradictory_constraints_end_and_move_no_margin_further_than_allowed(r
 def test_no_constraints_change_nothing(rng):
     w, X, inverse = problem(rng)
     ours, none = w.copy(), np.empty(0)
-    satisfy(ours, X[:0], inverse, none, none, NEVER, 0.0, 10)
+    satisfy(ours, X[:0], inverse, none, none, none, 0.0, 10)
     assert ours.tobytes() == w.tobytes()
 
 

@@ -34,6 +34,7 @@ class Record:
     window, or -1. `min_score` is the score that a missed object has to exceed. `time` is in seconds since 1970.
 
     >>> one = Record("correction", "0" * 64, (8.0, 8.0, 32.0, 32.0), False, responses=np.zeros((1, 2), np.uint8))
+    >>> from dataclasses import replace
     >>> one.id[:8], replace(one, note="a shadow").id == one.id
     ('6af0223f', True)
     """
@@ -90,6 +91,7 @@ def image_hash(grey: NDArray[np.uint8]) -> str:
 class Records(Mapping[str, Record]):
     """A set of records by id, in the order of the ids: equal sets are equal, whatever was learned first.
 
+    >>> from dataclasses import replace
     >>> one = Record("correction", "0" * 64, (8.0, 8.0, 32.0, 32.0), False)
     >>> both = Records.from_iterable([one, replace(one, is_object=True), one])
     >>> len(both), len(both - [one.id]), (both | both).keys() == both.keys()
