@@ -117,6 +117,17 @@ def test_contradictions_end_with_finite_weights():
     assert np.isfinite(moved)
 
 
+def test_a_guard_gives_way_to_the_correction_that_it_contradicts():
+    coef, threshold, _, negative, metric = stage(8)
+    x = np.repeat(wrong_side(coef, threshold, negative, -1, 1), 2, axis=0)
+    margin = np.array([0.2, 0.05]) * np.linalg.norm(coef)
+    wanted = Constraints(x, np.array([-1.0, 1.0]), margin, n_guards=1)
+    new, moved = nearest_weights(coef, threshold, metric, wanted)
+    assert x[0] @ new - moved < 0
+    undecided = nearest_weights(coef, threshold, metric, Constraints(x, wanted.side, margin))
+    assert x[0] @ undecided[0] - undecided[1] > x[0] @ new - moved
+
+
 def test_equal_rows_give_equal_bits_and_other_orders_nearly_the_same():
     coef, threshold, positive, negative, metric = stage(7)
     X = np.concatenate([wrong_side(coef, threshold, negative, -1, 5), wrong_side(coef, threshold, positive, 1, 2)])

@@ -491,7 +491,7 @@ RECORD_HEADERS = {
     "records of another type": (lambda h: h.update(records={}), "no list"),
     "a record of another type": (lambda h: h["records"].__setitem__(0, 7), "record 0 is 7"),
     "a record less": (lambda h: h["records"].pop(), "by the header expected"),
-    "another order": (lambda h: h["records"].reverse(), "order of their ids"),
+    "another order": (lambda h: h["records"].reverse(), "order of their ids|rejects a window in no stage"),
     "missing key": (lambda h: h["records"][0].pop("note"), "lacks .'note'"),
     "unknown key": (record(exec="rm"), "unknown .'exec'"),
     "unknown kind": (record(kind="order"), "kind of record 1"),
