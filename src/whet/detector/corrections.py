@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from whet.cascade.boxes import Boxes, BoxOffset, box_iou, checked_boxes
 from whet.cascade.cascade import Cascade, ClassPair, Stage
+from whet.cascade.detect import group_score
 from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.detector.base import Delta, DetectorBase
 from whet.detector.records import Record
@@ -50,8 +51,8 @@ COPIES = 10
 GUARD = 0.05
 # The score that a missed object gets, as a multiple of the minimum score.
 SCORE_ROOM = 1.05
-# The score of a detection as a multiple of that of its best window: the median of held-out faces.
-DETECTION_GAIN = 1.37
+# The share of its score that an object keeps which the base finds.
+KEPT_SCORE = 0.9
 # Beyond any image; products of such numbers are still far from the largest float.
 FARTHEST_PIXEL = 1e9
 
@@ -129,6 +130,7 @@ def false_positive_record(
         index=best.index,
         stage=cheapest_stages(base, best),
         responses=np.packbits(best.responses, axis=1),
+        base_id=base.base_id,
     )
 
 
@@ -136,20 +138,28 @@ def object_record(
     base: DetectorBase, offset: BoxOffset, pyramid: Pyramid, image: str, box: Floats, min_score: float
 ) -> Record:
     """The correction of a missed object (4,): the window at its box that costs least to accept, in all stages."""
-    index = pyramid.overlapping(box, ALIGNED, offset)
-    if not len(index):
-        raise _no_window(pyramid, offset, box)
+    index = pyramid.overlapping(box, SAME, offset)
     overlap = box_iou(box[None], offset.boxes(pyramid.boxes(index)))[0]
-    index = index.take(overlap >= overlap.max() - NEARLY_BEST)
+    if not (overlap >= ALIGNED).any():
+        raise _no_window(pyramid, offset, box)
     found = Windows.from_patches(base, index, pyramid.patches(index), near=None)
-    if not len(found):
+    scores = base.cascade.scores_of_responses(found.responses)
+    aligned = box_iou(box[None], offset.boxes(pyramid.boxes(found.index)))[0] >= max(
+        ALIGNED, overlap.max() - NEARLY_BEST
+    )
+    if not aligned.any():
         raise BoxError(
             f"got the box {box.round(1).tolist()}; its windows have less contrast than a standard deviation of "
             f"{base.min_sigma:g}, and are never looked at; nothing was changed"
         )
-    targets = object_targets(base, found.responses, found.margins, min_score)
-    missing = np.maximum(targets - found.margins, 0.0) ** 2 / _leverages(base, found.responses)
-    best = found.take(np.array([int(np.argmin(missing.sum(axis=1)))]))
+    if group_score(scores[scores > 0]) > min_score:  # the base finds it: the best window keeps most of its score
+        chosen = int(np.argmax(scores))
+        min_score = KEPT_SCORE * float(scores[chosen])
+    else:
+        targets = object_targets(base, found.responses, found.margins, min_score)
+        missing = np.maximum(targets - found.margins, 0.0) ** 2 / _leverages(base, found.responses)
+        chosen = int(np.argmin(np.where(aligned, missing.sum(axis=1), np.inf)))
+    best = found.take(np.array([chosen]))
     return Record(
         "correction",
         image,
@@ -159,6 +169,7 @@ def object_record(
         index=best.index,
         stage=np.full(1, -1, np.int16),
         responses=np.packbits(best.responses, axis=1),
+        base_id=base.base_id,
     )
 
 
@@ -178,6 +189,7 @@ def example_record(
         index=index,
         stage=np.full(1, -1, np.int16),
         responses=np.packbits(responses, axis=1),
+        base_id=base.base_id,
     )
 
 
@@ -215,7 +227,7 @@ def _copies(level: Bits, y: int, x: int, window: tuple[int, int], rng: np.random
     """Copies (`COPIES`, height, width) of one window of a level."""
     (height, width), (rows, columns) = window, level.shape
     # Windows of all whole pixels and of levels 1.2 apart are there already: half a pixel and half a level are left.
-    zoom = np.exp(rng.uniform(-0.09, 0.09, COPIES))
+    zoom = 1 + rng.uniform(-0.09, 0.09, COPIES)
     shift = rng.uniform(-0.5, 0.5, (2, COPIES))
     ys = _sampled(y, height, zoom, shift[0], rows)
     xs = _sampled(x, width, zoom, shift[1], columns)
@@ -265,7 +277,7 @@ def object_targets(base: DetectorBase, responses: Bits, margins: Floats, min_sco
     raised = reached + missing * share / share.sum(axis=1, keepdims=True)
     needed = np.where(scoring & (missing > 0), raised, targets)
     scores = base.cascade.scores_of_responses(responses)
-    return np.where((scores * DETECTION_GAIN > min_score)[:, None], np.minimum(needed, margins), needed)
+    return np.where((scores > min_score)[:, None], np.minimum(needed, margins), needed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,7 +317,7 @@ def _unsatisfied(cascade: Cascade, records: list[Record], bits: list[Bits]) -> t
     return tuple(
         record.id
         for record, part in zip(records, parts, strict=True)
-        if (not (part * DETECTION_GAIN > max(record.min_score, 0.0)).all() if record.is_object else (part > 0).any())
+        if (not (part > record.min_score).all() if record.is_object else (part > 0).any())
     )
 
 

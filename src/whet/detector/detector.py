@@ -396,6 +396,13 @@ class Detector:
                 f"these detectors do not share one base ({self.base_id[:12]} and {other.base_id[:12]}): merge copies "
                 "of one detector"
             )
+        if (self._base.reference and self._base.reference.digest) != (
+            other._base.reference and other._base.reference.digest
+        ):
+            raise CannotMergeError(
+                "these detectors have different reference sets, which guard their corrections: merge copies of one "
+                "detector"
+            )
         theirs = other._state
         with self._lock:
             counts = self._state.counts + theirs.counts
@@ -404,6 +411,11 @@ class Detector:
     def _check_record(self, record: Record) -> None:
         n_weak, n_stages = self._base.cascade.n_weak, len(self._base.stages)
         n = len(record)
+        if record.base_id != self.base_id:
+            raise RecordError(
+                f"record {record.id[:8]} belongs to the base {record.base_id[:12] or '(none)'}, this detector has "
+                f"{self.base_id[:12]}: use a detector of that base"
+            )
         fits = record.responses.shape == (n, -(-n_weak // 8)) and len(record.index) == len(record.stage) == n
         if not fits or (n and not -1 <= record.stage.min() <= record.stage.max() < n_stages):
             raise RecordError(

@@ -196,7 +196,7 @@ class Header:
         reporting, provenance = _read_reporting(table), _read_provenance(table["provenance"])
         n_images = table["reference"]
         reference = None if n_images is None else whole(n_images, 0, MOST_IMAGES, "images of the reference set")
-        records, windows = _read_records(table["records"])
+        records, windows = _read_records(table["records"], table["base_id"])
         return cls(window, sigma, table["base_id"], reporting, provenance, stages, reference, records, windows)
 
 
@@ -215,14 +215,16 @@ def _record_table(record: Record, windows: int) -> Table:
     }
 
 
-def _read_records(value: object) -> tuple[tuple[Record, ...], tuple[int, ...]]:
+def _read_records(value: object, base_id: str) -> tuple[tuple[Record, ...], tuple[int, ...]]:
     if not isinstance(value, list) or len(value) > MOST_RECORDS:
         raise ModelFileError(f"the header's records are no list, or more than {MOST_RECORDS:,}")
-    pairs = [_read_record(as_table(one, f"record {number}"), f"record {number}") for number, one in enumerate(value)]
+    pairs = [
+        _read_record(as_table(one, f"record {number}"), f"record {number}", base_id) for number, one in enumerate(value)
+    ]
     return tuple(record for record, _ in pairs), tuple(windows for _, windows in pairs)
 
 
-def _read_record(table: Table, where: str) -> tuple[Record, int]:
+def _read_record(table: Table, where: str, base_id: str) -> tuple[Record, int]:
     check_keys(table, _RECORD, where=where)
     box = table["box"]
     if not isinstance(box, list) or len(box) != 4:
@@ -242,6 +244,7 @@ def _read_record(table: Table, where: str) -> tuple[Record, int]:
         _flag(table["is_object"], f"is_object of {where}"),
         whole(table["weight"], 1, MOST_SAMPLES - 1, f"weight of {where}"),
         finite(table["min_score"], f"min_score of {where}"),
+        base_id=base_id,
         time=whole(table["time"], 0, MOST_SECONDS, f"time of {where}"),
         **texts,
     )

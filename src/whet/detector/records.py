@@ -31,12 +31,13 @@ class Record:
     A "correction" is a constraint: its windows have to be accepted, or rejected. An "example" is counted `weight` times
     in the statistics. `image` is the hash of the grey pixels, `name` the name of its file. `responses` (windows, bytes)
     are those of all weak learners, eight to a byte. `stage` (windows,) is the stage in which a correction rejects each
-    window, or -1. `min_score` is the score that a missed object has to exceed. `time` is in seconds since 1970.
+    window, or -1. `min_score` is the score that an object has to exceed. `base_id` is that of the detector's base.
+    `time` is in seconds since 1970.
 
     >>> one = Record("correction", "0" * 64, (8.0, 8.0, 32.0, 32.0), False, responses=np.zeros((1, 2), np.uint8))
     >>> from dataclasses import replace
     >>> one.id[:8], replace(one, note="a shadow").id == one.id
-    ('6af0223f', True)
+    ('e4287229', True)
     """
 
     kind: Kind
@@ -48,6 +49,7 @@ class Record:
     index: WindowIndex = field(default_factory=WindowIndex)
     stage: NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
     responses: Bits = field(default_factory=lambda: np.empty((0, 0), np.uint8))
+    base_id: str = ""
     name: str = ""
     time: int = 0
     note: str = ""
@@ -55,7 +57,7 @@ class Record:
     @cached_property
     def id(self) -> str:
         """Hash of what was learned. Name, time and note do not decide anything, and are left out."""
-        settings = [self.kind, self.image, list(map(float.hex, self.box)), bool(self.is_object)]
+        settings = [self.base_id, self.kind, self.image, list(map(float.hex, self.box)), bool(self.is_object)]
         digest = hashlib.sha256(json.dumps([*settings, int(self.weight), float(self.min_score).hex()]).encode())
         for array, dtype in (
             (self.index.scale, "<f8"),

@@ -6,6 +6,7 @@ recall, false positives per image, operating points and probabilities are estima
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -44,6 +45,14 @@ class Reference:
             )
         if (self.part > NEGATIVE).any() or not (np.isfinite(self.gain) & (self.gain > 0)).all() or self.n_images < 0:
             raise ValueError("a reference set has parts 0 to 3, gains above 0 and a number of images from 0")
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of all samples."""
+        digest = hashlib.sha256(f"{self.n_images} {self.n_weak}".encode())
+        for array in (self.responses, self.part, self.gain):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
     def of(self, part: int) -> Bits:
         """Responses (m, n_weak) of the samples of one part, one to a byte."""
