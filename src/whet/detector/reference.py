@@ -123,26 +123,22 @@ class Judgement:
     def followed(self, before: Judgement, point: float) -> float:
         """The minimum score that stands for what `point` stood for before.
 
-        It has at most as many false positives, and as far as they allow, the recall of before, less 0.3 points: a lower
-        minimum score has a price in false positives that the reference set cannot know.
+        It moves with the scores of the objects near it, where these fall, and it never has more false positives than
+        before.
 
         >>> before = Judgement(np.array([9.0, 8.0, 7.0]), np.array([6.0, 2.0]), 10)
         >>> after = Judgement(np.array([8.0, 7.0, 6.0]), np.array([4.0, 1.0]), 10)
-        >>> 4 <= after.followed(before, 6.5) < 6  # scores fell: the point follows
-        True
+        >>> after.followed(before, 6.5)  # scores fell by 1
+        5.5
+        >>> Judgement(after.positive, np.array([5.8, 1.0]), 10).followed(before, 6.5)
+        5.8
         """
-        n_found = int((before.positive > point).sum()) - int(TOLERATED_LOSS * len(before.positive))
-        n_wrong = int((before.negative > point).sum())
-        falling = np.sort(self.positive)[::-1]
-        keeps_recall = np.nextafter(falling[n_found - 1], -np.inf) if n_found > 0 else np.inf
-        wrong = np.sort(self.negative)[::-1]
-        keeps_rate = wrong[n_wrong] if n_wrong < len(wrong) else -np.inf
-        followed = max(min(point, float(keeps_recall)), float(keeps_rate))
-        if np.isfinite(followed):
-            return followed
-        # Rejected objects score -inf: no minimum score brings them back, so all others are kept.
-        lowest = float(np.min(falling[np.isfinite(falling)], initial=np.inf))
-        return min(point, float(np.nextafter(lowest, -np.inf)))
+        both = np.flatnonzero(np.isfinite(before.positive) & np.isfinite(self.positive))
+        near = both[np.argsort(abs(before.positive[both] - point), kind="stable")[:NEAREST]]
+        shift = float(np.median(self.positive[near] - before.positive[near])) if len(near) else 0.0
+        n_wrong, wrong = int((before.negative > point).sum()), np.sort(self.negative)[::-1]
+        keeps_rate = float(wrong[n_wrong]) if n_wrong < len(wrong) else -np.inf
+        return max(point + min(shift, 0.0), keeps_rate)
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -192,7 +188,7 @@ class Calibration:
         return np.asarray(1 / (1 + np.exp(-np.clip(logit, -500, 500))))
 
 
-# The share of the objects that may be lost before an operating point follows: fewer are within the noise.
-TOLERATED_LOSS = 0.003
+# Objects whose scores say where an operating point moves: those nearest to it.
+NEAREST = 100
 # A weak prior: one set of few samples may be separable.
 RIDGE = 0.1

@@ -16,11 +16,12 @@ from whet.cascade.detections import Detections, FiredWindows
 from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.cascade.scan import scan_pyramid
 from whet.detector.base import DetectorBase
-from whet.detector.corrections import NEAR, base_margins
+from whet.detector.corrections import NEAR, Windows, base_margins
 from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, NEGATIVE, POSITIVE, Reference
 from whet.errors import UnreadableImageError
 from whet.io.images import read_grey
 from whet.training.negatives import ExcludedBoxes
+from whet.training.positives import Variations
 
 Patches = NDArray[np.uint8]
 Bits = NDArray[np.uint8]
@@ -35,6 +36,9 @@ GUARDS = 300
 REJECTED_PER_IMAGE = 4
 # Windows of an image among which these places are chosen: a weak detector nearly accepts a hundred thousand.
 MOST_NEAR = 2000
+# Variations of each guarding object.
+VARIATIONS = 6
+HARDER = Variations(shift=0.02, scale=0.05, angle=8.0, noise=0.6, blur=1.2)
 # Pixels around a held-out object, repeated from its rim: room for the windows that fire around it.
 RIM = 0.25
 
@@ -60,9 +64,12 @@ def make_reference(
     samples = _Samples([], [], [])
     _, objects = np.unique(np.arange(len(positives)) if groups is None else groups, return_inverse=True)
     order = rng.permutation(len(positives))[: 2 * MOST_POSITIVES]
-    for number, i in enumerate(np.sort(order).tolist()):
-        samples.add(_best_of_object(base, positives[i], threads), (GUARD_POSITIVE, POSITIVE)[objects[i] % 2])
-        progress(0.3 * (number + 1) / len(order))
+    guarding = np.sort(order[objects[order] % 2 == 0])
+    samples.add(_hard_objects(base, positives[guarding], rng), GUARD_POSITIVE)
+    judging = np.sort(order[objects[order] % 2 == 1])
+    for number, i in enumerate(judging.tolist()):
+        samples.add(_best_of_object(base, positives[i], threads), POSITIVE)
+        progress(0.3 * (number + 1) / len(judging))
     n_judging, n_places = 0, [0, 0]
     for number, i in enumerate(rng.permutation(len(images)).tolist()):
         half = number % 2
@@ -118,6 +125,29 @@ class _Samples:
             known = gain[~np.isnan(gain) & (part == kind)]
             gain[unknown] = np.median(known) if len(known) else 1.0
         return Reference(np.packbits(responses, axis=1), part, gain.astype(np.float32), n_images, n_weak)
+
+
+def _hard_objects(base: DetectorBase, positives: Patches, rng: np.random.Generator) -> tuple[Bits, NDArray[np.float64]]:
+    """Turned, blurred and noisy variations of objects that the base only just accepts: the first that would be lost."""
+    (height, width), rim = base.window, [round(RIM * side) for side in base.window]
+    box = rim[1], rim[0], rim[1] + width, rim[0] + height
+    varied = [
+        HARDER.cut(np.pad(patch, [(side, side) for side in rim], mode="edge"), box, base.window, VARIATIONS, rng)
+        for patch in positives
+    ]
+    found = Windows.from_patches(
+        base, *_all(np.concatenate([np.empty((0, *base.window), np.uint8), *varied])), near=0.0
+    )
+    accepted = base.cascade.scores_of_responses(found.responses) > 0
+    order = np.argsort(np.where(accepted, found.closeness(base), np.inf), kind="stable")
+    chosen = np.sort(order[: min(MOST_POSITIVES, int(accepted.sum()))])
+    return found.responses[chosen], np.full(len(chosen), np.nan)
+
+
+def _all(patches: Patches) -> tuple[WindowIndex, Patches]:
+    """Patches without a place in any image."""
+    nowhere = np.zeros(len(patches), np.intp)
+    return WindowIndex(np.ones(len(patches)), nowhere, nowhere), patches
 
 
 def _best_of_object(base: DetectorBase, patch: Patches, threads: int | None) -> tuple[Bits, NDArray[np.float64]]:
