@@ -47,8 +47,9 @@ MAX_WINDOWS = 32
 # Copies of the best windows, as the next video frame may show them: moved, resized, in other light, with noise.
 COPIED_WINDOWS = 4
 COPIES = 10
-# Guards keep their margins, or so much of it, in units of |w|.
+# Guards keep their margins, or so much of it, in units of |w|; objects also keep all but so much of it.
 GUARD = 0.05
+KEPT_MARGIN = 0.1
 # The score that a missed object gets, as a multiple of the minimum score.
 SCORE_ROOM = 1.05
 # The share of its score that an object keeps which the base finds.
@@ -386,22 +387,24 @@ def _letting_pass(stage: Stage, accepted: Bits) -> Stage:
 def _guards(base: DetectorBase, number: int, run: Stage, columns: slice) -> Constraints:
     """Constraints on the guarding half of the reference set; all are satisfied before any correction.
 
-    Positives stay accepted. A negative that the base rejects stays rejected in the stage that is surest of it; one
+    Positives stay accepted, with most of their margins. A negative that the base rejects stays rejected in the stage that is surest of it; one
     that it accepts gets no higher margin in the scoring stages.
     """
     if base.reference is None:
         return Constraints(np.empty((0, len(run)), np.uint8), np.empty(0), np.empty(0))
-    slack = GUARD * float(base.lengths[number])
+    length = float(base.lengths[number])
+    slack = GUARD * length
     positives, negatives = base.reference.guards
     positive, negative = run.margins(positives[:, columns]), run.margins(negatives[:, columns])
     surest, accepted = _surest_stages(base, base.reference)
     kept = positive > 0
+    kept_margins = np.maximum(np.minimum(positive[kept], slack), positive[kept] - KEPT_MARGIN * length)
     stays_out = ~accepted & (surest == number) & (negative <= 0)
     capped = accepted & (number >= base.cascade.first_scoring)
     return Constraints(
         np.concatenate([positives[kept], negatives[stays_out], negatives[capped]])[:, columns],
         np.concatenate([np.ones(int(kept.sum())), np.full(int(stays_out.sum() + capped.sum()), -1.0)]),
-        np.concatenate([np.minimum(positive[kept], slack), np.minimum(-negative[stays_out], slack), -negative[capped]]),
+        np.concatenate([kept_margins, np.minimum(-negative[stays_out], slack), -negative[capped]]),
     )
 
 
