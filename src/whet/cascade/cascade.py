@@ -418,10 +418,12 @@ class Cascade:
 
 
 def _freeze(pair: ClassPair) -> None:
-    """Check the statistics of a stage, and make them read-only: an insertion in place would change what its id means."""
+    """Check the statistics of a stage and make them read-only: an insertion would change what its id stands for."""
     for name, statistics in zip(("positives", "negatives"), pair, strict=True):
         if statistics.n < 1:
-            raise ValueError(f"got no {name}; a stage that learns, or is corrected, starts from samples of both classes")
+            raise ValueError(
+                f"got no {name}; a stage that learns, or is corrected, starts from samples of both classes"
+            )
         check_statistics(statistics, name)
         for counts in (statistics.s, statistics.C):
             counts.flags.writeable = False

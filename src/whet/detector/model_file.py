@@ -619,7 +619,9 @@ def _stage(stage: StageHeader, window: tuple[int, int], own: Tensors) -> Trained
     features, weak = from_columns(stage.family, window, own)
     counts = None
     if stage.counts is not None:
-        positive, negative = (_statistics(n, own[side], stage.n_weak) for side, n in zip(CLASSES, stage.counts, strict=True))
+        positive, negative = (
+            _statistics(n, own[side], stage.n_weak) for side, n in zip(CLASSES, stage.counts, strict=True)
+        )
         counts = positive, negative
     if isinstance(stage, FixedHeader):
         return Stage(features, weak, own["coef"], stage.threshold, own.get("exits"), counts)

@@ -217,7 +217,9 @@ def adopt_patches(
     numbers = np.arange(len(positives)) if groups is None else groups
     _check_number(len(np.unique(numbers)))
     rows = split_objects(numbers, held_out, seed)
-    sides = (_Side(positives[part], paths) for part, paths in zip(rows, split_images(images, held_out, seed), strict=True))
+    sides = (
+        _Side(positives[part], paths) for part, paths in zip(rows, split_images(images, held_out, seed), strict=True)
+    )
     return _adopted(
         source,
         *sides,
@@ -372,12 +374,12 @@ def adopt_from(
 
     >>> adopt_from(Path("nowhere.xml"), [])
     Traceback (most recent call last):
-    whet.errors.TrainingDataError: got no object; expected some 50 photographs of it or more, as annotations or ...
+    whet.errors.TrainingDataError: got no object; expected 50 photographs of it or more, as annotations or crops, ...
     """
     annotations = Annotations(tuple(images), (ONLY_CLASS,))
     if not annotations.n_boxes:
         raise TrainingDataError(
-            f"got no object; expected some {FEW_OBJECTS} photographs of it or more, as annotations or crops, and images "
+            f"got no object; expected {FEW_OBJECTS} photographs of it or more, as annotations or crops, and images "
             "without the object"
         )
     source = read_opencv(cascade)
@@ -406,9 +408,7 @@ def adopt_from(
         progress=lambda done: progress(0.1 + 0.9 * done),
     )
     unreadable = (Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
-    return AdoptionRun(
-        run.detector, run.short_stages, positives, backgrounds, (*positives.problems, *unreadable)
-    )
+    return AdoptionRun(run.detector, run.short_stages, positives, backgrounds, (*positives.problems, *unreadable))
 
 
 def _split_by_photograph(
