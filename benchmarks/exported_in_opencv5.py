@@ -97,8 +97,6 @@ def exported(folder: Path, seed: int) -> dict[Path, tuple[Cascade, Exported]]:
         faces(photographs, WINDOW, 10, seed),
         chosen_negatives(500, seed),
         groups=np.repeat(np.arange(len(photographs)), 10),
-        n_weak=2000,  # twice the default: the larger a stage, the more there is to round
-        stage_rate=0.985,
         seed=seed,
     )
     cascade, path = detector.cascade, folder / "adopted frontalface_default.xml"

@@ -28,7 +28,7 @@ def folder(tmp_path):
     """A cascade file, crops of its object, and images without it, one of them cut short."""
     others = np.random.default_rng(1).integers(0, 230, (200, *WINDOW), dtype=np.uint8)
     samples = np.concatenate([patches(200, 0), others])
-    nodes = [train_stage(HaarPool.from_window(WINDOW), samples, np.arange(400) < 200, n) for n in (2, 5)]
+    nodes = [train_stage(HaarPool.from_window(WINDOW), samples, np.arange(400) < 200, n) for n in (8, 25)]
     write_opencv(Cascade(WINDOW, tuple(node.run() for node in nodes)), tmp_path / "object.xml")
     for name, made in (
         ("crops", patches(60, 5)),
@@ -54,11 +54,16 @@ def test_an_opencv_cascade_is_adopted_corrected_and_exported(folder):
     Image.fromarray(image).save(folder / "street.png")
     found = load(folder / "object.xml").detect(image)
     assert np.array_equal(found.boxes, detector.detect(image).boxes)  # as before
-    done = whet("learn", "mine.whet", "-n", "street.png", "--force", cwd=folder)
+    x1, y1, x2, y2 = found.boxes[-1].tolist()  # the weakest
+    wrong = f"street.png:{x1!r},{y1!r},{x2 - x1!r},{y2 - y1!r}"
+    done = whet("learn", "mine.whet", "--wrong", wrong, "--force", cwd=folder)
     assert done.returncode == 0, done.stderr
     corrected = load(folder / "mine.whet")
-    assert len(corrected.records) == len(found)
-    assert len(corrected.detect(image)) < len(found)
+    assert len(corrected.records) == 1
+    assert found.boxes[-1].tolist() not in corrected.detect(image).boxes.tolist()
+    done = whet("learn", "mine.whet", "--positives", "crops", cwd=folder)
+    assert done.returncode == ExitCode.FAILED
+    assert "do not follow from examples" in " ".join(done.stderr.split())
     done = whet("export", "mine.whet", "mine.xml", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert not cv2.CascadeClassifier(str(folder / "mine.xml")).empty()

@@ -77,6 +77,8 @@ def test_adopting_changes_nothing_that_is_found(case, adopted):
     assert adopted.base_id != original.base_id
     with pytest.raises(CannotLearnError, match="adopt"):
         original.learn(image(1), [[10, 10, 22, 22]], False)
+    with pytest.raises(CannotLearnError, match="correct it"):
+        adopted.learn_patches(objects(5, 0), True)
 
 
 def test_stages_count_all_positives_and_the_negatives_that_reach_them(case):

@@ -26,6 +26,7 @@ from whet.lda.statistics import BinaryStatistics
 from whet.opencv.cascade import OpenCVCascade, stages_of
 from whet.opencv.xml import read_opencv
 from whet.training.data import FewPositivesWarning, split_images, split_objects
+from whet.training.examples import Examples
 from whet.training.mining import Miner
 from whet.training.negatives import ExcludedBoxes, backgrounds_of, image_faults, windows_of_images
 from whet.training.positives import Jitter, Positives, Variations, cut_positives, window_of
@@ -350,8 +351,6 @@ def adopt(
     Traceback (most recent call last):
     whet.errors.DataNotFoundError: no such file or directory: nowhere.csv
     """
-    from whet.training.examples import Examples
-
     named = [negatives] if isinstance(negatives, str | PathLike) else list(negatives)
     found = find_images([fspath(name) for name in named]) if named else []
     examples = Examples.from_annotations(read_annotations(annotations).images, negatives=found)
