@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("--cascades", nargs="+", default=["frontalface_default", "frontalface_alt2"])
     parser.add_argument("--photographs", nargs="+", type=int, default=[10, 50, 200])
     parser.add_argument("--images", type=int, default=300, help="images without faces to adopt with")
-    parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--draws", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     photographs = [read_grey(path) for path in images_without_faces()]
