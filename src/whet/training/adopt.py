@@ -209,7 +209,7 @@ def adopt_patches(
     ...     detector = adopt_patches(f"{folder}/object.xml", patches[:200], images, n_negatives=100)
     >>> positive, negative = detector.base.stages[0].statistics
     >>> positive.n, negative.n
-    (160, 200)
+    (160, 153)
     """
     source = cascade if isinstance(cascade, OpenCVCascade) else read_opencv(Path(cascade))
     _check(positives, source.window, groups)
