@@ -19,9 +19,10 @@ from whet.opencv import CascadeClassifier, write_opencv
 from whet.opencv.cascade import stages_of
 from whet.opencv.xml import read_opencv
 from whet.training import adopt as module
-from whet.training.adopt import FewNegativesWarning, adopt_from, adopt_patches, count_stages
+from whet.training.adopt import FewNegativesWarning, adopt_from, adopt_patches
 from whet.training.data import FewPositivesWarning
 from whet.training.stage import train_stage
+from whet.training.stage_counts import count_stages
 
 WINDOW = (8, 8)
 
