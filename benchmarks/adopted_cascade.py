@@ -1,10 +1,14 @@
-"""OpenCV's face cascade before and after adoption: `python -m benchmarks.adopted_cascade --seed 0`.
+"""OpenCV's face cascades, adopted and corrected: `python -m benchmarks.adopted_cascade`.
 
-Prints JSON. The cascade is adopted with 1,000 people of LFW, each in many variations (`whet.training.positives`), and
-its own false positives in 500 images without faces. Before and after are evaluated alike: in whet (same pyramid, step
-and grouping) and, as files, in OpenCV. MIT+CMU is for reporting; no parameter is chosen on it. Parameters are chosen
-with `--pasted`, which evaluates on other people of LFW, and on faces of `faces_opencv24`, pasted into other images.
-`--join FILE ...` combines runs of several seeds.
+Prints JSON. Each cascade is adopted with people of LFW, ten variations each, and images without faces. Then, in each
+draw, false positives in photographs of streets, cars and number plates are corrected one after the other: how many are
+gone, false positives in 80 other images, and recall on other people of LFW and on faces pasted into images, before and
+after. They are counted at any score, which is what an adopted cascade reports, and at the score of one false positive
+per image. Each cascade is adopted with 10, 50 and 200 people.
+
+- `same as OpenCV's`: before any correction, detections are those of the original file.
+- `exported`: the corrected cascade of each draw, written for OpenCV: raw windows of `cv2.CascadeClassifier` and of
+  `whet.opencv.CascadeClassifier`, which scan alike.
 """
 
 from __future__ import annotations
@@ -12,199 +16,164 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import cv2
 import numpy as np
-from experiments.datasets import lfw_images
-from experiments.mit_cmu import Trial, faces_at
-from experiments.opencv_peers import NEIGHBOURS, groupings
+from experiments.datasets import LFW_FACE, lfw_images, negative_images
 from experiments.report import versions
 from numpy.typing import NDArray
-from scripts.train_face import split_images
 
 import whet
-from benchmarks.pasted_faces import FACE, LEFT, TOP, Scene, scenes, window_scenes
-from whet.cascade.cascade import Cascade, TrainedStage
-from whet.cascade.detect import detect
-from whet.evaluation.curves import Curve
-from whet.evaluation.evaluation import evaluate_detections
+from benchmarks.corrections import (
+    Found,
+    Grey,
+    Setting,
+    compared,
+    corrections,
+    drawn_false_positives,
+    images_without_faces,
+    is_found,
+    measure,
+    progress,
+)
+from benchmarks.pasted_faces import scenes
+from whet.detector.base import DEFAULT_POINT
+from whet.detector.detector import Detector
 from whet.io.images import read_grey
-from whet.opencv import CascadeClassifier, write_opencv
+from whet.opencv import CascadeClassifier
 from whet.training.adopt import adopt_patches
 from whet.training.positives import Variations
 
-FALSE_POSITIVES = (5, 10, 20, 50, 100, 200)
-BOX = LEFT, TOP, LEFT + FACE, TOP + FACE
-OPENCV_FACTOR = 1.1
-PASTED = 150  # scenes of each kind
+CORRECTED = 20
+WINDOWS = 10  # variations of each face
+# People after these are never adopted with.
+MOST_PEOPLE = 1000
+SHOWN_IN_OPENCV = 10
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cascade", default="frontalface_default")
-    parser.add_argument("--faces", type=int, default=1000)
-    parser.add_argument("--windows", type=int, default=10, help="variations of each face")
-    parser.add_argument("--images", type=int, default=500)
+    parser.add_argument("--cascades", nargs="+", default=["frontalface_default", "frontalface_alt2"])
+    parser.add_argument("--photographs", nargs="+", type=int, default=[10, 50, 200])
+    parser.add_argument("--images", type=int, default=300, help="images without faces to adopt with")
+    parser.add_argument("--draws", type=int, default=4)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--pasted", action="store_true", help="evaluate on pasted faces, not on MIT+CMU")
-    parser.add_argument("--join", nargs="+", type=Path, metavar="FILE", help="results of runs to combine")
     options = parser.parse_args()
-    report = joined([json.loads(path.read_text()) for path in options.join]) if options.join else run(options)
-    print(json.dumps(report, indent=1))
+    photographs = [read_grey(path) for path in images_without_faces()]
+    objects = held_out_faces()
+    result: dict[str, Any] = {"options": vars(options), "versions": versions(), "opencv": cv2.__version__, "runs": []}
+    for name in options.cascades:
+        for n in options.photographs:
+            original, adopted, seconds = adopt(name, n, options.images, options.seed)
+            setting = Setting(name, adopted, photographs, objects)
+            run = {"cascade": name, "photographs": n, "seconds to adopt": round(seconds, 1)}
+            run |= {"negatives of a stage, fewest": min(stage.statistics[1].n for stage in adopted.base.stages)}
+            run |= {"kilobytes": len(adopted.to_bytes()) // 1000}
+            run |= {"same as OpenCV's": is_same(original, adopted, photographs[:20])}
+            result["runs"].append(run | corrected(setting, options))
+    print(json.dumps(result, indent=1))
 
 
-def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Adopt, and evaluate before and after."""
-    path = f"{cv2.data.haarcascades}haarcascade_{options.cascade}.xml"
-    before = whet.load(path)
-    photographs, others = people(options.faces, options.seed)
-    images = chosen_negatives(options.images, options.seed)
-    began = time.perf_counter()
-    after = adopt_patches(
-        path,
-        faces(photographs, before.window, options.windows, options.seed),
-        images,
-        groups=np.repeat(np.arange(len(photographs)), options.windows),
-        seed=options.seed,
-        threads=options.threads,
-    )
-    seconds = time.perf_counter() - began
-    cascades = {"before": before.cascade, "after": after.cascade}
-    report = {
-        "options": {name: value for name, value in vars(options).items() if name != "join"},
-        "versions": versions(),
-        "opencv": cv2.__version__,
-        "seconds to adopt": round(seconds, 1),
-        "stages": [stage_report(stage) for stage in after.base.stages],
-        "false positives": FALSE_POSITIVES,
-    }
-    if options.pasted:
-        kinds = {
-            "easy": scenes(PASTED, 7, faces=others),
-            "hard": scenes(PASTED, 7, hard=True, faces=others),
-            "faces_opencv24": window_scenes(PASTED, 11),
-        }
-        return report | {kind: {name: pasted(c, some) for name, c in cascades.items()} for kind, some in kinds.items()}
-    trial = Trial.from_mit_cmu()
-    return report | {
-        "faces of": trial.n_truths,
-        "in whet": {name: in_whet(trial, cascade) for name, cascade in cascades.items()},
-        "in OpenCV": {name: in_opencv(trial, cascade) for name, cascade in cascades.items()},
-        "exported": exported(cascades["after"], trial),
-    }
+def held_out_faces() -> list[tuple[Grey, NDArray[np.float64]]]:
+    """150 people of LFW, and faces pasted into 40 images."""
+    x, y, side = LFW_FACE
+    box = np.array([[x, y, x + side, y + side]], np.float64)
+    people = lfw_images()[MOST_PEOPLE:]
+    return [(read_grey(path), box) for path in people[:150]] + scenes(40, seed=101, faces=people[150:])
 
 
 def people(n: int, seed: int) -> tuple[list[Path], list[Path]]:
     """Photographs of n people of LFW, drawn at random, and those of all others."""
     every = lfw_images()
-    order = np.random.default_rng(seed).permutation(len(every)).tolist()
-    return [every[i] for i in sorted(order[:n])], [every[i] for i in sorted(order[n:])]
+    order = np.random.default_rng(seed).permutation(min(len(every), MOST_PEOPLE)).tolist()
+    chosen = set(order[:n])
+    return [every[i] for i in sorted(chosen)], [path for i, path in enumerate(every) if i not in chosen]
 
 
 def faces(photographs: Sequence[Path], window: tuple[int, int], n: int, seed: int) -> NDArray[np.uint8]:
     """N variations of each face."""
-    rng = np.random.default_rng(seed)
-    return np.concatenate([Variations().cut(read_grey(path), BOX, window, n, rng) for path in photographs])
+    (x, y, side), rng = LFW_FACE, np.random.default_rng(seed)
+    box = (x, y, x + side, y + side)
+    return np.concatenate([Variations().cut(read_grey(path), box, window, n, rng) for path in photographs])
 
 
 def chosen_negatives(n: int, seed: int) -> list[Path]:
-    """Images without faces, drawn from those that are not used to evaluate."""
-    every = split_images()[0]
+    """Images without faces, drawn at random."""
+    every = negative_images()
     return [every[i] for i in sorted(np.random.default_rng(seed).permutation(len(every))[:n].tolist())]
 
 
-def stage_report(stage: TrainedStage) -> dict[str, Any]:
-    negatives = {"negatives": stage.statistics[1].n} if stage.learns else {}
-    return {"learners": len(stage), "learns": stage.learns, **negatives}
+def adopt(name: str, n: int, n_images: int, seed: int) -> tuple[Detector, Detector, float]:
+    """A cascade before and after it is adopted with n people, and the time that it takes."""
+    path = Path(cv2.data.haarcascades) / f"haarcascade_{name}.xml"
+    original = whet.load(path)
+    patches = faces(people(n, seed)[0], original.window, WINDOWS, seed)
+    images = chosen_negatives(n_images, seed)
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few photographs
+        adopted = adopt_patches(path, patches, images, groups=np.repeat(np.arange(n), WINDOWS), seed=seed)
+    seconds = time.perf_counter() - began
+    reference = adopted.base.reference
+    assert reference is not None
+    wrong = np.sort(reference.judge(adopted.cascade).negative)[::-1]
+    adopted.set_operating_point(DEFAULT_POINT, float(wrong[reference.n_images]))
+    return original, adopted, seconds
 
 
-def in_whet(trial: Trial, cascade: Cascade) -> dict[str, Any]:
-    """Most faces at each number of false positives, and at the lowest threshold."""
-    return points(trial.run(cascade).curve)
+def is_same(original: Detector, adopted: Detector, images: Sequence[Grey]) -> bool:
+    found = [[one.detect(image, min_score=-np.inf) for image in images] for one in (original, adopted)]
+    pairs = zip(*found, strict=True)
+    return all(np.array_equal(a.boxes, b.boxes) and np.array_equal(a.scores, b.scores) for a, b in pairs)
 
 
-def points(curve: Curve) -> dict[str, Any]:
+def corrected(setting: Setting, options: argparse.Namespace) -> dict[str, Any]:
+    """Twenty false positives in each draw."""
+    rows, exports, gone, unsatisfied = [], [], 0, 0
+    point = setting.detector.operating_points[DEFAULT_POINT]
+    right = measure(setting.detector, [], setting.objects).right
+    for draw in range(options.draws):
+        rng = np.random.default_rng([options.seed, draw])
+        others, mistakes = drawn_false_positives(setting, rng, CORRECTED)
+        before = Found(measure(setting.detector, others, []).wrong, right).counts(point)
+        detector = corrections(setting.detector, mistakes)
+        after = measure(detector, others, setting.objects).counts(detector.operating_points[DEFAULT_POINT])
+        left = sum(is_found(detector, mistake) for mistake in mistakes)
+        gone, unsatisfied = gone + len(mistakes) - left, unsatisfied + len(detector.unsatisfied)
+        rows.append((before, after))
+        exports.append(exported(detector, others[:SHOWN_IN_OPENCV]))
+        progress(f"{setting.name} draw {draw}: {left} of {len(mistakes)} left, {before} -> {after}")
     return {
-        "faces": faces_at(curve, FALSE_POSITIVES),
-        "all faces": int(curve.found[-1]),
-        "all false positives": int(curve.false_positives[-1]),
+        "corrected": CORRECTED * options.draws,
+        "gone": gone,
+        "not satisfied": unsatisfied,
+        **compared(rows),
+        "exported": {
+            "images": SHOWN_IN_OPENCV * options.draws,
+            "windows": sum(n for n, _ in exports),
+            "same windows in OpenCV": all(same for _, same in exports),
+        },
     }
 
 
-def pasted(cascade: Cascade, some: Sequence[Scene]) -> dict[str, Any]:
-    """The same on pasted faces; their boxes need no offset."""
-    found = [detect(cascade, image) for image, _ in some]
-    truths = [(boxes, None) for _, boxes in some]
-    in_whet = points(evaluate_detections([(one.boxes, one.scores) for one in found], truths).curve)
-    return in_whet | swept(
-        cascade, [image for image, _ in some], lambda found: evaluate_detections(found, truths).curve
-    )
-
-
-def in_opencv(trial: Trial, cascade: Cascade) -> dict[str, Any]:
-    return swept(cascade, trial.images, lambda found: trial.evaluate(found).curve)
-
-
-def swept(
-    cascade: Cascade, images: Sequence[NDArray[np.uint8]], curve_of: Callable[[list[Any]], Curve]
-) -> dict[str, Any]:
-    """The file in `cv2.CascadeClassifier`: swept by `minNeighbors`, and by the last stage's weight at 3 neighbours."""
+def exported(detector: Detector, images: Sequence[Grey]) -> tuple[int, bool]:
+    """Raw windows of the exported file in OpenCV, and whether whet finds the same in it."""
     with TemporaryDirectory() as folder:
-        write_opencv(cascade, f"{folder}/cascade.xml")
-        peer = cv2.CascadeClassifier(f"{folder}/cascade.xml")
-    grouped = [groupings(peer, image, OPENCV_FACTOR) for image in images]
-    curves = {k: curve_of([(one[k].boxes, one[k].weights) for one in grouped]) for k in NEIGHBOURS}
-    ends = [(int(curve.found[-1]), int(curve.false_positives[-1])) for curve in curves.values()]
-    by_neighbours = [
-        max((faces for faces, false_positives in ends if false_positives <= n), default=0) for n in FALSE_POSITIVES
-    ]
-    return {"by minNeighbors": by_neighbours, "by weight": faces_at(curves[3], FALSE_POSITIVES)}
-
-
-def exported(cascade: Cascade, trial: Trial) -> dict[str, Any]:
-    """Windows of the exported file in OpenCV and in whet, on some of the images."""
-    with TemporaryDirectory() as folder:
-        name = f"{folder}/adopted.xml"
-        written = write_opencv(cascade, name)
-        theirs, ours = cv2.CascadeClassifier(name), CascadeClassifier(name)
-    counts = []
-    for image in trial.images[::13]:
-        found = [
-            sorted(map(tuple, np.array(one.detectMultiScale(image, 1.1, 0)).reshape(-1, 4).tolist()))
-            for one in (theirs, ours)
-        ]
-        counts.append((len(found[0]), found[0] == found[1]))
-    return {
-        "stages": written.stages,
-        "stumps": written.stumps,
-        "closest": written.closest,
-        "images": len(counts),
-        "windows": sum(n for n, _ in counts),
-        "same windows in OpenCV": all(same for _, same in counts),
-    }
-
-
-def joined(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Runs of several seeds: mean and standard deviation of the faces that adopting gains, and all runs."""
-    gains: dict[str, Any] = {}
-    for way, measure in (("in whet", "faces"), ("in OpenCV", "by minNeighbors"), ("in OpenCV", "by weight")):
-        after, before = (np.array([run[way][when][measure] for run in runs]) for when in ("after", "before"))
-        gains[f"{way}, {measure}"] = {
-            "before": before[0].tolist(),
-            "after, mean": after.mean(axis=0).round(1).tolist(),
-            "after, deviation": after.std(axis=0, ddof=1).round(1).tolist(),
-        }
-    return {
-        "false positives": FALSE_POSITIVES,
-        "seeds": [run["options"]["seed"] for run in runs],
-        **gains,
-        "runs": list(runs),
-    }
+        name = f"{folder}/corrected.xml"
+        detector.export_opencv(name)
+        both = cv2.CascadeClassifier(name), CascadeClassifier(name)
+    n, same = 0, True
+    for image in images:
+        theirs, ours = (
+            sorted(map(tuple, np.array(one.detectMultiScale(image, 1.1, 0)).reshape(-1, 4).tolist())) for one in both
+        )
+        n, same = n + len(theirs), same and theirs == ours
+    return n, same
 
 
 if __name__ == "__main__":

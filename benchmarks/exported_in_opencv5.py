@@ -2,9 +2,8 @@
 
 Prints JSON. The other Python has `opencv-contrib-python-headless` 5; OpenCV 4 is that of this environment. Small
 detectors are trained and exported as in `benchmarks.soft_export` (a hard Haar cascade, an LBP cascade, a soft Haar
-cascade with all of its exits and with some), and OpenCV's `frontalface_default` is adopted and exported. All raw
-windows (minNeighbors = 0) and grouped boxes in images with faces and without have to be the same in the three, and
-on patches the file has to decide as the detector it was made of.
+cascade with all of its exits and with some). All raw windows (minNeighbors = 0) and grouped boxes in images with faces
+and without have to be the same in the three, and on patches the file has to decide as the detector it was made of.
 """
 
 from __future__ import annotations
@@ -17,14 +16,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import cv2
 import numpy as np
 from experiments.report import versions
 from numpy.typing import NDArray
 from scripts.train_face import WINDOW, split_faces, split_images
 
 from benchmarks import opencv_windows
-from benchmarks.adopted_cascade import chosen_negatives, faces, people
 from benchmarks.opencv_agreement import chosen
 from benchmarks.soft_export import trained
 from whet.cascade.cascade import Cascade
@@ -34,7 +31,6 @@ from whet.features.lbp import BlockPatternPool
 from whet.io.images import read_grey
 from whet.opencv import CascadeClassifier, write_opencv
 from whet.opencv.export import Exported
-from whet.training.adopt import adopt_patches
 
 # A window of any size of an image, taken at random: nearly all are rejected, as nearly all of a scan are.
 WINDOWS_PER_IMAGE = 500
@@ -91,18 +87,7 @@ def exported(folder: Path, seed: int) -> dict[Path, tuple[Cascade, Exported]]:
         for early_exits in ("doubling", "all") if soft else ("doubling",):
             path = folder / (f"{name}, {early_exits}.xml" if soft else f"{name}.xml")
             made[path] = cascade, write_opencv(cascade, path, early_exits=early_exits)
-    photographs = people(1000, seed)[0]
-    detector = adopt_patches(
-        f"{cv2.data.haarcascades}haarcascade_frontalface_default.xml",
-        faces(photographs, WINDOW, 10, seed),
-        chosen_negatives(500, seed),
-        groups=np.repeat(np.arange(len(photographs)), 10),
-        n_weak=2000,  # twice the default: the larger a stage, the more there is to round
-        stage_rate=0.985,
-        seed=seed,
-    )
-    cascade, path = detector.cascade, folder / "adopted frontalface_default.xml"
-    return made | {path: (cascade, write_opencv(cascade, path))}
+    return made
 
 
 def opencv(python: str, call: list[str]) -> dict[str, Any]:

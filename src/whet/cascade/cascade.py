@@ -46,11 +46,11 @@ class TrainedStage(Protocol):
 
     @property
     def learns(self) -> bool:
-        """Whether the stage has statistics to which further samples can be added."""
+        """Whether the weights follow from the statistics, so that further samples change them."""
 
     @property
     def statistics(self) -> ClassPair:
-        """Positives and negatives of the training; statistics of no responses where the stage does not learn."""
+        """Positives and negatives of the training; statistics of no responses where none were counted."""
 
     def __len__(self) -> int:
         """Number of weak learners."""
@@ -75,7 +75,8 @@ class Stage:
     A window passes if the weighted sum of its responses is above the threshold. In a soft stage it also has to
     stay above `rejection_thresholds` (T,) on the way: number t is compared to the partial sum of learners 0 to t, and
     -inf rejects nothing. Sums are taken in the order of the learners, so that every implementation has the same
-    bits.
+    bits. `counts` are statistics of the responses to positives and negatives: they do not decide the weights, but a
+    stage that has them can be corrected.
 
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import Stumps
@@ -92,6 +93,7 @@ class Stage:
     coef: Floats
     threshold: float
     rejection_thresholds: Floats | None = None
+    counts: ClassPair | None = None
 
     def __post_init__(self) -> None:
         sizes = [len(self.features), len(self.weak), len(self.coef)]
@@ -104,19 +106,23 @@ class Stage:
             raise ValueError("weights and threshold of a stage must be finite numbers")
         if self.rejection_thresholds is not None and not (self.rejection_thresholds < np.inf).all():
             raise ValueError("a rejection threshold must be a number below infinity, or -inf where there is none")
+        if self.counts is not None:
+            if any(len(side.s) != len(self) for side in self.counts):
+                raise ValueError(f"got counts of other responses than those of the {len(self)} weak learners")
+            _freeze(self.counts)
 
     def __len__(self) -> int:
         return len(self.features)
 
     @property
     def learns(self) -> bool:
-        """False: fixed weights have no statistics."""
+        """False: the weights are fixed."""
         return False
 
     @property
     def statistics(self) -> ClassPair:
-        """Statistics of no responses."""
-        return BinaryStatistics.empty(0), BinaryStatistics.empty(0)
+        """The counts, or statistics of no responses."""
+        return (BinaryStatistics.empty(0), BinaryStatistics.empty(0)) if self.counts is None else self.counts
 
     def run(self, learned: ClassPair | None = None) -> Stage:  # noqa: ARG002 - nothing can be learned
         """The stage itself."""
@@ -127,14 +133,17 @@ class Stage:
         return replace(self, coef=coef, threshold=threshold)
 
     def settings(self) -> list[Any]:
-        """Family, threshold, and whether there are rejection thresholds."""
-        return [family_name(self.features), "fixed", float(self.threshold), self.rejection_thresholds is not None]
+        """Family, threshold, and whether there are rejection thresholds and counts."""
+        own = [family_name(self.features), "fixed", float(self.threshold), self.rejection_thresholds is not None]
+        return own if self.counts is None else [*own, "counted"]
 
     def arrays(self) -> Iterator[NDArray[Any]]:
-        """Weak learners, weights and rejection thresholds."""
+        """Weak learners, weights, rejection thresholds and counts."""
         yield from columns_of(self.features, self.weak).values()
         yield self.coef
         yield from [] if self.rejection_thresholds is None else [self.rejection_thresholds]
+        for side in self.counts or ():
+            yield from side.arrays()
 
     def respond(self, stack: IntegralStack) -> Bools:
         """Responses (T, samples) of the weak learners."""
@@ -212,12 +221,7 @@ class LearningStage:
                 f"got {sizes} features, weak learners, responses of both classes and rejection thresholds; expected "
                 "equal numbers, at least 1"
             )
-        for name, statistics in (("positives", self.positive), ("negatives", self.negative)):
-            if statistics.n < 1:
-                raise ValueError(f"got no {name}; a stage that learns starts from samples of both classes")
-            check_statistics(statistics, name)
-            for counts in (statistics.s, statistics.C):
-                counts.flags.writeable = False  # an insertion in place would change what the id stands for
+        _freeze(self.statistics)
         z = z_of(self.rule) if isinstance(self.rule, Rate | Asymmetric) else 0.0
         if not np.isfinite([z, self.ridge]).all() or self.ridge < 0:
             raise ValueError(f"got z={z} and ridge={self.ridge}; expected finite numbers and a ridge of at least 0")
@@ -411,6 +415,18 @@ class Cascade:
             judge_bits(responses[:, columns], stage.coef, stage.threshold, rejection, margin, passed)
             total += margin if number >= self.first_scoring else 0.0
         return np.where(passed, total, -np.inf)
+
+
+def _freeze(pair: ClassPair) -> None:
+    """Check the statistics of a stage and make them read-only: an insertion would change what its id stands for."""
+    for name, statistics in zip(("positives", "negatives"), pair, strict=True):
+        if statistics.n < 1:
+            raise ValueError(
+                f"got no {name}; a stage that learns, or is corrected, starts from samples of both classes"
+            )
+        check_statistics(statistics, name)
+        for counts in (statistics.s, statistics.C):
+            counts.flags.writeable = False
 
 
 def check_statistics(statistics: BinaryStatistics, name: str) -> None:

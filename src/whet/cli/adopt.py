@@ -1,8 +1,9 @@
-"""`whet adopt`: make an OpenCV cascade trainable."""
+"""`whet adopt`: make an OpenCV cascade correctable."""
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,6 @@ import typer
 from whet.cli.inputs import (
     AnnotationOptions,
     AnnotationsOption,
-    HeldOut,
     Negatives,
     Positives,
     print_problems,
@@ -33,15 +33,12 @@ from whet.cli.options import (
     usage_errors,
 )
 from whet.cli.output import (
-    before_and_after,
     exit_if_skipped,
-    held_out_lines,
     nothing_changed_on_ctrl_c,
     plural,
     progress_bar,
     start,
     uninterrupted,
-    unread_held_out,
     warn,
 )
 
@@ -50,17 +47,12 @@ if TYPE_CHECKING:
     from whet.training.examples import Examples
 
 
-# With 200 objects a face cascade gained three fifths of what it gained with 1,000 (docs/opencv.md).
-MIN_OBJECTS = 200
-
-
 def adopt(
     cascade: Annotated[Path, typer.Argument(metavar="CASCADE", help="OpenCV cascade (.xml).")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Output model, such as mine.whet.")],
     annotations: AnnotationsOption = None,
     positives: Positives = None,
     negatives: Negatives = None,
-    held_out: HeldOut = None,
     format: FormatOption = None,
     images: ImageFolder = None,
     class_: Class = None,
@@ -71,16 +63,17 @@ def adopt(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make an OpenCV cascade trainable by adding a stage that learns.
+    """Make an OpenCV cascade correctable.
 
-    The stages of the cascade are unchanged. The new stage uses the same weak learners, selected and weighted on your
-    images. Then whet learn, unlearn and merge update this stage, and whet export writes the whole cascade for OpenCV.
-    Use at least 200 objects, with boxes like those that the cascade reports.
+    The cascade finds the same as before. whet counts how its weak learners respond to your objects and images, so that
+    whet learn can change its weights with the least effect on other images. whet export writes the corrected cascade
+    for OpenCV. Use at least 50 photographs of the object, with boxes like those that the cascade reports, and a hundred
+    images without it.
 
     \b
     Examples:
       whet adopt frontalface.xml -a faces.json -n street/ --out mine.whet
-      whet adopt smile.xml -p smiles/ -n street/ --held-out val.json --out smile.whet
+      whet adopt smile.xml -p smiles/ -n street/ --out smile.whet
     """
     start(quiet=quiet)
     from whet.detector.detector import load
@@ -92,16 +85,16 @@ def adopt(
         raise typer.BadParameter("got no objects; use --annotations or --positives")
     detector = load(cascade)
     target = model_out(str(cascade), out, force=force)
-    with nothing_changed_on_ctrl_c():
+    with nothing_changed_on_ctrl_c(), warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
         given = read_training_input(
-            AnnotationOptions(format, images, class_, split), annotations, positives, negatives, held_out, quiet=quiet
+            AnnotationOptions(format, images, class_, split), annotations, positives, negatives, None, quiet=quiet
         )
         _warn_of_shape(given.examples, detector.window)
         with usage_errors(), progress_bar("adopting", hidden=quiet) as progress:
             run = adopt_from(
                 cascade,
-                given.examples,
-                held_out=given.held_out,
+                given.examples.images,
                 provenance=provenance("adopt"),
                 seed=seed,
                 threads=threads,
@@ -109,6 +102,8 @@ def adopt(
             )
     with uninterrupted():
         run.detector.save(target)
+    for warning in found:
+        warn(f"Warning: {warning.message}")
     print_problems(skipped(run.problems) if quiet else run.problems)
     if as_json:
         typer.echo(json.dumps(_results(run, target), indent=1))
@@ -117,7 +112,7 @@ def adopt(
             typer.echo(line)
         typer.echo(f"Wrote {target}")
         typer.echo(f"Next: whet learn {target} --negatives IMAGES, or whet export {target} OUT.xml")
-    _exit_if_skipped(run, given.examples, given.is_incomplete or bool(skipped(run.problems)))
+    _exit_if_skipped(given.examples, given.is_incomplete or bool(skipped(run.problems)))
 
 
 def _learn_instead(path: Path) -> str:
@@ -137,44 +132,30 @@ def _warn_of_shape(examples: Examples, window: tuple[int, int]) -> None:
 
 
 def _results(run: AdoptionRun, out: Path) -> dict[str, Any]:
-    from whet.training.adopt import NEGATIVES
-
+    estimate = run.detector.estimate
     return {
         "objects": run.positives.n_objects,
         "positives": len(run.positives),
         "images": len(run.images),
-        "negatives": run.added.negative.n,
-        "negatives_requested": NEGATIVES,
-        "weak_learners": len(run.added),
-        "on_held_out": before_and_after(run.held_out),
+        "stages": len(run.detector.base.stages),
+        "negatives": run.n_negatives,
+        "stages_with_few_negatives": [number + 1 for number in run.short_stages],
+        "on_reference_set": estimate
+        and {"recall": estimate.recall, "false_positives_per_image": estimate.false_positives_per_image},
         "problems": [str(problem) for problem in run.problems],
         "model": str(out),
     }
 
 
 def _report(run: AdoptionRun) -> Iterator[str]:
-    from whet.training.adopt import NEGATIVES
-
-    n_negatives = run.added.negative.n
     yield f"Input: {run.positives}"
-    yield f"Negatives: {plural(n_negatives, 'window')} from {plural(len(run.images), 'image')}"
-    if n_negatives < NEGATIVES:
-        yield f"Warning: fewer than {NEGATIVES:,} negative windows; add images with --negatives"
-    if run.positives.n_objects < MIN_OBJECTS:
-        yield f"Warning: fewer than {MIN_OBJECTS} objects; accuracy may be low"
-    yield f"Added a stage with {plural(len(run.added), 'weak learner')}"
-    if run.held_out is not None:
-        yield from held_out_lines(run.held_out)
-        before, after = (one.evaluation.average_precision for one in run.held_out)
-        if after < before:
-            yield (
-                "Warning: average precision is lower than before; use more objects, and boxes like those that the "
-                "cascade reports"
-            )
+    yield f"Negatives: {min(run.n_negatives):,} windows or more in each stage, from {plural(len(run.images), 'image')}"
+    yield f"Counted {plural(len(run.detector.base.stages), 'stage')}; weights and thresholds are unchanged"
+    if run.detector.estimate is not None:
+        yield f"Held-out samples: {run.detector.estimate}"
 
 
-def _exit_if_skipped(run: AdoptionRun, examples: Examples, incomplete: bool) -> None:
-    unread, n_held_out = unread_held_out(run.held_out)
-    exit_if_skipped([*map(str, examples.unread), *unread], len(examples.images) + len(examples.unread) + n_held_out)
+def _exit_if_skipped(examples: Examples, incomplete: bool) -> None:
+    exit_if_skipped([*map(str, examples.unread)], len(examples.images) + len(examples.unread))
     if incomplete:
         raise typer.Exit(ExitCode.SOME_SKIPPED)

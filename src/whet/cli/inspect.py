@@ -74,7 +74,7 @@ def inspect(
 
 @dataclass(frozen=True)
 class StageSummary:
-    """A stage: its features, and for one that learns the samples it has counted, in training and since.
+    """A stage: its features, and the samples it has counted, in training and, if it learns, since.
 
     `rejects` is the share of the negatives it was trained on that its threshold rejects, as the two projected Gaussians
     say it: an estimate without any image, of windows that all stages before accept. Early exits reject some more.
@@ -161,7 +161,8 @@ def _summary(stage: TrainedStage, learned: tuple[int, int], run: Stage) -> Stage
 
     family, is_soft = family_name(stage.features), run.rejection_thresholds is not None
     if not isinstance(stage, LearningStage):
-        return StageSummary(family, len(stage), is_soft, learns=False)
+        positive, negative = stage.statistics
+        return StageSummary(family, len(stage), is_soft, False, int(positive.n), int(negative.n))
     counts = int(stage.positive.n), int(stage.negative.n), int(learned[0]), int(learned[1])
     return StageSummary(family, len(stage), is_soft, True, *counts, _rejects(stage))
 
@@ -201,8 +202,8 @@ def _table(summary: Summary, rejected: list[int] | None, windows: int) -> Iterat
 def _rows(summary: Summary, rejected: list[int] | None, windows: int) -> Iterator[str]:
     left = windows - (rejected[0] if rejected else 0)
     for number, (stage, kind) in enumerate(zip(summary.stages, _kinds(summary)[1:], strict=True)):
-        counts = f"{stage.positives:9,}  {stage.negatives:9,}" if stage.learns else "    fixed           "
-        learned = f"{stage.learned_positives:,}, {stage.learned_negatives:,}" if stage.learns else ""
+        counts = f"{stage.positives:9,}  {stage.negatives:9,}" if stage.positives else " " * 20
+        learned = f"{stage.learned_positives:,}, {stage.learned_negatives:,}" if stage.learns else "fixed"
         rejects = "" if stage.rejects is None else f"{stage.rejects:.0%}"
         row = f"{number:5d}  {kind}  {stage.n_weak:8d}  {counts}  {learned:>14}  {rejects:>7}"
         if rejected is not None:

@@ -35,7 +35,7 @@ COMMANDS = {
     "export-corrections": LazyCommand("whet.cli.log:export_corrections", "Write the corrections as COCO annotations."),
     "watch": LazyCommand("whet.cli.watch:watch", "Detect and track in a video or camera stream."),
     "inspect": LazyCommand("whet.cli.inspect:inspect", "Show the contents of a detector file."),
-    "adopt": LazyCommand("whet.cli.adopt:adopt", "Make an OpenCV cascade trainable."),
+    "adopt": LazyCommand("whet.cli.adopt:adopt", "Make an OpenCV cascade correctable."),
     "export": LazyCommand("whet.cli.export:export", "Write a detector as an OpenCV cascade."),
     "convert": LazyCommand("whet.cli.convert:convert", "Convert annotations between formats."),
     "demo": LazyCommand("whet.cli.demo:demo", "Run a short demonstration."),

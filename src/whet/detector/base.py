@@ -29,6 +29,9 @@ LONGEST_NAME = 100
 # The operating point that is used where none is named.
 DEFAULT_POINT = "default"
 
+# In units of |w|: where votes hardly separate the classes, margins still have a width.
+SMALLEST_UNIT = 0.02
+
 # A slash, a home or a drive letter that begins a word: a directory of one machine, often with a user name.
 ABSOLUTE_PATH = re.compile(r"""(?:^|[\s='"(,])(?:/\w|~[\w./\\]|[A-Za-z]:[\\/]|\\\\\w)""")
 
@@ -200,8 +203,13 @@ class DetectorBase:
 
     @cached_property
     def lengths(self) -> NDArray[np.float64]:
-        """Length |w| of the weights of each stage, summed in order: the unit of margins."""
-        return np.array([np.sqrt(np.cumsum(stage.coef * stage.coef)[-1]) for stage in self.cascade.stages])
+        """The unit of margins in each stage: the length |w| of a discriminant's weights, summed in order.
+
+        Of votes it is a quarter of the distance between the mean margins of positives and negatives: in OpenCV's late
+        stages the two are 0.4 |w| apart, in discriminants 1.3 to 2.8 |w|.
+        """
+        pairs = zip(self.stages, self.cascade.stages, strict=True)
+        return np.array([_unit_of_margins(stage, run.coef) for stage, run in pairs])
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -221,6 +229,15 @@ class DetectorBase:
                 digest.update(f"{array.dtype.str}{array.shape}".encode())
                 digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
+
+
+def _unit_of_margins(stage: TrainedStage, coef: NDArray[np.float64]) -> float:
+    length = float(np.sqrt(np.cumsum(coef * coef)[-1]))
+    positive, negative = stage.statistics
+    if stage.learns or not (positive.n and negative.n):
+        return length
+    apart = float(np.cumsum(coef * (positive.s / positive.n - negative.s / negative.n))[-1])
+    return max(apart / 4, SMALLEST_UNIT * length)
 
 
 @dataclass(frozen=True)

@@ -320,6 +320,8 @@ class Detector:
     def add(self, records: Iterable[Record]) -> Update:
         """Add records that this detector, or another one of the same base, has made; those it has change nothing."""
         new = Records.from_iterable(records)
+        if any(record.kind == "example" for record in new.values()):
+            self.check_can_learn(examples=True)
         for record in new.values():
             self._check_record(record)
         with self._lock:
@@ -374,8 +376,7 @@ class Detector:
             self._state = _State.from_learned(self._base, rest, self._state.records)
 
     def _counted(self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike, threads: int | None) -> Delta:
-        if not any(stage.learns for stage in self._base.stages):
-            raise _cannot_learn()
+        self.check_can_learn(examples=True)
         return count_patches(self._base, np.asarray(patches), labels, weights, threads)
 
     def add_counts(self, new: Delta) -> None:
@@ -429,10 +430,18 @@ class Detector:
         if record.kind == "correction" and not record.is_object and n and record.stage.min() < 0:
             raise RecordError(f"record {record.id[:8]} rejects a window in no stage: it was altered")
 
-    def check_can_learn(self) -> None:
-        """Raise `CannotLearnError` if no stage has statistics."""
+    def check_can_learn(self, *, examples: bool = False) -> None:
+        """Raise `CannotLearnError` if no stage has statistics; with `examples`, if no weights follow from them."""
         if not any(pair[0].n for pair in (stage.statistics for stage in self._base.stages)):
-            raise _cannot_learn()
+            raise CannotLearnError(
+                "no stage has statistics, so this detector runs but cannot learn; adopt an OpenCV cascade first, with "
+                "`whet adopt` or whet.adopt, or train a detector with `whet train`"
+            )
+        if examples and not any(stage.learns for stage in self._base.stages):
+            raise CannotLearnError(
+                "the weights of an adopted OpenCV cascade do not follow from examples; correct it by boxes in images "
+                "(Detector.learn, `whet learn --wrong` or --missed), or train a detector with `whet train`"
+            )
 
     def copy(self) -> Detector:
         """A detector that learns on its own from here on; the base is shared."""
@@ -654,13 +663,6 @@ class Detector:
             max_size=None if most is None else most * ratio,
             threads=threads,
         )
-
-
-def _cannot_learn() -> CannotLearnError:
-    return CannotLearnError(
-        "no stage has statistics, so this detector runs but cannot learn; adopt an OpenCV cascade first, with "
-        "`whet adopt` or whet.adopt, or train a detector with `whet train`"
-    )
 
 
 def bundled_names() -> list[str]:

@@ -40,6 +40,7 @@ MOST_CELLS = 2**23
 _OF_LEAVES = "n_conditions"
 _LEARNING = {"family", "n_weak", "criterion", "ridge", "rule", "z", "positives", "negatives", "soft"}
 _FIXED = {"family", "n_weak", "threshold", "soft"}
+_COUNTS = ("positives", "negatives")
 _TOP = {
     *("format", "version", "window", "min_sigma", "base_id", "content"),
     *("box_offset", "operating_points", "fixed_points", "provenance", "stages", "reference", "records"),
@@ -98,24 +99,28 @@ class LearningHeader:
 
 @dataclass(frozen=True)
 class FixedHeader:
-    """What a stage with fixed weights has beside its arrays."""
+    """What a stage with fixed weights has beside its arrays; `counts` are the samples that it has counted, if any."""
 
     family: str
     n_weak: int
     n_conditions: int
     threshold: float
     soft: bool
+    counts: tuple[int, int] | None = None
 
     def table(self) -> Table:
-        """As JSON."""
-        return _shape_table(self) | {"threshold": self.threshold, "soft": self.soft}
+        """As JSON; a stage that has counted nothing does not mention it."""
+        table = _shape_table(self) | {"threshold": self.threshold, "soft": self.soft}
+        return table | ({} if self.counts is None else dict(zip(_COUNTS, self.counts, strict=True)))
 
     @classmethod
     def from_table(cls, table: Table, where: str) -> Self:
         """From JSON, checked."""
-        check_keys(table, _FIXED, {_OF_LEAVES}, where=where)
+        is_counted = not set(_COUNTS).isdisjoint(table)
+        check_keys(table, {*_FIXED, *(_COUNTS if is_counted else ())}, {_OF_LEAVES}, where=where)
         threshold = finite(table["threshold"], f"threshold of {where}")
-        return cls(*_shape(table, where), threshold, _flag(table["soft"], f"soft of {where}"))
+        counts = _pair([table[name] for name in _COUNTS], f"counts of {where}") if is_counted else None
+        return cls(*_shape(table, where), threshold, _flag(table["soft"], f"soft of {where}"), counts)
 
 
 StageHeader = LearningHeader | FixedHeader
@@ -265,7 +270,9 @@ def _describe(stage: TrainedStage, learned: tuple[int, int]) -> StageHeader:
     shape = family_name(stage.features), len(stage), len(conditions_of(stage.features, stage.weak)[1])
     match stage:
         case Stage():
-            return FixedHeader(*shape, float(stage.threshold), stage.rejection_thresholds is not None)
+            counted = None if stage.counts is None else (int(stage.counts[0].n), int(stage.counts[1].n))
+            soft = stage.rejection_thresholds is not None
+            return FixedHeader(*shape, float(stage.threshold), soft, counted)
         case LearningStage(rule=Rate() | Asymmetric() as rule):
             counts = int(stage.positive.n), int(stage.negative.n)
             soft = stage.rejection is not None
@@ -442,10 +449,9 @@ def _tensors_of(detector: Contents) -> Iterator[tuple[str, NDArray[Any]]]:
             yield _name(number, name), column
         for name, floats in _floats_of(stage):
             yield _name(number, name), np.ascontiguousarray(floats, dtype=np.float64)
-        if not stage.learns:
-            continue
         for side, base, learned in zip(CLASSES, stage.statistics, pair, strict=True):
-            yield _name(number, side), _triangle(base)
+            if base.n:
+                yield _name(number, side), _triangle(base)
             if learned.n:
                 yield _name(number, f"learned.{side}"), _triangle(learned)
     yield from _reference_tensors(detector.base.reference)
@@ -530,10 +536,10 @@ def _layout(stage: StageHeader) -> dict[str, Layout]:
     }
     floats = ["coef"] * isinstance(stage, FixedHeader) + ["exits"] * stage.soft
     columns |= dict.fromkeys(floats, ((np.dtype(np.float64),), (T,)))
-    if isinstance(stage, FixedHeader):
-        return columns
-    learned = [f"learned.{side}" for side, n in zip(CLASSES, stage.learned, strict=True) if n]
-    return columns | dict.fromkeys([*CLASSES, *learned], (UNSIGNED, (T * (T + 1) // 2,)))
+    triangles = [] if stage.counts is None else [*CLASSES]
+    if isinstance(stage, LearningHeader):
+        triangles += [f"learned.{side}" for side, n in zip(CLASSES, stage.learned, strict=True) if n]
+    return columns | dict.fromkeys(triangles, (UNSIGNED, (T * (T + 1) // 2,)))
 
 
 def _check_layout(tensors: Tensors, header: Header) -> None:
@@ -611,10 +617,14 @@ def _assembled(header: Header, tensors: Tensors) -> Contents:
 
 def _stage(stage: StageHeader, window: tuple[int, int], own: Tensors) -> TrainedStage:
     features, weak = from_columns(stage.family, window, own)
+    counts = None
+    if stage.counts is not None:
+        positive, negative = (
+            _statistics(n, own[side], stage.n_weak) for side, n in zip(CLASSES, stage.counts, strict=True)
+        )
+        counts = positive, negative
     if isinstance(stage, FixedHeader):
-        return Stage(features, weak, own["coef"], stage.threshold, own.get("exits"))
-    sides = zip(CLASSES, stage.counts, strict=True)
-    positive, negative = (_statistics(n, own[side], stage.n_weak) for side, n in sides)
+        return Stage(features, weak, own["coef"], stage.threshold, own.get("exits"), counts)
     rejection = RejectionThresholds(own["exits"]) if stage.soft else None
     return LearningStage(features, weak, positive, negative, stage.rule, stage.criterion, stage.ridge, rejection)
 

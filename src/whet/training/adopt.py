@@ -1,10 +1,11 @@
-"""Adoption of OpenCV cascades: one more stage, of their own weak learners, that learns online."""
+"""Adoption of OpenCV cascades: their responses are counted, so that their stages can be corrected."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, log
+from math import log
 from os import PathLike, fspath
 from pathlib import Path
 
@@ -12,130 +13,62 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.cascade.boxes import BoxOffset
-from whet.cascade.cascade import Cascade, LearningStage, Stage
-from whet.cascade.columns import columns_of, family_name, from_columns
 from whet.cascade.pyramid import SCALE_FACTOR
 from whet.detector.base import DetectorBase, Provenance, Reporting
-from whet.detector.detector import Detector, load
+from whet.detector.detector import Detector
 from whet.errors import TrainingDataError
-from whet.evaluation.runs import evaluate
-from whet.features.integral import FeatureFamily, IntegralStack
-from whet.features.responses import BitResponses
-from whet.features.weak_learners import WeakLearners
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations, Boxes, Problem, ProblemKind
 from whet.io.annotations.formats import read_annotations
 from whet.io.images import find_images
-from whet.lda.discriminant import DEFAULT_RIDGE
-from whet.lda.thresholds import Rate, calibrate_rate
 from whet.opencv.cascade import OpenCVCascade, stages_of
 from whet.opencv.xml import read_opencv
-from whet.training.data import split_objects
+from whet.training.data import FewPositivesWarning, split_images, split_objects
 from whet.training.examples import Examples
-from whet.training.learning import BeforeAfter
-from whet.training.mining import Miner
 from whet.training.negatives import ExcludedBoxes, backgrounds_of, image_faults
 from whet.training.positives import Jitter, Positives, Variations, cut_positives, window_of
-from whet.training.stage import GreedyLDA
+from whet.training.reference import make_reference
+from whet.training.stage_counts import FEWEST_NEGATIVES, NEGATIVES, count_stages
 
 Patches = NDArray[np.uint8]
 
-# Negatives are windows that pass this share of the stages: what passes all of them is too rare to learn much from.
-PASSED = 0.7
-# A discriminant of T weak learners on fewer negatives than this times T fits the sample, not the class.
-NEGATIVES_A_LEARNER = 5
-FEWEST_LEARNERS = 5
-# Weights of OpenCV's stages are multiplied by this in the score, because the new stage separates better what is left.
-# Chosen on pasted faces, where 1/4 and 1/16 are nearly as good. A power of two changes no decision, to the last bit.
-SHARE = 1 / 8
-# A threshold lies this much below the margin of the sample that has to pass it.
-SLACK = 1e-9
-AT_ONCE = 2000
+# Share of the photographs that are not counted: they make the reference set.
+HELD_OUT = 0.25
+FEWEST_OBJECTS = 10
+# Corrections of two cascades were as good with 10 photographs as with 200. But a fifth of them is held out, and one
+# half of these estimates recall.
+FEW_OBJECTS = 50
+# Windows per object, and their random changes.
+COPIES = 10
+JITTER = Jitter(shift=0.035, scale=0.09, rotation=12.0)
+# If the aspect ratios of boxes and window differ by more than this, windows have another size than in a scan, which
+# uses sizes this far apart.
+MAX_ASPECT_RATIO = SCALE_FACTOR
 
 
-def lower_thresholds(stages: Sequence[Stage], positives: Patches, rate: float) -> list[Stage]:
-    """Lower the thresholds of stages until each of them keeps this share of the positives; never raise one.
-
-    Each stage is measured on all positives, not only on those that pass the stages before it.
-    """
-    if not 0 <= rate <= 1:
-        raise ValueError(f"got stage_rate={rate}; expected a number from 0 to 1")
-    blocks = (IntegralStack.from_patches(block) for block in _blocks(positives))
-    margins = np.concatenate([[stage.judge(stack)[0] for stage in stages] for stack in blocks], axis=1)
-    missed = min(int((1 - rate) * len(positives)), len(positives) - 1)
-    lowest = np.partition(margins, missed, axis=1)[:, missed] - SLACK
-    lower = np.minimum(lowest, 0.0) if rate else np.zeros(len(stages))
-    return [
-        replace(stage, coef=SHARE * stage.coef, threshold=SHARE * (stage.threshold + float(by)))
-        for stage, by in zip(stages, lower, strict=True)
-    ]
+class FewNegativesWarning(UserWarning):
+    """Few negative windows reach some stages; the message says which."""
 
 
-def train_added_stage(
-    stages: Sequence[Stage],
-    window: tuple[int, int],
-    train: Patches,
-    validation: Patches,
-    miner: Miner,
-    *,
-    n_weak: int,
-    n_negatives: int,
-    detection_rate: float,
-    ridge: float,
-) -> LearningStage:
-    """Train one more stage of up to `n_weak` of the cascade's weak learners; its threshold keeps the detection rate."""
-    negatives = _hard_windows(stages, window, miner, n_negatives, NEGATIVES_A_LEARNER * n_weak)
-    n_weak = min(n_weak, len(negatives) // NEGATIVES_A_LEARNER)
-    if n_weak < FEWEST_LEARNERS:
-        raise TrainingDataError(
-            f"got {len(negatives)} negative windows that pass the first stages of the cascade; expected at least "
-            f"{NEGATIVES_A_LEARNER * FEWEST_LEARNERS}: add images without the object"
-        )
-    features, weak = join_weak_learners(stages, window)
-    patches = np.concatenate([train, negatives])
-    responses = respond_in_blocks(features, weak, patches)
-    bits = BitResponses.from_responses(responses, np.arange(len(patches)) < len(train))
-    learner = GreedyLDA(ridge=ridge)
-    chosen = np.array(list(learner.rounds(bits, n_weak)))
-    vote = learner.vote(bits, chosen)
-    seen = respond_in_blocks(features.take(chosen), weak.take(chosen), validation)
-    scores = np.cumsum(seen * vote.coef[:, None], axis=0)[-1]  # in the order of the learners, as a scan adds them
-    vote.rule = Rate(calibrate_rate(scores, vote.projection, detection_rate))
-    return LearningStage.from_discriminant(features.take(chosen), weak.take(chosen), vote)
+@dataclass(frozen=True, eq=False)
+class Adoption:
+    """The detector, and the numbers of the stages in which negatives of earlier stages are counted too."""
+
+    detector: Detector
+    short_stages: tuple[int, ...]
+
+    @property
+    def n_negatives(self) -> list[int]:
+        """Negative windows that each stage has counted."""
+        return [stage.statistics[1].n for stage in self.detector.base.stages]
 
 
-def join_weak_learners(stages: Sequence[Stage], window: tuple[int, int]) -> tuple[FeatureFamily, WeakLearners]:
-    """The features and weak learners of all stages in one pool; all stages have the same family."""
-    columns = [columns_of(stage.features, stage.weak) for stage in stages]
-    together = {name: np.concatenate([each[name] for each in columns]) for name in columns[0]}
-    return from_columns(family_name(stages[0].features), window, together)
+@dataclass(frozen=True, eq=False)
+class _Side:
+    """Positives (n, height, width), the photograph of each (n,), and images: to be counted, or as reference set."""
 
-
-def _hard_windows(stages: Sequence[Stage], window: tuple[int, int], miner: Miner, most: int, needed: int) -> Patches:
-    """Windows that pass most stages; if these are too few, also windows that pass fewer stages."""
-    found = np.empty((0, *window), dtype=np.uint8)
-    n = ceil(PASSED * len(stages))
-    while n > 0 and len(found) < needed:
-        more = miner.mine(Cascade(window, tuple(stages[:n])), most - len(found), turn=n).patches
-        found = np.concatenate([found, more])
-        n -= max(1, len(stages) // 10)
-    return found
-
-
-def respond_in_blocks(features: FeatureFamily, weak: WeakLearners, patches: Patches) -> NDArray[np.bool_]:
-    """Responses (learners, samples), computed in blocks of samples to limit the memory for integral images."""
-    parts = [weak.respond(features.evaluate(IntegralStack.from_patches(block))) for block in _blocks(patches)]
-    return np.concatenate([np.empty((len(weak), 0), np.bool_), *parts], axis=1)
-
-
-def _blocks(patches: Patches) -> Iterator[Patches]:
-    return (patches[start : start + AT_ONCE] for start in range(0, len(patches), AT_ONCE))
-
-
-# Detection rate of the added stage on the held-out positives.
-DETECTION_RATE = 0.95
-FEWEST_POSITIVES = 10
-# Number of negative windows to collect.
-NEGATIVES = 20_000
+    positives: Patches
+    groups: NDArray[np.intp]
+    images: Sequence[Path]
 
 
 def adopt_patches(
@@ -144,40 +77,31 @@ def adopt_patches(
     images: Sequence[Path],
     *,
     groups: NDArray[np.intp] | None = None,
-    forbidden: ExcludedBoxes | None = None,
-    n_weak: int = 1000,
-    stage_rate: float = 0.98,
-    detection_rate: float = DETECTION_RATE,
-    held_out: float = 0.25,
+    excluded_boxes: ExcludedBoxes | None = None,
+    held_out: float = HELD_OUT,
     n_negatives: int = NEGATIVES,
-    max_per_image: int = 200,
-    ridge: float = DEFAULT_RIDGE,
     box_offset: BoxOffset | None = None,
     provenance: Provenance | None = None,
     seed: int = 0,
     threads: int | None = None,
 ) -> Detector:
-    """Make a detector that learns online from an OpenCV cascade.
+    """Make an OpenCV cascade correctable: count the responses of its stages to patches of the object and to images.
 
-    `positives` are (samples, height, width) of the cascade's window, many more than the new stage has weak learners:
-    `whet.training.positives.Variations` makes many of one photograph. Positives with the same number in `groups`
-    (samples,) come from one photograph, and are either all held out or all trained on. `images` contain no object,
-    except in the boxes (n, 4) that are `forbidden`, by image.
+    `positives` are (samples, height, width) of the cascade's window; `whet.training.positives.Variations` makes many of
+    one photograph. Positives with the same number in `groups` (samples,) come from one photograph, and are either all
+    held out or all counted. `images` contain no object, except in the `excluded_boxes` (n, 4) of an image.
 
-    OpenCV's weights stay as they are. The thresholds of stages that reject too many positives are lowered until each
-    stage keeps `stage_rate` of them (0 keeps the thresholds). One stage is added, of up to `n_weak` of all weak
-    learners of the cascade, selected by greedy sparse LDA on up to `n_negatives` windows that pass most stages. It
-    keeps a `detection_rate` of the positives that are `held_out`. Only this stage learns later.
-
-    At most `max_per_image` windows per image and round are used. The same seed gives the same detector.
+    Stages, weights and thresholds stay as they are, so the detector finds what the cascade finds, until it is
+    corrected. About `n_negatives` windows or more are counted in each stage. The photographs and images that are
+    `held_out` make the reference set, which guards and judges corrections. The same seed gives the same detector.
 
     The weak learners of a tree are its leaves. Raises `CannotConvertError` for rectangles whose weights are not whole.
 
     >>> from tempfile import TemporaryDirectory
     >>> from PIL import Image
+    >>> from whet.cascade.cascade import Cascade
     >>> from whet.features.haar import HaarPool
     >>> from whet.opencv.export import write_opencv
-    >>> from whet.cascade.cascade import Cascade
     >>> from whet.training.stage import train_stage
     >>> rng = np.random.default_rng(0)
     >>> patches = rng.integers(0, 170, (400, 8, 8), dtype=np.uint8)
@@ -185,90 +109,118 @@ def adopt_patches(
     >>> stage = train_stage(HaarPool.from_window((8, 8)), patches, np.arange(400) < 200, 3)
     >>> with TemporaryDirectory() as folder:
     ...     _ = write_opencv(Cascade((8, 8), (stage.run(),)), f"{folder}/object.xml")
-    ...     Image.fromarray(rng.integers(0, 230, (50, 50), dtype=np.uint8)).save(f"{folder}/other.png")
-    ...     images = [Path(folder) / "other.png"]
-    ...     detector = adopt_patches(f"{folder}/object.xml", patches[:200], images, n_negatives=50)
-    >>> added = detector.base.stages[-1]
-    >>> len(added), added.positive.n, added.negative.n
-    (3, 160, 50)
+    ...     images = [Path(folder) / name for name in ("1.png", "2.png")]
+    ...     for path in images:
+    ...         Image.fromarray(rng.integers(0, 230, (50, 50), dtype=np.uint8)).save(path)
+    ...     detector = adopt_patches(f"{folder}/object.xml", patches[:200], images, n_negatives=100)
+    >>> positive, negative = detector.base.stages[0].statistics
+    >>> positive.n, negative.n
+    (160, 153)
     """
     source = cascade if isinstance(cascade, OpenCVCascade) else read_opencv(Path(cascade))
-    stages = stages_of(source)
-    _check(positives, source.window)
-    miner = Miner(
-        list(images),
-        source.window,
-        seed=seed,
-        max_per_image=max_per_image,
-        threads=threads,
-        excluded_boxes=forbidden or {},
-    )
-    train, validation = _sides(positives, groups, held_out, seed)
-    added = train_added_stage(
-        stages,
-        source.window,
-        train,
-        validation,
-        miner,
-        n_weak=n_weak,
-        n_negatives=n_negatives,
-        detection_rate=detection_rate,
-        ridge=ridge,
-    )
-    base = DetectorBase(
-        source.window, (*lower_thresholds(stages, train, stage_rate), added), provenance=provenance or Provenance()
-    )
-    return Detector(base, reporting=Reporting(box_offset or BoxOffset()))
-
-
-def _check(positives: Patches, window: tuple[int, int]) -> None:
-    if positives.dtype != np.uint8 or positives.shape[1:] != window or len(positives) < 2:
-        raise TrainingDataError(
-            f"got positives {positives.dtype} of shape {positives.shape}; expected uint8, (samples, {window[0]}, "
-            f"{window[1]}), the cascade's window, and at least 2 of them"
-        )
-
-
-def _sides(positives: Patches, groups: NDArray[np.intp] | None, held_out: float, seed: int) -> tuple[Patches, Patches]:
-    """Positives to train on, and held-out positives for the threshold; those of one photograph stay together."""
+    _check(positives, source.window, groups)
     if not 0 < held_out < 1:
         raise ValueError(f"got held_out={held_out}; expected a number between 0 and 1")
     numbers = np.arange(len(positives)) if groups is None else groups
-    if numbers.shape != (len(positives),):
+    _check_number(len(np.unique(numbers)))
+    rows = split_objects(numbers, held_out, seed)
+    sides = (
+        _Side(positives[part], numbers[part], paths)
+        for part, paths in zip(rows, split_images(images, held_out, seed), strict=True)
+    )
+    return _adopted(
+        source,
+        *sides,
+        excluded_boxes=excluded_boxes or {},
+        n_negatives=n_negatives,
+        box_offset=box_offset or BoxOffset(),
+        provenance=provenance or Provenance(),
+        seed=seed,
+        threads=threads,
+    ).detector
+
+
+def _adopted(
+    source: OpenCVCascade,
+    counted: _Side,
+    reference: _Side,
+    *,
+    excluded_boxes: ExcludedBoxes,
+    n_negatives: int = NEGATIVES,
+    box_offset: BoxOffset,
+    provenance: Provenance,
+    seed: int,
+    threads: int | None,
+    progress: Callable[[float], None] = lambda _: None,
+) -> Adoption:
+    stages, short = count_stages(
+        stages_of(source),
+        source.window,
+        counted.positives,
+        counted.images,
+        excluded_boxes=excluded_boxes,
+        n_negatives=n_negatives,
+        seed=seed,
+        threads=threads,
+        progress=lambda done: progress(0.7 * done),
+    )
+    if short:
+        warnings.warn(_few_negatives(short, len(stages)), FewNegativesWarning, stacklevel=4)
+    base = DetectorBase(source.window, stages, provenance=provenance)
+    held_out = make_reference(
+        base,
+        reference.positives,
+        reference.images,
+        groups=reference.groups,
+        excluded_boxes=excluded_boxes,
+        offset=box_offset,
+        seed=seed,
+        threads=threads,
+        progress=lambda done: progress(0.7 + 0.3 * done),
+    )
+    return Adoption(Detector(replace(base, reference=held_out), reporting=Reporting(box_offset)), tuple(short))
+
+
+def _few_negatives(short: Sequence[int], n_stages: int) -> str:
+    """A warning of the stages (numbered from 1) that few windows reach.
+
+    >>> print(_few_negatives([18, 19], 20))
+    fewer than 500 negative windows reach 2 of 20 stages (the first is stage 19); windows of earlier stages are ...
+    """
+    return (
+        f"fewer than {FEWEST_NEGATIVES} negative windows reach {len(short)} of {n_stages} stages (the first is stage "
+        f"{short[0] + 1}); windows of earlier stages are counted there too. Add images without the object"
+    )
+
+
+def _check(positives: Patches, window: tuple[int, int], groups: NDArray[np.intp] | None) -> None:
+    if positives.dtype != np.uint8 or positives.shape[1:] != window:
         raise TrainingDataError(
-            f"got groups of shape {numbers.shape} for {len(positives)} positives; expected one each"
+            f"got positives {positives.dtype} of shape {positives.shape}; expected uint8, (samples, {window[0]}, "
+            f"{window[1]}), the cascade's window"
         )
-    n = len(np.unique(numbers))
-    if n < FEWEST_POSITIVES:
-        raise TrainingDataError(f"got positives of {n} photographs; expected at least {FEWEST_POSITIVES}: add some")
-    train, check = split_objects(numbers, held_out, seed)
-    return positives[train], positives[check]
+    if groups is not None and groups.shape != (len(positives),):
+        raise TrainingDataError(f"got groups of shape {groups.shape} for {len(positives)} positives; expected one each")
 
 
-# Windows per object, and their random changes: those of `Variations`, of which the benchmark uses ten.
-COPIES = 10
-# If the aspect ratios of boxes and window differ by more than this, windows have another size than in a scan, which
-# uses sizes this far apart.
-MAX_ASPECT_RATIO = SCALE_FACTOR
-JITTER = Jitter(shift=0.035, scale=0.09, rotation=12.0)
+def _check_number(n: int) -> None:
+    if n < FEWEST_OBJECTS:
+        raise TrainingDataError(f"got {n} photographs of the object; expected at least {FEWEST_OBJECTS}: add some")
+    if n < FEW_OBJECTS:
+        warnings.warn(
+            f"fewer than {FEW_OBJECTS} photographs of the object ({n}); estimates of recall are rough",
+            FewPositivesWarning,
+            stacklevel=4,
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class AdoptionRun:
-    """The new detector, its training data, problems of the data, and evaluations before and after."""
+class AdoptionRun(Adoption):
+    """An adoption, with the data that were counted and their problems."""
 
-    detector: Detector
     positives: Positives
     images: tuple[Path, ...]
     problems: tuple[Problem, ...]
-    held_out: BeforeAfter | None
-
-    @property
-    def added(self) -> LearningStage:
-        """The added stage, which learns."""
-        stage = self.detector.base.stages[-1]
-        assert isinstance(stage, LearningStage)
-        return stage
 
 
 def shape_warning(boxes: Boxes, window: tuple[int, int]) -> str | None:
@@ -297,10 +249,11 @@ def adopt(
     threads: int | None = None,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Detector:
-    """Make an OpenCV cascade trainable: one more stage learns from annotated images and from images without the object.
+    """Make an OpenCV cascade correctable, with annotated images and images without the object.
 
     `annotations` are a file or folder that `read_annotations` reads, `negatives` images or folders of them. Boxes
-    should enclose the object as the cascade does when it detects. `progress` gets the share that is done.
+    should enclose the object as the cascade does when it detects. The cascade finds the same as before, until it is
+    corrected. `progress` gets the share that is done.
 
     >>> adopt("haarcascade_frontalface_default.xml", "nowhere.csv")
     Traceback (most recent call last):
@@ -309,31 +262,32 @@ def adopt(
     named = [negatives] if isinstance(negatives, str | PathLike) else list(negatives)
     found = find_images([fspath(name) for name in named]) if named else []
     examples = Examples.from_annotations(read_annotations(annotations).images, negatives=found)
-    return adopt_from(Path(cascade), examples, seed=seed, threads=threads, progress=progress).detector
+    return adopt_from(Path(cascade), examples.images, seed=seed, threads=threads, progress=progress).detector
 
 
 def adopt_from(
     cascade: Path,
-    examples: Examples,
+    images: Sequence[AnnotatedImage],
     *,
-    held_out: Sequence[AnnotatedImage] = (),
     provenance: Provenance | None = None,
     seed: int = 0,
     threads: int | None = None,
     progress: Callable[[float], None] = lambda _: None,
 ) -> AdoptionRun:
-    """Adopt a cascade (see `adopt`) with the objects and the background of example images.
+    """Adopt a cascade (see `adopt`) with the objects and the background of annotated images.
 
-    `progress` is called with the fraction done.
+    A photograph with the object is either counted or part of the reference set, with all its objects and with its
+    background. `progress` is called with the fraction done.
 
-    >>> adopt_from(Path("nowhere.xml"), Examples(()))
+    >>> adopt_from(Path("nowhere.xml"), [])
     Traceback (most recent call last):
-    whet.errors.TrainingDataError: got no object; expected some hundred objects, as annotations or crops, ...
+    whet.errors.TrainingDataError: got no object; expected 50 photographs of it or more, as annotations or crops, ...
     """
-    annotations = Annotations(examples.images, (ONLY_CLASS,))
+    annotations = Annotations(tuple(images), (ONLY_CLASS,))
     if not annotations.n_boxes:
         raise TrainingDataError(
-            "got no object; expected some hundred objects, as annotations or crops, and images without the object"
+            f"got no object; expected {FEW_OBJECTS} photographs of it or more, as annotations or crops, and images "
+            "without the object"
         )
     source = read_opencv(cascade)
     choice = replace(window_of(annotations.boxes), height=source.window[0], width=source.window[1])
@@ -347,31 +301,46 @@ def adopt_from(
         threads=threads,
         progress=lambda done: progress(0.1 * done),
     )
-    forbidden = backgrounds_of(annotations)
-    faults = image_faults(list(forbidden), source.window)
-    images = tuple(path for path in forbidden if path not in faults)
-    if not images:
-        raise TrainingDataError(
-            "got no image to take negatives from; add images without the object, best some hundred (--negatives)"
-        )
-    detector = adopt_patches(
+    excluded_boxes = backgrounds_of(annotations)
+    faults = image_faults(list(excluded_boxes), source.window)
+    backgrounds = tuple(path for path in excluded_boxes if path not in faults)
+    run = _adopted(
         source,
-        _with_noise(positives.patches, seed),
-        images,
-        groups=positives.groups,
-        forbidden=forbidden,
-        provenance=provenance,
+        *_split_by_photograph(annotations, positives, backgrounds, seed),
+        excluded_boxes=excluded_boxes,
+        box_offset=BoxOffset(),
+        provenance=provenance or Provenance(),
         seed=seed,
         threads=threads,
+        progress=lambda done: progress(0.1 + 0.9 * done),
     )
-    progress(0.7)
     unreadable = (Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
-    runs = None
-    if held_out:
-        before = evaluate(load(cascade), held_out, progress=lambda done: progress(0.7 + 0.15 * done), threads=threads)
-        after = evaluate(detector, held_out, progress=lambda done: progress(0.85 + 0.15 * done), threads=threads)
-        runs = before, after
-    return AdoptionRun(detector, positives, images, (*positives.problems, *unreadable), runs)
+    return AdoptionRun(run.detector, run.short_stages, positives, backgrounds, (*positives.problems, *unreadable))
+
+
+def _split_by_photograph(
+    annotations: Annotations, positives: Positives, backgrounds: Sequence[Path], seed: int
+) -> tuple[_Side, _Side]:
+    """What is counted, with noise, and what makes the reference set, without."""
+    with_object = [image for image in annotations.images if len(image.objects)]
+    ends = np.cumsum([len(image.objects) for image in with_object])
+    photograph = np.searchsorted(ends, positives.groups, side="right")
+    _check_number(len(np.unique(photograph)))
+    counted, held_out = split_objects(photograph, HELD_OUT, seed)
+    held_out_paths = {with_object[i].path for i in np.unique(photograph[held_out]).tolist()}
+    paths = {image.path for image in with_object}
+    own = [path for path in backgrounds if path not in held_out_paths and path in paths]
+    theirs = [path for path in backgrounds if path in held_out_paths]
+    others = [path for path in backgrounds if path not in paths]
+    if len(others) + len(own) < 2 or not (others or theirs):
+        raise TrainingDataError(
+            "got no images to take negatives from; add images without the object, best some hundred (--negatives)"
+        )
+    more = split_images(others, HELD_OUT, seed) if len(others) > 1 else (others, [])
+    return (
+        _Side(_with_noise(positives.patches[counted], seed), photograph[counted], [*own, *more[0]]),
+        _Side(positives.patches[held_out], photograph[held_out], [*theirs, *more[1]]),
+    )
 
 
 def _with_noise(patches: Patches, seed: int) -> Patches:
