@@ -33,7 +33,8 @@ import whet
 from whet.cascade import scan
 from whet.cascade.pyramid import resized
 from whet.io.images import read_grey
-from whet.tracking.tracker import SelfTraining, Tracker
+from whet.tracking.self_training import SelfTraining
+from whet.tracking.tracker import Tracker
 
 GreyImages = list[NDArray[np.uint8]]
 
@@ -153,7 +154,7 @@ def main() -> None:
     else:
         frames, self_training = images(arguments.frames, arguments.video), SelfTraining(every=arguments.every)
         if arguments.always:
-            self_training = replace(self_training, learn_above=-np.inf, max_lost=2.0, max_accepted=np.inf)
+            self_training = replace(self_training, learn_above=-np.inf, guarded=False)
         result |= {"video": arguments.video} | both_ways(frames, arguments.turns, self_training)
     print(json.dumps(result, indent=1))
 

@@ -51,7 +51,7 @@ def rates(clip: Clip) -> dict[str, float]:
 
 def guard(clip: Clip) -> dict[str, list[float]]:
     """How many times more negatives are accepted after the updates of a clip, and after 1, 2, 5 and 10 wrong ones."""
-    free = replace(SELF_TRAINING, max_lost=2.0, max_accepted=np.inf)
+    free = replace(SELF_TRAINING, guarded=False)
     tracker = Tracker(whet.load("face"), learn=True, self_training=free)
     start = retention_of(tracker.detector)
     learning = [

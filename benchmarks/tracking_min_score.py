@@ -35,8 +35,8 @@ from benchmarks.drawn_objects import SIZES, command, draw
 from whet.demo.objects import object_drawn
 from whet.detector.detector import Detector
 from whet.io.images import read_grey
-from whet.tracking.self_training import expected_scores
-from whet.tracking.tracker import SelfTraining, TrackedFrame, Tracker
+from whet.tracking.self_training import SelfTraining, expected_scores
+from whet.tracking.tracker import TrackedFrame, Tracker
 from whet.training.adopt import adopt_patches
 
 PEOPLE, WINDOWS, IMAGES = 800, 5, 300

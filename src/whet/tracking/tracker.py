@@ -295,7 +295,7 @@ class Tracker:
         """Learn what is pending and unlearn what is too old; roll both back if they did damage."""
         new, self._pending = self._records(self._pending), []
         self._due = min(2 * self._due, self.self_training.every)
-        n_old = max(0, len(self._learned) + len(new) - self.self_training.max_kept())
+        n_old = min(max(0, len(self._learned) + len(new) - self.self_training.max_kept()), len(self._learned))
         changed = self._changed(new, [self._learned[i] for i in range(n_old)])
         if self._guard is not None and not self._guard.allows(health_of(changed)):
             return 0, len(new)
