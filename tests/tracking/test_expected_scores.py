@@ -86,7 +86,10 @@ def test_learn_above_comes_from_the_base_and_learning_does_not_change_it(tmp_pat
 
 def test_only_windows_above_the_minimum_are_learned():
     learn_above = Tracker(bull_finder()).learn_above
-    frames = [Tracker(bull_finder(), learn=True, self_training=SelfTraining(guarded=False)).update(bull_scene(seed)) for seed in range(8)]
+    frames = [
+        Tracker(bull_finder(), learn=True, self_training=SelfTraining(guarded=False)).update(bull_scene(seed))
+        for seed in range(8)
+    ]
     assert [tracked.is_learned for tracked in frames] == [tracked.track.score > learn_above for tracked in frames]
     assert any(tracked.is_learned for tracked in frames)
     strict = SelfTraining(learn_above=max(tracked.track.score for tracked in frames), guarded=False)

@@ -2,8 +2,8 @@ import numpy as np
 from tests.detectors import bull_finder, bull_scene
 
 from whet.io.video import VideoFrame
-from whet.tracking.session import RECENT, FrameCounter, Session
 from whet.tracking.self_training import SelfTraining
+from whet.tracking.session import RECENT, FrameCounter, Session
 from whet.tracking.tracker import Tracker
 
 EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, guarded=False)

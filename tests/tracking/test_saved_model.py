@@ -137,7 +137,7 @@ def test_another_model_in_its_place_is_left_alone(path):
     with pytest.raises(ModelChangedError, match="another model"):
         file.save(tracker)
     path.write_bytes(b"no model at all")
-    with pytest.raises(ModelFileError, match="learned.whet"):
+    with pytest.raises(ModelFileError, match=r"learned\.whet"):
         file.save(tracker)
     assert before != path.read_bytes() == b"no model at all"
 

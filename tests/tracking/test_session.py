@@ -9,8 +9,8 @@ import whet
 from whet.errors import VideoError
 from whet.io.detections import FIELDS, FrameLines
 from whet.io.video import VideoFrame
-from whet.tracking.session import SavedModel, Session, frame_row
 from whet.tracking.self_training import SelfTraining
+from whet.tracking.session import SavedModel, Session, frame_row
 from whet.tracking.tracker import Tracker
 
 EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, guarded=False)

@@ -11,8 +11,8 @@ from PIL import Image
 from tests.detectors import bull_finder, bull_scene
 
 from whet.io.video import VideoFrame
-from whet.tracking.session import Session
 from whet.tracking.self_training import SelfTraining
+from whet.tracking.session import Session
 from whet.tracking.tracker import Tracker
 from whet.web.page import LiveImage
 from whet.web.server import LiveServer

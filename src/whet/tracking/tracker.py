@@ -249,12 +249,14 @@ class Tracker:
 
     def _new_update(self, grey: Grey, found: Track) -> _Update:
         """The tracked window, and with it the best windows elsewhere that fired."""
-        fired, index = found.fired, found.index
+        fired, index, boxes = found.fired, found.index, found.box[None]
         if self.self_training.others and len(fired):
             elsewhere = box_iou(found.box[None], fired.boxes)[0] < ELSEWHERE
             best = np.argsort(np.where(elsewhere, -fired.scores, np.inf), kind="stable")[: self.self_training.others]
-            index = WindowIndex.concatenate([index, fired.index.take(best[elsewhere[best]])])
-        boxes = self.detector.box_offset.boxes(found.pyramid.boxes(index))
+            best = best[elsewhere[best]]
+            index = WindowIndex.concatenate([index, fired.index.take(best)])
+            boxes = np.concatenate([boxes, fired.boxes[best]])
+        boxes = self.detector.box_offset.boxes(boxes)
         name = f"{self.source} frame {self.number}".strip()[:LONGEST_NAME]
         return _Update(image_hash(grey), name, index, boxes, found.pyramid.patches(index))
 
