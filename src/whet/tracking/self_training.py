@@ -41,8 +41,8 @@ class SelfTraining:
 
     learn_above: float | None = None
     others: int = 0
-    share: float = 0.008
-    kept: float = 1.0
+    share: float = 0.004
+    kept: float = 0.125
     every: int = 32
     max_lost: float = 0.02
     max_false_positives: float = 1.1
