@@ -29,7 +29,8 @@ def poison(tracker, n, rng):
         y, x = rng.integers(40, size=2).tolist()
         pyramid = Pyramid.from_image(noise, (12, 12))
         index = WindowIndex(np.ones(1), np.array([y]), np.array([x]))
-        wrong = Track(np.array([0.0, 0.0, 12.0, 12.0]), 99.0, index, True, FiredWindows(), pyramid)
+        box = np.array([x, y, x + 12.0, y + 12.0])
+        wrong = Track(box, 99.0, index, True, FiredWindows(), pyramid, box)
         tracker._pending.append(tracker._new_update(noise, wrong))
     return tracker.finish()
 

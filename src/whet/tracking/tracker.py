@@ -76,7 +76,8 @@ class MotionPrior:
 class Track:
     """The object in one frame: its box (4,), its window's margin and index, all windows that fired, and the pyramid.
 
-    `accepted` is set if the detector accepts this window; else it was only the best near the last box.
+    The box is a mean of windows around the best one, `window` (4,) the box of that one. `accepted` is set if the
+    detector accepts this window; else it was only the best near the last box.
     """
 
     box: Floats
@@ -85,6 +86,7 @@ class Track:
     accepted: bool
     fired: FiredWindows
     pyramid: Pyramid
+    window: Floats
 
 
 def track(
@@ -112,7 +114,7 @@ def track(
     index = windows.index.take(slice(best, best + 1))
     here = [getattr(fired.index, name) == getattr(index, name) for name in ("scale", "y", "x")]
     accepted = bool(np.logical_and.reduce(here).any())
-    return Track(box, float(windows.scores[best]), index, accepted, fired, pyramid)
+    return Track(box, float(windows.scores[best]), index, accepted, fired, pyramid, windows.boxes[best])
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +251,7 @@ class Tracker:
 
     def _new_update(self, grey: Grey, found: Track) -> _Update:
         """The tracked window, and with it the best windows elsewhere that fired."""
-        fired, index, boxes = found.fired, found.index, found.box[None]
+        fired, index, boxes = found.fired, found.index, found.window[None]
         if self.self_training.others and len(fired):
             elsewhere = box_iou(found.box[None], fired.boxes)[0] < ELSEWHERE
             best = np.argsort(np.where(elsewhere, -fired.scores, np.inf), kind="stable")[: self.self_training.others]
