@@ -284,6 +284,7 @@ class Tracker:
                     index=update.index.take(slice(i, i + 1)),
                     stage=np.full(1, -1, np.int16),
                     responses=packed[row : row + 1],
+                    base_id=self.detector.base_id,
                     name=update.name,
                     time=now,
                     note=TRACKED,
