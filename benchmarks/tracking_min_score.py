@@ -35,8 +35,8 @@ from benchmarks.drawn_objects import SIZES, command, draw
 from whet.demo.objects import object_drawn
 from whet.detector.detector import Detector
 from whet.io.images import read_grey
-from whet.tracking.self_training import expected_scores
-from whet.tracking.tracker import SelfTraining, TrackedFrame, Tracker
+from whet.tracking.self_training import SelfTraining, expected_scores
+from whet.tracking.tracker import TrackedFrame, Tracker
 from whet.training.adopt import adopt_patches
 
 PEOPLE, WINDOWS, IMAGES = 800, 5, 300
@@ -149,7 +149,7 @@ def track_clips(detector: Detector, clips: list[Clip], min_score: float | None, 
     """Results of all clips; every clip starts with the detector as it was trained."""
     found, learned, n_updates, n_rolled_back = [], [], 0, 0
     for one in clips:
-        self_training = SelfTraining(learn_above=min_score)
+        self_training = SelfTraining(learn_above=min_score, guarded=detector.base.reference is not None)
         tracker = Tracker(detector, learn=min_score is not None, threads=1, self_training=self_training)
         frames = [tracker.update(frame) for frame in one.frames]
         last = tracker.finish()

@@ -23,7 +23,8 @@ from whet.cascade.detect import group_windows
 from whet.detector.detector import load
 from whet.io.images import read_grey
 from whet.plots import figure as figures
-from whet.tracking.tracker import SelfTraining, TrackedFrame, Tracker
+from whet.tracking.self_training import SelfTraining
+from whet.tracking.tracker import TrackedFrame, Tracker
 
 RUNS = {"small": 1, "paper": 1}
 N_FRAMES = {"small": 40, "paper": None}

@@ -1,4 +1,4 @@
-"""Ctrl-C while files are written that belong together."""
+"""Signals while files are written that belong together, and between the frames of a stream."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from whet.cli.output import ctrl_c_between, uninterrupted
+from whet.cli.output import STOP_SIGNALS, StopSignals, uninterrupted
 
 # As in a program around Python that had set its handler before Python began: the table of handlers is filled anew.
 FOREIGN_HANDLER = """
@@ -57,43 +57,50 @@ def test_a_handler_that_is_none_of_pythons_is_left_alone():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture
-def handler():
-    """Python's own handler, which a test run in the background does not have."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield signal.default_int_handler
-    signal.signal(signal.SIGINT, before)
+def default_handler(*_):
+    raise AssertionError("a signal reached the handler of before")
 
 
-def test_ctrl_c_that_is_ignored_stays_ignored(handler):
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with ctrl_c_between() as stoppable:
-        for _ in stoppable(range(2)):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN is not handler
+@pytest.fixture(params=STOP_SIGNALS, ids=lambda number: number.name)
+def number(request):
+    """A signal with a handler of this test; a test run in the background ignores some."""
+    before = signal.signal(request.param, default_handler)
+    yield request.param
+    signal.signal(request.param, before)
 
 
-def test_ctrl_c_waits_until_an_item_is_done_and_ends_the_waiting_for_the_next(handler):
+def test_a_signal_that_is_ignored_stays_ignored(number):
+    signal.signal(number, signal.SIG_IGN)
+    with StopSignals() as stop:
+        for _ in stop.between(range(2)):
+            signal.raise_signal(number)
+    assert stop.received is None
+    assert signal.getsignal(number) is signal.SIG_IGN
+
+
+def test_a_signal_waits_until_an_item_is_done_and_ends_the_waiting_for_the_next(number):
     done = []
 
     def work(items):
         for item in items:
             if item == 2:
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(number)
             done.append(item)
 
-    with ctrl_c_between() as stoppable, pytest.raises(KeyboardInterrupt):
-        work(stoppable(range(5)))
+    with StopSignals() as stop, pytest.raises(KeyboardInterrupt):
+        work(stop.between(range(5)))
     assert done == [0, 1, 2]
+    assert stop.exit_code == 128 + number
 
     def waiting():
         yield 0
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
         yield 1
 
-    with ctrl_c_between() as stoppable:
-        items = stoppable(waiting())
+    with StopSignals() as stop:
+        items = stop.between(waiting())
         assert next(items) == 0
         with pytest.raises(KeyboardInterrupt):
             next(items)
-    assert signal.getsignal(signal.SIGINT) is handler
+        signal.raise_signal(number)  # while everything is saved
+    assert signal.getsignal(number) is default_handler

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from PIL import Image
 from tests.commands import whet_here
 from tests.detectors import bull_file, bull_frames, bull_scene
+from tests.tracking.guarded import guarded_finder
 
 import whet
 from whet.cli.options import ExitCode
@@ -27,7 +29,9 @@ def watch(*arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
-LEARN = ("--learn", "--learn-above", "-1e9", "--save-as")
+# The detector of these tests has no reference set.
+UNGUARDED = ("--learn", "--unguarded")
+LEARN = (*UNGUARDED, "--learn-above", "-1e9", "--save-as")
 
 
 @pytest.fixture
@@ -60,22 +64,46 @@ def test_it_learns_saves_draws_and_writes_lines(model, folder, tmp_path):
     assert frames[0].rate == pytest.approx(12.5)
 
 
-def test_what_it_learned_can_be_unlearned_from_its_journal(model, folder, tmp_path):
+def test_what_it_learned_is_in_the_model_and_can_be_unlearned(model, folder, tmp_path):
     learned = tmp_path / "learned.whet"
     assert watch(model, folder, *LEARN, learned).returncode == 0
-    command = [sys.executable, "-m", "whet", "unlearn", str(learned)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "6 of 6" in done.stdout
+    detector = whet.load(learned)
+    assert {record.name for record in detector.records} == {f"frames frame {number}" for number in range(6)}
+    detector.unlearn(detector.records)
+    detector.save(learned)
     assert learned.read_bytes() == model.read_bytes()
 
 
-def test_in_place_the_journal_goes_on(monkeypatch, capsys, model, folder):
-    for n in (6, 12):
+def test_in_place_the_memory_goes_on(monkeypatch, capsys, model, folder):
+    for n in (6, 6):  # a frame that was learned is not learned twice
         done = whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, model)
         assert done.code == 0, done.err
-        listed = whet_here(monkeypatch, capsys, "unlearn", model, "--list", "--json")
-        assert len(json.loads(listed.out)) == n
+        assert len(whet.load(model).records) == n
+    for number in range(6):
+        Image.fromarray(np.roll(bull_scene(), 7 * number + 6, axis=1)).save(folder / f"{number}.png")
+    assert whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, model).code == 0
+    assert len(whet.load(model).records) == 12
+
+
+def test_without_a_reference_set_it_learns_only_unguarded(monkeypatch, capsys, model, folder, tmp_path):
+    call = ("watch", model, folder, "--learn", "--save-as", tmp_path / "new.whet")
+    done = whet_here(monkeypatch, capsys, *call)
+    assert done.code == ExitCode.FAILED
+    assert "reference set" in done.err
+    assert "--unguarded" in done.err
+    assert not (tmp_path / "new.whet").exists()
+    assert whet_here(monkeypatch, capsys, *call, "--unguarded").code == 0
+
+
+def test_with_a_reference_set_it_prints_what_learning_changed(monkeypatch, capsys, folder, tmp_path):
+    guarded_finder().save(tmp_path / "guarded.whet")
+    call = ("watch", tmp_path / "guarded.whet", folder, "--learn", "--learn-above", "-1e9", "--save-as")
+    done = whet_here(monkeypatch, capsys, *call, tmp_path / "new.whet")
+    assert done.code == 0, done.err
+    assert re.search(r"Held-out samples: recall .* before, recall .* after", done.out)
+    summary = json.loads(whet_here(monkeypatch, capsys, *call, tmp_path / "other.whet", "--json").out)
+    assert summary["held_out"]["before"]["recall"] > 0.9
+    assert summary["held_out"]["after"]["recall"] > summary["held_out"]["before"]["recall"] - 0.02
 
 
 def test_json_has_the_summary_and_quiet_is_quiet(monkeypatch, capsys, model, folder, tmp_path):
@@ -87,16 +115,11 @@ def test_json_has_the_summary_and_quiet_is_quiet(monkeypatch, capsys, model, fol
     assert summary["learn_above"] < summary["best_score"]
     assert summary["skipped"] == {"frames": 0, "first": []}
     assert summary["model"] == str(learned)
-    assert summary["journal"] == str(learned) + ".journal.jsonl"
+    assert summary["held_out"] == {"before": None, "after": None}
     with table.open() as file:
         assert [row["frame"] for row in csv.DictReader(file)] == list("012345")
     done = whet_here(monkeypatch, capsys, "watch", model, folder, "--quiet")
     assert (done.code, done.out, done.err) == (0, "", "")
-
-
-def test_no_journal_where_none_is_wanted(monkeypatch, capsys, model, folder, tmp_path):
-    whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, tmp_path / "learned.whet", "--no-journal")
-    assert not (tmp_path / "learned.whet.journal.jsonl").exists()
 
 
 def test_what_is_there_is_not_replaced_without_force(monkeypatch, capsys, model, folder, tmp_path):
@@ -104,7 +127,7 @@ def test_what_is_there_is_not_replaced_without_force(monkeypatch, capsys, model,
     for option, name in (("--out", "a.mp4"), ("--lines", "a.jsonl"), ("--save-as", "a.whet")):
         there = tmp_path / name
         there.write_text("precious")
-        arguments = ["watch", model, folder, option, there, *(["--learn"] if option == "--save-as" else [])]
+        arguments = ["watch", model, folder, option, there, *(UNGUARDED if option == "--save-as" else [])]
         done = whet_here(monkeypatch, capsys, *arguments)
         assert done.code == 2
         assert "--force" in done.err
@@ -145,7 +168,8 @@ def test_too_many_broken_frames_end_it_and_the_model_is_saved(monkeypatch, capsy
     assert "6 frames" in done.out
     good = tmp_path / "good.whet"
     assert whet_here(monkeypatch, capsys, "watch", model, folder, *LEARN, good, "--stop", 6).code == 0
-    assert good.read_bytes() == (tmp_path / "learned.whet").read_bytes()
+    ids = [{record.id for record in whet.load(path).records} for path in (good, tmp_path / "learned.whet")]
+    assert ids[0] == ids[1]
 
 
 def sent(images, then):
@@ -195,11 +219,13 @@ def test_a_sender_that_falls_silent_ends_it(monkeypatch, capsys, model, tmp_path
     assert whet.load(tmp_path / "learned.whet").learned[0] > 0
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for one process there")
-def test_ctrl_c_keeps_everything(model, folder, tmp_path):
-    """A folder of many frames, and a process that is interrupted when it has written some lines."""
-    for number in range(6, 3000):
-        os.link(folder / f"{number % 6}.png", folder / f"{number}.png")
+@pytest.mark.skipif(sys.platform == "win32", reason="no signals for one process there")
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_stops_it_and_everything_is_kept(name, model, folder, tmp_path):
+    """A folder of many frames, and a process that is stopped when it has written some lines."""
+    number = getattr(signal, name)
+    for i in range(6, 3000):
+        os.link(folder / f"{i % 6}.png", folder / f"{i}.png")
     learned, lines = tmp_path / "learned.whet", tmp_path / "a.jsonl"
     command = [sys.executable, "-m", "whet", "watch", model, folder, *LEARN, learned, "--lines", lines]
     with subprocess.Popen(
@@ -207,19 +233,21 @@ def test_ctrl_c_keeps_everything(model, folder, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test in the background ignores it
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # a test in the background ignores some
     ) as run:
         begin = time.monotonic()
         while (not lines.exists() or not lines.read_text()) and time.monotonic() - begin < 100:
             time.sleep(0.02)
-        run.send_signal(signal.SIGINT)
+        run.send_signal(number)
         out, err = run.communicate(timeout=60)
-    assert run.returncode == 130, err
+    assert run.returncode == 128 + number, err
     assert "stopped after" in err
     assert "Traceback" not in err
     n = len(lines.read_text().splitlines())
     assert out.startswith(f"{n:,} frame")
-    assert whet.load(learned).learned[0] > 0
+    detector = whet.load(learned)
+    assert detector.learned[0] > 0
+    assert detector.records
 
 
 @pytest.mark.parametrize(
@@ -232,6 +260,7 @@ def test_ctrl_c_keeps_everything(model, folder, tmp_path):
         (("frames", "--learn"), 2, "--save-as"),
         (("frames", "--save-as", "new.whet"), 2, "add --learn"),
         (("frames", "--save-every", "5", "--learn-above", "3"), 2, "--save-every, --learn-above without --learn"),
+        (("frames", "--unguarded"), 2, "--unguarded without --learn"),
         (("frames", "--learn", "--save-as", "nowhere/new.whet"), 2, "does not exist: nowhere/"),
         (("frames", "--resize", "big"), 2, "WIDTHxHEIGHT"),
         (("frames", "--resize", "²x3"), 2, "WIDTHxHEIGHT"),
@@ -268,19 +297,9 @@ def test_lines_that_were_there_stay_until_there_is_a_frame(monkeypatch, capsys, 
     assert (tmp_path / "old.csv").read_text() == "mine"
 
 
-def test_the_journal_of_a_model_that_is_replaced_goes_with_it(monkeypatch, capsys, model, folder, tmp_path):
-    new = tmp_path / "new.whet"
-    learning = ("watch", model, folder, "--learn", "--learn-above", "-1000", "--save-as", new)
-    assert whet_here(monkeypatch, capsys, *learning).code == 0
-    journal = new.with_name("new.whet.journal.jsonl")
-    assert journal.exists()
-    assert whet_here(monkeypatch, capsys, *learning, "--force", "--no-journal").code == 0
-    assert not journal.exists()
-
-
 def test_if_no_score_is_high_enough_the_best_score_is_printed(monkeypatch, capsys, model, folder, tmp_path):
     new, lines = tmp_path / "new.whet", tmp_path / "lines.jsonl"
-    call = ("watch", model, folder, "--learn", "--learn-above", "1e6", "--save-as", new, "--lines", lines)
+    call = ("watch", model, folder, *UNGUARDED, "--learn-above", "1e6", "--save-as", new, "--lines", lines)
     done = whet_here(monkeypatch, capsys, *call)
     assert done.code == 0
     best = max(json.loads(line)["score"] for line in lines.read_text().splitlines())
@@ -292,7 +311,7 @@ def test_without_any_detection_no_score_is_printed(monkeypatch, capsys, model, t
     (tmp_path / "dark").mkdir()
     Image.fromarray(np.zeros((60, 80), np.uint8)).save(tmp_path / "dark" / "0.png")
     done = whet_here(
-        monkeypatch, capsys, "watch", model, tmp_path / "dark", "--learn", "--save-as", tmp_path / "new.whet"
+        monkeypatch, capsys, "watch", model, tmp_path / "dark", *UNGUARDED, "--save-as", tmp_path / "new.whet"
     )
     assert done.code == 0
     assert "no frame has a detection" in done.out

@@ -10,8 +10,8 @@ import whet
 from whet.cascade.cascade import Cascade
 from whet.detector.base import DetectorBase
 from whet.features.integral import IntegralStack
-from whet.tracking.self_training import expected_scores
-from whet.tracking.tracker import SelfTraining, Tracker
+from whet.tracking.self_training import SelfTraining, expected_scores
+from whet.tracking.tracker import Tracker
 
 
 def samples():
@@ -71,7 +71,7 @@ def test_without_spread_scores_are_numbers():
 
 
 def test_learn_above_comes_from_the_base_and_learning_does_not_change_it(tmp_path):
-    self_training = SelfTraining(every=1, share=0.05, max_lost=2.0, max_accepted=np.inf)
+    self_training = SelfTraining(every=1, share=0.05, guarded=False)
     tracker = Tracker(bull_finder(), learn=True, self_training=self_training)
     learn_above, scores = tracker.learn_above, expected_scores(tracker.detector.base)
     assert 0 < scores.negative < learn_above == scores.between(0.4) < scores.positive
@@ -86,10 +86,13 @@ def test_learn_above_comes_from_the_base_and_learning_does_not_change_it(tmp_pat
 
 def test_only_windows_above_the_minimum_are_learned():
     learn_above = Tracker(bull_finder()).learn_above
-    frames = [Tracker(bull_finder(), learn=True).update(bull_scene(seed)) for seed in range(8)]
+    frames = [
+        Tracker(bull_finder(), learn=True, self_training=SelfTraining(guarded=False)).update(bull_scene(seed))
+        for seed in range(8)
+    ]
     assert [tracked.is_learned for tracked in frames] == [tracked.track.score > learn_above for tracked in frames]
     assert any(tracked.is_learned for tracked in frames)
-    strict = SelfTraining(learn_above=max(tracked.track.score for tracked in frames))
+    strict = SelfTraining(learn_above=max(tracked.track.score for tracked in frames), guarded=False)
     none = [Tracker(bull_finder(), learn=True, self_training=strict).update(bull_scene(seed)) for seed in range(8)]
     assert not any(tracked.is_learned for tracked in none)
 

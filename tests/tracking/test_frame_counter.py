@@ -2,10 +2,11 @@ import numpy as np
 from tests.detectors import bull_finder, bull_scene
 
 from whet.io.video import VideoFrame
+from whet.tracking.self_training import SelfTraining
 from whet.tracking.session import RECENT, FrameCounter, Session
-from whet.tracking.tracker import SelfTraining, Tracker
+from whet.tracking.tracker import Tracker
 
-EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, max_lost=2.0, max_accepted=np.inf)
+EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, guarded=False)
 
 
 def test_the_status_after_the_last_frame_is_that_of_the_summary():

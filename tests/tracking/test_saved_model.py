@@ -1,96 +1,185 @@
-"""A tracker's detector and journal on disk: always in agreement, and small however long the stream is."""
+"""The file of a tracker's detector: small however long the stream is, and shared with other writers."""
 
+import subprocess
+import sys
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.detectors import bull_finder, bull_scene, content
+from tests.detectors import bull_finder, bull_scene, content, detector
 
 import whet
-from whet.detector.journal import check_agreement, journal_beside
+from whet.detector import edit
+from whet.errors import ModelChangedError, ModelFileError
+from whet.tracking.self_training import SelfTraining, tracked_records
 from whet.tracking.session import SavedModel
-from whet.tracking.tracker import SelfTraining, Tracker
+from whet.tracking.tracker import Tracker
 
-EAGER = SelfTraining(
-    learn_above=-np.inf, every=1, share=0.01, kept=0.04, others=1, max_lost=2.0, max_accepted=np.inf
-)  # four updates are kept
-IMAGES = [bull_scene(seed) for seed in (1, 2, 3)]
+EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, kept=0.04, others=1, guarded=False)  # four are kept
+WRONG = [[20, 20, 32, 32]]
 
 
-def tracked_model(n, file, tracker=None):
-    """A tracker that saves after every frame."""
-    tracker = tracker or Tracker(bull_finder(), learn=True, self_training=EAGER)
-    for number in range(n):
-        tracker.update(IMAGES[number % 3])
-        file.save(tracker.detector, tracker.kept)
-        check_agreement(whet.load(file.path), file.journal, "the model")
+def frame(number):
+    return np.roll(bull_scene(), number, axis=1)
+
+
+def learning_tracker(model, **changes):
+    return Tracker(model, learn=True, self_training=replace(EAGER, **changes))
+
+
+def ids(records):
+    return {record.id for record in records}
+
+
+def run(tracker, file, numbers):
+    """Save after every frame."""
+    for number in numbers:
+        tracker.update(frame(number))
+        file.save(tracker)
     return tracker
 
 
 @pytest.fixture
-def file(tmp_path):
-    path = tmp_path / "learned.whet"
-    return SavedModel(path, journal_beside(path))
+def path(tmp_path):
+    return tmp_path / "learned.whet"
 
 
-def test_what_the_journal_has_can_all_be_unlearned(file):
-    tracked_model(6, file)
-    detector, records = whet.load(file.path), file.journal.learned()
-    assert detector.learned[0] > 0
-    detector.unlearn(records)
-    assert content(detector) == content(bull_finder())
+@pytest.fixture
+def shared(path):
+    """A model that is changed in place, with a correction in it."""
+    model = bull_finder()
+    model.learn(bull_scene(2), WRONG, False)
+    model.save(path)
+    return path
 
 
-def test_the_journal_of_a_long_stream_stays_small(file):
-    tracker = tracked_model(5, file)
-    size = file.journal.path.stat().st_size
-    tracked_model(25, file, tracker)
-    assert file.journal.path.stat().st_size < 1.2 * size
-    assert file.journal.learned() == tracker.kept
-    assert sum(record.is_object for record in tracker.kept) == 4
-    assert sorted(path.name for path in file.path.parent.iterdir()) == [file.path.name, file.journal.path.name]
+def test_the_file_has_what_the_tracker_keeps_and_all_can_be_unlearned(path):
+    tracker = run(learning_tracker(bull_finder()), SavedModel(path), range(6))
+    saved = whet.load(path)
+    assert content(saved) == content(tracker.detector)
+    assert ids(saved.records) == ids(tracker.kept)
+    saved.unlearn(saved.records)
+    assert content(saved) == content(bull_finder())
 
 
-def test_lines_that_were_there_stay_as_they_are(tmp_path):
-    path = tmp_path / "learned.whet"
-    detector, journal = bull_finder(), journal_beside(path)
-    mine = detector.learn(IMAGES[0], [[20, 20, 32, 32]], [False])
-    journal.add_learned([*mine, *mine])
-    journal.add_unlearned(mine)
-    before = journal.path.read_bytes()
-    file = SavedModel(path, journal, inherited=None)
-    tracker = tracked_model(6, file, Tracker(detector, learn=True, self_training=EAGER))
-    assert journal.path.read_bytes().startswith(before)
-    assert journal.learned() == [*mine, *tracker.kept]
+def test_the_file_of_a_long_stream_stays_small(path):
+    file = SavedModel(path)
+    tracker = run(learning_tracker(bull_finder()), file, range(5))
+    size = path.stat().st_size
+    run(tracker, file, range(5, 25))
+    assert path.stat().st_size < 1.2 * size
+    assert sum(record.is_object for record in whet.load(path).records) == 4
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_inherited_records_are_in_the_new_journal(tmp_path):
-    path, detector = tmp_path / "learned.whet", bull_finder()
-    mine = detector.learn(IMAGES[0], [[20, 20, 32, 32]], [False])
-    file = SavedModel(path, journal_beside(path), inherited=tuple(mine))
-    tracker = tracked_model(2, file, Tracker(detector, learn=True, self_training=EAGER))
-    assert file.journal.learned() == [*mine, *tracker.kept]
+def test_the_next_session_takes_over_the_memory_of_the_last(shared):
+    first = run(learning_tracker(whet.load(shared)), SavedModel(shared, in_place=True), range(4))
+    second = learning_tracker(whet.load(shared))
+    assert ids(second.kept) == ids(first.kept)
+    run(second, SavedModel(shared, in_place=True), range(10, 16))
+    records = whet.load(shared).records
+    assert ids(records) & ids(first.kept) == set()
+    assert sum(record.is_object for record in records) == 4
+    assert [record.is_object for record in records if record.kind == "correction"] == [False]
 
 
-def test_a_model_that_cannot_be_written_leaves_the_journal_as_it_was(file):
-    tracker = tracked_model(2, file)
-    before = file.journal.path.read_bytes()
-    tracker.update(IMAGES[2])
-    broken = SavedModel(file.path.parent, file.journal, inherited=None)  # a folder
-    with pytest.raises(IsADirectoryError):
-        broken.save(tracker.detector, tracker.kept)
-    assert file.journal.path.read_bytes() == before
+def test_corrections_of_others_stay_and_reach_the_running_tracker(shared):
+    file, tracker = SavedModel(shared, in_place=True), learning_tracker(whet.load(shared))
+    run(tracker, file, range(2))
+    with edit(shared) as other:
+        new = other.learn(bull_scene(3), WRONG, False)
+        other.learn_patches(np.stack([bull_scene()[:12, :12]]), True)
+    run(tracker, file, range(2, 8))
+    saved = whet.load(shared)
+    assert ids(new) <= ids(saved.records)
+    assert saved.delta.counts[0][0] == 1 + sum(record.weight for record in tracker.kept if record.is_object)
+    assert content(saved) == content(tracker.detector)
 
 
-def test_without_a_journal_there_is_none_and_one_that_is_empty_is_taken_away(file):
-    file.journal.path.write_text("of a model that is replaced\n")
-    SavedModel(file.path, inherited=None).save(bull_finder(), [])
-    assert file.journal.path.exists()
-    file.save(bull_finder(), [])
-    assert not file.journal.path.exists()
+def test_what_someone_else_unlearned_is_not_learned_again(shared):
+    file, tracker = SavedModel(shared, in_place=True), learning_tracker(whet.load(shared))
+    run(tracker, file, range(3))
+    out = tracker.kept[0]
+    with edit(shared) as other:
+        other.unlearn(out)
+    run(tracker, file, [3])
+    assert out.id not in ids(whet.load(shared).records) | ids(tracker.kept)
+    assert ids(tracker.kept) == ids(tracked_records(whet.load(shared).records))
 
 
-def test_without_updates_nothing_is_kept():
-    tracker = Tracker(bull_finder(), learn=True, self_training=replace(EAGER, learn_above=np.inf))
-    tracker.update(IMAGES[0])
-    assert tracker.kept == []
+def test_a_file_that_is_to_be_replaced_is_replaced_unless_someone_wrote_it_since(path):
+    learned = bull_finder()
+    learned.learn(bull_scene(2), WRONG, False)
+    learned.save(path)
+    run(learning_tracker(bull_finder()), SavedModel(path), [0])
+    assert not [record for record in whet.load(path).records if record.kind == "correction"]
+    path.unlink()
+    file = SavedModel(path)
+    learned.save(path)  # after the session began
+    run(learning_tracker(bull_finder()), file, [0])
+    assert ids(learned.records) < ids(whet.load(path).records)
+
+
+def test_a_file_that_was_taken_away_is_written_again(path):
+    file = SavedModel(path)
+    tracker = run(learning_tracker(bull_finder()), file, range(2))
+    path.unlink()
+    run(tracker, file, [2])
+    assert content(whet.load(path)) == content(tracker.detector)
+
+
+def test_another_model_in_its_place_is_left_alone(path):
+    file = SavedModel(path)
+    tracker = run(learning_tracker(bull_finder()), file, [0])
+    detector().save(path)
+    before = path.read_bytes()
+    with pytest.raises(ModelChangedError, match="another model"):
+        file.save(tracker)
+    path.write_bytes(b"no model at all")
+    with pytest.raises(ModelFileError, match=r"learned\.whet"):
+        file.save(tracker)
+    assert before != path.read_bytes() == b"no model at all"
+
+
+SESSION = """
+import sys, numpy as np
+from pathlib import Path
+from tests.tracking.test_saved_model import learning_tracker, frame
+import whet
+from whet.tracking.session import SavedModel
+
+path, first = Path(sys.argv[1]), int(sys.argv[2])
+tracker, file = learning_tracker(whet.load(path)), SavedModel(path, in_place=True)
+file.start(tracker)
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(first, first + 12):
+    tracker.update(frame(number))
+    file.save(tracker)
+print(" ".join(record.id for record in tracker.kept))
+"""
+
+
+def test_two_processes_on_one_file_lose_nothing(shared):
+    """Both save after each of 12 frames, while this process corrects the model."""
+    command = [sys.executable, "-c", SESSION, str(shared)]
+    runs = [
+        subprocess.Popen([*command, first], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for first in ("0", "50")
+    ]
+    corrected = ids(whet.load(shared).records)
+    for one in runs:
+        assert one.stdout.readline() == "ready\n"
+    for one in runs:
+        one.stdin.write("\n")
+        one.stdin.flush()
+    for seed in (3, 4, 5):
+        with edit(shared) as other:
+            corrected |= set(other.learn(bull_scene(seed), WRONG, False).ids)
+        time.sleep(0.05)
+    kept = [set(one.communicate(timeout=120)[0].split()) for one in runs]
+    assert [one.returncode for one in runs] == [0, 0]
+    assert all(len(one) >= 4 for one in kept)
+    assert not kept[0] & kept[1]
+    assert ids(whet.load(shared).records) == corrected | kept[0] | kept[1]

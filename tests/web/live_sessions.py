@@ -11,12 +11,13 @@ from PIL import Image
 from tests.detectors import bull_finder, bull_scene
 
 from whet.io.video import VideoFrame
+from whet.tracking.self_training import SelfTraining
 from whet.tracking.session import Session
-from whet.tracking.tracker import SelfTraining, Tracker
+from whet.tracking.tracker import Tracker
 from whet.web.page import LiveImage
 from whet.web.server import LiveServer
 
-EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, max_lost=2.0, max_accepted=np.inf)
+EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, guarded=False)
 TIMEOUT = 60  # seconds after which a test has failed
 
 

@@ -195,41 +195,60 @@ def uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-@contextmanager
-def ctrl_c_between() -> Iterator[Callable[[Iterable[T]], Iterator[T]]]:
-    """Yields a wrapper for iterators: Ctrl-C interrupts waiting for the next item, never the work on one.
+# Windows has no SIGHUP.
+STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
-    The work on the current item, and everything after the loop, is finished.
+
+class StopSignals:
+    """Ctrl-C, SIGTERM and SIGHUP interrupt waiting for the next item, never the work on one.
+
+    The work on the current item, and everything after the loop, is finished. A signal that is ignored, as SIGHUP under
+    nohup, stays ignored. At the end the previous handlers are set again. Where a signal comes while waiting, or during
+    the work before, `between` raises `KeyboardInterrupt`.
+
+    >>> with StopSignals() as stop:
+    ...     list(stop.between("ab"))
+    ['a', 'b']
     """
-    before = signal.getsignal(signal.SIGINT)
-    if before in (None, signal.SIG_IGN):  # as above; or ignored, as under nohup
-        yield iter
-        return
-    is_waiting = is_asked = False
 
-    def asked(*_: object) -> None:
-        nonlocal is_asked
-        is_asked = True
-        if is_waiting:
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self._is_waiting = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> StopSignals:
+        for number in STOP_SIGNALS:
+            before = signal.getsignal(number)
+            if before not in (None, signal.SIG_IGN):  # None: set outside Python, and could not be restored
+                self._before[number] = before
+                signal.signal(number, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def _receive(self, number: int, _: object) -> None:
+        self.received = number
+        if self._is_waiting:
             raise KeyboardInterrupt
 
-    def between(items: Iterable[T]) -> Iterator[T]:
-        nonlocal is_waiting
+    def between(self, items: Iterable[T]) -> Iterator[T]:
+        """The items; raises `KeyboardInterrupt` instead of the next one after a signal."""
         iterator = iter(items)
         while True:
-            is_waiting = True
+            self._is_waiting = True
             try:
-                if is_asked:
+                if self.received is not None:
                     raise KeyboardInterrupt
                 item = next(iterator)
             except StopIteration:
                 return
             finally:
-                is_waiting = False
+                self._is_waiting = False
             yield item
 
-    signal.signal(signal.SIGINT, asked)
-    try:
-        yield between
-    finally:
-        signal.signal(signal.SIGINT, before)
+    @property
+    def exit_code(self) -> int:
+        """128 and the number of the signal, as shells report it; 130 for Ctrl-C."""
+        return CTRL_C if self.received is None else 128 + self.received

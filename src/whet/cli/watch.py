@@ -7,16 +7,15 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.models import Destination
+from whet.cli.models import is_in_place, model_out
 from whet.cli.options import (
-    CTRL_C,
     ExitCode,
     Json,
     MinScore,
@@ -27,11 +26,10 @@ from whet.cli.options import (
     refuse,
     usage_errors,
 )
-from whet.cli.output import MAX_LISTED, ctrl_c_between, plural, warn
+from whet.cli.output import MAX_LISTED, StopSignals, plural, warn
 from whet.cli.output import start as start_quickly
 
 if TYPE_CHECKING:
-    from whet.detector.detector import Detector
     from whet.errors import VideoError
     from whet.io.video import VideoFrame, VideoWriter
     from whet.tracking.session import FrameCallback, SavedModel, Summary
@@ -50,8 +48,9 @@ def watch(
     save_every: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Also save every N frames (default: only at the end).")
     ] = None,
-    no_journal: Annotated[
-        bool, typer.Option("--no-journal", help="Write no journal; what is learned cannot be unlearned.")
+    unguarded: Annotated[
+        bool,
+        typer.Option("--unguarded", help="Learn without checks on the reference set, for models that have none."),
     ] = False,
     learn_above: Annotated[
         float | None,
@@ -85,8 +84,9 @@ def watch(
 ) -> None:
     """Detect in every frame of a video and track one object; with --learn, train the detector on it.
 
-    Press Ctrl-C to stop (exit code 130); whet saves everything until then. Learned frames are written to a journal,
-    so that whet unlearn can undo them. Frames that cannot be read are skipped and listed (exit code 5).
+    Press Ctrl-C to stop (exit code 130); whet saves everything until then, and also on SIGTERM and SIGHUP. The newest
+    learned frames stay in the model as records: whet log lists them, whet unlearn takes them out. Updates that harm
+    held-out samples are rolled back. Frames that cannot be read are skipped and listed (exit code 5).
 
     \b
     Examples:
@@ -95,7 +95,7 @@ def watch(
       whet watch face camera --show --port 8000
       whet watch face frames/ --lines seen.csv --resize 320x240 --every 2
     """
-    _check_options(learn, save_as, save_every, learn_above, no_journal)
+    _check_options(learn, save_as, save_every, learn_above, unguarded)
     if not show:
         refuse("without --show; add --show to serve the live page", host=host, port=port)
     if stop is not None and stop <= start:
@@ -107,51 +107,56 @@ def watch(
     start_quickly(quiet=quiet)
     from whet.detector.detector import load
     from whet.io.video import read_frames
-    from whet.tracking.session import Session
-    from whet.tracking.tracker import SelfTraining, Tracker
+    from whet.tracking.self_training import SelfTraining
+    from whet.tracking.session import SavedModel, Session
+    from whet.tracking.tracker import Tracker
 
-    detector, skipped = load(model), SkippedFrames()
-    saved = None if save_as is None else _saved_model(model, detector, save_as, no_journal=no_journal, force=force)
+    skipped, saved = SkippedFrames(), None
+    if save_as is not None:
+        save_as = model_out(model, save_as, force=force, option="--save-as")
+        saved = SavedModel(save_as, in_place=is_in_place(model, save_as))
     with usage_errors():
         tracker = Tracker(
-            detector,
+            load(model),
             learn=learn,
-            self_training=SelfTraining(learn_above),
+            self_training=SelfTraining(learn_above, guarded=not unguarded),
             min_score=parse_min_score(min_score),
             threads=threads,
+            source=short_name(source),
         )
     frames = read_frames(source, every=every, start=start, stop=stop, resize=size, skipped=skipped.add)
     writer: VideoWriter | None = None
+    stop_signals = StopSignals()
     try:
-        with ctrl_c_between() as stoppable, ExitStack() as stack:
+        with stop_signals, ExitStack() as stack:
             page = stack.enter_context(live_page(model, source, learn, host, port)) if show else None
             callbacks, writer = file_callbacks(stack, lines, out, every)
             callbacks.append(stack.enter_context(progress_view(hidden=quiet, learns=learn)))
             callbacks += [] if page is None else [page.show]
             session = Session(tracker, tuple(callbacks), saved, save_every, lambda text: warn(f"Warning: {text}"))
-            summary = session.run(stoppable(frames))
+            summary = session.run(stop_signals.between(frames))
             if page is not None:
                 page.end(summary)
     except KeyboardInterrupt:
         warn("stopped before the first frame; nothing was written")
-        raise typer.Exit(CTRL_C) from None
+        raise typer.Exit(stop_signals.exit_code) from None
     out = None if writer is None or not writer.is_finished else out
     if as_json:
         typer.echo(json.dumps(summary_table(summary, skipped, saved, out, lines), indent=1))
     elif not quiet:
         print_summary(summary, saved, learn, (out, lines))
-    exit_with_reason(summary, skipped, source if stop is None else None)
+    exit_with_reason(summary, skipped, source if stop is None else None, stop_signals.exit_code)
 
 
 def _check_options(
-    learn: bool, save_as: Path | None, save_every: int | None, learn_above: float | None, no_journal: bool
+    learn: bool, save_as: Path | None, save_every: int | None, learn_above: float | None, unguarded: bool
 ) -> None:
     if learn and save_as is None:
         raise typer.BadParameter("--learn needs an output model; add --save-as FILE")
     if learn_above is not None and not isfinite(learn_above):
         raise typer.BadParameter(f"got --learn-above {learn_above}; expected a finite score, such as 20")
     if not learn:
-        given = {"save_as": save_as, "save_every": save_every, "learn_above": learn_above, "no_journal": no_journal}
+        given = {"save_as": save_as, "save_every": save_every, "learn_above": learn_above, "unguarded": unguarded}
         refuse("without --learn; add --learn to train the detector", **given)
 
 
@@ -186,13 +191,6 @@ def _check_not_overwritten(path: Path | None, source: str, *, force: bool) -> No
         raise typer.BadParameter(f"{path} already exists; use --force to overwrite it")
 
 
-def _saved_model(model: str, detector: Detector, save_as: Path, *, no_journal: bool, force: bool) -> SavedModel:
-    from whet.tracking.session import SavedModel
-
-    target = Destination.from_options(model, detector, save_as, force=force, option="--save-as")
-    return SavedModel(target.out, None if no_journal else target.journal, target.inherited)
-
-
 # Output: progress, files, the live page, the summary and the exit code.
 
 
@@ -217,11 +215,12 @@ def print_summary(summary: Summary, saved: SavedModel | None, learn: bool, outpu
     if learn:
         learned = plural(summary.learned, "frame")
         typer.echo(f"Learned {learned}, rolled back {summary.rolled_back:,}; weight change {summary.weight_change:.2%}")
+        if summary.before is not None and summary.after is not None:
+            typer.echo(f"Held-out samples: {summary.before} before, {summary.after} after")
         if summary.frames and not (summary.learned or summary.rolled_back):
             typer.echo(_nothing_learned(summary))
     if saved is not None:
-        journal = _journal_of(saved)
-        typer.echo(f"Wrote {saved.path}" + ("" if journal is None else f" and its journal {journal}"))
+        typer.echo(f"Wrote {saved.path}")
     for path in outputs:
         if path is not None:
             typer.echo(f"Wrote {path}")
@@ -236,17 +235,11 @@ def _nothing_learned(summary: Summary) -> str:
     )
 
 
-def _journal_of(saved: SavedModel) -> Path | None:
-    """The journal of a saved model, if it was written."""
-    return None if saved.journal is None or not saved.journal.path.exists() else saved.journal.path
-
-
 def summary_table(
     summary: Summary, skipped: SkippedFrames, saved: SavedModel | None, out: Path | None, lines: Path | None
 ) -> dict[str, Any]:
     """The summary for JSON."""
-    journal = None if saved is None else _journal_of(saved)
-    paths = {"model": None if saved is None else saved.path, "journal": journal, "out": out, "lines": lines}
+    paths = {"model": None if saved is None else saved.path, "out": out, "lines": lines}
     return {
         "frames": summary.frames,
         "frames_per_second": round(summary.rate, 3),
@@ -257,6 +250,10 @@ def summary_table(
         "weight_change": round(summary.weight_change, 6),
         "learn_above": None if saved is None else round(summary.learn_above, 6),
         "best_score": None if summary.best_score is None else round(summary.best_score, 6),
+        "held_out": {
+            name: None if estimate is None else asdict(estimate)
+            for name, estimate in (("before", summary.before), ("after", summary.after))
+        },
         "skipped": {"frames": skipped.n, "first": skipped.first},
         "error": summary.error,
         "interrupted": summary.interrupted,
@@ -264,8 +261,8 @@ def summary_table(
     }
 
 
-def exit_with_reason(summary: Summary, skipped: SkippedFrames, source: str | None) -> None:
-    """Print what went wrong, and exit with the code for it."""
+def exit_with_reason(summary: Summary, skipped: SkippedFrames, source: str | None, stopped: int) -> None:
+    """Print what went wrong, and exit with the code for it; `stopped` is that of a signal."""
     from whet.io.video import is_live
 
     if skipped.n:
@@ -279,7 +276,7 @@ def exit_with_reason(summary: Summary, skipped: SkippedFrames, source: str | Non
         raise typer.Exit(ExitCode.FAILED)
     if summary.interrupted:
         warn(f"stopped after {plural(summary.frames, 'frame')}; everything until then is saved")
-        raise typer.Exit(CTRL_C)
+        raise typer.Exit(stopped)
     if source is not None and is_live(source):
         warn(f"{source} ended the stream; everything until then is saved")
     if skipped.n:

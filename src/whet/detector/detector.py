@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.resources import files
@@ -128,6 +128,21 @@ class _State:
         if total.is_empty and not records:
             return cls(counts, records, total, Derived(base.cascade))
         return cls(counts, records, total, derive(base, total, records))
+
+    def replaced(self, base: DetectorBase, add: Records, remove: Collection[str] = ()) -> _State:
+        """The state with further records and without those of some ids; records in both stay.
+
+        Only the difference is counted. Counts are sums of whole numbers, so this is `from_learned` of the whole set, to
+        the last bit.
+        """
+        records = (self.records - remove) | add
+        new = count_records(base, (record for key, record in records.items() if key not in self.records))
+        old = count_records(base, (record for key, record in self.records.items() if key not in records))
+        total = self.total + new - old
+        total.check_counts(base)
+        if total.is_empty and not records:
+            return _State(self.counts, records, total, Derived(base.cascade))
+        return _State(self.counts, records, total, derive(base, total, records))
 
     @property
     def is_base(self) -> bool:
@@ -319,16 +334,13 @@ class Detector:
 
     def add(self, records: Iterable[Record]) -> Update:
         """Add records that this detector, or another one of the same base, has made; those it has change nothing."""
-        new = Records.from_iterable(records)
+        new = self._checked(Records.from_iterable(records))
         if any(record.kind == "example" for record in new.values()):
             self.check_can_learn(examples=True)
-        for record in new.values():
-            self._check_record(record)
         with self._lock:
             before = self._state
             added = tuple(record for key, record in new.items() if key not in before.records)
-            self._state = _State.from_learned(self._base, before.counts, before.records | new)
-            after = self._state
+            self._state = after = before.replaced(self._base, new)
         unsatisfied = tuple(after.records[key] for key in after.derived.unsatisfied)
         return Update(added, self._estimate(before), self._estimate(after), unsatisfied)
 
@@ -346,7 +358,19 @@ class Detector:
         with self._lock:
             records = self._state.records
             ids = [records.find(one.id if isinstance(one, Record) else one).id for one in wanted]
-            self._state = _State.from_learned(self._base, self._state.counts, records - ids)
+            self._state = self._state.replaced(self._base, Records(), ids)
+
+    def replace_records(self, add: Iterable[Record] = (), remove: Iterable[Record] = ()) -> None:
+        """Add records and take out others in one change; weights are derived once. Records in both are kept.
+
+        Raises `RecordError`, and changes nothing, if one to take out is not learned now.
+        """
+        new, old = self._checked(Records.from_iterable(add)), [record.id for record in remove]
+        with self._lock:
+            missing = [key for key in old if key not in self._state.records]
+            if missing:
+                raise RecordError(f"record {missing[0][:8]} is not learned now; nothing was changed")
+            self._state = self._state.replaced(self._base, new, old)
 
     def learn_patches(
         self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike = 1, threads: int | None = None

@@ -2,76 +2,87 @@
 
 from __future__ import annotations
 
-import secrets
+import hashlib
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from whet.detector.detector import Detector
-from whet.detector.journal import Journal, journal_beside, restored_on_failure
-from whet.detector.records import Record
-from whet.errors import VideoError
+from whet.detector.reference import Estimate
+from whet.errors import ModelChangedError, ModelFileError, VideoError
+from whet.io.files import locked, write_atomically
 from whet.io.video import VideoFrame
 from whet.tracking.tracker import TrackedFrame, Tracker
 
 
 @dataclass(eq=False)
 class SavedModel:
-    """The file of a tracker's detector, written many times, and its journal, if one is kept.
+    """The file of a tracker's detector, which other people may correct while the session runs.
 
-    `inherited` are the records that the detector had learned before the session; the journal starts with them. With
-    None, the journal keeps the lines that it has.
+    A save changes the records of this session, and keeps what others wrote: under a lock the file is read again, and
+    written as a whole. The tracker then goes on with what the file holds. Records that someone else unlearned stay
+    unlearned. `in_place` is set if the detector was loaded from this file; else a file that exists now is replaced.
 
     >>> import tempfile
     >>> import whet
-    >>> from whet.detector.journal import journal_beside
     >>> path = Path(tempfile.mkdtemp()) / "mine.whet"
-    >>> SavedModel(path, journal_beside(path)).save(whet.load("face"), [])
-    >>> [file.name for file in path.parent.iterdir()]  # nothing learned, no journal
-    ['mine.whet']
+    >>> SavedModel(path).save(Tracker(whet.load("face")))
+    >>> whet.load(path).records
+    []
     """
 
     path: Path
-    journal: Journal | None = None
-    inherited: tuple[Record, ...] | None = ()
-    _before: bytes = field(default=b"", repr=False)
-    _saved: list[Record] = field(default_factory=list, repr=False)
+    in_place: bool = False
+    # The hash of what this session has seen of the file, and the ids of its records in there.
+    _seen: str | None = field(default=None, repr=False)
+    _saved: frozenset[str] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.inherited is None and self.journal is not None and self.journal.path.exists():
-            self._before = self.journal.path.read_bytes()
+        if not self.in_place and self.path.is_file():
+            self._seen = _hash(self.path.read_bytes())
 
-    def save(self, detector: Detector, kept: Sequence[Record]) -> None:
-        """Write the detector, and the records that the tracker keeps to its journal; both or none."""
-        if self.journal is None:
-            detector.save(self.path)
-            if self.inherited is not None:  # the journal of the model that was overwritten
-                journal_beside(self.path).path.unlink(missing_ok=True)
-            return
-        unlearned = list((Counter(self._saved) - Counter(kept)).elements())
-        with restored_on_failure(self.journal.path):
-            self._write(self.journal, [*unlearned, *kept])
-            detector.save(self.path)
-        self._saved = list(kept)
-        if unlearned:
-            self._write(self.journal, kept)
+    def start(self, tracker: Tracker) -> None:
+        """Note which records of the file are this session's: those that it took over from an earlier one."""
+        self._saved = frozenset(record.id for record in tracker.kept) if self.in_place else frozenset()
 
-    def _write(self, journal: Journal, records: Sequence[Record]) -> None:
-        """Replace the journal's file."""
-        lines = [*(self.inherited or ()), *records]
-        if not (self._before or lines):
-            journal.path.unlink(missing_ok=True)
-            return
-        new = Journal(journal.path.with_name(f".{journal.path.name}.{secrets.token_hex(4)}.tmp"))
+    def save(self, tracker: Tracker) -> None:
+        """Write what the tracker keeps, and let the tracker go on with all that is in the file."""
+        if self._saved is None:
+            self.start(tracker)
+        with locked(self.path):
+            now = self.path.read_bytes() if self.path.is_file() else None
+            is_ours = now is None or _hash(now) == self._seen
+            merged = tracker.detector if now is None or is_ours else self._merged(now, tracker)
+            data = merged.to_bytes()
+            write_atomically(self.path, data)
+        if not is_ours:
+            tracker.adopt(merged)
+        self._seen, self._saved = _hash(data), frozenset(record.id for record in tracker.kept)
+
+    def _merged(self, now: bytes, tracker: Tracker) -> Detector:
+        """What someone else has written, with the records that the tracker keeps now."""
         try:
-            new.path.write_bytes(self._before)
-            new.add_learned(lines)
-            new.path.replace(journal.path)
-        finally:
-            new.path.unlink(missing_ok=True)
+            detector = Detector.from_bytes(now)
+        except ModelFileError as error:
+            raise ModelFileError(f"{self.path}: {error}") from error
+        if detector.base_id != tracker.detector.base_id:
+            raise ModelChangedError(
+                f"{self.path} was replaced by another model during the session, and is left as it is; what was learned "
+                "since the last save is lost. Use another output file"
+            )
+        there = {record.id: record for record in detector.records}
+        saved, kept = self._saved or frozenset(), {record.id: record for record in tracker.kept}
+        # What was saved and is gone, someone else has unlearned.
+        new = [record for key, record in kept.items() if key in there or key not in saved]
+        detector.replace_records(new, [record for key, record in there.items() if key in saved and key not in kept])
+        return detector
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 RECENT = 30  # frames that the current frame rate is averaged over
@@ -134,7 +145,8 @@ class Summary:
     """The result of a session: frames, detections, updates, and the reason why it stopped.
 
     A tracked window was learned if it scored above `learn_above`; `best_score` is the highest score of any tracked
-    window. `error` is the message of a source that failed, `interrupted` is set after Ctrl-C.
+    window. `before` and `after` are estimates on the reference set, None without one. `error` is the message of a
+    source that failed, `interrupted` is set after Ctrl-C.
     """
 
     frames: int = 0
@@ -146,6 +158,8 @@ class Summary:
     seconds: float = 0.0
     learn_above: float = 0.0
     best_score: float | None = None
+    before: Estimate | None = None
+    after: Estimate | None = None
     error: str | None = None
     interrupted: bool = False
     saved: bool = False
@@ -180,6 +194,9 @@ class Session:
     def run(self, frames: Iterable[VideoFrame]) -> Summary:
         """Track the object through all frames."""
         summary, begin, without = Summary(learn_above=self.tracker.learn_above), time.perf_counter(), 0
+        summary.before = summary.after = self.tracker.detector.estimate
+        if self.save_as is not None:
+            self.save_as.start(self.tracker)
         try:
             for frame in frames:
                 tracked = self.tracker.update(frame.image)
@@ -219,12 +236,12 @@ class Session:
     def _finish(self, summary: Summary) -> None:
         learned, rolled_back = self.tracker.finish()
         summary.learned, summary.rolled_back = summary.learned + learned, summary.rolled_back + rolled_back
-        summary.weight_change = self.tracker.weight_change
         self._save(summary)
+        summary.weight_change, summary.after = self.tracker.weight_change, self.tracker.detector.estimate
 
     def _save(self, summary: Summary) -> None:
         if self.save_as is not None:
-            self.save_as.save(self.tracker.detector, self.tracker.kept)
+            self.save_as.save(self.tracker)
             summary.saved = True
 
 

@@ -1,0 +1,30 @@
+"""A detector with a reference set."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+from tests.cascades import scene
+from tests.detectors import bull_finder
+
+from whet.cascade.pyramid import resized
+from whet.detector.detector import Detector
+from whet.detector.reference import NEGATIVE, POSITIVE, Reference
+
+
+@cache
+def guarded_base():
+    """The detector of the bull with a reference set of new bulls and of noise."""
+    rng = np.random.default_rng(11)
+    bulls = [scene((40, 40), [(5, 5, 24)], rng)[5:29, 5:29] for _ in range(400)]
+    patches = np.stack([resized(bull, (12, 12)) for bull in bulls])
+    others = rng.integers(0, 256, (400, 12, 12), dtype=np.uint8)
+    base = bull_finder().base
+    responses = base.respond(np.concatenate([patches, others]))[0]
+    part = np.repeat([POSITIVE, NEGATIVE], 400).astype(np.uint8)
+    reference = Reference(np.packbits(responses, axis=1), part, np.ones(800, np.float32), 40, base.cascade.n_weak)
+    return replace(base, reference=reference)
+
+
+def guarded_finder():
+    return Detector(guarded_base())
