@@ -45,8 +45,9 @@ from whet.cascade.detect import report
 from whet.cascade.pyramid import Pyramid
 from whet.cascade.scan import scan_pyramid
 from whet.detector.base import DEFAULT_POINT, Delta, DetectorBase
-from whet.detector.corrections import MARGIN, SAME, false_positive_record
+from whet.detector.corrections import SAME, false_positive_record
 from whet.detector.counting import count_responses
+from whet.detector.derive import MARGIN
 from whet.detector.detector import Detector
 from whet.detector.records import image_hash
 from whet.errors import BoxError

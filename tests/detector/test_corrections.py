@@ -22,7 +22,8 @@ from tests.detectors import (
 from whet.cascade.boxes import BoxOffset, box_iou
 from whet.cascade.pyramid import Pyramid, level_scales
 from whet.detector.base import DetectorBase
-from whet.detector.corrections import AROUND, COPIES, MARGIN, MAX_WINDOWS, look_alikes
+from whet.detector.corrections import AROUND, COPIES, MAX_WINDOWS, look_alikes
+from whet.detector.derive import MARGIN
 from whet.detector.detector import Detector, load
 from whet.detector.records import image_hash
 from whet.errors import BoxError, CannotLearnError, CannotMergeError, RecordError

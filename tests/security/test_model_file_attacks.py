@@ -28,7 +28,8 @@ from tests.detectors import (
     to_bytes,
 )
 
-from whet.detector import model_file
+from whet.cascade.pyramid import WindowIndex
+from whet.detector import model_file, model_header
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector, load
 from whet.detector.model_file import read_bytes
@@ -618,12 +619,10 @@ def test_examples_whose_weights_overflow_are_refused(corrected):
 
 def in_order(header, tensors):
     """The records and their windows in the order of their ids, as a forger would write them."""
-    made = model_file._read_records(header["records"])
+    made = model_header._read_records(header["records"], header["base_id"])
     ends = np.cumsum(made[1])
     parts = [np.arange(end - n, end) for end, n in zip(ends, made[1], strict=True)]
-    windows = [
-        model_file.WindowIndex(*(tensors[f"records.{name}"][rows] for name in ("scale", "y", "x"))) for rows in parts
-    ]
+    windows = [WindowIndex(*(tensors[f"records.{name}"][rows] for name in ("scale", "y", "x"))) for rows in parts]
     ids = [
         replace(one, index=index, stage=tensors["records.stage"][rows], responses=tensors["records.responses"][rows]).id
         for one, index, rows in zip(made[0], windows, parts, strict=True)

@@ -25,7 +25,7 @@ def vote(w: Floats, x: Bits) -> float:
         d += w[j + 3] * x[j + 3]
     for j in range(whole, T):
         a += w[j] * x[j]
-    return (a + b) + (c + d) + w[T]
+    return float((a + b) + (c + d) + w[T])
 
 
 @inlined
@@ -41,7 +41,7 @@ def spread(inverse: Floats, x: Bits, row: Floats) -> float:
     for j in range(T):
         if x[j]:
             gain += row[j]
-    return gain
+    return float(gain)
 
 
 @kernel

@@ -56,8 +56,8 @@ from whet.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from whet.detector.detector import Update
     from whet.detector.records import Record
+    from whet.detector.state import Update
     from whet.training.examples import LearningInput
     from whet.training.learning import LearningRun
 

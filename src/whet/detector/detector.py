@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from math import isfinite
 from os import PathLike
@@ -26,10 +26,11 @@ from whet.cascade.pyramid import SCALE_FACTOR, SMALLEST, Pyramid
 from whet.cascade.scan import scan_pyramid
 from whet.detector import model_file
 from whet.detector.base import Delta, DetectorBase, Provenance, Reporting, check_delta
-from whet.detector.corrections import Derived, derive
-from whet.detector.counting import count_patches, count_records
+from whet.detector.counting import count_patches
+from whet.detector.model_header import Contents
 from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Records, image_hash
 from whet.detector.reference import Estimate, Judgement
+from whet.detector.state import State, Update
 from whet.errors import (
     BoxError,
     CannotConvertError,
@@ -76,80 +77,6 @@ class DetectOptions(ScanOptions, total=False):
     max_detections: int | None
 
 
-@dataclass(frozen=True, eq=False)
-class Update:
-    """What a call of `learn` has added, and what it changes, as the reference set estimates it.
-
-    `unsatisfied` are the corrections, new or old, that no weights could satisfy together: they contradict one another,
-    or lie beyond these weak learners.
-    """
-
-    records: tuple[Record, ...]
-    before: Estimate | None = None
-    after: Estimate | None = None
-    unsatisfied: tuple[Record, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __iter__(self) -> Iterator[Record]:
-        return iter(self.records)
-
-    @property
-    def ids(self) -> list[str]:
-        """The ids of the new records."""
-        return [record.id for record in self.records]
-
-    def __str__(self) -> str:
-        n = len(self.records)
-        text = f"{n} correction{'s' * (n != 1)}"
-        if self.before is not None and self.after is not None:
-            text += f"; held-out samples: {self.before} before, {self.after} after"
-        if self.unsatisfied:
-            text += f"; not satisfied: {', '.join(record.id[:8] for record in self.unsatisfied)}"
-        return text
-
-
-@dataclass(frozen=True, eq=False)
-class _State:
-    """All that a detector has learned, and what is derived from it; replaced as a whole, never changed."""
-
-    counts: Delta
-    records: Records
-    total: Delta
-    derived: Derived
-
-    @classmethod
-    def from_learned(cls, base: DetectorBase, counts: Delta, records: Records) -> _State:
-        counted = count_records(base, records.values())
-        total = counts if counted.is_empty else counts + counted
-        check_delta(total, base)
-        total.check_counts(base)
-        if total.is_empty and not records:
-            return cls(counts, records, total, Derived(base.cascade))
-        return cls(counts, records, total, derive(base, total, records))
-
-    def replaced(self, base: DetectorBase, add: Records, remove: Collection[str] = ()) -> _State:
-        """The state with further records and without those of some ids; records in both stay.
-
-        Only the difference is counted. Counts are sums of whole numbers, so this is `from_learned` of the whole set, to
-        the last bit.
-        """
-        records = (self.records - remove) | add
-        new = count_records(base, (record for key, record in records.items() if key not in self.records))
-        old = count_records(base, (record for key, record in self.records.items() if key not in records))
-        total = self.total + new - old
-        total.check_counts(base)
-        if total.is_empty and not records:
-            return _State(self.counts, records, total, Derived(base.cascade))
-        return _State(self.counts, records, total, derive(base, total, records))
-
-    @property
-    def is_base(self) -> bool:
-        """Nothing was learned."""
-        return self.counts.is_empty and not self.records
-
-
 class Detector:
     """Finds objects in images, and learns from corrections.
 
@@ -183,7 +110,7 @@ class Detector:
         empty = Delta.empty(base.sizes)
         if counts is not None:
             check_delta(counts, base)
-        self._state = _State.from_learned(base, counts or empty, self._checked(Records.from_iterable(records)))
+        self._state = State.from_learned(base, counts or empty, self._checked(Records.from_iterable(records)))
         self._lock = RLock()
         self._origin: tuple[Path, str] | None = None
 
@@ -397,7 +324,7 @@ class Detector:
                     "cannot unlearn these samples: they were not learned since the base, or not so often; nothing was "
                     "changed"
                 )
-            self._state = _State.from_learned(self._base, rest, self._state.records)
+            self._state = State.from_learned(self._base, rest, self._state.records)
 
     def _counted(self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike, threads: int | None) -> Delta:
         self.check_can_learn(examples=True)
@@ -407,7 +334,7 @@ class Detector:
         """Count further samples in any of the stages, without records; weights and thresholds follow."""
         check_delta(new, self._base)
         with self._lock:
-            self._state = _State.from_learned(self._base, self._state.counts + new, self._state.records)
+            self._state = State.from_learned(self._base, self._state.counts + new, self._state.records)
 
     def merge(self, other: Detector | str | PathLike[str]) -> None:
         """Add all that another detector of the same base, or the one in a file, has learned since that base.
@@ -431,7 +358,7 @@ class Detector:
         theirs = other._state
         with self._lock:
             counts = self._state.counts + theirs.counts
-            self._state = _State.from_learned(self._base, counts, self._state.records | theirs.records)
+            self._state = State.from_learned(self._base, counts, self._state.records | theirs.records)
 
     def _check_record(self, record: Record) -> None:
         n_weak, n_stages = self._base.cascade.n_weak, len(self._base.stages)
@@ -482,7 +409,7 @@ class Detector:
     def to_bytes(self) -> bytes:
         """The detector as the bytes of its file. Equal sets of records and counts give equal bytes."""
         state = self._state
-        return model_file.to_bytes(model_file.Contents(self._base, state.counts, self._reporting, state.records))
+        return model_file.to_bytes(Contents(self._base, state.counts, self._reporting, state.records))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Detector:
@@ -558,19 +485,19 @@ class Detector:
         """Box offset and operating points, as they are now."""
         return self._reporting_of(self._state)
 
-    def _reporting_of(self, state: _State) -> Reporting:
+    def _reporting_of(self, state: State) -> Reporting:
         own, reference = self._reporting, self._base.reference
         if state.is_base or reference is None:
             return own
         before, after = reference.judge(self._base.cascade), reference.judge(state.derived.cascade)
         return own.followed(before, after) if before.is_usable else own
 
-    def _judgement(self, state: _State) -> Judgement | None:
+    def _judgement(self, state: State) -> Judgement | None:
         reference = self._base.reference
         judged = None if reference is None else reference.judge(state.derived.cascade)
         return judged if judged is not None and judged.is_usable else None
 
-    def _estimate(self, state: _State) -> Estimate | None:
+    def _estimate(self, state: State) -> Estimate | None:
         judged = self._judgement(state)
         if judged is None or self._base.reference is None:
             return None
@@ -579,7 +506,7 @@ class Detector:
             points = points.followed(self._base.reference.judge(self._base.cascade), judged)
         return judged.estimate(points.min_score(None))
 
-    def _calibration(self, state: _State) -> Callable[[Floats], Floats] | None:
+    def _calibration(self, state: State) -> Callable[[Floats], Floats] | None:
         if self._base.reference is None:
             return None
 

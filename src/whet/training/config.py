@@ -17,7 +17,7 @@ import tomli_w
 from msgspec import Meta
 
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
-from whet.detector.model_file import MOST_WEAK
+from whet.detector.model_header import MOST_WEAK
 from whet.errors import ConfigError
 from whet.io.files import write_atomically
 from whet.training.positives import Jitter

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from whet.cascade.boxes import box_iou, intersection_over_first
 from whet.cascade.pyramid import WindowIndex, level_at
 from whet.detector.corrections import ALIGNED, SAME, example_record
-from whet.detector.detector import Detector, Update
+from whet.detector.detector import Detector
 from whet.detector.records import LONGEST_NAME, Record, image_hash
 from whet.detector.reference import Estimate
+from whet.detector.state import Update
 from whet.errors import BoxError, DataNotFoundError, UnreadableImageError
 from whet.evaluation.runs import EvaluationRun, evaluate
 from whet.io.annotations.annotation import AnnotatedImage, Boxes

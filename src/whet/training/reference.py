@@ -16,7 +16,8 @@ from whet.cascade.detections import Detections, FiredWindows
 from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.cascade.scan import scan_pyramid
 from whet.detector.base import DetectorBase
-from whet.detector.corrections import NEAR, Windows, base_margins
+from whet.detector.corrections import NEAR, Windows
+from whet.detector.derive import base_margins
 from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, NEGATIVE, POSITIVE, Reference
 from whet.errors import UnreadableImageError
 from whet.io.images import read_grey
