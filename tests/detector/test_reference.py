@@ -106,10 +106,13 @@ def test_a_point_that_follows_has_no_more_false_positives_and_is_not_raised_with
     assert followed <= point or (after.negative > point).sum() > n_wrong
 
 
-def test_a_point_moves_with_the_scores_of_objects_near_it():
-    before = Judgement(np.arange(20.0, 220.0), np.array([30.0]), 10)
-    after = Judgement(np.where(before.positive < 125, before.positive - 4, 0.9 * before.positive), np.array([1.0]), 10)
-    assert after.followed(before, 40.0) == 36.0
+def test_a_point_moves_down_until_as_many_hard_objects_are_found():
+    hard = np.arange(20.0, 220.0)
+    before = Judgement(np.array([300.0]), np.array([30.0]), 10, hard)
+    after = Judgement(np.array([300.0]), np.array([1.0]), 10, hard - 4)
+    followed = after.followed(before, 40.0)
+    assert (after.hard > followed).sum() == (before.hard > 40).sum()
+    assert 36 < followed < 37
 
 
 @given(SOME_SCORES, SOME_SCORES, st.floats(-5, 100))

@@ -130,11 +130,6 @@ def group_peaks(boxes: Boxes, scores: Floats, *, iou: float = IOU) -> Groups:
     return _without_nested(_best_first(_means(boxes, scores, group), together, group))
 
 
-def group_score(scores: Floats) -> float:
-    """The score of a detection by the scores (n,) of its windows; 0 for none."""
-    return float((scores**NORM).sum() ** (1 / NORM))
-
-
 def suppress_non_maxima(boxes: Boxes, scores: Floats, *, iou: float = IOU) -> Groups:
     """Keep the best window, drop all that overlap it, and so on with the next best that is left.
 

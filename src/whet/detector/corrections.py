@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whet.cascade.boxes import Boxes, BoxOffset, box_iou, checked_boxes
-from whet.cascade.detect import group_score
+from whet.cascade.detect import report
 from whet.cascade.pyramid import Pyramid, WindowIndex
+from whet.cascade.scan import scan_pyramid
 from whet.detector.base import DetectorBase
 from whet.detector.derive import MARGIN, leverages, object_targets
 from whet.detector.records import Record
@@ -142,7 +143,7 @@ def object_record(
             f"got the box {box.round(1).tolist()}; its windows have less contrast than a standard deviation of "
             f"{base.min_sigma:g}, and are never looked at; nothing was changed"
         )
-    if group_score(scores[scores > 0]) > min_score:  # the base finds it: the best window keeps most of its score
+    if _is_found(base, offset, pyramid, box, min_score) and scores.max() > 0:  # the best window keeps most of its score
         chosen = int(np.argmax(scores))
         min_score = KEPT_SCORE * float(scores[chosen])
     else:
@@ -161,6 +162,12 @@ def object_record(
         responses=np.packbits(best.responses, axis=1),
         base_id=base.base_id,
     )
+
+
+def _is_found(base: DetectorBase, offset: BoxOffset, pyramid: Pyramid, box: Floats, min_score: float) -> bool:
+    """Whether the base detects the object of a box (4,)."""
+    found = report(scan_pyramid(base.cascade, pyramid), offset=offset, min_score=min_score)
+    return bool((box_iou(box[None], found.boxes) >= SAME).any())
 
 
 def example_record(

@@ -18,7 +18,7 @@ from whet.cascade.scan import scan_pyramid
 from whet.detector.base import DetectorBase
 from whet.detector.corrections import NEAR, Windows
 from whet.detector.derive import base_margins
-from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, NEGATIVE, POSITIVE, Reference
+from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, HARD, NEGATIVE, POSITIVE, Reference
 from whet.errors import UnreadableImageError
 from whet.io.images import read_grey
 from whet.training.negatives import ExcludedBoxes
@@ -30,6 +30,7 @@ Bits = NDArray[np.uint8]
 # Of each kind, in each half: with 1,350 weak learners, half a megabyte in all.
 MOST_POSITIVES = 750
 MOST_NEGATIVES = 750
+MOST_HARD = 500
 # Of the negatives of the first half, the nearest to acceptance guard. With 1,000 of them, 20 corrected misses lowered
 # all scores, and recall by 2.6 points; with 300, by 0.7, at as many false positives as before (development images).
 GUARDS = 300
@@ -66,8 +67,11 @@ def make_reference(
     _, objects = np.unique(np.arange(len(positives)) if groups is None else groups, return_inverse=True)
     order = rng.permutation(len(positives))[: 2 * MOST_POSITIVES]
     guarding = np.sort(order[objects[order] % 2 == 0])
-    samples.add(_hard_objects(base, positives[guarding], rng), GUARD_POSITIVE)
+    samples.add(_hardest(base, _varied(base, positives[guarding], rng)), GUARD_POSITIVE)
     judging = np.sort(order[objects[order] % 2 == 1])
+    hard = _varied(base, positives[judging], rng)
+    hard = hard.take(np.sort(rng.permutation(len(hard))[:MOST_HARD]))
+    samples.add((hard.responses, np.full(len(hard), np.nan)), HARD)
     for number, i in enumerate(judging.tolist()):
         samples.add(_best_of_object(base, positives[i], threads), POSITIVE)
         progress(0.3 * (number + 1) / len(judging))
@@ -121,15 +125,16 @@ class _Samples:
         responses = np.concatenate([np.empty((0, n_weak), np.uint8), *self.responses])
         part = np.concatenate([np.empty(0, np.uint8), *self.parts])
         gain = np.concatenate([np.empty(0), *self.gains])
-        for kind in range(4):  # samples that the base rejects have no gain of their own
-            unknown = np.isnan(gain) & (part == kind)
-            known = gain[~np.isnan(gain) & (part == kind)]
+        # Samples that are no detections have no gain of their own: that of a typical one of their class.
+        for kinds in ((POSITIVE, GUARD_POSITIVE, HARD), (NEGATIVE, GUARD_NEGATIVE)):
+            unknown = np.isnan(gain) & np.isin(part, kinds)
+            known = gain[~np.isnan(gain) & np.isin(part, kinds)]
             gain[unknown] = np.median(known) if len(known) else 1.0
         return Reference(np.packbits(responses, axis=1), part, gain.astype(np.float32), n_images, n_weak)
 
 
-def _hard_objects(base: DetectorBase, positives: Patches, rng: np.random.Generator) -> tuple[Bits, NDArray[np.float64]]:
-    """Turned, blurred and noisy variations of objects that the base only just accepts: the first that would be lost."""
+def _varied(base: DetectorBase, positives: Patches, rng: np.random.Generator) -> Windows:
+    """Turned, blurred and noisy variations of objects that the base accepts."""
     (height, width), rim = base.window, [round(RIM * side) for side in base.window]
     box = rim[1], rim[0], rim[1] + width, rim[0] + height
     varied = [
@@ -139,9 +144,12 @@ def _hard_objects(base: DetectorBase, positives: Patches, rng: np.random.Generat
     found = Windows.from_patches(
         base, *_all(np.concatenate([np.empty((0, *base.window), np.uint8), *varied])), near=0.0
     )
-    accepted = base.cascade.scores_of_responses(found.responses) > 0
-    order = np.argsort(np.where(accepted, found.closeness(base), np.inf), kind="stable")
-    chosen = np.sort(order[: min(MOST_POSITIVES, int(accepted.sum()))])
+    return found.take(np.flatnonzero(base.cascade.scores_of_responses(found.responses) > 0))
+
+
+def _hardest(base: DetectorBase, found: Windows) -> tuple[Bits, NDArray[np.float64]]:
+    """Those that the base only just accepts: the first that would be lost."""
+    chosen = np.sort(np.argsort(found.closeness(base), kind="stable")[:MOST_POSITIVES])
     return found.responses[chosen], np.full(len(chosen), np.nan)
 
 
