@@ -59,7 +59,7 @@ Boxes = NDArray[np.float64]
 Scene = tuple[Grey, Boxes]
 
 COUNTS = (1, 5, 20, 100)
-PEER_COUNTS = (1, 5, 20)
+PEER_COUNTS = (20,)
 MISSES = (1, 5, 20)
 OTHERS = 80
 FRAMES = 40
