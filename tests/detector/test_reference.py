@@ -106,13 +106,13 @@ def test_a_point_that_follows_has_no_more_false_positives_and_is_not_raised_with
     assert followed <= point or (after.negative > point).sum() > n_wrong
 
 
-def test_a_point_moves_down_until_as_many_hard_objects_are_found():
-    hard = np.arange(20.0, 220.0)
-    before = Judgement(np.array([300.0]), np.array([30.0]), 10, hard)
-    after = Judgement(np.array([300.0]), np.array([1.0]), 10, hard - 4)
-    followed = after.followed(before, 40.0)
-    assert (after.hard > followed).sum() == (before.hard > 40).sum()
-    assert 36 < followed < 37
+def test_a_point_falls_where_false_positives_go_and_no_further_than_a_third():
+    before = Judgement(np.array([300.0]), np.arange(41.0, 61.0), 10)
+    for fallen, point in ((4.0, 38.0), (30.0, 80 / 3)):
+        after = Judgement(np.array([300.0]), before.negative - fallen, 10)
+        followed = after.followed(before, 40.0)
+        assert followed == pytest.approx(point)
+        assert (after.negative > followed).sum() <= 18
 
 
 @given(SOME_SCORES, SOME_SCORES, st.floats(-5, 100))

@@ -475,8 +475,8 @@ class Detector:
     def operating_points(self) -> Mapping[str, float]:
         """Minimum scores by name, as they are now; see `set_operating_point`.
 
-        What is learned moves scores. Points that the base came with follow by the reference set: they go on finding as
-        many hard objects, and never have more false positives there than before.
+        What is learned moves scores. Points that the base came with follow by the reference set: they have nearly as
+        many false positives there as before, and never more.
         """
         return dict(self.reporting.operating_points)
 

@@ -7,7 +7,7 @@ recall, false positives per image, operating points and probabilities are estima
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -18,8 +18,8 @@ from whet.cascade.cascade import Cascade
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
-# What a sample is for: guard or judge, positive or negative; and objects that are hard, which move operating points.
-GUARD_POSITIVE, GUARD_NEGATIVE, POSITIVE, NEGATIVE, HARD = range(5)
+# What a sample is for: guard or judge, positive or negative.
+GUARD_POSITIVE, GUARD_NEGATIVE, POSITIVE, NEGATIVE = range(4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +43,8 @@ class Reference:
                 f"got reference responses {self.responses.shape} and gains {self.gain.shape}; expected ({n}, "
                 f"{bytes_each}) and ({n},)"
             )
-        if (self.part > HARD).any() or not (np.isfinite(self.gain) & (self.gain > 0)).all() or self.n_images < 0:
-            raise ValueError("a reference set has parts 0 to 4, gains above 0 and a number of images from 0")
+        if (self.part > NEGATIVE).any() or not (np.isfinite(self.gain) & (self.gain > 0)).all() or self.n_images < 0:
+            raise ValueError("a reference set has parts 0 to 3, gains above 0 and a number of images from 0")
 
     @cached_property
     def digest(self) -> str:
@@ -65,7 +65,7 @@ class Reference:
 
     @cached_property
     def _judging(self) -> list[tuple[Bits, Floats]]:
-        parts = (POSITIVE, NEGATIVE, HARD)
+        parts = (POSITIVE, NEGATIVE)
         return [(self.of(part), self.gain[self.part == part].astype(np.float64)) for part in parts]
 
     def judge(self, cascade: Cascade) -> Judgement:
@@ -75,11 +75,11 @@ class Reference:
 
 @lru_cache(maxsize=8)  # the base, and states that were just compared
 def _judge(reference: Reference, cascade: Cascade) -> Judgement:
-    positive, negative, hard = (
+    positive, negative = (
         np.where(np.isneginf(scores := cascade.scores_of_responses(bits)), -np.inf, scores * gain)
         for bits, gain in reference._judging
     )
-    return Judgement(positive, negative, reference.n_images, hard)
+    return Judgement(positive, negative, reference.n_images)
 
 
 @dataclass(frozen=True)
@@ -101,15 +101,11 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Judgement:
-    """Scores of held-out objects (n,) and of other places (m,) in `n_images` images; -inf where they are rejected.
-
-    `hard` are scores of objects that are hard to find: turned, blurred, noisy.
-    """
+    """Scores of held-out objects (n,) and of other places (m,) in `n_images` images; -inf where they are rejected."""
 
     positive: Floats
     negative: Floats
     n_images: int
-    hard: Floats = field(default_factory=lambda: np.empty(0))
 
     @property
     def is_usable(self) -> bool:
@@ -123,23 +119,21 @@ class Judgement:
         )
 
     def followed(self, before: Judgement, point: float) -> float:
-        """The minimum score that stands for what `point` stood for before.
+        """The minimum score that stands for what `point` stood for before: nearly as many false positives, never more.
 
-        Where scores fall, it moves down until as many hard objects are found as before, but never to more false
-        positives than before.
+        Where corrections remove false positives, it falls until nine tenths of them are back, and with them the objects
+        whose scores fell. It falls by at most a third: the reference set knows little of what lies far below.
 
-        >>> before = Judgement(np.array([90.0]), np.array([6.0, 2.0]), 10, np.array([9.0, 8.0, 7.0, 5.0]))
-        >>> after = Judgement(np.array([90.0]), np.array([4.0, 1.0]), 10, np.array([8.0, 7.0, 6.0, 3.0]))
-        >>> 5.9 < after.followed(before, 6.5) < 6
-        True
-        >>> Judgement(np.array([90.0]), np.array([6.2, 1.0]), 10, after.hard).followed(before, 6.5)
-        6.2
+        >>> before = Judgement(np.array([90.0]), np.array([9.0, 8.5, 8.0, 2.0]), 10)
+        >>> Judgement(np.array([90.0]), np.array([8.0, 7.5, 7.0, 1.0]), 10).followed(before, 7.8)
+        7.0
+        >>> Judgement(np.array([90.0]), np.array([9.0, 8.5, 8.0, 7.9]), 10).followed(before, 7.8)
+        7.9
         """
-        n_found, falling = int((before.hard > point).sum()), np.sort(self.hard[np.isfinite(self.hard)])[::-1]
-        lowest = falling[min(n_found, len(falling)) - 1] if n_found and len(falling) else np.inf
         n_wrong, wrong = int((before.negative > point).sum()), np.sort(self.negative)[::-1]
-        keeps_rate = float(wrong[n_wrong]) if n_wrong < len(wrong) else -np.inf
-        return max(min(point, float(np.nextafter(lowest, -np.inf))), keeps_rate)
+        most, fewer = (float(wrong[n]) if n < len(wrong) else -np.inf for n in (n_wrong, int(LEFT * n_wrong)))
+        lowered = max(fewer, LOWEST * point) if n_wrong else point
+        return max(min(point, lowered), most)
 
     @cached_property
     def calibration(self) -> Calibration:
@@ -189,5 +183,9 @@ class Calibration:
         return np.asarray(1 / (1 + np.exp(-np.clip(logit, -500, 500))))
 
 
+# The share of false positives that an operating point has at most after corrections that removed some, and how far it
+# may fall.
+LEFT = 0.9
+LOWEST = 2 / 3
 # A weak prior: one set of few samples may be separable.
 RIDGE = 0.1

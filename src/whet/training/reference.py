@@ -18,7 +18,7 @@ from whet.cascade.scan import scan_pyramid
 from whet.detector.base import DetectorBase
 from whet.detector.corrections import NEAR, Windows
 from whet.detector.derive import base_margins
-from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, HARD, NEGATIVE, POSITIVE, Reference
+from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, NEGATIVE, POSITIVE, Reference
 from whet.errors import UnreadableImageError
 from whet.io.images import read_grey
 from whet.training.negatives import ExcludedBoxes
@@ -30,7 +30,6 @@ Bits = NDArray[np.uint8]
 # Of each kind, in each half: with 1,350 weak learners, half a megabyte in all.
 MOST_POSITIVES = 750
 MOST_NEGATIVES = 750
-MOST_HARD = 500
 # Of the negatives of the first half, the nearest to acceptance guard. With 1,000 of them, 20 corrected misses lowered
 # all scores, and recall by 2.6 points; with 300, by 0.7, at as many false positives as before (development images).
 GUARDS = 300
@@ -69,9 +68,6 @@ def make_reference(
     guarding = np.sort(order[objects[order] % 2 == 0])
     samples.add(_hardest(base, _varied(base, positives[guarding], rng)), GUARD_POSITIVE)
     judging = np.sort(order[objects[order] % 2 == 1])
-    hard = _varied(base, positives[judging], rng)
-    hard = hard.take(np.sort(rng.permutation(len(hard))[:MOST_HARD]))
-    samples.add((hard.responses, np.full(len(hard), np.nan)), HARD)
     for number, i in enumerate(judging.tolist()):
         samples.add(_best_of_object(base, positives[i], threads), POSITIVE)
         progress(0.3 * (number + 1) / len(judging))
@@ -126,7 +122,7 @@ class _Samples:
         part = np.concatenate([np.empty(0, np.uint8), *self.parts])
         gain = np.concatenate([np.empty(0), *self.gains])
         # Samples that are no detections have no gain of their own: that of a typical one of their class.
-        for kinds in ((POSITIVE, GUARD_POSITIVE, HARD), (NEGATIVE, GUARD_NEGATIVE)):
+        for kinds in ((POSITIVE, GUARD_POSITIVE), (NEGATIVE, GUARD_NEGATIVE)):
             unknown = np.isnan(gain) & np.isin(part, kinds)
             known = gain[~np.isnan(gain) & np.isin(part, kinds)]
             gain[unknown] = np.median(known) if len(known) else 1.0
