@@ -1,14 +1,13 @@
 """The minimum score of `whet watch --learn` on detectors other than `face`, with synthetic video of their objects.
 
     python -m benchmarks.tracking_min_score van
-    python -m benchmarks.tracking_min_score face --model frontalface_default
-    python -m benchmarks.tracking_min_score face --model face
+    python -m benchmarks.tracking_min_score face
 
-Detectors of drawn vans and walkers are trained by `whet train` as in `benchmarks.drawn_objects`; one of OpenCV's
-cascades is adopted with 800 people of LFW. The video has other objects, people and backgrounds. Each clip is tracked
-without learning, with the detector's own minimum score, and with 40, which was chosen for `face`. Prints JSON: the
-number of learned frames, how many of these showed the object (IoU above 0.5), and the share of frames in which the
-object was found. Faces come from `experiments.drifting_faces`; drawn objects are animated here.
+Detectors of drawn vans and walkers are trained by `whet train` as in `benchmarks.drawn_objects`. The video has other
+objects and backgrounds. Each clip is tracked without learning, with the detector's own minimum score, and with 40,
+which was chosen for `face`. Prints JSON: the number of learned frames, how many of these showed the object (IoU above
+0.5), and the share of frames in which the object was found. Faces come from `experiments.drifting_faces`; drawn objects
+are animated here.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import cv2
 import numpy as np
 from experiments.datasets import negative_images
 from experiments.drifting_faces import HARD, HEIGHT, WIDTH, Clip, Light, clip, wander
@@ -30,16 +28,15 @@ from scipy.ndimage import gaussian_filter, map_coordinates
 from scripts.train_face import split_images
 
 import whet
-from benchmarks.adopted_cascade import chosen_negatives, faces, people
+from benchmarks.adopted_cascade import people
 from benchmarks.drawn_objects import SIZES, command, draw
 from whet.demo.objects import object_drawn
 from whet.detector.detector import Detector
 from whet.io.images import read_grey
 from whet.tracking.self_training import SelfTraining, expected_scores
 from whet.tracking.tracker import TrackedFrame, Tracker
-from whet.training.adopt import adopt_patches
 
-PEOPLE, WINDOWS, IMAGES = 800, 5, 300
+PEOPLE = 800
 EVERY = 2
 SMALLEST, LARGEST = 40.0, 130.0  # longer sides
 
@@ -47,15 +44,12 @@ SMALLEST, LARGEST = 40.0, 130.0  # longer sides
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=["van", "walker", "face"])
-    parser.add_argument(
-        "--model", default="frontalface_default", help="for faces: the name of a cascade of OpenCV, or face"
-    )
     parser.add_argument("--clips", type=int, default=16)
     parser.add_argument("--length", type=int, default=120)
     parser.add_argument("--seed", type=int, default=41)
     options = parser.parse_args()
     rng = np.random.default_rng([options.seed, 6])
-    detector = face_detector(options) if options.kind == "face" else trained(options.kind)
+    detector = whet.load("face") if options.kind == "face" else trained(options.kind)
     images = negative_images()
     used = np.random.default_rng([0, 11]).permutation(len(images))[: sum(SIZES.values())]  # as `draw` does
     free = [images[i] for i in np.setdiff1d(np.arange(len(images)), used).tolist()]
@@ -89,21 +83,6 @@ def trained(kind: str) -> Detector:
         draw(kind, 0, folder)
         command(folder, "train", "train.csv", "--negatives", "empty", "--seed", 0, "--threads", 1, "--out", "it.whet")
         return whet.load(folder / "it.whet")
-
-
-def face_detector(options: argparse.Namespace) -> Detector:
-    """The bundled detector, or a cascade of OpenCV, adopted with some people."""
-    if options.model == "face":
-        return whet.load("face")
-    path = f"{cv2.data.haarcascades}haarcascade_{options.model}.xml"
-    photographs = people(PEOPLE, 0)[0]
-    return adopt_patches(
-        path,
-        faces(photographs, whet.load(path).window, WINDOWS, 0),
-        chosen_negatives(IMAGES, 0),
-        groups=np.repeat(np.arange(len(photographs)), WINDOWS),
-        threads=1,
-    )
 
 
 def footage(kind: str, images: list[Path], n: int, length: int, rng: np.random.Generator) -> Iterator[Clip]:

@@ -189,7 +189,7 @@ class Tracker:
         self.detector.reporting.min_score(self.min_score)  # an unknown name is an error now
         self.learn_above = self.self_training.learn_above_of(self.detector)
         if self.learn:
-            self.detector.check_can_learn()
+            self.detector.check_can_learn(examples=True)
             old = tracked_records(self.detector.records)
             self._learned.extend(list(of_image) for _, of_image in groupby(old, key=lambda record: record.image))
         self.adopt(self.detector)
