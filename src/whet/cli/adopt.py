@@ -67,8 +67,8 @@ def adopt(
 
     The cascade finds the same as before. whet counts how its weak learners respond to your objects and images, so that
     whet learn can change its weights with the least effect on other images. whet export writes the corrected cascade
-    for OpenCV. Use at least 10 photographs of the object, better 50, with boxes like those that the cascade reports, and
-    a hundred images without it.
+    for OpenCV. Use at least 10 photographs of the object, better 50, with boxes like those that the cascade reports,
+    and a hundred images without it.
 
     \b
     Examples:
