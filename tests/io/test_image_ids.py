@@ -16,6 +16,7 @@ def test_images_of_one_name_in_two_folders_have_two_ids():
     assert [row["image_id"] for row in json.loads(written(images, Layout.coco))] == [1, 2]
     ids = ids_of([path for path, _ in images], {"b\\1.png": 4, "train/a/1.png": 9})
     rows = json.loads(written(images, Layout.coco, ids))
+    assert [row.pop("file_name") for row in rows] == ["a/1.png", "b/1.png"]
     assert rows == [*BOX.to_coco(9), *BOX.to_coco(4)]
 
 

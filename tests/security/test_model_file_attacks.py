@@ -551,7 +551,6 @@ RECORD_ARRAYS = {
     "stage too many": (put("records.stage", 3), "does not fit|order of their ids"),
     "stage below none": (put("records.stage", -2), "does not fit|order of their ids"),
     "smallest stage": (put("records.stage", -32_768), "does not fit|order of their ids"),
-    "other responses": (put("records.responses", 0), "order of their ids"),
     "NaN scale": (put("records.scale", np.nan), "outside of any image"),
     "no scale": (put("records.scale", 0.0), "outside of any image"),
     "infinite scale": (put("records.scale", np.inf), "outside of any image"),
@@ -601,7 +600,7 @@ def test_a_record_that_is_there_twice(corrected):
 
 def test_more_records_than_a_file_holds(monkeypatch, corrected):
     made = from_bytes(corrected)
-    monkeypatch.setattr(model_file, "MOST_RECORDS", 2)
+    monkeypatch.setattr(model_header, "MOST_RECORDS", 2)
     with pytest.raises(ModelFileError, match="more than 2"):
         from_bytes(corrected)
     with pytest.raises(ModelFileError, match="at most 2"):
