@@ -1,7 +1,7 @@
 """Detectors of drawn objects, through the commands alone: `python -m benchmarks.drawn_objects`.
 
 Vans and walkers (`whet.demo.objects`) are drawn into images of `negatives`; others of them, without the
-object, are given as negatives. Train, evaluate, learn from further images, evaluate. No image is in two of these
+object, are given as negatives. Train and evaluate. No image is in two of these
 sets. Prints JSON, with the seconds of each command, start of the process included.
 """
 
@@ -23,8 +23,8 @@ from experiments.report import versions
 from whet.demo.objects import OBJECTS, draw_set
 from whet.io.annotations.formats import write_annotations
 
-# Images: for training (about 200 objects), to learn from, for evaluation, and without the object.
-SIZES = {"train": 140, "more": 30, "test": 100, "empty": 300}
+# Images: for training (about 200 objects), for evaluation, and without the object.
+SIZES = {"train": 140, "test": 100, "empty": 300}
 
 
 def main() -> None:
@@ -37,22 +37,18 @@ def main() -> None:
 
 
 def run(kind: str, seed: int) -> dict[str, Any]:
-    """One kind of object, from drawing to the second evaluation."""
+    """One kind of object, from drawing to the evaluation."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         drawn = draw(kind, seed, folder)
         train = command(folder, "train", "train.csv", "--negatives", "empty", "--seed", seed, "--out", "it.whet")
         first = command(folder, "evaluate", "it.whet", "test.json")
-        learned = command(folder, "learn", "it.whet", "--annotations", "more.csv")
-        second = command(folder, "evaluate", "it.whet", "test.json")
     return {
         "kind": kind,
         "seed": seed,
         "drawn": drawn,
         "train": train,
         "evaluate": first,
-        "learn": learned,
-        "evaluate again": second,
     }
 
 

@@ -267,9 +267,6 @@ def drawn_objects() -> Table:
         "false positives in 100 images": lambda run: run["evaluate"]["false_positives"],
         "recall": area("recall", "evaluate"),
         "average precision": area("average_precision", "evaluate"),
-        "recall after `whet learn`": area("recall", "evaluate again"),
-        "false positives after `whet learn`": lambda run: run["evaluate again"]["false_positives"],
-        "average precision after `whet learn`": area("average_precision", "evaluate again"),
     }
     rows = [[label, *map(value, runs)] for label, value in measures.items()]
     return Table.from_cells(["measure", "vans", "walkers"], rows)
