@@ -1,8 +1,8 @@
 """Detectors of drawn objects, through the commands alone: `python -m benchmarks.drawn_objects`.
 
 Vans and walkers (`whet.demo.objects`) are drawn into images of `negatives`; others of them, without the
-object, are given as negatives. Train and evaluate. No image is in two of these
-sets. Prints JSON, with the seconds of each command, start of the process included.
+object, are given as negatives. Train and evaluate. No image is in two of these sets. Prints JSON, with the seconds of
+each command, start of the process included.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from experiments.report import versions
 from whet.demo.objects import OBJECTS, draw_set
 from whet.io.annotations.formats import write_annotations
 
-# Images: for training (about 200 objects), for evaluation, and without the object.
-SIZES = {"train": 140, "test": 100, "empty": 300}
+# Images: for training (about 200 objects), to try corrections on by hand, for evaluation, and without the object.
+SIZES = {"train": 140, "more": 30, "test": 100, "empty": 300}
 
 
 def main() -> None:
