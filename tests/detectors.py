@@ -115,7 +115,14 @@ def judged_base():
     bits = base.respond(np.concatenate([objects, windows[near[:80]]]))[0]
     part = np.concatenate([np.tile([GUARD_POSITIVE, POSITIVE], 60), np.arange(len(bits) - 120) % 2 * 2 + 1])
     gain = rng.uniform(1, 1.5, len(bits)).astype(np.float32)
-    found = Reference(np.packbits(bits, axis=1), part.astype(np.uint8), gain, 8, base.cascade.n_weak)
+    found = Reference(
+        np.packbits(bits, axis=1),
+        part.astype(np.uint8),
+        gain,
+        np.arange(len(part), dtype=np.int32),
+        8,
+        base.cascade.n_weak,
+    )
     return replace(base, reference=found)
 
 

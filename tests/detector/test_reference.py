@@ -81,7 +81,9 @@ def test_without_a_reference_set_there_are_neither_estimates_nor_probabilities()
 def test_a_reference_set_of_one_kind_of_sample_estimates_nothing():
     reference = judged_base().reference
     for keep, n_images in ((reference.part % 2 == 1, 8), (reference.part % 2 == 0, 0)):
-        some = Reference(reference.responses[keep], reference.part[keep], reference.gain[keep], n_images, 17)
+        some = Reference(
+            reference.responses[keep], reference.part[keep], reference.gain[keep], reference.item[keep], n_images, 17
+        )
         finder = type(bull_finder())(replace(judged_base(), reference=some))
         finder.set_operating_point("default", 5.0)
         update = finder.learn(bull_scene(), false_positive(bull_finder()), False)
@@ -235,6 +237,7 @@ def test_a_reference_set_that_cannot_be_is_refused(change):
         "responses": np.zeros((3, 3), np.uint8),
         "part": np.zeros(3, np.uint8),
         "gain": np.ones(3, np.float32),
+        "item": np.arange(3, dtype=np.int32),
         "n_images": 1,
         "n_weak": 17,
     }

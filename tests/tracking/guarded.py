@@ -22,7 +22,14 @@ def guarded_base():
     base = bull_finder().base
     responses = base.respond(np.concatenate([patches, others]))[0]
     part = np.repeat([POSITIVE, NEGATIVE], 400).astype(np.uint8)
-    reference = Reference(np.packbits(responses, axis=1), part, np.ones(800, np.float32), 40, base.cascade.n_weak)
+    reference = Reference(
+        np.packbits(responses, axis=1),
+        part,
+        np.ones(800, np.float32),
+        np.arange(800, dtype=np.int32),
+        40,
+        base.cascade.n_weak,
+    )
     return replace(base, reference=reference)
 
 

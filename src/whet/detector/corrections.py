@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from whet.cascade.boxes import Boxes, BoxOffset, box_iou, checked_boxes
 from whet.cascade.detect import report
+from whet.cascade.detections import Detections
 from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.cascade.scan import scan_pyramid
 from whet.detector.base import DetectorBase
@@ -126,9 +127,18 @@ def false_positive_record(
 
 
 def object_record(
-    base: DetectorBase, offset: BoxOffset, pyramid: Pyramid, image: str, box: Floats, min_score: float
+    base: DetectorBase,
+    offset: BoxOffset,
+    pyramid: Pyramid,
+    image: str,
+    box: Floats,
+    min_score: float,
+    found_boxes: Boxes,
 ) -> Record:
-    """The correction of a missed object (4,): the window at its box that costs least to accept, in all stages."""
+    """The correction of a missed object (4,): the window at its box that costs least to accept, in all stages.
+
+    An object that the base finds, by the boxes (n, 4) of its detections, only has to stay found.
+    """
     index = pyramid.overlapping(box, SAME, offset)
     overlap = box_iou(box[None], offset.boxes(pyramid.boxes(index)))[0]
     if not (overlap >= ALIGNED).any():
@@ -143,7 +153,7 @@ def object_record(
             f"got the box {box.round(1).tolist()}; its windows have less contrast than a standard deviation of "
             f"{base.min_sigma:g}, and are never looked at; nothing was changed"
         )
-    if _is_found(base, offset, pyramid, box, min_score) and scores.max() > 0:  # the best window keeps most of its score
+    if (box_iou(box[None], found_boxes) >= SAME).any() and scores.max() > 0:  # the best window keeps most of its score
         chosen = int(np.argmax(scores))
         min_score = KEPT_SCORE * float(scores[chosen])
     else:
@@ -162,12 +172,6 @@ def object_record(
         responses=np.packbits(best.responses, axis=1),
         base_id=base.base_id,
     )
-
-
-def _is_found(base: DetectorBase, offset: BoxOffset, pyramid: Pyramid, box: Floats, min_score: float) -> bool:
-    """Whether the base detects the object of a box (4,)."""
-    found = report(scan_pyramid(base.cascade, pyramid), offset=offset, min_score=min_score)
-    return bool((box_iou(box[None], found.boxes) >= SAME).any())
 
 
 def example_record(
@@ -284,11 +288,15 @@ def new_records(
     boxes: Boxes,
     is_object: NDArray[np.bool_],
     min_score: float,
+    threads: int | None = None,
 ) -> Iterable[Record]:
     """A correction for each box (n, 4) of an image with labels (n,)."""
     objects = boxes[is_object]
+    found = Detections()
+    if len(objects):
+        found = report(scan_pyramid(base.cascade, pyramid, threads=threads), offset=offset, min_score=min_score)
     for box, label in zip(boxes, is_object.tolist(), strict=True):
         if label:
-            yield object_record(base, offset, pyramid, image, box, min_score)
+            yield object_record(base, offset, pyramid, image, box, min_score, found.boxes)
         else:
             yield false_positive_record(base, offset, pyramid, image, box, objects)

@@ -192,8 +192,8 @@ class Detector:
         """Correct boxes (n, 4) of an image, as x1, y1, x2, y2: label True for the object, False for a false positive.
 
         `labels` are one for all boxes or (n,). Pass the sizes, `scale_factor` and `step` with which the detections were
-        made, and the `min_score` that a missed object has to exceed. A correction that holds already changes nothing,
-        and learning it twice is learning it once.
+        made, and the `min_score` that a missed object has to exceed. A correction that holds already, with some margin,
+        changes nothing, and learning it twice is learning it once.
 
         Returns the new records, with what they change on the reference set. `name` (by default that of the file) and
         `note` are kept with them. `unlearn` takes them out again.
@@ -253,7 +253,7 @@ class Detector:
         above = max(self._reporting.min_score(min_score), 0.0)
         if not isfinite(above):
             raise ValueError(f"got min_score={min_score}; expected a finite score that a missed object can exceed")
-        found = new_records(self._base, self.box_offset, pyramid, image_hash(grey), array, flags, above)
+        found = new_records(self._base, self.box_offset, pyramid, image_hash(grey), array, flags, above, threads)
         if not name and isinstance(image, str | PathLike):
             name = Path(image).name
         now = int(time.time())

@@ -34,7 +34,11 @@ KEY = "whet"
 CLASSES = ("positive", "negative")
 MEAN = "mean_positive"
 # Arrays of the reference set and of the windows of all records, one row for each sample or window.
-_REFERENCE: dict[str, np.dtype[Any]] = {"part": np.dtype(np.uint8), "gain": np.dtype(np.float32)}
+_REFERENCE: dict[str, np.dtype[Any]] = {
+    "part": np.dtype(np.uint8),
+    "gain": np.dtype(np.float32),
+    "item": np.dtype(np.int32),
+}
 _WINDOWS: dict[str, np.dtype[Any]] = {
     "scale": np.dtype(np.float64),
     "y": np.dtype(np.int32),
@@ -269,9 +273,9 @@ def _assembled(header: Header, tensors: Tensors) -> Contents:
         learned.append(_learned(stage, own))
     reference = None
     if header.reference is not None:
-        responses, part, gain = (tensors[f"reference.{name}"] for name in ("responses", *_REFERENCE))
+        responses, part, gain, item = (tensors[f"reference.{name}"] for name in ("responses", *_REFERENCE))
         n_weak = sum(stage.n_weak for stage in header.stages)
-        reference = Reference(responses, part, gain, header.reference, n_weak)
+        reference = Reference(responses, part, gain, item, header.reference, n_weak)
     mean = tensors.get(MEAN)
     base = DetectorBase(header.window, tuple(stages), header.min_sigma, header.provenance, mean, reference)
     if base.base_id != header.base_id:

@@ -110,6 +110,12 @@ class Records(Mapping[str, Record]):
             found[record.id] = _merged(found[record.id], record) if record.id in found else record
         return cls({key: found[key] for key in sorted(found)})
 
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, Records) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
     def __getitem__(self, key: str) -> Record:
         return self.by_id[key]
 

@@ -24,21 +24,27 @@ GUARD_POSITIVE, GUARD_NEGATIVE, POSITIVE, NEGATIVE = range(4)
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Responses (n, bytes) of all weak learners to the best window of held-out objects and of other places.
+    """Responses (n, bytes) of all weak learners to windows of held-out objects and of other places.
 
-    `part` (n,) says what each sample is for. `gain` (n,) is the score of the whole detection in the base over that of
-    its best window. The judging negatives are those of `n_images` images.
+    `part` (n,) says what each window is for. Windows with the same `item` (n,) are of one object: it is found if one of
+    them is. `gain` (n,) is the score of the whole detection in the base over that of its best window. The judging
+    negatives are those of `n_images` images.
     """
 
     responses: Bits
     part: NDArray[np.uint8]
     gain: NDArray[np.float32]
+    item: NDArray[np.int32]
     n_images: int
     n_weak: int
 
     def __post_init__(self) -> None:
         n, bytes_each = len(self.part), -(-self.n_weak // 8)
-        if self.responses.shape != (n, bytes_each) or self.gain.shape != (n,) or self.responses.dtype != np.uint8:
+        if (
+            self.responses.shape != (n, bytes_each)
+            or not self.gain.shape == self.item.shape == (n,)
+            or self.responses.dtype != np.uint8
+        ):
             raise ValueError(
                 f"got reference responses {self.responses.shape} and gains {self.gain.shape}; expected ({n}, "
                 f"{bytes_each}) and ({n},)"
@@ -50,7 +56,7 @@ class Reference:
     def digest(self) -> str:
         """Hash of all samples."""
         digest = hashlib.sha256(f"{self.n_images} {self.n_weak}".encode())
-        for array in (self.responses, self.part, self.gain):
+        for array in (self.responses, self.part, self.gain, self.item):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
@@ -64,9 +70,13 @@ class Reference:
         return self.of(GUARD_POSITIVE), self.of(GUARD_NEGATIVE)
 
     @cached_property
-    def _judging(self) -> list[tuple[Bits, Floats]]:
-        parts = (POSITIVE, NEGATIVE)
-        return [(self.of(part), self.gain[self.part == part].astype(np.float64)) for part in parts]
+    def _judging(self) -> list[tuple[Bits, Floats, NDArray[np.intp]]]:
+        judging = []
+        for part in (POSITIVE, NEGATIVE):
+            rows = self.part == part
+            items = np.unique(self.item[rows], return_inverse=True)[1]
+            judging.append((self.of(part), self.gain[rows].astype(np.float64), items))
+        return judging
 
     def judge(self, cascade: Cascade) -> Judgement:
         """The scores of the judging half."""
@@ -76,10 +86,16 @@ class Reference:
 @lru_cache(maxsize=8)  # the base, and states that were just compared
 def _judge(reference: Reference, cascade: Cascade) -> Judgement:
     positive, negative = (
-        np.where(np.isneginf(scores := cascade.scores_of_responses(bits)), -np.inf, scores * gain)
-        for bits, gain in reference._judging
+        _item_scores(cascade.scores_of_responses(bits), gain, items) for bits, gain, items in reference._judging
     )
     return Judgement(positive, negative, reference.n_images)
+
+
+def _item_scores(scores: Floats, gain: Floats, items: NDArray[np.intp]) -> Floats:
+    """The score of each item: the best of its windows, times its gain."""
+    best = np.full(int(items.max(initial=-1)) + 1, -np.inf)
+    np.maximum.at(best, items, np.where(np.isneginf(scores), -np.inf, scores * gain))
+    return best
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from whet.cascade.boxes import box_iou, intersection_over_first
 from whet.cascade.pyramid import WindowIndex, level_at
 from whet.detector.corrections import ALIGNED, SAME, example_record
 from whet.detector.detector import Detector
-from whet.detector.records import LONGEST_NAME, Record, image_hash
+from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, image_hash
 from whet.detector.reference import Estimate
 from whet.detector.state import Update
 from whet.errors import BoxError, DataNotFoundError, UnreadableImageError
@@ -116,7 +116,8 @@ class LearningReport:
         except BoxError as error:
             self.skipped_boxes.append(f"{path}: {error}")
             return
-        self.records.append(replace(record, name=path.name[:LONGEST_NAME], note=note, time=int(time.time())))
+        shown = replace(record, name=path.name[:LONGEST_NAME], note=note[:LONGEST_NOTE])
+        self.records.append(replace(shown, time=int(time.time())))
         self.n_examples += 1
 
 

@@ -40,6 +40,8 @@ MOST_NEAR = 2000
 # Variations of each guarding object.
 VARIATIONS = 6
 HARDER = Variations(shift=0.02, scale=0.05, angle=8.0, noise=0.6, blur=1.2)
+# Windows of a judging object, from the best to the least that fires: it is lost when all of them are.
+WINDOWS_PER_OBJECT = 3
 # Pixels around a held-out object, repeated from its rim: room for the windows that fire around it.
 RIM = 0.25
 
@@ -62,14 +64,14 @@ def make_reference(
     there are enough places. Every other object and image guards, the others judge.
     """
     rng = np.random.default_rng([seed, 7])
-    samples = _Samples([], [], [])
+    samples = _Samples([], [], [], [])
     _, objects = np.unique(np.arange(len(positives)) if groups is None else groups, return_inverse=True)
     order = rng.permutation(len(positives))[: 2 * MOST_POSITIVES]
     guarding = np.sort(order[objects[order] % 2 == 0])
     samples.add(_hardest(base, _varied(base, positives[guarding], rng)), GUARD_POSITIVE)
     judging = np.sort(order[objects[order] % 2 == 1])
     for number, i in enumerate(judging.tolist()):
-        samples.add(_best_of_object(base, positives[i], threads), POSITIVE)
+        samples.add(_windows_of_object(base, positives[i], threads), POSITIVE, one_item=True)
         progress(0.3 * (number + 1) / len(judging))
     n_judging, n_places = 0, [0, 0]
     for number, i in enumerate(rng.permutation(len(images)).tolist()):
@@ -101,6 +103,7 @@ def _with_nearest_guards(base: DetectorBase, reference: Reference) -> Reference:
         responses=reference.responses[kept],
         part=reference.part[kept],
         gain=reference.gain[kept],
+        item=reference.item[kept],
     )
 
 
@@ -111,11 +114,13 @@ class _Samples:
     responses: list[Bits]
     gains: list[NDArray[np.float64]]
     parts: list[NDArray[np.uint8]]
+    sizes: list[int]
 
-    def add(self, found: tuple[Bits, NDArray[np.float64]], part: int) -> None:
+    def add(self, found: tuple[Bits, NDArray[np.float64]], part: int, *, one_item: bool = False) -> None:
         self.responses.append(found[0])
         self.gains.append(found[1])
         self.parts.append(np.full(len(found[0]), part, np.uint8))
+        self.sizes.extend([len(found[0])] if one_item else [1] * len(found[0]))
 
     def reference(self, n_weak: int, n_images: int) -> Reference:
         responses = np.concatenate([np.empty((0, n_weak), np.uint8), *self.responses])
@@ -126,7 +131,8 @@ class _Samples:
             unknown = np.isnan(gain) & np.isin(part, kinds)
             known = gain[~np.isnan(gain) & np.isin(part, kinds)]
             gain[unknown] = np.median(known) if len(known) else 1.0
-        return Reference(np.packbits(responses, axis=1), part, gain.astype(np.float32), n_images, n_weak)
+        item = np.repeat(np.arange(len(self.sizes), dtype=np.int32), self.sizes)
+        return Reference(np.packbits(responses, axis=1), part, gain.astype(np.float32), item, n_images, n_weak)
 
 
 def _varied(base: DetectorBase, positives: Patches, rng: np.random.Generator) -> Windows:
@@ -155,8 +161,8 @@ def _all(patches: Patches) -> tuple[WindowIndex, Patches]:
     return WindowIndex(np.ones(len(patches)), nowhere, nowhere), patches
 
 
-def _best_of_object(base: DetectorBase, patch: Patches, threads: int | None) -> tuple[Bits, NDArray[np.float64]]:
-    """The best window on an object with a rim around it, or the object itself where no window fires."""
+def _windows_of_object(base: DetectorBase, patch: Patches, threads: int | None) -> tuple[Bits, NDArray[np.float64]]:
+    """The best and some lesser windows on an object with a rim around it; where none fires, the object itself."""
     height, width = base.window
     rim = round(RIM * height), round(RIM * width)
     pyramid = Pyramid.from_image(np.pad(patch, [(side, side) for side in rim], mode="edge"), base.window)
@@ -165,8 +171,11 @@ def _best_of_object(base: DetectorBase, patch: Patches, threads: int | None) -> 
     hits = np.flatnonzero(box_iou(box, found.boxes)[0] >= 0.5)
     if not len(hits):
         return base.respond(patch[None])[0], np.array([np.nan])
-    index, gains = _best_windows(found, hits[:1])
-    return base.respond(pyramid.patches(index))[0], gains
+    rows = found.windows_of(int(hits[0]))
+    rows = rows[np.argsort(-found.windows.scores[rows], kind="stable")]
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, WINDOWS_PER_OBJECT).astype(int))]
+    gain = found.scores[hits[0]] / found.windows.scores[rows[0]]
+    return base.respond(pyramid.patches(found.windows.index.take(rows)))[0], np.full(len(rows), gain)
 
 
 def _hard_places(
