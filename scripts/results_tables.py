@@ -195,22 +195,13 @@ def _harm(row: Any) -> list[str]:  # noqa: ANN401 - JSON
     return [_interval(row[name]) for name in HARM]
 
 
-def _false_positives(model: str, header: str) -> Table:
-    rows = results(f"benchmark-corrections-{model}")["false positives"]
-    names = {f"corrections {n}": f"{n} corrections" for n in (1, 5, 20, 100)}
-    names |= {"weights 20": "20, counted as heavy samples", "sgd 20": "20, gradient steps on the same windows"}
-    cells = [[label, percent(rows[key]["gone"]), *_harm(rows[key])] for key, label in names.items() if key in rows]
-    return Table.from_cells([header, "gone (%)", *HARM], cells)
-
-
 def corrected_faces() -> Table:
     """False positives of the face detector, corrected in sequence."""
-    return _false_positives("face", "face detector")
-
-
-def corrected_plates() -> Table:
-    """False positives of a trained detector, corrected in sequence."""
-    return _false_positives("plates", "detector of number plates")
+    rows = results("benchmark-corrections-face")["false positives"]
+    names = {f"corrections {n}": f"{n} corrections" for n in (1, 5, 20, 100)}
+    names |= {"weights 20": "20, counted as heavy samples", "sgd 20": "20, gradient steps on the same windows"}
+    cells = [[label, percent(rows[key]["gone"]), *_harm(rows[key])] for key, label in names.items()]
+    return Table.from_cells(["face detector", "gone (%)", *HARM], cells)
 
 
 def corrected_misses() -> Table:
@@ -703,7 +694,7 @@ TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
     "README.md": (readme_faces, readme_video, readme_measures),
     "docs/results.md": (
         *(faces, speed, easy_choices, hard_choices, drawn_objects),
-        *(corrected_faces, corrected_plates, corrected_misses, corrected_camera, correction_cost),
+        *(corrected_faces, corrected_misses, corrected_camera, correction_cost),
         *(tracking, tracking_cost, live_page, video_nodes, video_deviations, video_false_positives),
         *(agreement, opencv_speed, adopted, soft_export, exported_in_opencv5),
         *(one_sample, one_sample_ratios, blocks, samples_seen, node, node_time, adaboost),
