@@ -11,7 +11,6 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.constraints import judge_bits, sum_bits
 from whet._kernels.threads import for_each_block
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.columns import columns_of, family_name
@@ -155,6 +154,8 @@ class Stage:
 
     def margins(self, responses: NDArray[np.uint8]) -> Floats:
         """Margins (n,) of responses (n, T), without rejection thresholds."""
+        from whet._kernels.constraints import sum_bits
+
         margins = np.empty(len(responses))
         sum_bits(responses, self.coef, self.threshold, margins)
         return margins
@@ -408,6 +409,8 @@ class Cascade:
 
     def scores_of_responses(self, responses: NDArray[np.uint8]) -> Floats:
         """Scores (n,) as `scores` gives them, of windows whose responses (n, n_weak) are known; no image is needed."""
+        from whet._kernels.constraints import judge_bits
+
         passed, total, margin = np.ones(len(responses), np.bool_), np.zeros(len(responses)), np.empty(len(responses))
         for number, (stage, columns) in enumerate(zip(self.stages, self.columns, strict=True)):
             rejection = stage.rejection_thresholds

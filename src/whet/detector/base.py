@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isfinite, isnan
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,10 @@ from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import Cascade, ClassPair, TrainedStage, check_count, check_statistics
 from whet.detector.reference import Judgement, Reference
 from whet.features.integral import IntegralStack
-from whet.lda.constraints import ChangeMetric
 from whet.lda.statistics import BinaryStatistics
+
+if TYPE_CHECKING:
+    from whet.lda.constraints import ChangeMetric
 
 Fact = str | int | float
 
@@ -198,6 +200,8 @@ class DetectorBase:
     @cached_property
     def metrics(self) -> tuple[ChangeMetric | None, ...]:
         """What a change of each stage's weights costs; None for stages without statistics."""
+        from whet.lda.constraints import ChangeMetric
+
         pairs = [stage.statistics for stage in self.stages]
         return tuple(ChangeMetric.from_statistics(*pair) if pair[0].n and pair[1].n else None for pair in pairs)
 

@@ -14,6 +14,7 @@ from whet.cascade.pyramid import WindowIndex
 from whet.detector.base import Delta, DetectorBase
 from whet.detector.records import Record
 from whet.detector.reference import Reference
+from whet.detector.state import Derived
 from whet.lda.constraints import Constraints, nearest_weights
 
 Bits = NDArray[np.uint8]
@@ -52,14 +53,6 @@ def object_targets(base: DetectorBase, responses: Bits, margins: Floats, min_sco
     needed = np.where(scoring & (missing > 0), raised, targets)
     scores = base.cascade.scores_of_responses(responses)
     return np.where((scores > min_score)[:, None], np.minimum(needed, margins), needed)
-
-
-@dataclass(frozen=True, eq=False)
-class Derived:
-    """The cascade that satisfies all corrections, and the ids of those that it does not satisfy."""
-
-    cascade: Cascade
-    unsatisfied: tuple[str, ...] = ()
 
 
 def derive(base: DetectorBase, learned: Delta, corrections: Mapping[str, Record]) -> Derived:

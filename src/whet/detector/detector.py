@@ -26,7 +26,6 @@ from whet.cascade.pyramid import SCALE_FACTOR, SMALLEST, Pyramid
 from whet.cascade.scan import scan_pyramid
 from whet.detector import model_file
 from whet.detector.base import Delta, DetectorBase, Provenance, Reporting, check_delta
-from whet.detector.counting import count_patches
 from whet.detector.model_header import Contents
 from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Records, image_hash
 from whet.detector.reference import Estimate, Judgement
@@ -328,6 +327,8 @@ class Detector:
 
     def _counted(self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike, threads: int | None) -> Delta:
         self.check_can_learn(examples=True)
+        from whet.detector.counting import count_patches
+
         return count_patches(self._base, np.asarray(patches), labels, weights, threads)
 
     def add_counts(self, new: Delta) -> None:

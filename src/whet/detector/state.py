@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from whet.cascade.cascade import Cascade
 from whet.detector.base import Delta, DetectorBase, check_delta
-from whet.detector.counting import count_records
-from whet.detector.derive import Derived, derive
 from whet.detector.records import Record, Records
 from whet.detector.reference import Estimate
 
@@ -47,6 +46,14 @@ class Update:
 
 
 @dataclass(frozen=True, eq=False)
+class Derived:
+    """The cascade that satisfies all corrections, and the ids of those that it does not satisfy."""
+
+    cascade: Cascade
+    unsatisfied: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
 class State:
     """All that a detector has learned, and what is derived from it; replaced as a whole, never changed."""
 
@@ -58,12 +65,15 @@ class State:
     @classmethod
     def from_learned(cls, base: DetectorBase, counts: Delta, records: Records) -> State:
         """The state of counts without records, and of records, on top of a base."""
+        if counts.is_empty and not records:  # detection alone does not load what learning needs
+            return cls(counts, records, counts, Derived(base.cascade))
+        from whet.detector.counting import count_records
+        from whet.detector.derive import derive
+
         counted = count_records(base, records.values())
         total = counts if counted.is_empty else counts + counted
         check_delta(total, base)
         total.check_counts(base)
-        if total.is_empty and not records:
-            return cls(counts, records, total, Derived(base.cascade))
         return cls(counts, records, total, derive(base, total, records))
 
     def replaced(self, base: DetectorBase, add: Records, remove: Collection[str] = ()) -> State:
@@ -72,6 +82,9 @@ class State:
         Only the difference is counted. Counts are sums of whole numbers, so this is `from_learned` of the whole set, to
         the last bit.
         """
+        from whet.detector.counting import count_records
+        from whet.detector.derive import derive
+
         records = (self.records - remove) | add
         new = count_records(base, (record for key, record in records.items() if key not in self.records))
         old = count_records(base, (record for key, record in self.records.items() if key not in records))
