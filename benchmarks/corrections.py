@@ -8,7 +8,7 @@ interval.
   are gone (no detection has an IoU of 0.5 with the box), false positives in 80 other images, at the default operating
   point and at any score, and recall on held-out objects. Peers on the same mistakes: `weights` counts the windows that
   fired as heavy samples, 4 % of the base and twice as much in each further round (the rule of earlier versions); `sgd`
-  takes hinge-loss steps on the same windows in the same stages.
+  takes hinge-loss steps on the same windows, each in the stage that is least sure of it.
 - `misses`: missed objects are corrected; the rest is measured in images that none of them is from.
 - `camera`: clips of a fixed camera made of photographs: shake, light, noise, and a passing object. False positives of
   the first half are corrected; false positives and recall are counted in the second half.
@@ -47,7 +47,6 @@ from whet.cascade.scan import scan_pyramid
 from whet.detector.base import DEFAULT_POINT, Delta, DetectorBase
 from whet.detector.corrections import SAME, false_positive_record
 from whet.detector.counting import count_responses
-from whet.detector.derive import MARGIN
 from whet.detector.detector import Detector
 from whet.detector.records import image_hash
 from whet.errors import BoxError
@@ -63,6 +62,8 @@ PEER_COUNTS = (20,)
 MISSES = (1, 5, 20)
 OTHERS = 80
 FRAMES = 40
+# The margin, in units of |w|, that SGD goes for.
+MARGIN = 0.2
 # The rule of earlier versions: share of the base's negatives, rounds, and growth of the weight in each round.
 SHARE, ROUNDS, GROWTH = 0.04, 4, 2
 
@@ -246,7 +247,7 @@ def weights(detector: Detector, mistakes: Sequence[Mistake]) -> Detector:
             rows = np.flatnonzero(np.isin(found.group, hits))
             if not len(rows):
                 break
-            responses, _ = base.respond(pyramid.patches(fired.index.take(rows)))
+            responses, _ = base.cascade.respond(pyramid.patches(fired.index.take(rows)))
             each = np.full(len(rows), max(1, GROWTH**turn * single // len(rows)), np.int64)
             counts = counts + count_responses(base, responses, np.zeros(len(rows), np.bool_), each)
             corrected = Detector(base, counts, detector.reporting)
@@ -254,7 +255,7 @@ def weights(detector: Detector, mistakes: Sequence[Mistake]) -> Detector:
 
 
 def sgd(detector: Detector, mistakes: Sequence[Mistake]) -> Detector:
-    """Hinge-loss steps on the same windows in the same stages, until their margins are as wide."""
+    """Hinge-loss steps on the same windows, each in the stage with its least margin, until they are rejected surely."""
     base = detector.base
     stages = list(detector.cascade.stages)
     for mistake in mistakes:
@@ -263,9 +264,10 @@ def sgd(detector: Detector, mistakes: Sequence[Mistake]) -> Detector:
             base, detector.box_offset, pyramid, image_hash(mistake.image), mistake.box, np.empty((0, 4))
         )
         bits = record.unpacked(base.cascade.n_weak)
-        for number in np.unique(record.stage).tolist():
+        least = np.argmin(base.cascade.margins(bits) / base.lengths, axis=1)
+        for number in np.unique(least).tolist():
             length, run = float(base.lengths[number]), stages[number]
-            x = bits[record.stage == number][:, base.cascade.columns[number]].astype(np.float64)
+            x = bits[least == number][:, base.cascade.columns[number]].astype(np.float64)
             coef, threshold = run.coef.copy(), run.threshold
             for _ in range(200):
                 late = x[x @ coef - threshold > -MARGIN * length]
@@ -273,7 +275,7 @@ def sgd(detector: Detector, mistakes: Sequence[Mistake]) -> Detector:
                     break
                 step = 0.05 * length / (1 + late.sum(axis=1).mean())
                 coef, threshold = coef - step * late.mean(axis=0), threshold + step
-            stages[number] = base.stages[number].corrected(coef, threshold)
+            stages[number] = replace(run, coef=coef, threshold=threshold, rejection_thresholds=None)
     return _Fixed(detector, replace(detector.cascade, stages=tuple(stages)))
 
 

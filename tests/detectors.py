@@ -112,7 +112,7 @@ def judged_base():
     objects = np.array([loose_crop(rng) for _ in range(120)])
     windows = np.concatenate([windows_of(scene((240, 240), [], rng), base.window)[0] for _ in range(3)])
     near = Windows.from_patches(base, WindowIndex(*[np.arange(len(windows))] * 3), windows).index.y
-    bits = base.respond(np.concatenate([objects, windows[near[:80]]]))[0]
+    bits = base.cascade.respond(np.concatenate([objects, windows[near[:80]]]))[0]
     part = np.concatenate([np.tile([GUARD_POSITIVE, POSITIVE], 60), np.arange(len(bits) - 120) % 2 * 2 + 1])
     gain = rng.uniform(1, 1.5, len(bits)).astype(np.float32)
     found = Reference(

@@ -23,10 +23,9 @@ from whet.cascade.boxes import BoxOffset, box_iou
 from whet.cascade.pyramid import Pyramid, level_scales
 from whet.detector.base import DetectorBase
 from whet.detector.corrections import AROUND, COPIES, MAX_WINDOWS, look_alikes
-from whet.detector.derive import MARGIN
 from whet.detector.detector import Detector, load
 from whet.detector.records import image_hash
-from whet.errors import BoxError, CannotLearnError, CannotMergeError, RecordError
+from whet.errors import BoxError, CannotExportError, CannotLearnError, CannotMergeError, RecordError
 
 BOTH = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])
 
@@ -38,18 +37,25 @@ def _frozen(monkeypatch):
 
 
 def same_cascade(one, other):
-    """Whether two detectors have the same weights and thresholds, to the bit."""
+    """Whether two detectors have the same weights, thresholds and neighbours, to the bit."""
 
     def numbers(stage):
         soft = stage.rejection_thresholds
         return stage.coef.tobytes(), stage.threshold, None if soft is None else soft.tobytes()
 
-    pairs = zip(one.cascade.stages, other.cascade.stages, strict=True)
-    return all(numbers(a) == numbers(b) for a, b in pairs)
+    def neighbours(cascade):
+        known = cascade.neighbours
+        names = ("rejected", "accepted", "targets", "objects", "others")
+        return None if known is None else [getattr(known, name).tobytes() for name in names]
+
+    pairs = [*zip(one.cascade.stages, other.cascade.stages, strict=True)]
+    pairs += zip(one.cascade.scanned.stages, other.cascade.scanned.stages, strict=True)
+    same = neighbours(one.cascade) == neighbours(other.cascade)
+    return same and all(numbers(a) == numbers(b) for a, b in pairs)
 
 
 @cache
-def hidden(seed=7, noise=400):
+def hidden(seed=7, noise=300):
     """A scene in which the bull at (40, 30) is not found for noise."""
     image = bull_scene(seed).astype(int)
     image[30:60, 40:70] += np.random.default_rng([seed, noise]).normal(0, noise, (30, 30)).astype(int)
@@ -67,8 +73,8 @@ def test_an_object_is_learned_by_exactly_the_pixels_of_a_scan():
     (record,) = bull_finder().learn(bull_scene(), [[41, 29, 71.5, 61]], [True], name="yard.png", note="a bull")
     assert record.index.scale[0] in level_scales(bull_scene().shape, (12, 12))
     pyramid = Pyramid.from_image(bull_scene(), (12, 12))
-    bits, _ = bull_base().respond(pyramid.patches(record.index))
-    np.testing.assert_array_equal(record.unpacked(bull_base().cascade.n_weak), bits)
+    bits, _ = bull_base().cascade.respond(pyramid.patches(record.index))
+    np.testing.assert_array_equal(record.unpacked(bull_base().cascade.n_weak)[0], bits[0])
     assert box_iou(pyramid.boxes(record.index), np.array([[41, 29, 71.5, 61]]))[0, 0] > 0.6
     assert (record.name, record.note, record.time) == ("yard.png", "a bull", 1_700_000_000)
     assert record.image == image_hash(bull_scene())
@@ -84,7 +90,6 @@ def test_a_false_positive_is_learned_by_the_windows_near_it_that_the_base_accept
     assert 1 < len(index) <= MAX_WINDOWS
     assert set(index) <= set(record.index)
     assert len(record) <= 2 * MAX_WINDOWS
-    assert (record.stage >= 0).all()
 
 
 def test_a_record_holds_no_pixels():
@@ -203,11 +208,11 @@ def test_false_positives_in_photographs_are_gone_one_after_the_other(name):
 @pytest.mark.parametrize("make", [bull_finder, judged_finder])
 def test_a_missed_object_is_found_after_one_correction(make, seed):
     finder = make()
-    noisy = (hidden(seed, noise) for noise in range(300, 900, 50))
+    noisy = (hidden(seed, noise) for noise in range(200, 900, 20))
     image = next(image for image in noisy if not finds(finder, BULL, image))
     update = finder.learn(image, BULL, True)
-    assert finds(finder, BULL, image) or update.unsatisfied
-    assert make is judged_finder or not update.unsatisfied
+    assert finds(finder, BULL, image)
+    assert not update.unsatisfied
     finder.unlearn(update)
     assert content(finder) == content(make())
 
@@ -222,12 +227,13 @@ def test_a_missed_object_exceeds_the_minimum_score_that_is_asked_for():
         assert finder.cascade.scores_of_responses(record.unpacked(finder.cascade.n_weak))[0] > score
 
 
-def test_an_object_below_its_minimum_score_is_reported():
+def test_an_object_that_is_far_from_being_accepted_is_reported():
     finder = bull_finder()
-    update = finder.learn(hidden(), BULL, True, min_score=1e6)
+    update = finder.learn(255 - bull_scene(), BULL, True)
     assert update.unsatisfied == tuple(update)
     assert [record.id for record in finder.unsatisfied] == update.ids
     assert "not satisfied" in str(update)
+    assert all(a is b for a, b in zip(finder.cascade.scanned.stages, bull_base().cascade.stages, strict=True))
 
 
 def test_a_minimum_score_without_an_end_is_refused():
@@ -256,28 +262,43 @@ def test_corrections_that_hold_already_change_no_bit_of_the_face_detector():
     assert faces.operating_points == load("face").operating_points
 
 
-def test_corrections_that_hold_already_change_no_bit_beside_others():
-    one, other = bull_finder(), bull_finder()
-    for finder in (one, other):
-        finder.learn(bull_scene(2), false_positive(bull_finder(), 2), False)
-    assert not same_cascade(one, bull_finder())
-    update = one.learn(bull_scene(), [[120, 70, 170, 120]], True)
-    if not update.unsatisfied and same_cascade(one, other):
-        return
-    (record,) = update  # it did not hold by its margin after the other correction
-    margins = [
-        float(stage.weigh(record.unpacked(17)[:, columns].T.astype(bool))[-1, 0] - stage.threshold)
-        for stage, columns in zip(other.cascade.stages, other.cascade.columns, strict=True)
-    ]
-    assert (margins < MARGIN * bull_base().lengths).any()
+def test_corrections_change_no_weight():
+    finder = judged_finder()
+    finder.learn(bull_scene(), false_positive(finder), False)
+    finder.learn(hidden(), BULL, True)
+    assert not same_cascade(finder, judged_finder())
+    for before, after in zip(judged_base().cascade.stages, finder.cascade.stages, strict=True):
+        assert before is after
 
 
-def test_only_the_stage_that_is_concerned_changes():
+def test_a_correction_only_rejects_or_only_accepts():
+    """Windows that fire after a false positive was corrected fired before, with the same scores."""
+    before, wrong, missed = (judged_finder() for _ in range(3))
+    wrong.learn(bull_scene(), false_positive(before), False)
+    missed.learn(hidden(), BULL, True)
+    n_rejected = n_accepted = 0
+    for image in (bull_scene(), bull_scene(1), bull_scene(2), hidden()):
+        fired, fewer, more = (
+            dict(zip(found.windows.index, found.windows.scores.tolist(), strict=True))
+            for found in (one.detect(image, min_score=-np.inf) for one in (before, wrong, missed))
+        )
+        assert fewer.items() <= fired.items()
+        assert fired.keys() <= more.keys()
+        n_rejected += len(fired) - len(fewer)
+        n_accepted += len(more) - len(fired)
+    assert n_rejected > 0
+    assert n_accepted > 0
+
+
+def test_objects_that_were_confirmed_are_not_rejected_by_a_false_positive_like_them():
     finder = bull_finder()
-    (record,) = finder.learn(bull_scene(), false_positive(finder), False)
-    for number, (before, after) in enumerate(zip(bull_base().cascade.stages, finder.cascade.stages, strict=True)):
-        assert np.array_equal(before.coef, after.coef) or number in record.stage
-    assert not same_cascade(finder, bull_finder())
+    found = finder.detect(bull_scene(), max_detections=1)
+    finder.learn(bull_scene(), found.boxes, True)
+    windows = found.windows.index.take(found.windows_of(0)[:1])
+    patch = Pyramid.from_image(bull_scene(), (12, 12)).patches(windows)
+    wrong = np.tile(patch[0], (3, 3))
+    finder.learn(wrong, [[12, 12, 24, 24]], False)
+    assert still_there(finder, found.boxes)
 
 
 def test_contradictory_corrections_end_and_are_reported():
@@ -287,7 +308,6 @@ def test_contradictory_corrections_end_and_are_reported():
     no = finder.learn(bull_scene(), box, False)
     assert set(no.unsatisfied) <= {*yes, *no}
     assert no.unsatisfied
-    assert all(np.isfinite(stage.coef).all() for stage in finder.cascade.stages)
     finder.unlearn(no)
     assert not finder.unsatisfied
     finder.unlearn(yes)
@@ -465,9 +485,6 @@ ALTERED = {
     "fewer bits": lambda r: replace(r, responses=r.responses[:, :-1]),
     "bits beyond the last learner": lambda r: replace(r, responses=r.responses | np.uint8([0, 0, 1])),
     "fewer windows": lambda r: replace(r, responses=r.responses[:-1]),
-    "a stage too many": lambda r: replace(r, stage=np.full(len(r), 3, np.int16)),
-    "no stage": lambda r: replace(r, stage=np.full(len(r), -1, np.int16), is_object=False),
-    "a stage below none": lambda r: replace(r, stage=np.full(len(r), -2, np.int16)),
 }
 
 
@@ -598,24 +615,13 @@ def test_a_detector_of_fixed_stages_runs_but_does_not_learn():
 # Other programs.
 
 
-def test_an_exported_corrected_detector_accepts_the_same_windows_in_opencv(tmp_path):
-    cv2 = pytest.importorskip("cv2")
-    if not hasattr(cv2, "CascadeClassifier"):
-        pytest.skip("this OpenCV has no cascades")
+def test_a_corrected_detector_is_not_exported_and_the_message_says_what_to_do(tmp_path):
     finder = bull_finder()
     finder.learn(bull_scene(), false_positive(finder), False)
-    finder.learn(hidden(), BULL, True)
-    assert not same_cascade(finder, bull_finder())
-    finder.export_opencv(tmp_path / "bull.xml")
-    theirs = cv2.CascadeClassifier(str(tmp_path / "bull.xml"))
-    pyramids = [Pyramid.from_image(image, (12, 12), min_size=20) for image in (bull_scene(), hidden())]
-    levels = [level.image for pyramid in pyramids for level in pyramid.levels]
-    windows = np.concatenate([windows_of(level, (12, 12))[0] for level in levels])
-    accepted = finder.cascade.accepts(windows) | bull_base().cascade.accepts(windows)
-    windows = np.concatenate([windows[accepted], windows[::37]])
-    expected = finder.cascade.accepts(windows)
-    # An image of one window has no second scale, no step and no skipped neighbour.
-    found = np.array([len(theirs.detectMultiScale(patch, 1.1, 0)) == 1 for patch in np.ascontiguousarray(windows)])
-    np.testing.assert_array_equal(found, expected)
-    assert expected.sum() > 3
-    assert not np.array_equal(expected, bull_base().cascade.accepts(windows))
+    with pytest.raises(CannotExportError, match="as_trained"):
+        finder.export_opencv(tmp_path / "bull.xml")
+    assert not list(tmp_path.iterdir())
+    finder.as_trained().export_opencv(tmp_path / "bull.xml")
+    finder.unlearn(finder.records)
+    finder.export_opencv(tmp_path / "again.xml")
+    assert (tmp_path / "again.xml").read_bytes() == (tmp_path / "bull.xml").read_bytes()

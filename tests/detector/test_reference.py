@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from tests.cascades import windows_of
 from tests.detectors import (
     BULL,
     bull_finder,
@@ -36,8 +37,25 @@ def direct(detector, part):
             margin = float(sum(stage.coef[t] for t in range(len(stage)) if bits[first + t])) - stage.threshold
             total = total + margin * (number >= len(cascade.stages) // 2) if margin > 0 else -np.inf
             first += len(stage)
-        scores.append(total * float(gain))
+        scores.append(judged_by_neighbours(cascade.neighbours, packed, total) * float(gain))
     return np.array(scores)
+
+
+def judged_by_neighbours(known, packed, score):
+    """The score of one window after corrections, from the definition."""
+    if known is None:
+        return score
+
+    def distance(rows):
+        return min((int(np.bitwise_count(packed ^ row).sum()) for row in rows), default=10**6)
+
+    rejected, accepted = distance(known.rejected), distance(known.accepted)
+    if rejected < known.reach * min(accepted, distance(known.objects)):
+        return -np.inf
+    if accepted < 0.8 * min(rejected, distance(known.others)):
+        which = [int(np.bitwise_count(packed ^ row).sum()) for row in known.accepted].index(accepted)
+        return max(score, known.targets[which])
+    return score
 
 
 @pytest.mark.parametrize("learned", [False, True])
@@ -108,10 +126,10 @@ def test_a_point_that_follows_has_no_more_false_positives_and_is_not_raised_with
     assert followed <= point or (after.negative > point).sum() > n_wrong
 
 
-def test_a_point_falls_where_false_positives_go_and_no_further_than_a_third():
-    before = Judgement(np.array([300.0]), np.arange(41.0, 61.0), 10)
-    for fallen, point in ((4.0, 38.0), (30.0, 80 / 3)):
-        after = Judgement(np.array([300.0]), before.negative - fallen, 10)
+def test_a_point_falls_where_objects_were_lost_while_false_positives_go_and_no_further_than_a_third():
+    before = Judgement(np.array([300.0, 45.0]), np.arange(41.0, 61.0), 10)
+    for fallen, lost, point in ((4.0, 1.0, 38.0), (30.0, 1.0, 80 / 3), (4.0, 39.0, 39.0), (4.0, 45.0, 40.0)):
+        after = Judgement(np.array([300.0, lost]), before.negative - fallen, 10)
         followed = after.followed(before, 40.0)
         assert followed == pytest.approx(point)
         assert (after.negative > followed).sum() <= 18
@@ -127,17 +145,18 @@ def test_points_follow_and_come_back_to_the_bit():
     finder = judged_finder(default=12.0, strict=20.0)
     before = finder.base.reference.judge(finder.cascade)
     update = finder.learn(bull_scene(), false_positive(finder), False)
-    finder.learn(bull_scene(2), BULL, True)
-    now = finder.base.reference.judge(finder.cascade)
+    X = windows_of(bull_scene(5), (12, 12), 3)[0]
+    finder.learn_patches(X, False, 20)
+    now = finder.base.reference.judge(replace(finder.cascade, neighbours=None))
     moved = finder.operating_points
     for name, score in (("default", 12.0), ("strict", 20.0)):
         assert moved[name] == now.followed(before, score)
         assert (now.negative > moved[name]).sum() <= (before.negative > score).sum()
     assert moved != {"default": 12.0, "strict": 20.0}
     assert from_bytes(content(finder)).operating_points == moved
-    finder.unlearn(finder.records)
+    finder.unlearn(update)
+    finder.unlearn_patches(X, False, 20)
     assert finder.operating_points == {"default": 12.0, "strict": 20.0}
-    assert update.records
 
 
 def test_a_point_that_is_set_after_learning_stays():

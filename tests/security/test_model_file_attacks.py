@@ -446,7 +446,7 @@ def test_a_corrected_file_can_be_opened_and_closed_without_harm(corrected):
     assert to_bytes(from_bytes(closed(*opened(corrected)))) == corrected
     header, tensors = opened(corrected)
     assert len(header["records"]) == 3
-    assert sum(record["windows"] for record in header["records"]) == len(tensors["records.stage"])
+    assert sum(record["windows"] for record in header["records"]) == len(tensors["records.scale"])
 
 
 def test_every_flipped_bit_of_a_corrected_file_is_noticed(corrected):
@@ -492,7 +492,7 @@ RECORD_HEADERS = {
     "records of another type": (lambda h: h.update(records={}), "no list"),
     "a record of another type": (lambda h: h["records"].__setitem__(0, 7), "record 0 is 7"),
     "a record less": (lambda h: h["records"].pop(), "by the header expected"),
-    "another order": (lambda h: h["records"].reverse(), "order of their ids|rejects a window in no stage"),
+    "another order": (lambda h: h["records"].reverse(), "order of their ids"),
     "missing key": (lambda h: h["records"][0].pop("note"), "lacks .'note'"),
     "unknown key": (record(exec="rm"), "unknown .'exec'"),
     "unknown kind": (record(kind="order"), "kind of record 1"),
@@ -548,9 +548,6 @@ def sliced(prefix, rows):
 
 
 RECORD_ARRAYS = {
-    "stage too many": (put("records.stage", 3), "does not fit|order of their ids"),
-    "stage below none": (put("records.stage", -2), "does not fit|order of their ids"),
-    "smallest stage": (put("records.stage", -32_768), "does not fit|order of their ids"),
     "NaN scale": (put("records.scale", np.nan), "outside of any image"),
     "no scale": (put("records.scale", 0.0), "outside of any image"),
     "infinite scale": (put("records.scale", np.inf), "outside of any image"),
@@ -559,7 +556,6 @@ RECORD_ARRAYS = {
     "fewer windows": (sliced("records.", slice(1, None)), "by the header expected"),
     "no windows": (sliced("records.", slice(0)), "by the header expected"),
     "scales in float32": (retype("records.scale", np.float32), "expected float64"),
-    "stages in 64 bits": (retype("records.stage", np.int64), "expected int16"),
     "flat responses": (
         lambda t: t.update({"records.responses": t["records.responses"].ravel()}),
         "by the header expected",
@@ -623,7 +619,7 @@ def in_order(header, tensors):
     parts = [np.arange(end - n, end) for end, n in zip(ends, made[1], strict=True)]
     windows = [WindowIndex(*(tensors[f"records.{name}"][rows] for name in ("scale", "y", "x"))) for rows in parts]
     ids = [
-        replace(one, index=index, stage=tensors["records.stage"][rows], responses=tensors["records.responses"][rows]).id
+        replace(one, index=index, responses=tensors["records.responses"][rows]).id
         for one, index, rows in zip(made[0], windows, parts, strict=True)
     ]
     order = np.argsort(ids)

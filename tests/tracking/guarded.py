@@ -20,7 +20,7 @@ def guarded_base():
     patches = np.stack([resized(bull, (12, 12)) for bull in bulls])
     others = rng.integers(0, 256, (400, 12, 12), dtype=np.uint8)
     base = bull_finder().base
-    responses = base.respond(np.concatenate([patches, others]))[0]
+    responses = base.cascade.respond(np.concatenate([patches, others]))[0]
     part = np.repeat([POSITIVE, NEGATIVE], 400).astype(np.uint8)
     reference = Reference(
         np.packbits(responses, axis=1),

@@ -10,7 +10,7 @@ from tests.samples import brighter_on_the_right
 
 from whet.cascade.cascade import Cascade, Stage
 from whet.detector.detector import Detector, load
-from whet.errors import CannotLearnError, ModelFileError, TrainingDataError
+from whet.errors import CannotExportError, CannotLearnError, ModelFileError, TrainingDataError
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
 from whet.features.lbp import BlockPatternPool
@@ -155,10 +155,12 @@ def test_counts_of_a_file_are_checked(adopted):
     assert plain.base_id == Detector(replace(plain.base)).base_id != adopted.base_id
 
 
-def test_a_corrected_cascade_is_an_opencv_file_again(adopted, tmp_path):
+def test_a_cascade_without_its_corrections_is_an_opencv_file_again(adopted, tmp_path):
     cv2 = pytest.importorskip("cv2")
     adopted.learn(*false_positives(adopted, 30), False)
-    differences = adopted.export_opencv(tmp_path / "again.xml").differences
+    with pytest.raises(CannotExportError, match="corrections"):
+        adopted.export_opencv(tmp_path / "again.xml")
+    differences = adopted.as_trained().export_opencv(tmp_path / "again.xml").differences
     assert all("contrast" in difference for difference in differences)  # of LBP
     ours, theirs = CascadeClassifier(tmp_path / "again.xml"), cv2.CascadeClassifier(str(tmp_path / "again.xml"))
     found = [sorted(map(tuple, np.array(c.detectMultiScale(image(0), 1.1, 0)).tolist())) for c in (ours, theirs)]
@@ -166,7 +168,7 @@ def test_a_corrected_cascade_is_an_opencv_file_again(adopted, tmp_path):
     assert found[0] == found[1]
     patches = np.concatenate([objects(50, 7), 255 - objects(50, 7)])
     accepted = [len(theirs.detectMultiScale(patch, 1.1, 0)) == 1 for patch in patches]
-    np.testing.assert_array_equal(adopted.cascade.accepts(patches), accepted)
+    np.testing.assert_array_equal(adopted.as_trained().cascade.accepts(patches), accepted)
 
 
 def test_unusable_positives_and_too_few_are_refused(case):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,10 @@ from whet.features.weak_learners import WeakLearners
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant, check_combination
 from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
 from whet.lda.thresholds import Asymmetric, Rate, RejectionThresholds, Rule
+
+if TYPE_CHECKING:
+    from whet.cascade.neighbours import Neighbours
+    from whet.cascade.pyramid import Pyramid, WindowIndex
 
 Patches = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -56,9 +60,6 @@ class TrainedStage(Protocol):
 
     def run(self, learned: ClassPair | None = None) -> Stage:
         """The weighted stage that a scan runs when these samples were learned on top of the training."""
-
-    def corrected(self, coef: Floats, threshold: float, learned: ClassPair | None = None) -> Stage:
-        """The stage that a scan runs when corrections have changed its weights and its threshold."""
 
     def settings(self) -> list[Any]:
         """Numbers and words that decide how the stage answers and learns, for the hash of a detector's base."""
@@ -127,9 +128,14 @@ class Stage:
         """The stage itself."""
         return self
 
-    def corrected(self, coef: Floats, threshold: float, learned: ClassPair | None = None) -> Stage:  # noqa: ARG002
-        """The stage with other weights; rejection thresholds stay."""
-        return replace(self, coef=coef, threshold=threshold)
+    def admitting(self, responses: NDArray[np.uint8]) -> Stage:
+        """The stage with its thresholds lowered until windows with these responses (n, T) pass."""
+        if not len(responses):
+            return self
+        lowest = np.nextafter(self.weigh(responses.T.astype(np.bool_)).min(axis=1), -np.inf)
+        rejection = self.rejection_thresholds
+        rejection = None if rejection is None else np.minimum(rejection, lowest)
+        return replace(self, threshold=min(self.threshold, float(lowest[-1])), rejection_thresholds=rejection)
 
     def settings(self) -> list[Any]:
         """Family, threshold, and whether there are rejection thresholds and counts."""
@@ -154,7 +160,7 @@ class Stage:
 
     def margins(self, responses: NDArray[np.uint8]) -> Floats:
         """Margins (n,) of responses (n, T), without rejection thresholds."""
-        from whet._kernels.constraints import sum_bits
+        from whet._kernels.responses import sum_bits
 
         margins = np.empty(len(responses))
         sum_bits(responses, self.coef, self.threshold, margins)
@@ -289,12 +295,6 @@ class LearningStage:
         rejection = None if self.rejection is None else self.rejection.thresholds(vote.positive, vote.coef)
         return Stage(self.features, self.weak, vote.coef, float(vote.threshold), rejection)
 
-    def corrected(self, coef: Floats, threshold: float, learned: ClassPair | None = None) -> Stage:
-        """The stage with other weights; its rejection thresholds follow the partial sums of the positives."""
-        positive = self.positive if learned is None or not learned[0].n else self.positive + learned[0]
-        rejection = None if self.rejection is None else self.rejection.thresholds(positive, coef)
-        return Stage(self.features, self.weak, coef, threshold, rejection)
-
     def count(self, patches: Patches, is_positive: Bools, threads: int | None = None) -> ClassPair:
         """Statistics of the responses to patches (samples, height, width) with labels (samples,)."""
         lock, total = Lock(), [BinaryStatistics.empty(len(self)), BinaryStatistics.empty(len(self))]
@@ -341,8 +341,10 @@ def z_of(rule: Rate | Asymmetric) -> float:
 class Cascade:
     """Stages on windows (height, width), and the standard deviation below which windows are skipped.
 
-    The methods here are the specification in plain NumPy, on patches; `whet.cascade` gives the same answers, to
-    the last bit, for the windows of an image.
+    `neighbours` are windows of corrections: those that pass the stages are judged by them in the end. `lowered` are the
+    stages with lower thresholds, so that a scan also finds windows that neighbours accept. The methods here are the
+    specification in plain NumPy, on patches; `whet.cascade` gives the same answers, to the last bit, for the windows of
+    an image.
 
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import Stumps
@@ -357,6 +359,8 @@ class Cascade:
     window: tuple[int, int]
     stages: tuple[Stage, ...]
     min_sigma: float = OPENCV_MIN_SIGMA
+    neighbours: Neighbours | None = None
+    lowered: tuple[Stage, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.stages:
@@ -392,6 +396,9 @@ class Cascade:
         noise for the windows that pass all stages. Margins depend on normalised windows only, so scores of different
         images can be compared, and a higher minimum score keeps a subset of the windows.
         """
+        if self.neighbours is not None:
+            responses, has_contrast = self.respond(patches)
+            return np.where(has_contrast, self.scores_of_responses(responses), -np.inf)
         stack = IntegralStack.from_patches(patches, self.min_sigma)
         check_window(self.window, stack)
         alive, total = stack.has_contrast.copy(), np.zeros(len(patches))
@@ -407,9 +414,31 @@ class Cascade:
         ends = np.cumsum([len(stage) for stage in self.stages]).tolist()
         return tuple(slice(end - len(stage), end) for end, stage in zip(ends, self.stages, strict=True))
 
+    @cached_property
+    def scanned(self) -> Cascade:
+        """The stages that a scan runs, before neighbours judge what they let through."""
+        if self.neighbours is None and self.lowered is None:
+            return self
+        return replace(self, stages=self.lowered or self.stages, neighbours=None, lowered=None)
+
+    def respond(self, patches: Patches) -> tuple[NDArray[np.uint8], Bools]:
+        """Responses (n, n_weak) of all weak learners to patches (n, height, width), and which have enough contrast."""
+        stack = IntegralStack.from_patches(patches, self.min_sigma)
+        responses = [stage.respond(stack) for stage in self.stages]
+        return np.ascontiguousarray(np.concatenate(responses).T).view(np.uint8), stack.has_contrast
+
+    def responses(self, pyramid: Pyramid, index: WindowIndex) -> NDArray[np.uint8]:
+        """Responses (n, n_weak) of all weak learners to windows of a pyramid."""
+        return self.respond(pyramid.patches(index))[0]
+
+    def margins(self, responses: NDArray[np.uint8]) -> Floats:
+        """Margins (n, stages) of responses (n, n_weak), without rejection thresholds."""
+        parts = zip(self.stages, self.columns, strict=True)
+        return np.stack([stage.margins(responses[:, columns]) for stage, columns in parts], axis=1)
+
     def scores_of_responses(self, responses: NDArray[np.uint8]) -> Floats:
         """Scores (n,) as `scores` gives them, of windows whose responses (n, n_weak) are known; no image is needed."""
-        from whet._kernels.constraints import judge_bits
+        from whet._kernels.responses import judge_bits
 
         passed, total, margin = np.ones(len(responses), np.bool_), np.zeros(len(responses)), np.empty(len(responses))
         for number, (stage, columns) in enumerate(zip(self.stages, self.columns, strict=True)):
@@ -417,7 +446,8 @@ class Cascade:
             rejection = np.full(len(stage), -np.inf) if rejection is None else rejection
             judge_bits(responses[:, columns], stage.coef, stage.threshold, rejection, margin, passed)
             total += margin if number >= self.first_scoring else 0.0
-        return np.where(passed, total, -np.inf)
+        scores = np.where(passed, total, -np.inf)
+        return scores if self.neighbours is None else self.neighbours.judge(responses, scores)
 
 
 def _freeze(pair: ClassPair) -> None:

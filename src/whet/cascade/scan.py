@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import log
 from typing import NamedTuple
@@ -220,7 +220,8 @@ def scan_images(
 ) -> list[Scan]:
     """Scan several images, such as the levels of a pyramid. The result does not depend on `threads`.
 
-    With `reject=False`, all windows with contrast are accepted and have their scores.
+    The stages alone decide: corrections are applied by `scan_pyramid`. With `reject=False`, all windows with contrast
+    are accepted and have their scores.
     """
     if step < 1:
         raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
@@ -277,13 +278,22 @@ def _joined(bands: Sequence[Scan]) -> Scan:
 
 def scan_pyramid(cascade: Cascade, pyramid: Pyramid, *, threads: int | None = None) -> FiredWindows:
     """All windows of a pyramid that the cascade accepts, by level (largest first), y and x."""
-    scans = scan_images(cascade, [level.image for level in pyramid.levels], step=pyramid.step, threads=threads)
-    return FiredWindows.concatenate(
+    images = [level.image for level in pyramid.levels]
+    scans = scan_images(cascade.scanned, images, step=pyramid.step, threads=threads)
+    windows = FiredWindows.concatenate(
         [
             fired(scan, level, scale, cascade.window)
             for scan, level, scale in zip(scans, pyramid.levels, pyramid.scales, strict=True)
         ]
     )
+    return windows if cascade.neighbours is None else _judged(cascade, pyramid, windows)
+
+
+def _judged(cascade: Cascade, pyramid: Pyramid, windows: FiredWindows) -> FiredWindows:
+    """Those of the windows that stages and neighbours accept, with their scores."""
+    scores = cascade.scores_of_responses(cascade.responses(pyramid, windows.index))
+    accepted = scores > -np.inf
+    return replace(windows.take(accepted), scores=scores[accepted])
 
 
 def fired(scan: Scan, level: Level, scale: float, window: tuple[int, int]) -> FiredWindows:
@@ -303,6 +313,8 @@ def scan_near(
 ) -> FiredWindows:
     """Windows around a box (4,), accepted or not, with their margins in the later half of the stages.
 
+    Corrections are not applied here: they decide what is accepted.
+
     Centres are at most `reach` sides of the box away from its own, in either direction, and sizes at most `max_ratio`
     times larger or smaller. Windows without contrast are left out.
     """
@@ -313,7 +325,8 @@ def scan_near(
         if abs(log(scale * cascade.window[1] / side)) <= log(max_ratio) + 1e-9
     ]
     cuts = [cut for cut in cuts if cut.holds(cascade.window)]
-    scans = scan_images(cascade, [cut.image(cascade.window) for cut in cuts], reject=False, threads=threads)
+    images = [cut.image(cascade.window) for cut in cuts]
+    scans = scan_images(cascade, images, reject=False, threads=threads)
     return FiredWindows.concatenate([cut.windows(scan, cascade.window) for cut, scan in zip(cuts, scans, strict=True)])
 
 

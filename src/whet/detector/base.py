@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isfinite, isnan
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,7 @@ from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import Cascade, ClassPair, TrainedStage, check_count, check_statistics
 from whet.detector.reference import Judgement, Reference
-from whet.features.integral import IntegralStack
 from whet.lda.statistics import BinaryStatistics
-
-if TYPE_CHECKING:
-    from whet.lda.constraints import ChangeMetric
 
 Fact = str | int | float
 
@@ -190,20 +186,6 @@ class DetectorBase:
     def cascade(self) -> Cascade:
         """The cascade of the base's own weights and thresholds: the one that routes what is learned."""
         return Cascade(self.window, tuple(stage.run() for stage in self.stages), self.min_sigma)
-
-    def respond(self, patches: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        """Responses (n, weak learners of all stages) to patches (n, height, width), and which have enough contrast."""
-        stack = IntegralStack.from_patches(patches, self.min_sigma)
-        responses = [stage.respond(stack) for stage in self.cascade.stages]
-        return np.ascontiguousarray(np.concatenate(responses).T).view(np.uint8), stack.has_contrast
-
-    @cached_property
-    def metrics(self) -> tuple[ChangeMetric | None, ...]:
-        """What a change of each stage's weights costs; None for stages without statistics."""
-        from whet.lda.constraints import ChangeMetric
-
-        pairs = [stage.statistics for stage in self.stages]
-        return tuple(ChangeMetric.from_statistics(*pair) if pair[0].n and pair[1].n else None for pair in pairs)
 
     @cached_property
     def lengths(self) -> NDArray[np.float64]:

@@ -1,13 +1,13 @@
 """Corrections: which windows of an image a box stands for.
 
-A correction is a constraint, not a heavy sample: a false positive has to be rejected, a missed object accepted. The
-windows are chosen by geometry and by the frozen base. So the state of a detector does not depend on the order in which
-it was corrected.
+A correction is an example to compare with, not a heavy sample: windows like those of a false positive are rejected, and
+windows like that of a missed object accepted (`whet.cascade.neighbours`). The windows are chosen by geometry and by the
+frozen base. So the state of a detector does not depend on the order in which it was corrected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,6 @@ from whet.cascade.detections import Detections
 from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.cascade.scan import scan_pyramid
 from whet.detector.base import DetectorBase
-from whet.detector.derive import MARGIN, leverages, object_targets
 from whet.detector.records import Record
 from whet.errors import BoxError
 from whet.features.integral import IntegralStack
@@ -36,9 +35,14 @@ AROUND = 0.4
 # The window of a missed object overlaps its box at least so much, and hardly less than the best window.
 ALIGNED = 0.6
 NEARLY_BEST = 0.1
+# Detections that overlap so much may be taken for one object: a missed one beside them has to be so much stronger.
+BESIDE = 0.2
+STRONGER = 1.5
 # Windows that the base rejects by more, in units of |w|, in some stage are far from being accepted.
 NEAR = 0.25
 MAX_WINDOWS = 32
+# The same for copies of a missed object: it is rejected itself.
+OBJECT_NEAR = 0.5
 # Copies of the best windows, as the next video frame may show them: moved, resized, in other light, with noise.
 COPIED_WINDOWS = 4
 COPIES = 10
@@ -68,6 +72,12 @@ class Windows:
         return np.asarray((self.margins / base.lengths).min(axis=1))
 
     @classmethod
+    def concatenate(cls, parts: Sequence[Windows]) -> Windows:
+        """One set of windows after the other."""
+        responses, margins = (np.concatenate([getattr(p, name) for p in parts]) for name in ("responses", "margins"))
+        return cls(WindowIndex.concatenate([part.index for part in parts]), responses, margins)
+
+    @classmethod
     def from_patches(cls, base: DetectorBase, index: WindowIndex, patches: Bits, near: float | None = NEAR) -> Windows:
         """Windows with contrast, and only those that no stage of the base rejects by more than `near`."""
         stack = IntegralStack.from_patches(patches, base.min_sigma)
@@ -94,8 +104,7 @@ def false_positive_record(
 ) -> Record:
     """The correction of a false positive (4,): every window near its box that the base accepts, or nearly accepts.
 
-    Windows of `objects` (n, 4) in the same image are left out. Each window is assigned to the stage in which it costs
-    least to reject it.
+    Windows of `objects` (n, 4) in the same image are left out.
     """
     index = pyramid.overlapping(box, AROUND, offset)
     is_object = (box_iou(offset.boxes(pyramid.boxes(index)), objects) >= SAME).any(axis=1)
@@ -109,18 +118,13 @@ def false_positive_record(
     else:
         best = found.take(np.argsort(-found.closeness(base), kind="stable")[:MAX_WINDOWS])
         alike = look_alikes(base, pyramid, best.take(slice(COPIED_WINDOWS)).index, image)
-        best = Windows(
-            WindowIndex.concatenate([best.index, alike.index]),
-            np.concatenate([best.responses, alike.responses]),
-            np.concatenate([best.margins, alike.margins]),
-        )
+        best = Windows.concatenate([best, alike])
     return Record(
         "correction",
         image,
         _as_box(box),
         False,
         index=best.index,
-        stage=cheapest_stages(base, best),
         responses=np.packbits(best.responses, axis=1),
         base_id=base.base_id,
     )
@@ -133,11 +137,12 @@ def object_record(
     image: str,
     box: Floats,
     min_score: float,
-    found_boxes: Boxes,
+    detections: Detections,
 ) -> Record:
-    """The correction of a missed object (4,): the window at its box that costs least to accept, in all stages.
+    """The correction of a missed object (4,): the window at its box that the base is nearest to accepting.
 
-    An object that the base finds, by the boxes (n, 4) of its detections, only has to stay found.
+    An object that is among the `detections` of the base only has to stay found. One beside a detection that overlaps it
+    has to be stronger than this: else the two would be taken for one object, at the place of the other.
     """
     index = pyramid.overlapping(box, SAME, offset)
     overlap = box_iou(box[None], offset.boxes(pyramid.boxes(index)))[0]
@@ -153,14 +158,16 @@ def object_record(
             f"got the box {box.round(1).tolist()}; its windows have less contrast than a standard deviation of "
             f"{base.min_sigma:g}, and are never looked at; nothing was changed"
         )
-    if (box_iou(box[None], found_boxes) >= SAME).any() and scores.max() > 0:  # the best window keeps most of its score
+    beside = box_iou(box[None], detections.boxes)[0]
+    if (beside >= SAME).any() and scores.max() > 0:  # the best window keeps most of its score
         chosen = int(np.argmax(scores))
         min_score = KEPT_SCORE * float(scores[chosen])
     else:
-        targets = object_targets(base, found.responses, found.margins, min_score)
-        missing = np.maximum(targets - found.margins, 0.0) ** 2 / leverages(base, found.responses)
-        chosen = int(np.argmin(np.where(aligned, missing.sum(axis=1), np.inf)))
+        chosen = int(np.argmax(np.where(aligned, found.closeness(base), -np.inf)))
+        min_score = max(min_score, STRONGER * float(detections.scores[beside >= BESIDE].max(initial=0.0)))
     best = found.take(np.array([chosen]))
+    alike = look_alikes(base, pyramid, best.index, image, near=OBJECT_NEAR)
+    best = Windows.concatenate([best, alike])
     return Record(
         "correction",
         image,
@@ -168,7 +175,6 @@ def object_record(
         True,
         min_score=float(min_score),
         index=best.index,
-        stage=np.full(1, -1, np.int16),
         responses=np.packbits(best.responses, axis=1),
         base_id=base.base_id,
     )
@@ -178,7 +184,7 @@ def example_record(
     base: DetectorBase, image: str, box: Floats, index: WindowIndex, patch: Bits, is_object: bool, weight: int
 ) -> Record | None:
     """One window as an ordinary sample that counts `weight` times; None for a negative without contrast."""
-    responses, has_contrast = base.respond(patch)
+    responses, has_contrast = base.cascade.respond(patch)
     if not (is_object or has_contrast[0]):
         return None
     return Record(
@@ -188,7 +194,6 @@ def example_record(
         is_object,
         weight,
         index=index,
-        stage=np.full(1, -1, np.int16),
         responses=np.packbits(responses, axis=1),
         base_id=base.base_id,
     )
@@ -212,7 +217,7 @@ def _no_window(pyramid: Pyramid, offset: BoxOffset, box: Floats) -> BoxError:
     )
 
 
-def look_alikes(base: DetectorBase, pyramid: Pyramid, index: WindowIndex, image: str) -> Windows:
+def look_alikes(base: DetectorBase, pyramid: Pyramid, index: WindowIndex, image: str, near: float = NEAR) -> Windows:
     """Copies of windows, moved, resized, in other light and with noise, that the base accepts or nearly accepts.
 
     The same image and windows always have the same copies. At most `MAX_WINDOWS` are kept, the nearest to acceptance.
@@ -220,7 +225,7 @@ def look_alikes(base: DetectorBase, pyramid: Pyramid, index: WindowIndex, image:
     rng = np.random.default_rng(list(bytes.fromhex(image)))
     copies = [_copies(pyramid.level(scale).image, y, x, pyramid.window, rng) for scale, y, x in index]
     repeated = index.take(np.repeat(np.arange(len(index)), COPIES))
-    found = Windows.from_patches(base, repeated, np.concatenate(copies))
+    found = Windows.from_patches(base, repeated, np.concatenate(copies), near)
     return found.take(np.argsort(-found.closeness(base), kind="stable")[:MAX_WINDOWS])
 
 
@@ -249,12 +254,6 @@ def _sampled(start: int, length: int, zoom: Floats, shift: Floats, side: int) ->
     middle = (length - 1) / 2
     places = (np.arange(length) - middle)[None] * zoom[:, None] + (start + middle + shift)[:, None]
     return places.clip(0, side - 1)
-
-
-def cheapest_stages(base: DetectorBase, windows: Windows) -> NDArray[np.int16]:
-    """The stage (n,) in which it costs least to reject each window, by the margins of the base."""
-    missing = np.maximum(windows.margins + MARGIN * base.lengths, 0.0)
-    return np.asarray(np.argmin(missing**2 / leverages(base, windows.responses), axis=1), np.int16)
 
 
 def checked_labels(boxes: ArrayLike, labels: ArrayLike, shape: tuple[int, ...]) -> tuple[Boxes, NDArray[np.bool_]]:
@@ -297,6 +296,6 @@ def new_records(
         found = report(scan_pyramid(base.cascade, pyramid, threads=threads), offset=offset, min_score=min_score)
     for box, label in zip(boxes, is_object.tolist(), strict=True):
         if label:
-            yield object_record(base, offset, pyramid, image, box, min_score, found.boxes)
+            yield object_record(base, offset, pyramid, image, box, min_score, found)
         else:
             yield false_positive_record(base, offset, pyramid, image, box, objects)

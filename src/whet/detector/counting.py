@@ -37,7 +37,7 @@ def count_patches(
 
     def work(rows: slice) -> None:
         nonlocal total
-        responses, has_contrast = base.respond(patches[rows])
+        responses, has_contrast = base.cascade.respond(patches[rows])
         counted = labels[rows] | has_contrast
         part = count_responses(base, responses[counted], labels[rows][counted], counts[rows][counted])
         with lock:

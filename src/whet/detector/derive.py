@@ -1,73 +1,48 @@
-"""The weights that put all corrections right: derived from the base, the counts and the set of corrections alone."""
+"""The cascade of a detector: derived from the base, the counts and the set of corrections alone."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.cascade import Cascade, ClassPair, Stage
+from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.neighbours import Neighbours
 from whet.cascade.pyramid import WindowIndex
 from whet.detector.base import Delta, DetectorBase
 from whet.detector.records import Record
-from whet.detector.reference import Reference
 from whet.detector.state import Derived
-from whet.lda.constraints import Constraints, nearest_weights
 
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
-# Margins of corrected windows, in units of |w|. Wider margins reach further: 20 corrections left 149, 111 and 80 of 246
-# false positives in other images at margins of 0.2 with 40 and 160 look-alikes, and of 0.5; recall fell by 0, 0.25 and
-# 0.25 points.
-MARGIN = 0.2
-# Guards keep their margins, or so much of it, in units of |w|; objects also keep all but so much of it.
-GUARD = 0.05
-KEPT_MARGIN = 0.1
-# The score that a missed object gets, as a multiple of the minimum score.
+# The score that a missed object gets, as a multiple of the minimum score; without a minimum score, in units of |w| in
+# each scoring stage.
 SCORE_ROOM = 1.05
-
-
-def leverages(base: DetectorBase, responses: Bits) -> Floats:
-    """Leverages (n, stages) of responses; next to nothing in stages without statistics: they cannot be corrected."""
-    columns = zip(base.metrics, base.cascade.columns, strict=True)
-    parts = [np.full(len(responses), 1e-12) if m is None else m.leverage(responses[:, c]) for m, c in columns]
-    return np.stack(parts, axis=1)
-
-
-def object_targets(base: DetectorBase, responses: Bits, margins: Floats, min_score: float) -> Floats:
-    """The margins (n, stages) that an object needs: a little in each stage, and in the scoring ones the minimum score.
-
-    What is missing of the score is shared by leverage: that changes the weights least. A window that the base finds
-    only has to keep its margins, or what it needs of them.
-    """
-    targets = np.tile(MARGIN * base.lengths, (len(margins), 1))
-    scoring = np.arange(len(base.stages)) >= base.cascade.first_scoring
-    reached = np.maximum(margins, targets)
-    missing = np.maximum(SCORE_ROOM * min_score - reached[:, scoring].sum(axis=1), 0.0)[:, None]
-    share = np.where(scoring, leverages(base, responses), 0.0)
-    raised = reached + missing * share / share.sum(axis=1, keepdims=True)
-    needed = np.where(scoring & (missing > 0), raised, targets)
-    scores = base.cascade.scores_of_responses(responses)
-    return np.where((scores > min_score)[:, None], np.minimum(needed, margins), needed)
+SLIGHT = 0.2
+# Thresholds are lowered by at most so much for a missed object, in units of |w|: one in a hundred needs more. With all
+# of them 0.5 and 1 lower, the face detector's scan takes 2.6 and 7 times as long.
+FARTHEST = 1.25
 
 
 def derive(base: DetectorBase, learned: Delta, corrections: Mapping[str, Record]) -> Derived:
     """The cascade of a base, counts and corrections; a function of these alone, to the last bit."""
-    stages = weighted_stages(base, learned)
-    cascade = Cascade(base.window, tuple(stages), base.min_sigma)
+    cascade = Cascade(base.window, tuple(weighted_stages(base, learned)), base.min_sigma)
     records = [record for record in corrections.values() if record.kind == "correction" and len(record)]
-    if not records:
-        return Derived(cascade)
-    bits = [record.unpacked(cascade.n_weak) for record in records]
-    wanted = _Wanted.from_records(base, records, bits)
-    for number, columns in enumerate(cascade.columns):
-        stages[number] = wanted.corrected(number, stages[number], columns, base, learned.stages[number])
-    cascade = replace(cascade, stages=tuple(stages))
-    return Derived(cascade, _unsatisfied(cascade, records, bits))
+    false_positives, objects = ([record for record in records if record.is_object is side] for side in (False, True))
+    rejected, others = _divided(false_positives, _holds(cascade, false_positives))
+    accepted, found = _divided(objects, _holds(cascade, objects))
+    if not rejected and not accepted:
+        return Derived(cascade, cascade)
+    known = _neighbours(base, rejected, accepted, found, others)
+    is_near = _is_near(base, cascade, known.accepted)
+    admitted = np.unpackbits(known.accepted[is_near], axis=1, count=cascade.n_weak)
+    parts = zip(cascade.stages, cascade.columns, strict=True)
+    lowered = tuple(stage.admitting(admitted[:, columns]) for stage, columns in parts)
+    corrected = replace(cascade, neighbours=known, lowered=lowered)
+    return Derived(corrected, cascade, _unsatisfied(known, rejected, accepted, is_near))
 
 
 def weighted_stages(base: DetectorBase, learned: Delta) -> list[Stage]:
@@ -76,16 +51,64 @@ def weighted_stages(base: DetectorBase, learned: Delta) -> list[Stage]:
     return [stage.run(pair) if any(side.n for side in pair) else own for stage, own, pair in parts]
 
 
-def _unsatisfied(cascade: Cascade, records: list[Record], bits: list[Bits]) -> tuple[str, ...]:
+def _holds(cascade: Cascade, records: list[Record]) -> list[bool]:
+    """Which corrections the stages alone satisfy, in all windows of the image itself."""
+    if not records:
+        return []
+    own = [record.unpacked(cascade.n_weak)[_is_first(record.index)] for record in records]
+    scores = cascade.scores_of_responses(np.concatenate(own))
+    parts = zip(records, np.split(scores, np.cumsum([len(part) for part in own])[:-1]), strict=True)
+    return [bool((part > r.min_score).all() if r.is_object else (part == -np.inf).all()) for r, part in parts]
+
+
+def _divided(records: list[Record], holds: list[bool]) -> tuple[list[Record], list[Record]]:
+    """Those that do not hold, and those that do."""
+    pairs = list(zip(records, holds, strict=True))
+    return [record for record, held in pairs if not held], [record for record, held in pairs if held]
+
+
+def _neighbours(
+    base: DetectorBase, rejected: list[Record], accepted: list[Record], found: list[Record], others: list[Record]
+) -> Neighbours:
+    """The windows of corrections, and the guarding half of the reference set.
+
+    What holds already guards only: `found` objects, and `others`, which are rejected.
+    """
+    none = np.empty((0, -(-base.cascade.n_weak // 8)), np.uint8)
+    guards = (none, none) if base.reference is None else base.reference.guards
+    judging = none if base.reference is None else base.reference.best_positives
+    slight = SLIGHT * float(base.lengths[base.cascade.first_scoring :].sum())
+    return Neighbours(
+        base.cascade.n_weak,
+        rejected=np.concatenate([none, *(record.responses for record in rejected)]),
+        accepted=np.concatenate([none, *(record.responses for record in accepted)]),
+        targets=np.repeat(
+            [max(SCORE_ROOM * record.min_score, slight) for record in accepted], [len(record) for record in accepted]
+        ),
+        objects=np.concatenate([guards[0], *(record.responses for record in found)]),
+        others=np.concatenate([guards[1], *(record.responses for record in others)]),
+        is_guarded=(len(guards[0]) > 0, len(guards[1]) > 0),
+    ).reaching(judging)
+
+
+def _is_near(base: DetectorBase, cascade: Cascade, accepted: Bits) -> NDArray[np.bool_]:
+    """Which of the windows (n, bytes) that have to be accepted no stage rejects by too much."""
+    margins = cascade.margins(np.unpackbits(accepted, axis=1, count=cascade.n_weak))
+    return np.asarray((margins > -FARTHEST * base.lengths).all(axis=1))
+
+
+def _unsatisfied(
+    known: Neighbours, rejected: list[Record], accepted: list[Record], is_near: NDArray[np.bool_]
+) -> tuple[str, ...]:
     """Corrections that do not hold for the windows of the image itself; look-alikes are not counted."""
-    bits = [part[_is_first(record.index)] for record, part in zip(records, bits, strict=True)]
-    scores = cascade.scores_of_responses(np.concatenate(bits))
-    parts = np.split(scores, np.cumsum([len(part) for part in bits])[:-1])
-    return tuple(
-        record.id
-        for record, part in zip(records, parts, strict=True)
-        if (not (part > record.min_score).all() if record.is_object else (part > 0).any())
-    )
+    wrongly_rejected, wrongly_accepted = known.disputed
+    fails = [*_parts(rejected, wrongly_rejected), *_parts(accepted, wrongly_accepted | ~is_near)]
+    records = zip([*rejected, *accepted], fails, strict=True)
+    return tuple(sorted(record.id for record, part in records if part[_is_first(record.index)].any()))
+
+
+def _parts(records: list[Record], flags: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
+    return np.split(flags, np.cumsum([len(record) for record in records])[:-1]) if records else []
 
 
 def _is_first(index: WindowIndex) -> NDArray[np.bool_]:
@@ -93,89 +116,3 @@ def _is_first(index: WindowIndex) -> NDArray[np.bool_]:
     first = np.zeros(len(index), np.bool_)
     first[np.unique(np.stack([index.scale, index.y, index.x]), axis=1, return_index=True)[1]] = True
     return first
-
-
-@dataclass(frozen=True, eq=False)
-class _Wanted:
-    """What all corrections together want of each stage, in the order of their ids."""
-
-    rejected: Bits
-    stage: NDArray[np.int16]
-    accepted: Bits
-    targets: Floats
-
-    @classmethod
-    def from_records(cls, base: DetectorBase, records: list[Record], bits: list[Bits]) -> _Wanted:
-        n_weak, none = base.cascade.n_weak, np.empty((0, base.cascade.n_weak), np.uint8)
-        false_positives = [i for i, record in enumerate(records) if not record.is_object]
-        objects = [i for i, record in enumerate(records) if record.is_object]
-        accepted = np.concatenate([none, *(bits[i] for i in objects)])
-        parts = [object_targets(base, bits[i], base_margins(base, bits[i]), records[i].min_score) for i in objects]
-        targets = np.concatenate([np.empty((0, len(base.stages))), *parts])
-        stage = [np.empty(0, np.int16), *(records[i].stage for i in false_positives)]
-        rejected = np.concatenate([none, *(bits[i] for i in false_positives)]).reshape(-1, n_weak)
-        return cls(rejected, np.concatenate(stage), accepted, targets)
-
-    def corrected(self, number: int, run: Stage, columns: slice, base: DetectorBase, learned: ClassPair) -> Stage:
-        """One stage with the weights that satisfy its constraints."""
-        metric, length = base.metrics[number], float(base.lengths[number])
-        rejected, accepted = self.rejected[self.stage == number][:, columns], self.accepted[:, columns]
-        if metric is None or not (len(rejected) or len(accepted)):
-            return run
-        guards = _guards(base, number, run, columns)
-        wanted = Constraints(
-            np.concatenate([rejected, accepted, guards.responses]),
-            np.concatenate([np.full(len(rejected), -1.0), np.ones(len(accepted)), guards.side]),
-            np.concatenate([np.full(len(rejected), MARGIN * length), self.targets[:, number], guards.margin]),
-            n_guards=len(guards),
-        )
-        coef, threshold = nearest_weights(run.coef, run.threshold, metric, wanted)
-        if threshold == run.threshold and np.array_equal(coef, run.coef):
-            return _letting_pass(run, accepted)
-        return _letting_pass(base.stages[number].corrected(coef, threshold, learned), accepted)
-
-
-def base_margins(base: DetectorBase, bits: Bits) -> Floats:
-    """Margins (n, stages) of responses in the base."""
-    parts = zip(base.cascade.stages, base.cascade.columns, strict=True)
-    return np.stack([run.margins(bits[:, columns]) for run, columns in parts], axis=1)
-
-
-def _letting_pass(stage: Stage, accepted: Bits) -> Stage:
-    """The stage with rejection thresholds below the partial sums of windows that have to be accepted."""
-    if stage.rejection_thresholds is None or not len(accepted):
-        return stage
-    sums = stage.weigh(accepted.T.astype(np.bool_)).min(axis=1)
-    lowered = np.minimum(stage.rejection_thresholds, np.nextafter(sums, -np.inf))
-    return replace(stage, rejection_thresholds=lowered)
-
-
-def _guards(base: DetectorBase, number: int, run: Stage, columns: slice) -> Constraints:
-    """Constraints on the guarding half of the reference set; all are satisfied before any correction.
-
-    Positives stay accepted, with most of their margins. A negative that the base rejects stays rejected in the stage
-    that is surest of it; one that it accepts gets no higher margin in the scoring stages.
-    """
-    if base.reference is None:
-        return Constraints(np.empty((0, len(run)), np.uint8), np.empty(0), np.empty(0))
-    length = float(base.lengths[number])
-    slack = GUARD * length
-    positives, negatives = base.reference.guards
-    positive, negative = run.margins(positives[:, columns]), run.margins(negatives[:, columns])
-    surest, accepted = _surest_stages(base, base.reference)
-    kept = positive > 0
-    kept_margins = np.maximum(np.minimum(positive[kept], slack), positive[kept] - KEPT_MARGIN * length)
-    stays_out = ~accepted & (surest == number) & (negative <= 0)
-    capped = accepted & (number >= base.cascade.first_scoring)
-    return Constraints(
-        np.concatenate([positives[kept], negatives[stays_out], negatives[capped]])[:, columns],
-        np.concatenate([np.ones(int(kept.sum())), np.full(int(stays_out.sum() + capped.sum()), -1.0)]),
-        np.concatenate([kept_margins, np.minimum(-negative[stays_out], slack), -negative[capped]]),
-    )
-
-
-@lru_cache(maxsize=8)
-def _surest_stages(base: DetectorBase, reference: Reference) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """For each guarding negative the stage that rejects it most surely, and whether all accept it."""
-    margins = base_margins(base, reference.guards[1])
-    return np.argmin(margins / base.lengths, axis=1), np.asarray((margins > 0).all(axis=1))

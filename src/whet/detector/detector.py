@@ -362,25 +362,21 @@ class Detector:
             self._state = State.from_learned(self._base, counts, self._state.records | theirs.records)
 
     def _check_record(self, record: Record) -> None:
-        n_weak, n_stages = self._base.cascade.n_weak, len(self._base.stages)
-        n = len(record)
+        n_weak, n = self._base.cascade.n_weak, len(record)
         if record.base_id != self.base_id:
             raise RecordError(
                 f"record {record.id[:8]} belongs to the base {record.base_id[:12] or '(none)'}, this detector has "
                 f"{self.base_id[:12]}: use a detector of that base"
             )
-        fits = record.responses.shape == (n, -(-n_weak // 8)) and len(record.index) == len(record.stage) == n
-        if not fits or (n and not -1 <= record.stage.min() <= record.stage.max() < n_stages):
+        if record.responses.shape != (n, -(-n_weak // 8)) or len(record.index) != n:
             raise RecordError(
-                f"record {record.id[:8]} does not fit this detector of {n_weak} weak learners in {n_stages} stages: it "
-                "belongs to another base, or was altered"
+                f"record {record.id[:8]} does not fit this detector of {n_weak} weak learners: it belongs to another "
+                "base, or was altered"
             )
         if n and n_weak % 8 and (record.responses[:, -1] & (0xFF >> n_weak % 8)).any():
             raise RecordError(
                 f"record {record.id[:8]} has responses of more weak learners than {n_weak}: it was altered"
             )
-        if record.kind == "correction" and not record.is_object and n and record.stage.min() < 0:
-            raise RecordError(f"record {record.id[:8]} rejects a window in no stage: it was altered")
 
     def check_can_learn(self, *, examples: bool = False) -> None:
         """Raise `CannotLearnError` if no stage has statistics; with `examples`, if no weights follow from them."""
@@ -476,8 +472,8 @@ class Detector:
     def operating_points(self) -> Mapping[str, float]:
         """Minimum scores by name, as they are now; see `set_operating_point`.
 
-        What is learned moves scores. Points that the base came with follow by the reference set: they have nearly as
-        many false positives there as before, and never more.
+        Examples move scores. Points that the base came with follow by the reference set: they have as much recall
+        there, and no more false positives than before. Corrections reject or accept windows, and move no point.
         """
         return dict(self.reporting.operating_points)
 
@@ -490,7 +486,7 @@ class Detector:
         own, reference = self._reporting, self._base.reference
         if state.is_base or reference is None:
             return own
-        before, after = reference.judge(self._base.cascade), reference.judge(state.derived.cascade)
+        before, after = reference.judge(self._base.cascade), reference.judge(state.derived.weighted)
         return own.followed(before, after) if before.is_usable else own
 
     def _judgement(self, state: State) -> Judgement | None:
@@ -500,12 +496,7 @@ class Detector:
 
     def _estimate(self, state: State) -> Estimate | None:
         judged = self._judgement(state)
-        if judged is None or self._base.reference is None:
-            return None
-        points = self._reporting
-        if not state.is_base:
-            points = points.followed(self._base.reference.judge(self._base.cascade), judged)
-        return judged.estimate(points.min_score(None))
+        return None if judged is None else judged.estimate(self._reporting_of(state).min_score(None))
 
     def _calibration(self, state: State) -> Callable[[Floats], Floats] | None:
         if self._base.reference is None:

@@ -43,7 +43,6 @@ _WINDOWS: dict[str, np.dtype[Any]] = {
     "scale": np.dtype(np.float64),
     "y": np.dtype(np.int32),
     "x": np.dtype(np.int32),
-    "stage": np.dtype(np.int16),
 }
 UNSIGNED = tuple(np.dtype(f"u{size}") for size in (1, 2, 4, 8))
 
@@ -141,7 +140,7 @@ def _record_tensors(records: Sequence[Record], n_weak: int) -> Iterator[tuple[st
     empty = np.empty((0, -(-n_weak // 8)), np.uint8)
     yield "records.responses", np.concatenate([empty, *(record.responses for record in records if len(record))])
     for name, dtype in _WINDOWS.items():
-        columns = [record.stage if name == "stage" else getattr(record.index, name) for record in records]
+        columns = [getattr(record.index, name) for record in records]
         yield f"records.{name}", np.concatenate(columns).astype(dtype)
 
 
@@ -253,11 +252,11 @@ def _records(header: Header, tensors: Tensors) -> Records:
     ends = np.cumsum(header.windows, dtype=np.int64).tolist()
     records = []
     for record, end, n in zip(header.records, ends, header.windows, strict=True):
-        scale, y, x, stage, responses = (tensors[f"records.{name}"][end - n : end] for name in (*_WINDOWS, "responses"))
+        scale, y, x, responses = (tensors[f"records.{name}"][end - n : end] for name in (*_WINDOWS, "responses"))
         if not (np.isfinite(scale) & (scale > 0)).all() or (np.minimum(y, x) < 0).any():
             raise ModelFileError("a window of a record lies outside of any image")
         index = WindowIndex(scale, y.astype(np.intp), x.astype(np.intp))
-        records.append(replace(record, index=index, stage=stage, responses=responses))
+        records.append(replace(record, index=index, responses=responses))
     ids = [record.id for record in records]
     if ids != sorted(set(ids)):
         raise ModelFileError("the records are not each once, in the order of their ids")

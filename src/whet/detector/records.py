@@ -28,11 +28,10 @@ LONGEST_NAME = 255
 class Record:
     """One box of an image that was learned, and the responses of the weak learners to its windows.
 
-    A "correction" is a constraint: its windows have to be accepted, or rejected. An "example" is counted `weight` times
-    in the statistics. `image` is the hash of the grey pixels, `name` the name of its file. `responses` (windows, bytes)
-    are those of all weak learners, eight to a byte. `stage` (windows,) is the stage in which a correction rejects each
-    window, or -1. `min_score` is the score that an object has to exceed. `base_id` is that of the detector's base.
-    `time` is in seconds since 1970.
+    A "correction" is an answer that is known: windows like its own are accepted, or rejected. An "example" is counted
+    `weight` times in the statistics. `image` is the hash of the grey pixels, `name` the name of its file. `responses`
+    (windows, bytes) are those of all weak learners, eight to a byte. `min_score` is the score that an object has to
+    exceed. `base_id` is that of the detector's base. `time` is in seconds since 1970.
 
     >>> one = Record("correction", "0" * 64, (8.0, 8.0, 32.0, 32.0), False, responses=np.zeros((1, 2), np.uint8))
     >>> from dataclasses import replace
@@ -47,7 +46,6 @@ class Record:
     weight: int = 1
     min_score: float = 0.0
     index: WindowIndex = field(default_factory=WindowIndex)
-    stage: NDArray[np.int16] = field(default_factory=lambda: np.empty(0, np.int16))
     responses: Bits = field(default_factory=lambda: np.empty((0, 0), np.uint8))
     base_id: str = ""
     name: str = ""
@@ -63,7 +61,6 @@ class Record:
             (self.index.scale, "<f8"),
             (self.index.y, "<i4"),
             (self.index.x, "<i4"),
-            (self.stage, "<i2"),
             (self.responses, "u1"),
         ):
             digest.update(np.ascontiguousarray(array, dtype).tobytes())

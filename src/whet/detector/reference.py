@@ -66,8 +66,14 @@ class Reference:
 
     @cached_property
     def guards(self) -> tuple[Bits, Bits]:
-        """Responses (n, n_weak) of guarding positives and negatives."""
-        return self.of(GUARD_POSITIVE), self.of(GUARD_NEGATIVE)
+        """Responses (n, bytes) of guarding positives and negatives, eight to a byte."""
+        return self.responses[self.part == GUARD_POSITIVE], self.responses[self.part == GUARD_NEGATIVE]
+
+    @cached_property
+    def best_positives(self) -> Bits:
+        """Responses (n, bytes), eight to a byte, of the best window of each judging object: the first of its item."""
+        rows = np.flatnonzero(self.part == POSITIVE)
+        return self.responses[rows[np.unique(self.item[rows], return_index=True)[1]]]
 
     @cached_property
     def _judging(self) -> list[tuple[Bits, Floats, NDArray[np.intp]]]:
@@ -135,20 +141,25 @@ class Judgement:
         )
 
     def followed(self, before: Judgement, point: float) -> float:
-        """The minimum score that stands for what `point` stood for before: nearly as many false positives, never more.
+        """The minimum score that stands for what `point` stood for before: as much recall, and no more false positives.
 
-        Where corrections remove false positives, it falls until nine tenths of them are back, and with them the objects
-        whose scores fell. It falls by at most a third: the reference set knows little of what lies far below.
+        It rises where there are more false positives than before. Where objects were lost and false positives too, it
+        falls until as many objects are found as before, or nine tenths of the false positives are back. It falls by at
+        most a third: the reference set knows little of what lies far below.
 
-        >>> before = Judgement(np.array([90.0]), np.array([9.0, 8.5, 8.0, 2.0]), 10)
-        >>> Judgement(np.array([90.0]), np.array([8.0, 7.5, 7.0, 1.0]), 10).followed(before, 7.8)
-        7.0
-        >>> Judgement(np.array([90.0]), np.array([9.0, 8.5, 8.0, 7.9]), 10).followed(before, 7.8)
+        >>> before = Judgement(np.array([90.0, 8.5]), np.array([9.0, 8.5, 8.0, 2.0]), 10)
+        >>> round(Judgement(np.array([90.0, 7.5]), np.array([8.0, 7.4, 7.0, 1.0]), 10).followed(before, 7.8), 6)
+        7.5
+        >>> Judgement(np.array([90.0, 8.0]), np.array([8.0, 7.4, 7.0, 1.0]), 10).followed(before, 7.8)
+        7.8
+        >>> Judgement(np.array([90.0, 8.0]), np.array([9.0, 8.5, 8.0, 7.9]), 10).followed(before, 7.8)
         7.9
         """
         n_wrong, wrong = int((before.negative > point).sum()), np.sort(self.negative)[::-1]
+        n_found, found = int((before.positive > point).sum()), np.sort(self.positive)[::-1]
         most, fewer = (float(wrong[n]) if n < len(wrong) else -np.inf for n in (n_wrong, int(LEFT * n_wrong)))
-        lowered = max(fewer, LOWEST * point) if n_wrong else point
+        needed = float(np.nextafter(found[n_found - 1], -np.inf)) if n_found else point
+        lowered = max(fewer, LOWEST * point, needed) if n_wrong else point
         return max(min(point, lowered), most)
 
     @cached_property

@@ -47,9 +47,10 @@ class Update:
 
 @dataclass(frozen=True, eq=False)
 class Derived:
-    """The cascade that satisfies all corrections, and the ids of those that it does not satisfy."""
+    """The cascade with all corrections, that of the weights alone, and the ids of corrections that do not hold."""
 
     cascade: Cascade
+    weighted: Cascade
     unsatisfied: tuple[str, ...] = ()
 
 
@@ -66,7 +67,7 @@ class State:
     def from_learned(cls, base: DetectorBase, counts: Delta, records: Records) -> State:
         """The state of counts without records, and of records, on top of a base."""
         if counts.is_empty and not records:  # detection alone does not load what learning needs
-            return cls(counts, records, counts, Derived(base.cascade))
+            return cls(counts, records, counts, Derived(base.cascade, base.cascade))
         from whet.detector.counting import count_records
         from whet.detector.derive import derive
 
@@ -91,7 +92,7 @@ class State:
         total = self.total + new - old
         total.check_counts(base)
         if total.is_empty and not records:
-            return State(self.counts, records, total, Derived(base.cascade))
+            return State(self.counts, records, total, Derived(base.cascade, base.cascade))
         return State(self.counts, records, total, derive(base, total, records))
 
     @property

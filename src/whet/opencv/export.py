@@ -187,6 +187,11 @@ def write_opencv(
     ...     write_opencv(Cascade((8, 8), (Stage(pool.take([0]), edge, np.array([2.0]), 1.0),)), f"{folder}/edge.xml")
     Exported(stages=1, stumps=1, closest=..., differences=())
     """
+    if cascade.neighbours is not None:
+        raise CannotExportError(
+            "OpenCV's format has no place for corrections: export the detector without them (Detector.as_trained(), or "
+            "a copy after `whet unlearn MODEL --all`), or run it in whet"
+        )
     family = _family(cascade)
     pieces = [piece for stage in cascade.stages for piece in _pieces(stage, early_exits)]
     differences = tuple(_differences(cascade, family, early_exits))

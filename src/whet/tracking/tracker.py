@@ -267,7 +267,8 @@ class Tracker:
 
         All patches are evaluated together: weak learners answer to 32 of them in less than twice the time of one.
         """
-        responses, has_contrast = self.detector.base.respond(np.concatenate([update.patches for update in updates]))
+        patches = np.concatenate([update.patches for update in updates])
+        responses, has_contrast = self.detector.base.cascade.respond(patches)
         packed, weight, now = np.packbits(responses, axis=1), self.self_training.weight(self.detector), int(time.time())
         known = {record.id for record in self.detector.records}
         made: list[list[Record]] = []
@@ -282,7 +283,6 @@ class Tracker:
                     is_object=i == 0,
                     weight=weight,
                     index=update.index.take(slice(i, i + 1)),
-                    stage=np.full(1, -1, np.int16),
                     responses=packed[row : row + 1],
                     base_id=self.detector.base_id,
                     name=update.name,

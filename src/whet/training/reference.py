@@ -17,7 +17,6 @@ from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.cascade.scan import scan_pyramid
 from whet.detector.base import DetectorBase
 from whet.detector.corrections import NEAR, Windows
-from whet.detector.derive import base_margins
 from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, NEGATIVE, POSITIVE, Reference
 from whet.errors import UnreadableImageError
 from whet.io.images import read_grey
@@ -95,7 +94,7 @@ def make_reference(
 def _with_nearest_guards(base: DetectorBase, reference: Reference) -> Reference:
     """The same with only those guarding negatives that the base is nearest to accepting."""
     guards = np.flatnonzero(reference.part == GUARD_NEGATIVE)
-    closeness = (base_margins(base, reference.of(GUARD_NEGATIVE)) / base.lengths).min(axis=1, initial=np.inf)
+    closeness = (base.cascade.margins(reference.of(GUARD_NEGATIVE)) / base.lengths).min(axis=1, initial=np.inf)
     kept = np.ones(len(reference.part), np.bool_)
     kept[guards[np.argsort(-closeness, kind="stable")[GUARDS:]]] = False
     return replace(
@@ -170,12 +169,12 @@ def _windows_of_object(base: DetectorBase, patch: Patches, threads: int | None) 
     box = np.array([[rim[1], rim[0], rim[1] + width, rim[0] + height]], np.float64)
     hits = np.flatnonzero(box_iou(box, found.boxes)[0] >= 0.5)
     if not len(hits):
-        return base.respond(patch[None])[0], np.array([np.nan])
+        return base.cascade.respond(patch[None])[0], np.array([np.nan])
     rows = found.windows_of(int(hits[0]))
     rows = rows[np.argsort(-found.windows.scores[rows], kind="stable")]
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, WINDOWS_PER_OBJECT).astype(int))]
     gain = found.scores[hits[0]] / found.windows.scores[rows[0]]
-    return base.respond(pyramid.patches(found.windows.index.take(rows)))[0], np.full(len(rows), gain)
+    return base.cascade.respond(pyramid.patches(found.windows.index.take(rows)))[0], np.full(len(rows), gain)
 
 
 def _hard_places(
@@ -198,7 +197,7 @@ def _hard_places(
     index, gains = _best_windows(found, np.arange(len(found)))
     index = WindowIndex.concatenate([index, _separate(near, REJECTED_PER_IMAGE)])
     gains = np.concatenate([gains, np.full(len(index) - len(gains), np.nan)])
-    return base.respond(pyramid.patches(index))[0] if len(index) else _nothing(base), gains
+    return base.cascade.respond(pyramid.patches(index))[0] if len(index) else _nothing(base), gains
 
 
 def _nothing(base: DetectorBase) -> Bits:
