@@ -157,7 +157,7 @@ def _reference(detector: Detector) -> dict[str, int] | None:
 
 def _summary(stage: TrainedStage, learned: tuple[int, int], run: Stage) -> StageSummary:
     from whet.cascade.cascade import LearningStage
-    from whet.cascade.columns import family_name
+    from whet.features.families import family_name
 
     family, is_soft = family_name(stage.features), run.rejection_thresholds is not None
     if not isinstance(stage, LearningStage):

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Self, cast, get_args
 
 from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import MOST_PIXELS, LearningStage, Stage, TrainedStage, z_of
-from whet.cascade.columns import LAYOUTS, LEAVES, MOST_CONDITIONS, family_name
 from whet.detector.base import Delta, DetectorBase, Provenance, Reporting
 from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Kind, Record, Records
 from whet.errors import ModelFileError
+from whet.features.families import LAYOUTS, LEAVES, MOST_CONDITIONS, family_name
 from whet.features.weak_learners import conditions_of
 from whet.io.files import Table, as_table, check_keys, finite, one_of, parse_table, whole
 from whet.lda.discriminant import Criterion
