@@ -34,6 +34,7 @@ def run_here(folder, monkeypatch, capsys):
     return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_library_and_images_show_them(folder, tmp_path):
     done = whet("evaluate", "bull.whet", "truths.csv", "--out", tmp_path / "report", "--min-score", 15, cwd=folder)
     assert done.returncode == 0, done.stderr

@@ -297,6 +297,7 @@ def test_images_that_are_both_learned_and_held_out_are_reported(folder, run_here
         assert "held-out images" not in run_here("learn", "bull.whet", *learned, *options, "held.csv").err
 
 
+@pytest.mark.slow
 def test_what_is_left_out_of_the_images_held_out_is_reported_by_the_exit_code(folder, run_here):
     held = (folder / "held.csv").read_text()
     for number, row in enumerate(("missing.png,1,2,30,40,bull\n", "scene 3.png,1\n", "none/cut.png,1,2,30,40,bull\n")):
@@ -314,6 +315,7 @@ def test_crops_without_the_margin_that_a_detector_looks_at_are_reported(folder, 
     assert "1.25" not in run_here("learn", "wide.whet", "-a", "truths.csv", "--dry-run").err
 
 
+@pytest.mark.slow
 def test_ctrl_c_changes_nothing_and_says_so(folder):
     original = (folder / "bull.whet").read_bytes()
     process = subprocess.Popen(

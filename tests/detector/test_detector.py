@@ -82,6 +82,7 @@ def test_a_scan_that_cannot_be_is_refused_in_learning_as_in_detecting(options, l
             verb(bull_finder())
 
 
+@pytest.mark.slow
 def test_detecting_needs_neither_scikit_learn_nor_the_distributions_of_scipy(tmp_path):
     bull_finder().save(tmp_path / "bull.whet")
     Image.fromarray(bull_scene()).save(tmp_path / "scene.png")

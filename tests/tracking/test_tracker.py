@@ -156,6 +156,7 @@ def test_what_is_too_old_is_unlearned_exactly():
     assert content(tracker.detector) == content(short)
 
 
+@pytest.mark.slow
 def test_kept_updates_and_weights_stay_bounded_over_a_long_stream():
     tracker = learning_tracker(kept=0.05)
     counts = []

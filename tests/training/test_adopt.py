@@ -196,6 +196,7 @@ def test_where_few_windows_reach_a_stage_those_before_are_counted(case, monkeypa
         adopt_patches(path, objects(60, 5), images, n_negatives=60)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::whet.training.adopt.FewNegativesWarning")
 def test_a_photograph_is_counted_or_held_out_with_all_that_is_in_it(case, tmp_path, monkeypatch):
     path, _ = case
