@@ -167,7 +167,7 @@ def test_crops_count_as_examples_and_what_cannot_be_used_is_named(folder, run_he
     assert all(name in done.err for name in ("cut.png", "winzig.png"))
     assert (folder / "bull.whet").read_bytes() == original
     taught = load(folder / "taught.whet")
-    assert taught.learned == (5, 0)
+    assert taught.n_examples == (5, 0)
     assert taught.counts.is_empty
     (example,) = (record for record in taught.records if record.kind == "example")
     assert (example.is_object, example.weight, example.name) == (True, 5, "größe.png")

@@ -63,7 +63,7 @@ def test_samples_without_records_may_count_twice_and_a_warning_says_so(folder, r
         counted.save(folder / name)
     done = run_here("merge", "a.whet", "b.whet", "-o", "c.whet")
     assert "twice" in done.err
-    assert load("c.whet").learned == (6, 0)
+    assert load("c.whet").n_examples == (6, 0)
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_the_repr_of_a_detector_has_its_numbers():
         "Detector(12 x 12 windows, 3 stages, 17 weak learners; learned 1 correction, 5 positives, 0 negatives; "
         "operating points 'careful': 4.5)"
     )
-    assert finder.learned == (5, 0)
+    assert finder.n_examples == (5, 0)
     assert finder.provenance.licence == "CC0-1.0"
 
 

@@ -21,8 +21,8 @@ from whet.opencv.xml import read_opencv
 from whet.training import adopt as module
 from whet.training.adopt import FewNegativesWarning, adopt_from, adopt_patches
 from whet.training.data import FewPositivesWarning
+from whet.training.mining import count_stages
 from whet.training.stage import train_stage
-from whet.training.stage_counts import count_stages
 
 WINDOW = (8, 8)
 
