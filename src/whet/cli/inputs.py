@@ -156,7 +156,7 @@ def wrong_detections(path: Path, images: Path | None, *, quiet: bool) -> tuple[l
     """The false positives that are marked in a file of detections, and whether rows of it were skipped."""
     import numpy as np
 
-    from whet.io.marked import read_wrong
+    from whet.io.detections import read_wrong
     from whet.training.examples import MarkedImage
 
     found = read_wrong(path, images)
