@@ -175,7 +175,7 @@ def test_a_corrupt_image_among_good_ones_is_skipped_and_named(shots, tmp_path):
         (("face", "nowhere.png"), ExitCode.DATA_MISSING, "nowhere.png"),
         (("face", "*.nothing"), ExitCode.DATA_MISSING, "*.nothing"),
         (("face", "empty"), ExitCode.DATA_MISSING, "empty"),
-        (("nobody", "images"), ExitCode.FAILED, "nobody"),
+        (("nobody", "images"), ExitCode.DATA_MISSING, "nobody"),
         (("images/notes.txt", "images"), ExitCode.FAILED, "notes.txt"),
         (("bull.whet", "images/notes.txt"), ExitCode.FAILED, "notes.txt"),
         (("bull.whet", "images", "--min-score", "bold"), 2, "bold"),

@@ -32,7 +32,7 @@ def test_json_has_every_stage_what_was_learned_and_where_it_comes_from(folder, m
     assert table["operating_points"] == {"careful": 4.5}
     assert table["provenance"]["licence"] == "CC0-1.0"
     assert table["stages"][0]["learned_positives"] == 7
-    assert table["corrections"] == {"wrong": 1, "missed": 0, "example": 1, "unsatisfied": 0}
+    assert table["corrections"] == {"object": 0, "not object": 1, "example": 1, "unsatisfied": 0}
     assert (table["reference"], table["estimate"]) == (None, None)
     assert len(table["rejected"]) == 1 + len(table["stages"])
     assert 0 < table["rejected"][1] <= sum(table["rejected"]) <= 500
@@ -45,7 +45,7 @@ def test_people_see_a_table_and_the_features(folder):
     assert "Window 12 x 12" in done.stdout
     assert "'careful': minimum score 4.5" in done.stdout
     assert "drawn by the tests" in done.stdout
-    assert "1 correction (1 wrong, 0 missed), 1 example" in done.stdout
+    assert "1 correction (0 object, 1 not object), 1 example" in done.stdout
     sheet = np.asarray(Image.open(folder / "features.png"))
     assert {int(sheet.min()), int(sheet.max())} != {128}
 
@@ -79,7 +79,7 @@ def test_the_reference_set_of_the_face_detector_is_shown(folder):
 @pytest.mark.slow
 def test_wrong_names_are_one_line(folder):
     done = whet("inspect", "nothing.whet", cwd=folder)
-    assert done.returncode == ExitCode.FAILED
+    assert done.returncode == ExitCode.DATA_MISSING
     assert len(done.stderr.splitlines()) == 1
     assert "nothing.whet" in check_message(done.stderr, ["nothing.whet"])
     assert whet("inspect", "bull.whet", "no.png", cwd=folder).returncode == ExitCode.DATA_MISSING

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib.resources import files
@@ -24,7 +25,7 @@ from whet.cascade.detections import Detections
 from whet.cascade.pyramid import SCALE_FACTOR, SMALLEST, Pyramid
 from whet.cascade.scan import scan_pyramid
 from whet.detector import model_file
-from whet.detector.base import Delta, DetectorBase, Provenance, Reporting, check_delta
+from whet.detector.base import Delta, DetectorBase, Provenance, Reporting, check_delta, estimated_setbacks
 from whet.detector.model_header import Contents
 from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Records, check_record, image_hash
 from whet.detector.reference import Estimate, Judgement
@@ -38,6 +39,7 @@ from whet.errors import (
     DetectorNotFoundError,
     ModelFileError,
     RecordError,
+    WorseEstimateWarning,
 )
 from whet.io.images import as_grey
 
@@ -192,9 +194,18 @@ class Detector:
         already, with some margin, changes nothing, and learning it twice is learning it once.
 
         Returns the new records, with what they change on the reference set. `name` (by default that of the file) and
-        `note` are kept with them. `unlearn` takes them out again.
+        `note` are kept with them. `unlearn` takes them out again. Issues a `WorseEstimateWarning` if recall falls by
+        more than 1 point there, or if false positives per image rise by more than 10 % and by 0.02.
         """
-        return self.add(self.new_records(image, boxes, labels, **options))
+        update = self.add(self.new_records(image, boxes, labels, **options))
+        worse = estimated_setbacks(update.before, update.after)
+        if worse:
+            warnings.warn(
+                f"{' and '.join(worse)}, by the reference set; undo this correction with unlearn if that is too much",
+                WorseEstimateWarning,
+                stacklevel=2,
+            )
+        return update
 
     def new_records(
         self,
