@@ -24,6 +24,9 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 MAKE_VENV = "$(PYTHON)" -m venv $(VENV)
 endif
 
+# Tests start many processes: without bytecode files, each of them compiles all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml
@@ -39,8 +42,8 @@ demo: $(STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-# The fast part, in less than a minute on two quiet cores once the kernels are compiled: no test marked `slow`, and of
-# the examples those of the library and the README. Those in experiments/ and docs/ train and take as long again.
+# The fast part, in less than a minute on two quiet cores once the kernels are compiled: no test marked `slow`, fewer
+# examples of Hypothesis, and of the examples in docstrings and pages those of the library and the README.
 check: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" tests src/whet README.md
 

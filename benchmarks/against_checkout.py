@@ -108,7 +108,7 @@ def jobs() -> dict[str, Any]:
     table["results"] = {
         "detections": hashlib.sha256(b"".join(detections)).hexdigest()[:16],
         "base_id": detector.base_id[:16],
-        "learned": list(corrected.learned),
+        "learned": list(getattr(corrected, "learned", None) or corrected.n_examples),
         "trained": trained.base_id[:16],
     }
     return table

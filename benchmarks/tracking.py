@@ -188,7 +188,7 @@ def stream(n: int) -> dict[str, Any]:
         "frames": n,
         "updates": n_updates,
         "updates_kept": len(tracker.kept),
-        "counted_since_the_base": tracker.detector.learned,
+        "counted_since_the_base": tracker.detector.n_examples,
         "resident_mb": memory,
         "weights_are_finite": finite,
         "weights_moved": round(tracker.weight_change, 4),

@@ -7,7 +7,12 @@ from hypothesis import settings
 
 # Compilation makes the first example of a kernel slow; time is never asserted.
 settings.register_profile("whet", deadline=None, max_examples=60)
-settings.load_profile("whet")
+settings.register_profile("quick", deadline=None, max_examples=15)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fewer examples where slow tests are left out."""
+    settings.load_profile("quick" if "not slow" in config.getoption("markexpr") else "whet")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Exceptions of whet; each message says what was received, what was expected, and what to do.
+"""Exceptions and warnings of whet; each message says what was received, what was expected, and what to do.
 
 >>> import whet
 >>> try:
@@ -83,6 +83,10 @@ class ModelChangedError(WhetError, RuntimeError):
 
 class DetectorNotFoundError(WhetError, FileNotFoundError):
     """No bundled detector and no file has this name."""
+
+
+class WorseEstimateWarning(UserWarning):
+    """The reference set of a detector estimates worse results after a correction than before."""
 
 
 class RecordError(WhetError, ValueError):

@@ -69,6 +69,7 @@ def test_an_opencv_cascade_is_adopted_corrected_and_exported(folder):
     assert not cv2.CascadeClassifier(str(folder / "mine.xml")).empty()
 
 
+@pytest.mark.slow
 def test_boxes_of_another_shape_and_too_few_photographs_are_reported(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     for number, patch in enumerate(patches(60, 5)):

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from tests.commands import check_message, whet
+from tests.commands import check_message, whet, whet_here
 from tests.detectors import bull_finder, bull_scene
 
 from whet.cli.detect import Format, _Results
@@ -113,6 +113,7 @@ def test_drawings_neither_replace_images_nor_each_other(shots, tmp_path):
     assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"a.png", "a-2.png", "a-3.png"}
 
 
+@pytest.mark.slow
 def test_names_that_are_no_text_come_in_and_go_out_as_they_are(shots, tmp_path):
     name = b"gr\xf6\xdfe.png"  # Latin-1
     try:
@@ -145,6 +146,7 @@ def test_what_is_found_is_reported_as_it_comes_and_the_windows_behind_it_are_let
         assert next(waiting)[0] == paths[1]  # which nothing has asked for yet
 
 
+@pytest.mark.slow
 def test_a_bar_is_for_terminals_and_keeps_out_of_the_results(shots):
     command = [sys.executable, "-m", "whet", "detect", "bull.whet", "images", "-f", "csv"]
     plain = subprocess.run(command, cwd=shots, capture_output=True, check=True)
@@ -173,7 +175,7 @@ def test_a_corrupt_image_among_good_ones_is_skipped_and_named(shots, tmp_path):
         (("face", "nowhere.png"), ExitCode.DATA_MISSING, "nowhere.png"),
         (("face", "*.nothing"), ExitCode.DATA_MISSING, "*.nothing"),
         (("face", "empty"), ExitCode.DATA_MISSING, "empty"),
-        (("nobody", "images"), ExitCode.FAILED, "nobody"),
+        (("nobody", "images"), ExitCode.DATA_MISSING, "nobody"),
         (("images/notes.txt", "images"), ExitCode.FAILED, "notes.txt"),
         (("bull.whet", "images/notes.txt"), ExitCode.FAILED, "notes.txt"),
         (("bull.whet", "images", "--min-score", "bold"), 2, "bold"),
@@ -184,17 +186,19 @@ def test_a_corrupt_image_among_good_ones_is_skipped_and_named(shots, tmp_path):
         (("bull.whet", "images", "--format", "csv", "--json"), 2, "--json"),
     ],
 )
-def test_an_error_names_its_cause_and_a_remedy(shots, arguments, code, says):
+def test_an_error_names_its_cause_and_a_remedy(shots, monkeypatch, capsys, arguments, code, says):
     (shots / "empty").mkdir(exist_ok=True)
-    done = whet("detect", *arguments, cwd=shots)
-    assert done.returncode == code, done.stderr
-    assert says in check_message(done.stderr, arguments)
+    monkeypatch.chdir(shots)
+    done = whet_here(monkeypatch, capsys, "detect", *arguments)
+    assert done.code == code, done.err
+    assert says in check_message(done.err, arguments)
 
 
 def test_formats_are_those_of_the_library():
     assert [one.value for one in Format] == [one.value for one in Layout]
 
 
+@pytest.mark.slow
 def test_a_detection_imports_neither_scikit_learn_nor_what_starts_slowly(shots):
     code = (
         "import sys\n"
@@ -208,6 +212,7 @@ def test_a_detection_imports_neither_scikit_learn_nor_what_starts_slowly(shots):
     assert done.stdout.endswith("[]\n")
 
 
+@pytest.mark.slow
 def test_a_command_ends_without_looking_for_garbage():
     code = (
         "import atexit, gc\n"

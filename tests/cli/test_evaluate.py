@@ -34,6 +34,7 @@ def run_here(folder, monkeypatch, capsys):
     return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_library_and_images_show_them(folder, tmp_path):
     done = whet("evaluate", "bull.whet", "truths.csv", "--out", tmp_path / "report", "--min-score", 15, cwd=folder)
     assert done.returncode == 0, done.stderr
@@ -129,7 +130,7 @@ def test_numbers_come_without_matplotlib(run_here, monkeypatch, tmp_path):
         (("bull.whet", "truths.csv", "--min-score", "bold"), 2, "bold"),
         (("bull.whet", "truths.csv", "--save-as", "x.whet"), 2, "--set-point"),
         (("face", "truths.csv", "--set-point", "mine"), 2, "--save-as FILE"),
-        (("nobody", "truths.csv"), ExitCode.FAILED, "nobody"),
+        (("nobody", "truths.csv"), ExitCode.DATA_MISSING, "nobody"),
     ],
 )
 def test_an_error_names_its_cause_and_a_remedy(folder, run_here, arguments, code, says):

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
-from tests.commands import check_message, whet
+from tests.commands import check_message, whet, whet_here
 from tests.detectors import bull_finder, bull_scene, false_positive
 
 from whet.cli.options import ExitCode
@@ -23,27 +23,29 @@ def folder(tmp_path_factory):
     return folder
 
 
-def test_json_has_every_stage_what_was_learned_and_where_it_comes_from(folder):
-    done = whet("inspect", "bull.whet", "scene.png", "--windows", 500, "--json", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    table = json.loads(done.stdout)
+def test_json_has_every_stage_what_was_learned_and_where_it_comes_from(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    done = whet_here(monkeypatch, capsys, "inspect", "bull.whet", "scene.png", "--windows", 500, "--json")
+    assert done.code == 0, done.err
+    table = json.loads(done.out)
     assert table["window"] == [12, 12]
     assert table["operating_points"] == {"careful": 4.5}
     assert table["provenance"]["licence"] == "CC0-1.0"
     assert table["stages"][0]["learned_positives"] == 7
-    assert table["corrections"] == {"wrong": 1, "missed": 0, "example": 1, "unsatisfied": 0}
+    assert table["corrections"] == {"object": 0, "not object": 1, "example": 1, "unsatisfied": 0}
     assert (table["reference"], table["estimate"]) == (None, None)
     assert len(table["rejected"]) == 1 + len(table["stages"])
     assert 0 < table["rejected"][1] <= sum(table["rejected"]) <= 500
 
 
+@pytest.mark.slow
 def test_people_see_a_table_and_the_features(folder):
     done = whet("inspect", "bull.whet", "--draw", "features.png", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "Window 12 x 12" in done.stdout
     assert "'careful': minimum score 4.5" in done.stdout
     assert "drawn by the tests" in done.stdout
-    assert "1 correction (1 wrong, 0 missed), 1 example" in done.stdout
+    assert "1 correction (0 object, 1 not object), 1 example" in done.stdout
     sheet = np.asarray(Image.open(folder / "features.png"))
     assert {int(sheet.min()), int(sheet.max())} != {128}
 
@@ -61,11 +63,13 @@ def test_a_corrupt_image_is_one_line_and_threads_change_nothing(folder):
     assert sum(json.loads(done.stdout)["rejected"]) <= 5000
 
 
+@pytest.mark.slow
 def test_quiet_is_silent(folder):
     done = whet("inspect", "bull.whet", "scene.png", "--windows", 10, "-q", cwd=folder)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_the_reference_set_of_the_face_detector_is_shown(folder):
     table = json.loads(whet("inspect", "face", "--json", cwd=folder).stdout)
     assert table["reference"]["positives"] > 100
@@ -75,7 +79,7 @@ def test_the_reference_set_of_the_face_detector_is_shown(folder):
 @pytest.mark.slow
 def test_wrong_names_are_one_line(folder):
     done = whet("inspect", "nothing.whet", cwd=folder)
-    assert done.returncode == ExitCode.FAILED
+    assert done.returncode == ExitCode.DATA_MISSING
     assert len(done.stderr.splitlines()) == 1
     assert "nothing.whet" in check_message(done.stderr, ["nothing.whet"])
     assert whet("inspect", "bull.whet", "no.png", cwd=folder).returncode == ExitCode.DATA_MISSING

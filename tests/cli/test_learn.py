@@ -85,9 +85,9 @@ def test_a_process_that_is_killed_between_load_and_save_leaves_the_old_file(fold
     code = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from whet.detector.detector import Detector\n"
+        "from whet.detector import saving\n"
         "def die(*_):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
-        + ("Path.replace = die\n" if moment == "replace" else "Detector._write = die\n")
+        + ("Path.replace = die\n" if moment == "replace" else "saving._write = die\n")
         + "from whet.cli.main import main\n"
         f"sys.argv = ['whet', 'learn', 'bull.whet', '--wrong', {WRONG!r}]\n"
         "main()\n"
@@ -120,7 +120,7 @@ def test_annotations_correct_objects_and_what_the_base_detects_beside_them(folde
     assert result["learned"]["false_positives"] == sum(found) - 4
     before, after = (result["on_input"][name] for name in ("before", "after"))
     assert after["false_positives"] < before["false_positives"]
-    assert {record["kind"] for record in result["unsatisfied"]} <= {"missed", "wrong"}
+    assert {record["kind"] for record in result["unsatisfied"]} <= {"object", "not object"}
     # What was learned before does not change which boxes are corrected.
     assert run_here("learn", "bull.whet", "-n", "none/wall.png", "-q").code == 0
     assert run_here("learn", "bull.whet", "-a", "truths.csv", "-q", "--force").code == 0
@@ -167,7 +167,7 @@ def test_crops_count_as_examples_and_what_cannot_be_used_is_named(folder, run_he
     assert all(name in done.err for name in ("cut.png", "winzig.png"))
     assert (folder / "bull.whet").read_bytes() == original
     taught = load(folder / "taught.whet")
-    assert taught.learned == (5, 0)
+    assert taught.n_examples == (5, 0)
     assert taught.counts.is_empty
     (example,) = (record for record in taught.records if record.kind == "example")
     assert (example.is_object, example.weight, example.name) == (True, 5, "größe.png")
@@ -215,7 +215,7 @@ def test_the_reference_set_in_the_model_estimates_and_decides(folder, run_here, 
     estimate = result["estimate"]
     assert abs(estimate["before"]["recall"] - estimate["after"]["recall"]) < 0.01
     assert len(load("mine.whet").detect(folder / "street.png")) == 0
-    monkeypatch.setattr("whet.training.learning.ESTIMATED_RECALL", -1.0)
+    monkeypatch.setattr("whet.detector.base.ESTIMATED_RECALL", -1.0)
     done = run_here("learn", "face", *marks, "-o", "again.whet")
     assert done.code == ExitCode.WORSE
     assert not (folder / "again.whet").exists()
@@ -236,7 +236,7 @@ def test_nothing_is_written_in_a_dry_run_or_where_nothing_was_learned(folder, ru
     [
         (("bull.whet",), 2, "--wrong"),
         (("face", "-n", "none"), 2, "--out FILE"),
-        (("nowhere.whet", "-n", "none"), ExitCode.FAILED, "nowhere.whet"),
+        (("nowhere.whet", "-n", "none"), ExitCode.DATA_MISSING, "nowhere.whet"),
         (("bull.whet", "-n", "nowhere"), ExitCode.DATA_MISSING, "nowhere"),
         (("bull.whet", "-n", "empty"), ExitCode.DATA_MISSING, "empty"),
         (("bull.whet", "-n", "none/cut.png"), ExitCode.DATA_MISSING, "cut.png"),
@@ -252,6 +252,7 @@ def test_nothing_is_written_in_a_dry_run_or_where_nothing_was_learned(folder, ru
         (("bull.whet", "-a", "nowhere.csv"), ExitCode.DATA_MISSING, "nowhere.csv"),
         (("bull.whet", "-n", "none", "--held-out", "no.csv"), ExitCode.DATA_MISSING, "no.csv"),
         (("bull.whet", "-a", "truths.csv", "--class", "cow"), ExitCode.FAILED, "cow"),
+        (("bull.whet", "-a", "none"), ExitCode.FAILED, "--negatives"),
         (("bull.whet", "-n", "none", "--min-score", "bold"), 2, "bold"),
         (("bull.whet", "-n", "none", "-o", "other.whet"), 2, "other.whet already exists"),
         (("bull.whet", "-n", "none", "-o", "nowhere/x.whet"), 2, "does not exist: nowhere/"),
@@ -278,6 +279,31 @@ def test_boxes_that_fit_no_window_are_skipped_and_the_others_are_learned(run_her
     assert kinds("bull.whet") == [("correction", False)]
 
 
+def test_a_box_that_is_refused_is_the_reason_why_nothing_was_learned(run_here):
+    done = run_here("learn", "bull.whet", "--missed", "scene 1.png:0,0,200,4")
+    assert done.code == ExitCode.SOME_SKIPPED
+    (line,) = (line for line in done.out.splitlines() if line.startswith("Learned nothing"))
+    assert "1 box fits no window" in line
+    assert "scene 1.png" in line
+
+
+def test_a_false_positive_where_nothing_is_detected_gets_a_hint(run_here):
+    done = run_here("learn", "bull.whet", "--wrong", "scene 1.png:150,10,15,15", "--dry-run")
+    assert done.code == 0, done.err
+    assert "detects nothing near 1 box" in done.err
+    assert "150,10,15,15" in done.err
+    for _ in range(2):  # the second time, the correction holds already
+        assert "detects nothing" not in run_here("learn", "bull.whet", "--wrong", WRONG).err
+
+
+def test_exported_corrections_are_no_annotations(run_here):
+    assert run_here("learn", "bull.whet", "--wrong", WRONG).code == 0
+    assert run_here("export-corrections", "bull.whet", "-o", "out.json").code == 0
+    done = run_here("learn", "bull.whet", "-a", "out.json")
+    assert done.code == ExitCode.FAILED
+    assert "whet merge" in check_message(done.err, ["out.json"])
+
+
 def test_an_image_may_have_colons_in_its_name(folder, run_here):
     name = "at 12:30:05.png"
     try:
@@ -297,6 +323,7 @@ def test_images_that_are_both_learned_and_held_out_are_reported(folder, run_here
         assert "held-out images" not in run_here("learn", "bull.whet", *learned, *options, "held.csv").err
 
 
+@pytest.mark.slow
 def test_what_is_left_out_of_the_images_held_out_is_reported_by_the_exit_code(folder, run_here):
     held = (folder / "held.csv").read_text()
     for number, row in enumerate(("missing.png,1,2,30,40,bull\n", "scene 3.png,1\n", "none/cut.png,1,2,30,40,bull\n")):
@@ -314,6 +341,7 @@ def test_crops_without_the_margin_that_a_detector_looks_at_are_reported(folder, 
     assert "1.25" not in run_here("learn", "wide.whet", "-a", "truths.csv", "--dry-run").err
 
 
+@pytest.mark.slow
 def test_ctrl_c_changes_nothing_and_says_so(folder):
     original = (folder / "bull.whet").read_bytes()
     process = subprocess.Popen(

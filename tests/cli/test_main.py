@@ -65,7 +65,7 @@ def test_a_wrong_command_is_named_with_the_one_that_was_meant(monkeypatch, capsy
             ],
         ),
         ("unlearn", ["whet unlearn mine.whet --last 1", "cannot be removed", "--id", "--image", "--all"]),
-        ("log", ["whet log mine.whet", "--json", "wrong", "missed"]),
+        ("log", ["whet log mine.whet", "--json", "object", "not object"]),
         ("export-corrections", ['"not-object"', "--out"]),
         ("merge", ["whet merge door.whet yard.whet --out both.whet", "count twice", "--force"]),
         ("evaluate", ["whet evaluate mine.whet val.json", "--set-point NAME", "images, not boxes", "ANNOTATIONS"]),

@@ -63,7 +63,7 @@ def test_samples_without_records_may_count_twice_and_a_warning_says_so(folder, r
         counted.save(folder / name)
     done = run_here("merge", "a.whet", "b.whet", "-o", "c.whet")
     assert "twice" in done.err
-    assert load("c.whet").learned == (6, 0)
+    assert load("c.whet").n_examples == (6, 0)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_samples_without_records_may_count_twice_and_a_warning_says_so(folder, r
         (("door.whet", "./door.whet", "-o", "x.whet"), 2, "twice"),
         (("door.whet", "yard.whet"), 2, "--out"),
         (("door.whet", "yard.whet", "-o", "stranger.whet"), 2, "--force"),
-        (("door.whet", "nowhere.whet", "-o", "x.whet"), ExitCode.FAILED, "nowhere.whet"),
+        (("door.whet", "nowhere.whet", "-o", "x.whet"), ExitCode.DATA_MISSING, "nowhere.whet"),
     ],
 )
 def test_an_error_names_its_cause_and_a_remedy_and_changes_nothing(folder, run_here, arguments, code, says):

@@ -73,7 +73,7 @@ def test_all_is_the_base(folder, run_here):
         (("bull.whet", "--id", "ffffffffffff"), ExitCode.FAILED, "whet log"),
         (("bull.whet", "--image", "scene 3.png"), ExitCode.FAILED, "scene 3.png"),
         (("face", "--all"), 2, "--out"),
-        (("nowhere.whet", "--all"), ExitCode.FAILED, "nowhere.whet"),
+        (("nowhere.whet", "--all"), ExitCode.DATA_MISSING, "nowhere.whet"),
         (("bull.whet", "--all", "-o", "scene 3.png"), 2, "--force"),
     ],
 )

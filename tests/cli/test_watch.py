@@ -53,7 +53,7 @@ def test_it_learns_saves_draws_and_writes_lines(model, folder, tmp_path):
     assert "Learned 3 frames" in done.stdout
     for path in (learned, lines, film):
         assert f"Wrote {path}" in done.stdout
-    assert whet.load(learned).learned[0] > 0
+    assert whet.load(learned).n_examples[0] > 0
     rows = [json.loads(line) for line in lines.read_text().splitlines()]
     assert [row["frame"] for row in rows] == [0, 2, 4]
     assert rows[0]["boxes"]
@@ -155,7 +155,7 @@ def test_a_broken_frame_is_skipped_and_listed_and_sets_the_exit_code(model, fold
     assert "Traceback" not in done.stderr
     assert "5 frames" in done.stdout
     assert "Learned 5 frames" in done.stdout
-    assert whet.load(learned).learned[0] > 0
+    assert whet.load(learned).n_examples[0] > 0
 
 
 def test_too_many_broken_frames_end_it_and_the_model_is_saved(monkeypatch, capsys, model, folder, tmp_path):
@@ -201,7 +201,7 @@ def test_a_stream_that_ends_is_reported_and_the_model_is_saved(model, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "ended the stream" in done.stderr
     assert "40 frames" in done.stdout
-    assert whet.load(learned).learned[0] > 0
+    assert whet.load(learned).n_examples[0] > 0
 
 
 def test_a_sender_that_falls_silent_ends_it(monkeypatch, capsys, model, tmp_path):
@@ -216,7 +216,7 @@ def test_a_sender_that_falls_silent_ends_it(monkeypatch, capsys, model, tmp_path
     assert done.code == ExitCode.FAILED
     assert "stopped after" in done.err
     assert "timed out" in done.err
-    assert whet.load(tmp_path / "learned.whet").learned[0] > 0
+    assert whet.load(tmp_path / "learned.whet").n_examples[0] > 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no signals for one process there")
@@ -246,7 +246,7 @@ def test_a_signal_stops_it_and_everything_is_kept(name, model, folder, tmp_path)
     n = len(lines.read_text().splitlines())
     assert out.startswith(f"{n:,} frame")
     detector = whet.load(learned)
-    assert detector.learned[0] > 0
+    assert detector.n_examples[0] > 0
     assert detector.records
 
 

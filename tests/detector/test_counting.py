@@ -123,7 +123,7 @@ def test_an_example_counts_once(data):
     X, y = data
     one = detector()
     one.learn_patches(X, y)
-    assert one.learned == (int(y.sum()), int(count_patches(base(), X, y).counts[0][1]))
+    assert one.n_examples == (int(y.sum()), int(count_patches(base(), X, y).counts[0][1]))
     assert one.records == []
 
 

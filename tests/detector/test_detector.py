@@ -82,6 +82,7 @@ def test_a_scan_that_cannot_be_is_refused_in_learning_as_in_detecting(options, l
             verb(bull_finder())
 
 
+@pytest.mark.slow
 def test_detecting_needs_neither_scikit_learn_nor_the_distributions_of_scipy(tmp_path):
     bull_finder().save(tmp_path / "bull.whet")
     Image.fromarray(bull_scene()).save(tmp_path / "scene.png")
@@ -226,7 +227,7 @@ def test_the_repr_of_a_detector_has_its_numbers():
         "Detector(12 x 12 windows, 3 stages, 17 weak learners; learned 1 correction, 5 positives, 0 negatives; "
         "operating points 'careful': 4.5)"
     )
-    assert finder.learned == (5, 0)
+    assert finder.n_examples == (5, 0)
     assert finder.provenance.licence == "CC0-1.0"
 
 

@@ -1,5 +1,6 @@
 """The reference set: estimates, operating points that follow, and probabilities, all without images."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +20,12 @@ from tests.detectors import (
     judged_finder,
 )
 
-from whet.detector.detector import load
+from whet.detector.detector import Detector, load
 from whet.detector.reference import NEGATIVE, POSITIVE, Calibration, Estimate, Judgement, Reference
+from whet.errors import WorseEstimateWarning
+
+# Corrections of the small detector cost recall, on purpose.
+pytestmark = pytest.mark.filterwarnings("ignore::whet.errors.WorseEstimateWarning")
 
 SCORES = st.one_of(st.just(-np.inf), st.floats(0.01, 100))
 SOME_SCORES = hnp.arrays(np.float64, st.integers(1, 30), elements=SCORES)
@@ -268,3 +273,16 @@ def test_a_reference_set_that_cannot_be_is_refused(change):
 def test_a_reference_set_of_other_weak_learners_is_refused():
     with pytest.raises(ValueError, match="weak learners"):
         replace(judged_base(), reference=replace(judged_base().reference, n_weak=18))
+
+
+def test_a_correction_that_makes_the_estimate_worse_is_a_warning(monkeypatch):
+    finder = judged_finder(default=0.5)
+    estimates = {True: Estimate(0.98, 0.1), False: Estimate(0.9, 0.3)}
+    monkeypatch.setattr(Detector, "_estimate", lambda _, state: estimates[state.is_base])
+    with pytest.warns(WorseEstimateWarning, match=r"recall falls .* and false positives"):
+        update = finder.learn(bull_scene(), false_positive(finder), False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        finder.unlearn(update)
+        estimates[False] = estimates[True]
+        finder.learn(bull_scene(), false_positive(finder), False)

@@ -1,14 +1,17 @@
 """Replacing records counts the difference only, and equals counting the whole set."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.detectors import bull_finder, bull_scene, content
 
 from whet.cascade.pyramid import Pyramid, WindowIndex
+from whet.detector.base import DetectorBase
 from whet.detector.corrections import example_record
 from whet.detector.detector import Detector
 from whet.detector.records import image_hash
-from whet.errors import RecordError
+from whet.errors import CannotLearnError, RecordError
 
 
 @pytest.fixture(scope="module")
@@ -62,3 +65,16 @@ def test_a_record_in_both_is_kept_and_one_that_is_not_learned_changes_nothing(re
     with pytest.raises(RecordError, match="not learned"):
         finder.replace_records(records[5:6], records[:1])
     assert content(finder) == before
+
+
+def test_examples_are_refused_where_no_weights_follow_from_them(records):
+    finder = bull_finder()
+    fixed = DetectorBase(
+        finder.window, tuple(replace(stage.run(), counts=stage.statistics) for stage in finder.base.stages)
+    )
+    example = replace(next(record for record in records if record.kind == "example"), base_id=fixed.base_id)
+    adopted = Detector(fixed)
+    for change in (adopted.add, adopted.replace_records):
+        with pytest.raises(CannotLearnError, match="examples"):
+            change([example])
+    assert not adopted.records

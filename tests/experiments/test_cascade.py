@@ -113,6 +113,7 @@ def test_every_stage_learns_windows_that_reach_it(drawn, monkeypatch):
     assert all(positives == 0 for positives, _ in delta.counts)
 
 
+@pytest.mark.slow
 def test_if_windows_run_out_all_later_stages_learn_the_rest(drawn):
     images, *_, base = drawn
     first, second, third = (n for _, n in count_false_positives(base, images, 300_000, seed=1).counts)

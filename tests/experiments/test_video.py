@@ -140,6 +140,7 @@ def test_the_paper_s_experiment_runs_and_has_both_curves(monkeypatch, tmp_path):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_the_paper_s_trellis_has_501_frames_and_begins_where_its_tracker_does():
     """Ross et al. start their tracker of `trellis70` at a centre of (200, 100)."""

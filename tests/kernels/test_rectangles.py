@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from whet._kernels.features import RUN, corner_values
+from whet._kernels.integral import SAMPLES_IN_RUN, corner_values
 
 
-@pytest.mark.parametrize("n", [1, 7, RUN - 1, RUN, RUN + 1])
+@pytest.mark.parametrize("n", [1, 7, SAMPLES_IN_RUN - 1, SAMPLES_IN_RUN, SAMPLES_IN_RUN + 1])
 @pytest.mark.parametrize("used", [3, 6, 8, 9])
 def test_values_are_weighted_corners_times_the_factor(n, used):
     rng = np.random.default_rng(n)

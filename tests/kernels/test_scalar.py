@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from tests.kernels.scans import digests
 
 from whet._kernels import llvm, simd
@@ -16,6 +17,7 @@ def run_scans(**environment):
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_scans_without_simd_find_the_same_windows_with_the_same_scores():
     version, *lines = run_scans(WHET_SIMD="0")
     assert version == "scalar"

@@ -46,7 +46,7 @@ def good(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", FILES)
-@settings(max_examples=150)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(edits=st.lists(edit, min_size=1, max_size=4))
 def test_a_damaged_file_is_read_or_refused_by_name(name, edits, good):
     with tempfile.TemporaryDirectory() as made:

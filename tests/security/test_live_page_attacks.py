@@ -145,6 +145,7 @@ def test_it_listens_on_loopback_alone(server):
         pass
 
 
+@pytest.mark.slow
 def test_connections_that_never_ask_are_let_go_and_not_without_number(monkeypatch):
     monkeypatch.setattr(live_server, "MAX_CONNECTIONS", 8)
     monkeypatch.setattr(live_server._Request, "timeout", 1.0)
@@ -159,6 +160,7 @@ def test_connections_that_never_ask_are_let_go_and_not_without_number(monkeypatc
             connection.close()
 
 
+@pytest.mark.slow
 def test_a_request_that_drips_is_hung_up_on(monkeypatch):
     """Each byte is in time, but the whole never comes."""
     monkeypatch.setattr(live_server, "TIMEOUT", 1.0)

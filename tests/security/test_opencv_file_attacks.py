@@ -58,7 +58,7 @@ def run_if_read(data):
     classifier.detectMultiScale(IMAGE, 1.2, 0)
 
 
-@settings(max_examples=150)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(st.data())
 def test_numbers_replaced(data):
     """The structure stays, the numbers lie."""
@@ -71,7 +71,7 @@ def test_numbers_replaced(data):
     run_if_read(text.encode())
 
 
-@settings(max_examples=100)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(st.data())
 def test_elements_moved_dropped_or_doubled(data):
     """Every element may be missing, be there twice or stand somewhere else."""
@@ -93,7 +93,7 @@ def test_elements_moved_dropped_or_doubled(data):
     run_if_read(ET.tostring(root))
 
 
-@settings(max_examples=100)
+@settings(max_examples=2 * settings.default.max_examples)
 @given(st.sampled_from(SEEDS), st.integers(0, 10_000), st.binary(max_size=8), st.integers(0, 30))
 def test_bytes_replaced(seed, at, patch, cut):
     at %= len(seed)

@@ -75,12 +75,12 @@ def test_learn_above_comes_from_the_base_and_learning_does_not_change_it(tmp_pat
     tracker = Tracker(bull_finder(), learn=True, self_training=self_training)
     learn_above, scores = tracker.learn_above, expected_scores(tracker.detector.base)
     assert 0 < scores.negative < learn_above == scores.between(0.4) < scores.positive
-    while not tracker.detector.learned[0]:
+    while not tracker.detector.n_examples[0]:
         tracker.update(bull_scene(tracker.number))
     assert tracker.weight_change > 0
     tracker.detector.save(tmp_path / "learned.whet")
     again = whet.load(tmp_path / "learned.whet")
-    assert again.learned == tracker.detector.learned
+    assert again.n_examples == tracker.detector.n_examples
     assert Tracker(again).learn_above == Tracker(tracker.detector).learn_above == tracker.learn_above == learn_above
 
 

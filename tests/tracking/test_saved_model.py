@@ -161,6 +161,7 @@ print(" ".join(record.id for record in tracker.kept))
 """
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_file_lose_nothing(shared):
     """Both save after each of 12 frames, while this process corrects the model."""
     command = [sys.executable, "-c", SESSION, str(shared)]

@@ -53,7 +53,7 @@ def test_ctrl_c_saves_what_was_learned(tmp_path):
     path = tmp_path / "learned.whet"
     tracker = Tracker(bull_finder(), learn=True, self_training=EAGER)
     assert Session(tracker, save_as=SavedModel(path)).run(interrupted()).interrupted
-    assert whet.load(path).learned[0] > 0
+    assert whet.load(path).n_examples[0] > 0
 
 
 def test_a_callback_that_cannot_write_ends_the_session_and_the_model_is_saved(tmp_path):

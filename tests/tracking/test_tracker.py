@@ -48,7 +48,7 @@ def test_a_frame_is_learned_with_the_object_and_with_negatives():
     tracker = learning_tracker()
     tracked = tracker.update(bull_scene())
     assert (tracked.is_learned, tracked.n_learned) == (True, 1)
-    objects, others = tracker.detector.learned
+    objects, others = tracker.detector.n_examples
     assert objects == EAGER.weight(tracker.detector)
     assert others > 0
     assert tracked.weight_change == weight_change(tracker.detector) > 0
@@ -73,7 +73,7 @@ def test_a_tracker_trains_a_copy_and_not_the_detector_of_the_caller():
     own = bull_finder()
     tracker = Tracker(own, learn=True, self_training=EAGER)
     tracker.update(bull_scene())
-    assert tracker.detector.learned[0] > 0
+    assert tracker.detector.n_examples[0] > 0
     assert content(own) == content(bull_finder())
 
 
@@ -156,12 +156,13 @@ def test_what_is_too_old_is_unlearned_exactly():
     assert content(tracker.detector) == content(short)
 
 
+@pytest.mark.slow
 def test_kept_updates_and_weights_stay_bounded_over_a_long_stream():
     tracker = learning_tracker(kept=0.05)
     counts = []
     for number in range(60):
         tracker.update(np.roll(bull_scene(), number, axis=1))
-        counts.append((len(tracker._learned), tracker.detector.learned[0]))
+        counts.append((len(tracker._learned), tracker.detector.n_examples[0]))
     assert counts[-1] == counts[10] == (5, 5 * EAGER.weight(tracker.detector))
     assert all(np.isfinite(stage.coef).all() for stage in tracker.detector.cascade.stages)
 

@@ -21,8 +21,8 @@ from whet.opencv.xml import read_opencv
 from whet.training import adopt as module
 from whet.training.adopt import FewNegativesWarning, adopt_from, adopt_patches
 from whet.training.data import FewPositivesWarning
+from whet.training.mining import count_stages
 from whet.training.stage import train_stage
-from whet.training.stage_counts import count_stages
 
 WINDOW = (8, 8)
 
@@ -198,6 +198,7 @@ def test_where_few_windows_reach_a_stage_those_before_are_counted(case, monkeypa
         adopt_patches(path, objects(60, 5), images, n_negatives=60)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::whet.training.adopt.FewNegativesWarning")
 def test_a_photograph_is_counted_or_held_out_with_all_that_is_in_it(case, tmp_path, monkeypatch):
     path, _ = case

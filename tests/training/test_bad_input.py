@@ -99,6 +99,7 @@ def test_images_that_are_the_object(tmp_path):
         train(sorted(tmp_path.glob("*.png")))
 
 
+@pytest.mark.slow
 def test_images_that_show_the_object_among_other_things(tmp_path):
     rng = np.random.default_rng(8)
     for path in write_images(tmp_path, 60):

@@ -59,6 +59,7 @@ def start(folder, checkpoint, out, threads, kill_at_write=0):
     return subprocess.Popen(command, env=env, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_and_resumed_it_ends_with_the_same_bytes(images, tmp_path):
     rng = np.random.default_rng()  # other moments each time: the message below has what is needed to look into it
     checkpoint, out = tmp_path / "run.checkpoint", tmp_path / "detector"
@@ -80,6 +81,7 @@ def test_killed_at_random_moments_and_resumed_it_ends_with_the_same_bytes(images
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".tmp"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill_at_write", [1, 4])
 def test_killed_between_writing_a_checkpoint_and_moving_it_into_place(images, tmp_path, kill_at_write):
     checkpoint, out = tmp_path / "run.checkpoint", tmp_path / "detector"

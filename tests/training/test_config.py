@@ -12,6 +12,7 @@ import typer
 import whet
 from whet.cli import train as command
 from whet.errors import ConfigError
+from whet.features.families import TRAINABLE
 from whet.training.config import CASCADE_SETTINGS, SETTINGS, TOML_NAMES, TrainingConfig, read_settings, write_settings
 from whet.training.positives import Jitter
 from whet.training.train import ARGUMENTS
@@ -68,6 +69,10 @@ def test_paths_are_relative_to_the_file_wherever_it_is_moved(tmp_path):
         ("ridge = nan", "ridge=nan"),
         ("ridge = inf", "ridge=inf"),
         ("seed = -1", "seed=-1"),
+        ('features = "colour"', "features='colour': expected feature families, one or more of haar, lbp"),
+        ('features = ["haar", "colour"]', "features="),
+        ("features = []", r"features=\[\]"),
+        ("features = 3", "features=3"),
         ("jitter_shift = 0.7", "jitter_shift=0.7"),
         ("= 3", "is not a TOML file"),
         ('clas = "b"', "unknown setting 'clas'; did you mean class"),
@@ -139,6 +144,11 @@ def test_defaults_that_are_written_twice_agree():
         else:
             assert said[1] == {True: "yes"}.get(default, default) or float(said[1]) == default, one.name
     assert set(CASCADE_SETTINGS) <= set(SETTINGS)
+
+
+def test_the_help_names_every_feature_family():
+    (option,) = (one for one in _parameters() if one.name == "features")
+    assert all(name in option.help for name in TRAINABLE)
 
 
 def test_an_unknown_setting_lists_the_valid_ones_and_suggests_the_closest():

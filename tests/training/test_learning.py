@@ -5,14 +5,14 @@ from tests.cascades import random_cascade
 from tests.detectors import BULL, bull_finder, bull_scene, content, still_there
 
 from whet.cascade.boxes import BoxOffset
-from whet.detector.base import DetectorBase
+from whet.detector.base import DetectorBase, estimated_setbacks
 from whet.detector.detector import Detector
 from whet.detector.records import image_hash
 from whet.detector.reference import Estimate
 from whet.errors import AnnotationError, BoxError, CannotLearnError
 from whet.io.annotations.annotation import AnnotatedImage
 from whet.training.examples import Examples, LearningInput, MarkedImage
-from whet.training.learning import crop_record, estimated_setbacks, learn_from
+from whet.training.learning import crop_record, learn_from
 
 BULLS = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])
 

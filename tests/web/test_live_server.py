@@ -140,6 +140,7 @@ def test_many_who_look_at_many_frames_have_few_drawn(drawn):
     assert len(drawn) <= 1 + (time.monotonic() - begin) / DRAWN_EVERY
 
 
+@pytest.mark.slow
 def test_images_that_take_long_to_draw_are_drawn_less_often(drawn, monkeypatch):
     monkeypatch.setattr(live_image, "SHARE", 1e-3)
     live, image = LiveImage(), noise(0)
@@ -154,6 +155,7 @@ def test_images_that_take_long_to_draw_are_drawn_less_often(drawn, monkeypatch):
     assert np.diff(drawn)[0] > 500 * took > DRAWN_EVERY
 
 
+@pytest.mark.slow
 def test_a_viewer_that_stops_reading_stops_nobody_and_is_left_in_the_end(monkeypatch):
     monkeypatch.setattr(live_server._Request, "timeout", 10 * TIMEOUT)
 
@@ -179,6 +181,7 @@ def test_a_viewer_that_reads_nothing_for_too_long_is_let_go(monkeypatch):
         run.wait_for(5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begins", [True, False])
 @pytest.mark.parametrize("linger", [None, struct.pack("ii", 1, 0)])
 def test_a_viewer_that_disappears_is_forgotten(begins, linger, capfd):
@@ -196,6 +199,7 @@ def test_a_viewer_that_disappears_is_forgotten(begins, linger, capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_one_viewer_too_many_is_reported():
     with served() as (run, server):
         viewers = [silent_viewer(server, "/events") for _ in range(MAX_VIEWERS)]
@@ -226,6 +230,7 @@ def test_a_source_that_pauses_has_its_last_image_sent_again():
     assert (one == other).all()
 
 
+@pytest.mark.slow
 def test_large_images_are_sent_smaller_with_the_box_at_its_place():
     small = bull_scene()
     large = np.kron(small, np.ones((10, 10), np.uint8))  # 2000 x 1500

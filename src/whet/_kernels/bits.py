@@ -64,6 +64,17 @@ def count_common_rows(bits: Words, row: Words, split: int, before: Counts, after
         after[i] = count_common(other[split:], second)
 
 
+@kernel
+def add_co_occurrences(rows: Words, times: int, C: Counts) -> None:
+    """Add `times` the ones that every two bit rows (P, words) share to C (P, P)."""
+    for i in range(rows.shape[0]):
+        for j in range(i + 1):
+            common = times * count_common(rows[i], rows[j])
+            C[i, j] += common
+            if j < i:
+                C[j, i] += common
+
+
 Flags = NDArray[np.uint8]
 
 

@@ -3,22 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.bits import Counts, Words, count_common
 from whet._kernels.cholesky import factorise, solve
 from whet._kernels.jit import kernel
 from whet._kernels.simd import as_float
-
-
-@kernel
-def add_co_occurrences(rows: Words, times: int, C: Counts) -> None:
-    """Add `times` the ones that every two bit rows (P, words) share to C (P, P)."""
-    for i in range(rows.shape[0]):
-        for j in range(i + 1):
-            common = times * count_common(rows[i], rows[j])
-            C[i, j] += common
-            if j < i:
-                C[j, i] += common
-
 
 ResponseCounts = NDArray[np.int64]
 

@@ -200,7 +200,7 @@ def _corner_row(sums: UInt32s, place: int, corners: Int32s) -> Corners:
 
 @kernel
 def _code(a: Corners, b: Corners, c: Corners, d: Corners) -> np.uint8:
-    """The code of one window from its 4 x 4 corners, rows a to d; bits as `CLOCKWISE` in `whet._kernels.features`."""
+    """The code of one window from its 4 x 4 corners, rows a to d; bits as `CLOCKWISE` in `whet._kernels.integral`."""
     top, middle, bottom = _blocks(a, b), _blocks(b, c), _blocks(c, d)
     centre = middle[1]
     code = np.int32(top[0] >= centre) << 7 | np.int32(top[1] >= centre) << 6 | np.int32(top[2] >= centre) << 5

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from whet._kernels.threads import for_each_block
 from whet._kernels.windows import OPENCV_MIN_SIGMA
-from whet.cascade.columns import columns_of, family_name
+from whet.features.families import columns_of, family_name
 from whet.features.integral import FeatureFamily, IntegralStack, check_window
 from whet.features.weak_learners import WeakLearners
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant, check_combination

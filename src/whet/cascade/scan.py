@@ -21,10 +21,8 @@ from whet.cascade.boxes import Boxes
 from whet.cascade.cascade import Cascade, Stage
 from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import Level, Pyramid, WindowIndex
-from whet.features.haar import HaarPool
-from whet.features.integral import FeatureFamily
-from whet.features.lbp import BlockPatternPool
-from whet.features.rectangles import RectanglePool
+from whet.features.families import weak_type
+from whet.features.integral import ScannedFamily
 from whet.features.weak_learners import Stumps, Subsets, conditions_of
 
 Int32s = NDArray[np.int32]
@@ -32,8 +30,6 @@ Int32s = NDArray[np.int32]
 # A pattern has 4 x 4 corners, a Haar feature up to 9, three rectangles 12.
 CORNERS = 16
 WEIGHTS = 12
-# The third channel of the integral images.
-TILTED = 2
 
 
 class Layout(NamedTuple):
@@ -104,8 +100,7 @@ def compiled(cascade: Cascade, layout: Layout, reject: bool = True) -> CompiledC
 
 def channels_of(cascade: Cascade) -> int:
     """How many integral images the cascade looks at: sums and squares, and tilted sums for tilted features."""
-    pools = [conditions_of(stage.features, stage.weak)[0] for stage in cascade.stages]
-    return 3 if any(isinstance(pool, RectanglePool) and pool.tilted.any() for pool in pools) else 2
+    return max(conditions_of(stage.features, stage.weak)[0].channels for stage in cascade.stages)
 
 
 def _stage_rows(
@@ -126,18 +121,18 @@ def _stage_rows(
     if reject:
         rejection_thresholds[-1] = max(rejection_thresholds[-1], stage.threshold)
     rows = np.zeros((n, NODE), dtype=np.int32)
-    corners, weights = _corners(features, weak, layout)
-    rows[:, :CORNERS] = corners
-    if isinstance(weak, Subsets):
-        above, below = coef, np.zeros(n)
-        rows[:, SUBSET : SUBSET + 8] = np.ascontiguousarray(weak.subset).view(np.int32)
-    else:
-        flipped = weak.polarity < 0
-        above, below = np.where(flipped, 0.0, coef), np.where(flipped, coef, 0.0)
-        rows[:, FIRST_WEIGHT : FIRST_WEIGHT + WEIGHTS] = weights
-        rows[:, THRESHOLD] = weak.threshold.view(np.int32)
-        used = WEIGHTS - np.argmax(weights[:, ::-1] != 0, axis=1)
-        rows[:, N_CORNERS] = np.where((weights != 0).any(axis=1), -(-used // 3) * 3, 3)
+    weights = _write_corners(rows, features, weak, layout)
+    match weak:
+        case Subsets():
+            above, below = coef, np.zeros(n)
+            rows[:, SUBSET : SUBSET + 8] = np.ascontiguousarray(weak.subset).view(np.int32)
+        case Stumps():
+            flipped = weak.polarity < 0
+            above, below = np.where(flipped, 0.0, coef), np.where(flipped, coef, 0.0)
+            rows[:, FIRST_WEIGHT : FIRST_WEIGHT + WEIGHTS] = weights
+            rows[:, THRESHOLD] = weak.threshold.view(np.int32)
+            used = WEIGHTS - np.argmax(weights[:, ::-1] != 0, axis=1)
+            rows[:, N_CORNERS] = np.where((weights != 0).any(axis=1), -(-used // 3) * 3, 3)
     rows[0, OPENS], rows[:, FLAGS] = (
         1 + scores_begin,
         REJECTS * (rejection_thresholds > -np.inf) + JOINS * joins + ENDS * ends,
@@ -146,25 +141,17 @@ def _stage_rows(
     return rows, np.stack([above, below, rejection_thresholds, before], axis=1)
 
 
-def _corners(features: FeatureFamily, weak: Stumps | Subsets, layout: Layout) -> tuple[Int32s, Int32s]:
-    """Corners (T, 16) in the layout and weights (T, 12), unused ones zero."""
-    n, channel = len(weak), np.zeros(len(weak), dtype=np.int32)
-    corners, weights = np.zeros((n, CORNERS), dtype=np.int32), np.zeros((n, WEIGHTS), dtype=np.int32)
-    match features, weak:
-        case HaarPool() as pool, Stumps():
-            pixels, few = pool.corners()
-            weights[:, : few.shape[1]] = few
-        case RectanglePool() as pool, Stumps():
-            y, x, weights = pool.merged_corners
-            pixels = y * np.int32(pool.window[1] + 1) + x
-            channel[pool.tilted] = TILTED
-        case BlockPatternPool() as pool, Subsets():
-            pixels = pool.corners().reshape(n, CORNERS)
-        case family, other:
-            raise TypeError(f"no scan for {type(other).__name__} on {type(family).__name__}")
-    y, x = np.divmod(pixels, features.window[1] + 1)
-    corners[:, : pixels.shape[1]] = layout.offset(y, x, channel[:, None])
-    return corners, weights
+def _write_corners(rows: Int32s, features: ScannedFamily, weak: Stumps | Subsets, layout: Layout) -> Int32s:
+    """Write the corners of features in the layout; returns the weights (T, 12), unused ones zero."""
+    if not isinstance(weak, weak_type(features)):
+        raise TypeError(f"no scan for {type(weak).__name__} on {type(features).__name__}")
+    corners, weights = features.scan_corners(), np.zeros((len(weak), WEIGHTS), dtype=np.int32)
+    if corners.y.shape[1] > CORNERS or (corners.weights is not None and corners.weights.shape[1] > WEIGHTS):
+        raise TypeError(f"no scan for {type(features).__name__}: more than {CORNERS} corners or {WEIGHTS} weights")
+    rows[:, : corners.y.shape[1]] = layout.offset(corners.y, corners.x, corners.channel[:, None])
+    if corners.weights is not None:
+        weights[:, : corners.weights.shape[1]] = corners.weights
+    return weights
 
 
 GreyImage = NDArray[np.uint8]

@@ -19,8 +19,8 @@ LATEST = 253_000_000_000
 
 
 def kind_name(record: Record) -> str:
-    """Wrong (a false positive), missed (an object), or example."""
-    return "example" if record.kind == "example" else "missed" if record.is_object else "wrong"
+    """The label of a correction, object or not object; or example."""
+    return "example" if record.kind == "example" else "object" if record.is_object else "not object"
 
 
 def printable(text: str) -> str:

@@ -156,7 +156,7 @@ def wrong_detections(path: Path, images: Path | None, *, quiet: bool) -> tuple[l
     """The false positives that are marked in a file of detections, and whether rows of it were skipped."""
     import numpy as np
 
-    from whet.io.marked import read_wrong
+    from whet.io.detections import read_wrong
     from whet.training.examples import MarkedImage
 
     found = read_wrong(path, images)
@@ -184,6 +184,7 @@ def read_learning_input(
     from whet.io.images import find_images
     from whet.training.examples import LearningInput
 
+    _check_annotated(given.annotations, options.format)
     marked = marked_boxes(given.wrong, given.missed)
     is_incomplete = False
     if given.detections is not None:
@@ -194,6 +195,18 @@ def read_learning_input(
     every = LearningInput(read.examples, marked, crops)
     _warn_if_shared([*crops, *(image.path for image in marked)], read.held_out)
     return every, read.held_out, is_incomplete or read.is_incomplete
+
+
+def _check_annotated(path: Path | None, format: AnnotationFormat | None) -> None:
+    """Raise `AnnotationError` for a directory of images without annotations: nobody says what they show."""
+    from whet.errors import AnnotationError
+    from whet.io.annotations.formats import detect_format
+
+    if path is not None and path.is_dir() and format is None and detect_format(path) == "crops":
+        raise AnnotationError(
+            f"got --annotations {path}, a directory of images without annotations; use --negatives for images without "
+            "the object, --positives for crops of it, or --format crops"
+        )
 
 
 def _warn_if_shared(paths: Sequence[Path], held_out: Sequence[AnnotatedImage]) -> None:

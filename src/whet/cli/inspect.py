@@ -139,7 +139,7 @@ class Summary:
 def _corrections(detector: Detector) -> dict[str, int]:
     """Numbers of records by kind, and of the corrections that do not hold."""
     kinds = Counter(map(kind_name, detector.records))
-    counts = {name: kinds[name] for name in ("wrong", "missed", "example")}
+    counts = {name: kinds[name] for name in ("object", "not object", "example")}
     return counts | {"unsatisfied": len(detector.unsatisfied)}
 
 
@@ -157,7 +157,7 @@ def _reference(detector: Detector) -> dict[str, int] | None:
 
 def _summary(stage: TrainedStage, learned: tuple[int, int], run: Stage) -> StageSummary:
     from whet.cascade.cascade import LearningStage
-    from whet.cascade.columns import family_name
+    from whet.features.families import family_name
 
     family, is_soft = family_name(stage.features), run.rejection_thresholds is not None
     if not isinstance(stage, LearningStage):
@@ -220,10 +220,10 @@ def _kinds(summary: Summary) -> list[str]:
 
 def _learned(summary: Summary) -> Iterator[str]:
     counts, reference, estimate = summary.corrections, summary.reference, summary.estimate
-    corrections = plural(counts["wrong"] + counts["missed"], "correction")
+    corrections = plural(counts["object"] + counts["not object"], "correction")
     broken = f"; {counts['unsatisfied']:,} not satisfied" if counts["unsatisfied"] else ""
     yield (
-        f"Learned: {corrections} ({counts['wrong']:,} wrong, {counts['missed']:,} missed{broken}), "
+        f"Learned: {corrections} ({counts['object']:,} object, {counts['not object']:,} not object{broken}), "
         f"{plural(counts['example'], 'example')}"
     )
     if reference is None:

@@ -166,6 +166,12 @@ def learn(
         typer.echo(f"Nothing written ({outcome.reason})" if outcome.reason else f"Wrote {target}")
         if outcome.undo is not None:
             typer.echo(f"Undo: {outcome.undo}")
+    if run.report.undetected:
+        print_list(
+            f"the model detects nothing near {plural(len(run.report.undetected), 'box', 'boxes')} of --wrong or "
+            "--detections; expected x,y,w,h of a detection, as whet detect prints it",
+            run.report.undetected,
+        )
     if outcome.setbacks:
         warn(f"Warning: {' and '.join(outcome.setbacks)}" + "; nothing was written" * (outcome.reason == REFUSED))
     if outcome.reason == REFUSED:
@@ -206,7 +212,7 @@ class _WorseError(Exception):
 
 def _written(model: str, target: Path, run: LearningRun, *, force: bool) -> _Outcome:
     """Add the corrections to the file as it is now; others may have changed it since the command has loaded it."""
-    from whet.training.learning import estimated_setbacks
+    from whet.detector.base import estimated_setbacks
 
     try:
         with changed(model, target) as current:
@@ -245,6 +251,7 @@ def _results(run: LearningRun, given: LearningInput, outcome: _Outcome, target: 
         "on_held_out": before_and_after(run.held_out),
         "worse": outcome.setbacks,
         "skipped": {"images": _unread(run, given), "boxes": report.skipped_boxes},
+        "undetected": report.undetected,
         "model": None if outcome.reason else str(target),
         "undo": outcome.undo,
     }
@@ -254,7 +261,7 @@ def _report(run: LearningRun, given: LearningInput, update: Update) -> Iterator[
     report = run.report
     yield f"Input: {plural(len(given), 'image')}, {plural(given.n_objects, 'object')}"
     if not report.records:
-        yield "Learned nothing: the images contain no objects and no false positives"
+        yield f"Learned nothing: {_why_nothing(run, given)}"
     else:
         n_known = len({record.id for record in report.records}) - len(update.records)
         parts = [
@@ -276,6 +283,15 @@ def _report(run: LearningRun, given: LearningInput, update: Update) -> Iterator[
         yield f"Estimate before: {update.before}"
         yield f"Estimate after:  {update.after}"
     yield from unsatisfied_lines(update.unsatisfied)
+
+
+def _why_nothing(run: LearningRun, given: LearningInput) -> str:
+    boxes, images = run.report.skipped_boxes, _unread(run, given)
+    if boxes:
+        return f"{plural(len(boxes), 'box fits', 'boxes fit')} no window; {boxes[0]}"
+    if images:
+        return f"{plural(len(images), 'image')} cannot be read; {images[0]}"
+    return "the images contain no objects and no false positives"
 
 
 def _unread(run: LearningRun, given: LearningInput) -> list[str]:

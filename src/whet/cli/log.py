@@ -33,8 +33,8 @@ OBJECT, NOT_OBJECT = 1, 2
 def log(model: Model, as_json: Json = False) -> None:
     """List the corrections and examples inside a model, the newest first.
 
-    Each row has the id for whet unlearn, the time, what was corrected (wrong: a false positive, missed: an object, or
-    example), the file name, the box as x,y,w,h, the number of windows, whether the correction holds, and the note.
+    Each row has the id for whet unlearn, the time, the label of the box (object, not object, or example), the file
+    name, the box as x,y,w,h, the number of windows, whether the correction holds, and the note.
 
     \b
     Examples:
@@ -57,7 +57,7 @@ def _table(records: Sequence[Record], unsatisfied: set[str]) -> Iterator[str]:
     if not records:
         yield "No corrections"
         return
-    head = ("id", "time", "kind", "file", "box", "windows", "holds", "note")
+    head = ("id", "time", "label", "file", "box", "windows", "holds", "note")
     rows = [head, *(_row(record, record.id in unsatisfied) for record in records)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     for row in rows:
@@ -77,6 +77,8 @@ def export_corrections(
     quiet: Quiet = False,
 ) -> None:
     """Write the corrections and examples inside a model as COCO annotations, for other tools.
+
+    whet does not read the file as annotations: its images have boxes only where they were corrected.
 
     Missed objects and examples have the category "object", false positives the category "not-object". Each annotation
     also has the keys record (its id), kind, time and note. Images have the file name and the SHA-256 of their grey
@@ -99,11 +101,13 @@ def export_corrections(
 
 
 def _coco(records: Sequence[Record]) -> dict[str, Any]:
+    from whet.io.annotations.coco import CORRECTIONS
+
     ordered = records[::-1]  # the oldest first
     images = {record.image: record.name for record in records}
     numbers = {image: number for number, image in enumerate(dict.fromkeys(r.image for r in ordered), start=1)}
     return {
-        "info": {"description": "corrections of a whet detector"},
+        "info": {"description": CORRECTIONS},
         "licenses": [],
         "images": [
             {"id": number, "file_name": images[image] or image, "sha256": image} for image, number in numbers.items()

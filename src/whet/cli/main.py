@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from whet import __version__
 from whet.cli.options import ExitCode
-from whet.errors import DataNotFoundError, MissingExtraError, WhetError
+from whet.errors import DataNotFoundError, DetectorNotFoundError, MissingExtraError, WhetError
 
 
 class LazyCommand(NamedTuple):
@@ -136,7 +136,7 @@ def options(
       0    success
       1    error
       2    invalid arguments
-      3    input data not found
+      3    input data or model not found
       4    optional package not installed
       5    finished, but some input was skipped
       6    not written, because results would get worse (whet learn)
@@ -160,7 +160,7 @@ def run(command: Callable[[], object]) -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
         command()
-    except DataNotFoundError as error:
+    except (DataNotFoundError, DetectorNotFoundError) as error:
         _fail(error, ExitCode.DATA_MISSING)
     except MissingExtraError as error:
         _fail(error, ExitCode.EXTRA_MISSING)

@@ -69,7 +69,8 @@ def changed(model: str, out: Path) -> Iterator[Detector]:
     In place, no other writer comes between: what others have written since the command started is kept.
     """
     from whet.cli.output import uninterrupted
-    from whet.detector.detector import edit, load
+    from whet.detector.detector import load
+    from whet.detector.saving import edit
 
     with uninterrupted():
         if is_in_place(model, out):

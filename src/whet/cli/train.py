@@ -149,14 +149,6 @@ def summary_lines(trained: Trained, out: Path, settings: Path) -> list[str]:
     ]
 
 
-class FeatureChoice(StrEnum):
-    """Feature families: those of `whet.training.config.Features`."""
-
-    both = "both"
-    haar = "haar"
-    lbp = "lbp"
-
-
 class MirrorChoice(StrEnum):
     """Whether mirror images are positives too."""
 
@@ -209,7 +201,13 @@ def train(
     jitter_rotation: Annotated[
         float | None, typer.Option(min=0, max=45, help="Maximum rotation in degrees. [default: 3]")
     ] = None,
-    features: Annotated[FeatureChoice | None, typer.Option(help="Feature families. [default: both]")] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[,NAME...]",
+            help="Feature families, haar and lbp; stages take turns between them. [default: haar,lbp]",
+        ),
+    ] = None,
     max_features: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of features per family. [default: 10000]")
     ] = None,

@@ -7,16 +7,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from whet.detector.detector import edit as edit
     from whet.detector.records import Record as Record
     from whet.detector.reference import Estimate as Estimate
+    from whet.detector.saving import edit as edit
     from whet.detector.state import Update as Update
 
 _HOME = {
     "Estimate": "whet.detector.reference",
     "Record": "whet.detector.records",
     "Update": "whet.detector.state",
-    "edit": "whet.detector.detector",
+    "edit": "whet.detector.saving",
 }
 
 __all__ = ["Estimate", "Record", "Update", "edit"]

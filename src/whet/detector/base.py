@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import Cascade, ClassPair, TrainedStage, check_count, check_statistics
-from whet.detector.reference import Judgement, Reference
+from whet.detector.reference import Estimate, Judgement, Reference
 from whet.lda.statistics import BinaryStatistics
 
 Fact = str | int | float
@@ -296,3 +296,39 @@ class Reporting:
 
 def _is_name(name: object) -> bool:
     return isinstance(name, str) and name.isprintable() and name.strip() == name and 0 < len(name) <= LONGEST_NAME
+
+
+# Estimates on the reference set vary more: recall may fall by so much, and false positives rise by so much.
+ESTIMATED_RECALL = 0.01
+ESTIMATED_RISE = (0.10, 0.02)
+
+
+def estimated_setbacks(before: Estimate | None, after: Estimate | None) -> list[str]:
+    """What is worse by the reference set than before; nothing without one.
+
+    >>> estimated_setbacks(Estimate(0.98, 0.1), Estimate(0.96, 0.1))
+    ['recall falls from 98.0 % to 96.0 %']
+    >>> estimated_setbacks(Estimate(0.98, 0.1), Estimate(0.975, 0.11))
+    []
+    """
+    if before is None or after is None:
+        return []
+    share, least = ESTIMATED_RISE
+    rise = after.false_positives_per_image - before.false_positives_per_image
+    return setbacks(
+        before.recall - after.recall > ESTIMATED_RECALL,
+        rise > share * before.false_positives_per_image and rise >= least,
+        (before.recall, after.recall),
+        (before.false_positives_per_image, after.false_positives_per_image),
+    )
+
+
+def setbacks(
+    loses_objects: bool, is_wrong_more_often: bool, recall: tuple[float, float], rate: tuple[float, float]
+) -> list[str]:
+    """In words, what became worse: recall, false positives per image, or both; each as before and after."""
+    texts = (
+        f"recall falls from {100 * recall[0]:.1f} % to {100 * recall[1]:.1f} %",
+        f"false positives per image rise from {rate[0]:.3g} to {rate[1]:.3g}",
+    )
+    return [text for text, is_worse in zip(texts, (loses_objects, is_wrong_more_often), strict=True) if is_worse]

@@ -29,7 +29,9 @@ FARTHEST = 1.25
 
 def derive(base: DetectorBase, learned: Delta, corrections: Mapping[str, Record]) -> Derived:
     """The cascade of a base, counts and corrections; a function of these alone, to the last bit."""
-    cascade = Cascade(base.window, tuple(weighted_stages(base, learned)), base.min_sigma)
+    cascade = base.cascade
+    if not learned.is_empty:
+        cascade = Cascade(base.window, tuple(weighted_stages(base, learned)), base.min_sigma)
     records = [record for record in corrections.values() if record.kind == "correction" and len(record)]
     false_positives, objects = ([record for record in records if record.is_object is side] for side in (False, True))
     rejected, others = _divided(false_positives, _holds(cascade, false_positives))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from importlib.resources import files
 from math import isfinite
@@ -25,9 +25,9 @@ from whet.cascade.detections import Detections
 from whet.cascade.pyramid import SCALE_FACTOR, SMALLEST, Pyramid
 from whet.cascade.scan import scan_pyramid
 from whet.detector import model_file
-from whet.detector.base import Delta, DetectorBase, Provenance, Reporting, check_delta
+from whet.detector.base import Delta, DetectorBase, Provenance, Reporting, check_delta, estimated_setbacks
 from whet.detector.model_header import Contents
-from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Records, image_hash
+from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Records, check_record, image_hash
 from whet.detector.reference import Estimate, Judgement
 from whet.detector.state import State, Update
 from whet.errors import (
@@ -37,11 +37,10 @@ from whet.errors import (
     CannotMergeError,
     CannotUnlearnError,
     DetectorNotFoundError,
-    ModelChangedError,
     ModelFileError,
     RecordError,
+    WorseEstimateWarning,
 )
-from whet.io.files import locked, write_atomically
 from whet.io.images import as_grey
 
 if TYPE_CHECKING:
@@ -74,6 +73,20 @@ class DetectOptions(ScanOptions, total=False):
     iou: float
     min_score: float | str | None
     max_detections: int | None
+
+
+class LearnOptions(TypedDict, total=False):
+    """Keyword arguments of `Detector.learn` and `Detector.new_records`."""
+
+    name: str
+    note: str
+    min_size: float | None
+    max_size: float | None
+    scale_factor: float
+    step: int
+    min_score: float | str | None
+    color: ColorOrder
+    threads: int | None
 
 
 class Detector:
@@ -109,9 +122,10 @@ class Detector:
         empty = Delta.empty(base.sizes)
         if counts is not None:
             check_delta(counts, base)
-        self._state = State.from_learned(base, counts or empty, self._checked(Records.from_iterable(records)))
+        self._state = State.from_learned(base, counts or empty, self._checked(records))
         self._lock = RLock()
-        self._origin: tuple[Path, str] | None = None
+        # File and SHA-256 of its bytes, as it was loaded or saved last.
+        self.origin: tuple[Path, str] | None = None
 
     @overload
     def detect(self, image: Images, **options: Unpack[DetectOptions]) -> list[Detections]: ...
@@ -172,47 +186,26 @@ class Detector:
             calibration=self._calibration(state),
         )
 
-    def learn(
-        self,
-        image: ImageLike,
-        boxes: ArrayLike,
-        labels: ArrayLike,
-        *,
-        name: str = "",
-        note: str = "",
-        min_size: float | None = None,
-        max_size: float | None = None,
-        scale_factor: float = SCALE_FACTOR,
-        step: int = 1,
-        min_score: float | str | None = None,
-        color: ColorOrder = "rgb",
-        threads: int | None = None,
-    ) -> Update:
+    def learn(self, image: ImageLike, boxes: ArrayLike, labels: ArrayLike, **options: Unpack[LearnOptions]) -> Update:
         """Correct boxes (n, 4) of an image, as x1, y1, x2, y2: label True for the object, False for a false positive.
 
-        `labels` are one for all boxes or (n,). Pass the sizes, `scale_factor` and `step` with which the detections were
-        made, and the `min_score` that a missed object has to exceed. A correction that holds already, with some margin,
-        changes nothing, and learning it twice is learning it once.
+        `labels` are one for all boxes or (n,). Pass as options the sizes, `scale_factor`, `step` and `color` with which
+        the detections were made, and the `min_score` that a missed object has to exceed. A correction that holds
+        already, with some margin, changes nothing, and learning it twice is learning it once.
 
         Returns the new records, with what they change on the reference set. `name` (by default that of the file) and
-        `note` are kept with them. `unlearn` takes them out again.
+        `note` are kept with them. `unlearn` takes them out again. Issues a `WorseEstimateWarning` if recall falls by
+        more than 1 point there, or if false positives per image rise by more than 10 % and by 0.02.
         """
-        return self.add(
-            self.new_records(
-                image,
-                boxes,
-                labels,
-                name=name,
-                note=note,
-                min_size=min_size,
-                max_size=max_size,
-                scale_factor=scale_factor,
-                step=step,
-                min_score=min_score,
-                color=color,
-                threads=threads,
+        update = self.add(self.new_records(image, boxes, labels, **options))
+        worse = estimated_setbacks(update.before, update.after)
+        if worse:
+            warnings.warn(
+                f"{' and '.join(worse)}, by the reference set; undo this correction with unlearn if that is too much",
+                WorseEstimateWarning,
+                stacklevel=2,
             )
-        )
+        return update
 
     def new_records(
         self,
@@ -260,9 +253,7 @@ class Detector:
 
     def add(self, records: Iterable[Record]) -> Update:
         """Add records that this detector, or another one of the same base, has made; those it has change nothing."""
-        new = self._checked(Records.from_iterable(records))
-        if any(record.kind == "example" for record in new.values()):
-            self.check_can_learn(examples=True)
+        new = self._checked(records)
         with self._lock:
             before = self._state
             added = tuple(record for key, record in new.items() if key not in before.records)
@@ -291,7 +282,7 @@ class Detector:
 
         Raises `RecordError`, and changes nothing, if one to take out is not learned now.
         """
-        new, old = self._checked(Records.from_iterable(add)), [record.id for record in remove]
+        new, old = self._checked(add), [record.id for record in remove]
         with self._lock:
             missing = [key for key in old if key not in self._state.records]
             if missing:
@@ -361,23 +352,6 @@ class Detector:
             counts = self._state.counts + theirs.counts
             self._state = State.from_learned(self._base, counts, self._state.records | theirs.records)
 
-    def _check_record(self, record: Record) -> None:
-        n_weak, n = self._base.cascade.n_weak, len(record)
-        if record.base_id != self.base_id:
-            raise RecordError(
-                f"record {record.id[:8]} belongs to the base {record.base_id[:12] or '(none)'}, this detector has "
-                f"{self.base_id[:12]}: use a detector of that base"
-            )
-        if record.responses.shape != (n, -(-n_weak // 8)) or len(record.index) != n:
-            raise RecordError(
-                f"record {record.id[:8]} does not fit this detector of {n_weak} weak learners: it belongs to another "
-                "base, or was altered"
-            )
-        if n and n_weak % 8 and (record.responses[:, -1] & (0xFF >> n_weak % 8)).any():
-            raise RecordError(
-                f"record {record.id[:8]} has responses of more weak learners than {n_weak}: it was altered"
-            )
-
     def check_can_learn(self, *, examples: bool = False) -> None:
         """Raise `CannotLearnError` if no stage has statistics; with `examples`, if no weights follow from them."""
         if not any(pair[0].n for pair in (stage.statistics for stage in self._base.stages)):
@@ -396,7 +370,7 @@ class Detector:
         twin = Detector.__new__(Detector)
         # All that a detector holds are values: none is ever changed in place.
         twin._base, twin._reporting, twin._state = self._base, self._reporting, self._state
-        twin._lock, twin._origin = RLock(), self._origin
+        twin._lock, twin.origin = RLock(), self.origin
         return twin
 
     def as_trained(self) -> Detector:
@@ -415,10 +389,13 @@ class Detector:
             contents = model_file.from_bytes(data)
             return cls(contents.base, contents.counts, contents.reporting, contents.records.values())
 
-    def _checked(self, records: Records) -> Records:
-        for record in records.values():
-            self._check_record(record)
-        return records
+    def _checked(self, records: Iterable[Record]) -> Records:
+        new = Records.from_iterable(records)
+        for record in new.values():
+            check_record(record, self.base_id, self._base.cascade.n_weak)
+        if any(record.kind == "example" for record in new.values()):
+            self.check_can_learn(examples=True)
+        return new
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the detector to a file: as a whole, or not at all.
@@ -426,24 +403,9 @@ class Detector:
         Raises `ModelChangedError` if this detector was loaded from that file, and the file has changed since: load it
         again, or use `edit`.
         """
-        path = Path(path)
-        with locked(path):
-            self._check_unchanged(path)
-            self._write(path)
+        from whet.detector.saving import save
 
-    def _check_unchanged(self, path: Path) -> None:
-        if self._origin is None or self._origin[0] != path.resolve() or not path.exists():
-            return
-        if hashlib.sha256(path.read_bytes()).hexdigest() != self._origin[1]:
-            raise ModelChangedError(
-                f"{path} was changed by another writer since it was loaded; nothing was written. Load it again, or use "
-                "`with whet.detector.edit(path) as detector`"
-            )
-
-    def _write(self, path: Path) -> None:
-        data = self.to_bytes()
-        write_atomically(path, data)
-        self._origin = path.resolve(), hashlib.sha256(data).hexdigest()
+        save(self, Path(path))
 
     def export_opencv(
         self, path: str | PathLike[str], *, early_exits: EarlyExits = "doubling", exact: bool = False
@@ -565,13 +527,13 @@ class Detector:
         return self._base.provenance
 
     @property
-    def learned(self) -> tuple[int, int]:
-        """How often the object and other things were counted since the base; corrections are not counted."""
+    def n_examples(self) -> tuple[int, int]:
+        """Positive and negative examples that were learned since the base; corrections are no examples."""
         objects, others = zip(*self._state.total.counts, strict=True)
         return max(objects), max(others)
 
     def __repr__(self) -> str:
-        (height, width), (objects, others), n = self.window, self.learned, len(self.cascade.stages)
+        (height, width), (objects, others), n = self.window, self.n_examples, len(self.cascade.stages)
         n_corrections = sum(record.kind == "correction" for record in self._state.records.values())
         points = "".join(f", {name!r}: {score:g}" for name, score in sorted(self.operating_points.items()))
         return (
@@ -628,7 +590,7 @@ def load(name_or_path: str | PathLike[str]) -> Detector:
         return _load_bundled(name_or_path)
     if Path(name_or_path).suffix.lower() == ".xml":
         return _load_opencv(Path(name_or_path))
-    return _load_file(Path(name_or_path))
+    return load_file(Path(name_or_path))
 
 
 def _load_bundled(name: str) -> Detector:
@@ -636,40 +598,18 @@ def _load_bundled(name: str) -> Detector:
     if name not in names:
         there = ", ".join(map(repr, names)) or "none"
         raise DetectorNotFoundError(f"there is no detector named {name!r}; bundled with whet: {there}. {_hint(name)}")
-    return _load_file(BUNDLED / f"{name}{SUFFIX}")
+    return load_file(BUNDLED / f"{name}{SUFFIX}")
 
 
-def _load_file(path: Path) -> Detector:
+def load_file(path: Path) -> Detector:
+    """Load a model file; its bytes are remembered, so that `save` can tell whether the file has changed."""
     data = model_file.read_bytes(path)
     try:
         detector = Detector.from_bytes(data)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
-    detector._origin = path.resolve(), hashlib.sha256(data).hexdigest()
+    detector.origin = path.resolve(), hashlib.sha256(data).hexdigest()
     return detector
-
-
-@contextmanager
-def edit(path: str | PathLike[str]) -> Iterator[Detector]:
-    """Load a detector's file, change it and save it, while no other writer can.
-
-    >>> import tempfile
-    >>> import numpy as np
-    >>> path = Path(tempfile.mkdtemp()) / "mine.whet"
-    >>> load("face").save(path)
-    >>> with edit(path) as detector:
-    ...     detector.learn_patches(np.random.default_rng(0).integers(0, 256, (5, 24, 24), np.uint8), False)
-    >>> load(path).learned
-    (0, 5)
-    """
-    path = Path(path)
-    with locked(path):
-        detector = _load_file(path)
-        before = detector._state, detector._reporting
-        yield detector
-        if (detector._state, detector._reporting) != before:
-            detector._check_unchanged(path)  # the same thread may have saved another copy
-            detector._write(path)
 
 
 def _hint(name: str) -> str:

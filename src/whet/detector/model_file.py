@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.cascade.cascade import ClassPair, LearningStage, Stage, TrainedStage
-from whet.cascade.columns import LAYOUTS, columns_of, from_columns
 from whet.cascade.pyramid import WindowIndex
 from whet.detector.base import Delta, DetectorBase
 from whet.detector.model_header import MOST_BYTES, Contents, FixedHeader, Header, LearningHeader, StageHeader
 from whet.detector.records import Record, Records
 from whet.detector.reference import Reference
 from whet.errors import DetectorNotFoundError, ModelFileError, WhetError
+from whet.features.families import LAYOUTS, columns_of, from_columns
 from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import RejectionThresholds
 

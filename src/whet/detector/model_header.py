@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self, cast, get_args
 
 from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import MOST_PIXELS, LearningStage, Stage, TrainedStage, z_of
-from whet.cascade.columns import LAYOUTS, LEAVES, MOST_CONDITIONS, family_name
 from whet.detector.base import Delta, DetectorBase, Provenance, Reporting
 from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Kind, Record, Records
 from whet.errors import ModelFileError
+from whet.features.families import LAYOUTS, LEAVES, MOST_CONDITIONS, family_name
 from whet.features.weak_learners import conditions_of
-from whet.io.files import Table, as_table, check_keys, finite, one_of, parse_table, whole
 from whet.lda.discriminant import Criterion
 from whet.lda.statistics import MOST_SAMPLES
 from whet.lda.thresholds import Asymmetric, Rate
+
+Table = dict[str, Any]
 
 FORMAT = "whet detector"
 VERSION = 2
@@ -348,3 +350,58 @@ def _pair(value: object, name: str, most: int = MOST_SAMPLES - 1) -> tuple[int, 
     if not isinstance(value, list) or len(value) != 2:
         raise ModelFileError(f"{name}: expected two whole numbers")
     return whole(value[0], 0, most, name), whole(value[1], 0, most, name)
+
+
+def parse_table(text: str, name: str) -> Table:
+    """Parse a JSON object."""
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"the {name} is not JSON ({error}); the file is damaged or not a detector") from error
+    return as_table(parsed, name)
+
+
+def as_table(value: object, name: str) -> Table:
+    """Return the value if it is a JSON object, or raise `ModelFileError`."""
+    if not isinstance(value, dict):
+        raise ModelFileError(f"the {name} is {_brief(value)}; expected a JSON object")
+    return value
+
+
+def check_keys(table: Table, required: Collection[str], optional: Collection[str] = (), *, where: str) -> None:
+    """Raise `ModelFileError` for missing keys, and for unknown keys, which saving the detector would lose."""
+    missing, unknown = sorted(set(required) - set(table)), sorted(set(table) - {*required, *optional})
+    if missing or unknown:
+        raise ModelFileError(f"{where} lacks {missing} and has unknown {unknown}; expected {sorted(required)}")
+
+
+def whole(value: object, least: int, most: int, name: str) -> int:
+    """Return an integer from `least` to `most`, inclusive, or raise `ModelFileError`.
+
+    >>> whole(True, 0, 3, "count")
+    Traceback (most recent call last):
+    whet.errors.ModelFileError: count is True; expected a whole number from 0 to 3
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ModelFileError(f"{name} is {_brief(value)}; expected a whole number from {least} to {most}")
+    return value
+
+
+def finite(value: object, name: str) -> float:
+    """Return a finite number, or raise `ModelFileError`."""
+    # A comparison, because math.isfinite raises for an integer of 400 digits.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
+        raise ModelFileError(f"{name} is {_brief(value)}; expected a finite number")
+    return float(value)
+
+
+def one_of(value: object, choices: Collection[str], name: str) -> str:
+    """Return a string that is one of the choices, or raise `ModelFileError`."""
+    if not isinstance(value, str) or value not in choices:
+        raise ModelFileError(f"{name} is {_brief(value)}; expected one of {sorted(choices)}")
+    return value
+
+
+def _brief(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

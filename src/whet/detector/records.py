@@ -150,3 +150,20 @@ class Records(Mapping[str, Record]):
 def _merged(one: Record, other: Record) -> Record:
     """One of two records of the same id: the earlier; of equal times, the lesser name and note."""
     return min(one, other, key=lambda record: (record.time, record.name, record.note))
+
+
+def check_record(record: Record, base_id: str, n_weak: int) -> None:
+    """Raise `RecordError` unless a record was made for a base with this id, and its arrays fit it."""
+    n = len(record)
+    if record.base_id != base_id:
+        raise RecordError(
+            f"record {record.id[:8]} belongs to the base {record.base_id[:12] or '(none)'}, this detector has "
+            f"{base_id[:12]}: use a detector of that base"
+        )
+    if record.responses.shape != (n, -(-n_weak // 8)) or len(record.index) != n:
+        raise RecordError(
+            f"record {record.id[:8]} does not fit this detector of {n_weak} weak learners: it belongs to another base, "
+            "or was altered"
+        )
+    if n and n_weak % 8 and (record.responses[:, -1] & (0xFF >> n_weak % 8)).any():
+        raise RecordError(f"record {record.id[:8]} has responses of more weak learners than {n_weak}: it was altered")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.features import corner_values
-from whet.features.integral import Indices, IntegralStack, check_window
+from whet._kernels.integral import corner_values
+from whet.features.integral import Columns, ColumnTypes, Corners, Indices, IntegralStack, check_window
 
 Ints = NDArray[np.int16]
 
@@ -42,6 +42,26 @@ def boxes(window: tuple[int, int], parts: tuple[int, int]) -> tuple[Ints, Ints, 
     widths, xs = spans(window[1], parts[1])
     down, across = len(heights), len(widths)
     return np.tile(xs, down), np.repeat(ys, across), np.tile(widths, down), np.repeat(heights, across)
+
+
+def check_boxes(
+    window: tuple[int, int],
+    x: NDArray[np.integer],
+    y: NDArray[np.integer],
+    width: NDArray[np.integer],
+    height: NDArray[np.integer],
+    parts: NDArray[np.integer],
+) -> None:
+    """Raise ValueError unless all boxes (n,) lie in the window and divide into equal parts (n, 2), down and across."""
+    # In 64 bits: x + width of two 16-bit columns can wrap around and seem to lie inside.
+    x, y, width, height = (column.astype(np.int64) for column in (x, y, width, height))
+    inside = (x >= 0) & (y >= 0) & (x + width <= window[1]) & (y + height <= window[0])
+    divides = (height % parts[:, 0] == 0) & (width % parts[:, 1] == 0) & (width > 0) & (height > 0)
+    for good, fault in ((inside, "not inside the window"), (divides, "not divisible into equal parts")):
+        if not good.all():
+            t = int(np.argmin(good))
+            box = f"x={x[t]}, y={y[t]}, width={width[t]}, height={height[t]}"
+            raise ValueError(f"feature {t} ({box}) is {fault} of {window[0]} x {window[1]} pixels")
 
 
 Int16s = NDArray[np.int16]
@@ -119,6 +139,23 @@ class HaarPool:
     width: Int16s
     height: Int16s
 
+    categories: ClassVar[int | None] = None  # values are numbers: thresholds make sense of them
+    channels: ClassVar[int] = 2
+    column_types: ClassVar[ColumnTypes] = {
+        "kind": (np.dtype(np.uint8), ()),
+        **dict.fromkeys(("x", "y", "width", "height"), (np.dtype(np.int16), ())),
+    }
+    leaf_column_types: ClassVar[ColumnTypes] = {}
+
+    @classmethod
+    def from_columns(cls, window: tuple[int, int], columns: Columns) -> HaarPool:
+        """Features from the columns of a file; raises ValueError for those that the window cannot have."""
+        kind, x, y, width, height = (columns[name] for name in cls.column_types)
+        if (kind >= len(PARTS)).any():
+            raise ValueError(f"kind of a Haar feature: got {kind.max()}; expected 0 to {len(PARTS) - 1}")
+        check_boxes(window, x, y, width, height, PARTS[kind])
+        return cls(window, kind, x, y, width, height)
+
     @classmethod
     def from_window(cls, window: tuple[int, int], kinds: Iterable[HaarKind] = HaarKind) -> HaarPool:
         """All features of these kinds that fit into a window (height, width), kinds in ascending order."""
@@ -126,10 +163,6 @@ class HaarPool:
         tables = [boxes(window, (len(PATTERNS[kind][0]), len(PATTERNS[kind][1]))) for kind in kinds]
         kind = np.repeat(np.array(kinds, dtype=np.uint8), [len(x) for x, *_ in tables])
         return cls(window, kind, *(np.concatenate(column) for column in zip(*tables, strict=True)))
-
-    @property
-    def categories(self) -> None:
-        """Values are numbers: thresholds make sense of them."""
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -184,6 +217,11 @@ class HaarPool:
         y = self.y[:, None] + (self.height // parts_down)[:, None] * down
         x = self.x[:, None] + (self.width // parts_across)[:, None] * across
         return y * np.int32(self.window[1] + 1) + x, np.ascontiguousarray(weights)
+
+    def scan_corners(self) -> Corners:
+        """Corners and weights as the scan reads them."""
+        corners, weights = self.corners()
+        return Corners(*np.divmod(corners, self.window[1] + 1), weights, np.zeros(len(self), dtype=np.int32))
 
     def evaluate(self, stack: IntegralStack) -> NDArray[np.float32]:
         """Normalised values (features, samples): weighted sums of pixels over (area sigma) of the window.

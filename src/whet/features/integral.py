@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,6 +118,9 @@ def _inner_corners(height: int, width: int) -> NDArray[np.int64]:
 
 
 Indices = NDArray[np.intp] | slice
+# Arrays by name, and their types: dtype, and shape of one row.
+Columns = Mapping[str, NDArray[Any]]
+ColumnTypes = Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
 
 
 class FeatureFamily(Protocol):
@@ -137,6 +141,42 @@ class FeatureFamily(Protocol):
 
     def evaluate(self, stack: IntegralStack) -> NDArray[Any]:
         """Values (features, samples), each row contiguous: float32, or uint8 codes of categories."""
+
+
+class Corners(NamedTuple):
+    """Where a scan reads the integral images: rows `y` and columns `x` (features, up to 16) of each corner.
+
+    `weights` (features, up to 12) are whole numbers, and a value is the weighted sum; None for patterns of 3 x 3
+    blocks, which have 4 x 4 corners. `channel` (features,) is the integral image: 0 sums, 2 tilted sums.
+    """
+
+    y: NDArray[np.integer]
+    x: NDArray[np.integer]
+    weights: NDArray[np.int32] | None
+    channel: NDArray[np.int32]
+
+
+class ScannedFamily(FeatureFamily, Protocol):
+    """A family that can be saved and scanned: what an entry of `whet.features.families.FAMILIES` needs.
+
+    `categories` is the same for all pools of a family. `column_types` are the arrays of a file, in its order, and
+    `leaf_column_types` those that only leaves of trees have.
+    """
+
+    categories: ClassVar[int | None]
+    column_types: ClassVar[ColumnTypes]
+    leaf_column_types: ClassVar[ColumnTypes]
+
+    @classmethod
+    def from_columns(cls, window: tuple[int, int], columns: Columns) -> Self:
+        """Features from the columns of a file; raises ValueError for those that the window cannot have."""
+
+    @property
+    def channels(self) -> int:
+        """Number of integral images that the scan needs: 2, sums and squares, or 3 with tilted sums."""
+
+    def scan_corners(self) -> Corners:
+        """Corners and weights of all features."""
 
 
 def check_window(window: tuple[int, int], stack: IntegralStack) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.features import block_codes
-from whet.features.haar import boxes
-from whet.features.integral import Indices, IntegralStack, check_window
+from whet._kernels.integral import block_codes
+from whet.features.haar import boxes, check_boxes
+from whet.features.integral import Columns, ColumnTypes, Corners, Indices, IntegralStack, check_window
 
 Int16s = NDArray[np.int16]
 
@@ -45,16 +45,25 @@ class BlockPatternPool:
     block_width: Int16s
     block_height: Int16s
 
+    categories: ClassVar[int | None] = CODES  # codes are names, not numbers: a weak learner is a set of them
+    channels: ClassVar[int] = 2
+    column_types: ClassVar[ColumnTypes] = dict.fromkeys(
+        ("x", "y", "block_width", "block_height"), (np.dtype(np.int16), ())
+    )
+    leaf_column_types: ClassVar[ColumnTypes] = {}
+
+    @classmethod
+    def from_columns(cls, window: tuple[int, int], columns: Columns) -> BlockPatternPool:
+        """Features from the columns of a file; raises ValueError for those that the window cannot have."""
+        x, y, width, height = (columns[name] for name in cls.column_types)
+        check_boxes(window, x, y, width.astype(np.int64) * 3, height.astype(np.int64) * 3, np.full((len(x), 2), 3))
+        return cls(window, x, y, width, height)
+
     @classmethod
     def from_window(cls, window: tuple[int, int]) -> BlockPatternPool:
         """All patterns that fit into a window (height, width)."""
         x, y, width, height = boxes(window, (3, 3))
         return cls(window, x, y, width // 3, height // 3)
-
-    @property
-    def categories(self) -> int:
-        """Codes are names, not numbers: a weak learner is a set of them."""
-        return CODES
 
     def __len__(self) -> int:
         return len(self.x)
@@ -74,6 +83,11 @@ class BlockPatternPool:
         x = self.x[:, None] + self.block_width[:, None] * STEPS
         y = self.y[:, None] + self.block_height[:, None] * STEPS
         return y[:, :, None] * np.int32(self.window[1] + 1) + x[:, None, :]
+
+    def scan_corners(self) -> Corners:
+        """Corners as the scan reads them, without weights."""
+        y, x = np.divmod(self.corners().reshape(len(self), -1), self.window[1] + 1)
+        return Corners(y, x, None, np.zeros(len(self), dtype=np.int32))
 
     def evaluate(self, stack: IntegralStack) -> NDArray[np.uint8]:
         """Codes (features, samples), the top left block in the highest bit, then clockwise.

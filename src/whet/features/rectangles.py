@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.features import corner_values
-from whet.features.integral import Indices, IntegralStack, check_window
+from whet._kernels.integral import corner_values
+from whet.features.integral import Columns, ColumnTypes, Corners, Indices, IntegralStack, check_window
 
 Int32s = NDArray[np.int32]
 
@@ -18,6 +19,8 @@ RECTANGLES = 3
 CORNERS = 4 * RECTANGLES
 # Whole numbers below 2^24 are exact in float32, and so are their sums in any order.
 EXACT = 2**24
+# The third channel of the integral images of a scan.
+TILTED = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +41,25 @@ class RectanglePool:
     boxes: Int32s
     weights: NDArray[np.float32]
     tilted: NDArray[np.bool_]
+
+    categories: ClassVar[int | None] = None  # values are numbers: thresholds make sense of them
+    column_types: ClassVar[ColumnTypes] = {
+        "boxes": (np.dtype(np.int16), (RECTANGLES, 4)),
+        "weights": (np.dtype(np.float32), (RECTANGLES,)),
+    }
+    leaf_column_types: ClassVar[ColumnTypes] = {"tilted": (np.dtype(np.uint8), ())}
+
+    @classmethod
+    def from_columns(cls, window: tuple[int, int], columns: Columns) -> RectanglePool:
+        """Features from the columns of a file; raises ValueError for those that the window cannot have."""
+        boxes, weights = columns["boxes"].astype(np.int32), columns["weights"]
+        tilted = columns.get("tilted", np.zeros(len(boxes), dtype=np.uint8))
+        if (tilted > 1).any():
+            raise ValueError(f"whether a rectangle is tilted: got {tilted.max()}; expected 0 or 1")
+        pool = cls(window, boxes, weights, tilted.astype(np.bool_))
+        if not pool.is_exact:
+            raise ValueError("the weights of rectangles must be whole numbers, and their sums below 2^24")
+        return pool
 
     def __post_init__(self) -> None:
         n = len(self.tilted)
@@ -62,8 +84,9 @@ class RectanglePool:
             )
 
     @property
-    def categories(self) -> None:
-        """Values are numbers: thresholds make sense of them."""
+    def channels(self) -> int:
+        """Integral images that the scan needs: sums and squares, and tilted sums for tilted features."""
+        return TILTED + 1 if self.tilted.any() else TILTED
 
     def __len__(self) -> int:
         return len(self.tilted)
@@ -106,6 +129,10 @@ class RectanglePool:
             for k, ((y, x), weight) in enumerate(sorted(item for item in sums.items() if item[1])):
                 merged[:, feature, k] = y, x, weight
         return merged[0], merged[1], merged[2]
+
+    def scan_corners(self) -> Corners:
+        """Corners and weights as the scan reads them."""
+        return Corners(*self.merged_corners, np.where(self.tilted, TILTED, 0).astype(np.int32))
 
     def evaluate(self, stack: IntegralStack) -> NDArray[np.float32]:
         """Normalised values (features, samples), of rectangles with whole weights."""

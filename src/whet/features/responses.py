@@ -7,8 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.bits import BITS, count_common_rows, count_rows, first_negative, pack, unpack, weigh_rows
-from whet._kernels.statistics import add_co_occurrences
+from whet._kernels.bits import (
+    BITS,
+    add_co_occurrences,
+    count_common_rows,
+    count_rows,
+    first_negative,
+    pack,
+    unpack,
+    weigh_rows,
+)
 from whet._kernels.threads import for_each_block
 from whet.features.integral import Indices
 from whet.lda.discriminant import Criterion

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from whet._kernels.threads import DEFAULT_MAX_MEMORY, for_each_block, within_budget
 from whet._kernels.weak_learners import best_splits, train_by_histogram, train_by_sorting, train_subsets
 from whet.features.integral import FeatureFamily, IntegralStack
-from whet.features.lbp import CODES
 from whet.features.responses import BitResponses, SampleLayout
-from whet.features.weak_learners import Stumps, Subsets
+from whet.features.weak_learners import MOST_CODES, Stumps, Subsets
 
 Floats = NDArray[np.float64]
 Method = Literal["histogram", "sorting"]
@@ -137,7 +136,7 @@ class SubsetTrainer:
 
     def __init__(self, n: int, layout: SampleLayout, weights: ClassWeights) -> None:
         self.layout, self.weights = layout, weights
-        self.subset = np.empty((n, CODES // 64), dtype=np.uint64)
+        self.subset = np.empty((n, MOST_CODES // 64), dtype=np.uint64)
         self.error = np.empty(n)
 
     def train_block(self, codes: NDArray[np.uint8], rows: slice, bits: NDArray[np.uint64]) -> None:
@@ -190,6 +189,8 @@ def train_weak_learners(
     pool = family.take(chosen)
     stack = IntegralStack.from_patches(patches[layout.order])
     shares = class_weights(layout, weights, balanced)
+    if pool.categories is not None and pool.categories > MOST_CODES:
+        raise ValueError(f"got a family of {pool.categories} codes; expected at most {MOST_CODES}")
     trainer = (
         StumpTrainer(len(pool), layout, shares, method)
         if pool.categories is None

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.features import respond_one
-from whet.features.integral import FeatureFamily, Indices, IntegralStack
-from whet.features.lbp import BlockPatternPool
-from whet.features.rectangles import RectanglePool
+from whet._kernels.integral import respond_one
+from whet.features.integral import Columns, ColumnTypes, FeatureFamily, Indices, IntegralStack, ScannedFamily
 
 Ints = NDArray[np.intp]
 Floats = NDArray[np.float64]
+
+# Codes are bytes, and a subset has a bit for each: families with fewer codes leave some of them unused.
+MOST_CODES = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,21 @@ class Stumps:
     threshold: NDArray[np.floating[Any]]
     polarity: NDArray[np.int8]
     error: Floats
+
+    column_types: ClassVar[ColumnTypes] = {
+        "threshold": (np.dtype(np.float32), ()),
+        "polarity": (np.dtype(np.int8), ()),
+    }
+
+    @classmethod
+    def from_columns(cls, columns: Columns) -> Stumps:
+        """Stumps, number t on feature t, from the columns of a file; raises ValueError for impossible ones."""
+        threshold, polarity = columns["threshold"], columns["polarity"]
+        if not np.isfinite(threshold).all():
+            raise ValueError(f"threshold of stump {int(np.argmin(np.isfinite(threshold)))} is not a finite number")
+        if not (abs(polarity.astype(np.int64)) == 1).all():
+            raise ValueError("the polarity of a stump is 1 or -1")
+        return cls(np.arange(len(threshold)), threshold, polarity, np.full(len(threshold), np.nan))
 
     def __len__(self) -> int:
         return len(self.feature)
@@ -81,6 +97,14 @@ class Subsets:
     subset: NDArray[np.uint64]
     error: NDArray[np.float64]
 
+    column_types: ClassVar[ColumnTypes] = {"subset": (np.dtype(np.uint64), (MOST_CODES // 64,))}
+
+    @classmethod
+    def from_columns(cls, columns: Columns) -> Subsets:
+        """Subsets, number t on feature t, from the columns of a file."""
+        subset = columns["subset"]
+        return cls(np.arange(len(subset)), subset, np.full(len(subset), np.nan))
+
     def __len__(self) -> int:
         return len(self.feature)
 
@@ -98,12 +122,13 @@ class Subsets:
 class LeafPool:
     """Features of the conditions of leaves: leaf t has `conditions` from `first[t]` to `first[t + 1]` (leaves + 1,).
 
+    >>> from whet.features.lbp import BlockPatternPool
     >>> pool = LeafPool(BlockPatternPool.from_window((3, 5)), np.array([0, 2, 3]))  # an AND of two, and one
     >>> len(pool), pool.joins, pool.take(np.array([1])).conditions.describe(0)
     (2, array([1, 0, 0], dtype=uint8), BlockPattern(x=2, y=0, block_width=1, block_height=1))
     """
 
-    conditions: RectanglePool | BlockPatternPool
+    conditions: ScannedFamily
     first: Ints
 
     def __post_init__(self) -> None:
@@ -171,7 +196,7 @@ class Leaves:
 WeakLearners = Stumps | Subsets | Leaves
 
 
-def conditions_of(features: FeatureFamily, weak: WeakLearners) -> tuple[FeatureFamily, Stumps | Subsets, Ints]:
+def conditions_of(features: FeatureFamily, weak: WeakLearners) -> tuple[ScannedFamily, Stumps | Subsets, Ints]:
     """Features and tests of all conditions of weak learners, and where those of each begin (learners + 1,).
 
     A learner that is no leaf is a condition by itself.
@@ -180,7 +205,7 @@ def conditions_of(features: FeatureFamily, weak: WeakLearners) -> tuple[FeatureF
         if not isinstance(features, LeafPool) or not np.array_equal(features.first, weak.first):
             raise TypeError(f"got leaves on {type(features).__name__}; expected the LeafPool that was made with them")
         return features.conditions, weak.conditions, weak.first
-    return features, weak, np.arange(len(weak) + 1)
+    return cast(ScannedFamily, features), weak, np.arange(len(weak) + 1)
 
 
 def check_first(first: Ints, conditions: int) -> None:

@@ -1,21 +1,18 @@
-"""Files: atomic writes, output directories, unique names, and checked fields of JSON objects."""
+"""Files: atomic writes, locks, output directories and unique names."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import secrets
 import stat
-import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import local
-from typing import Any
 
-from whet.errors import ModelChangedError, ModelFileError, WhetError
+from whet.errors import ModelChangedError, WhetError
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -139,61 +136,3 @@ def as_file_name(text: str) -> str:
     ('_traffic light_red', '_')
     """
     return re.sub(r'[\x00-\x1f/\\:*?"<>|]', "_", text).strip(". ")[:100] or "_"
-
-
-Table = dict[str, Any]
-
-
-def parse_table(text: str, name: str) -> Table:
-    """Parse a JSON object."""
-    try:
-        parsed = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"the {name} is not JSON ({error}); the file is damaged or not a detector") from error
-    return as_table(parsed, name)
-
-
-def as_table(value: object, name: str) -> Table:
-    """Return the value if it is a JSON object, or raise `ModelFileError`."""
-    if not isinstance(value, dict):
-        raise ModelFileError(f"the {name} is {_brief(value)}; expected a JSON object")
-    return value
-
-
-def check_keys(table: Table, required: Collection[str], optional: Collection[str] = (), *, where: str) -> None:
-    """Raise `ModelFileError` for missing keys, and for unknown keys, which saving the detector would lose."""
-    missing, unknown = sorted(set(required) - set(table)), sorted(set(table) - {*required, *optional})
-    if missing or unknown:
-        raise ModelFileError(f"{where} lacks {missing} and has unknown {unknown}; expected {sorted(required)}")
-
-
-def whole(value: object, least: int, most: int, name: str) -> int:
-    """Return an integer from `least` to `most`, inclusive, or raise `ModelFileError`.
-
-    >>> whole(True, 0, 3, "count")
-    Traceback (most recent call last):
-    whet.errors.ModelFileError: count is True; expected a whole number from 0 to 3
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ModelFileError(f"{name} is {_brief(value)}; expected a whole number from {least} to {most}")
-    return value
-
-
-def finite(value: object, name: str) -> float:
-    """Return a finite number, or raise `ModelFileError`."""
-    # A comparison, because math.isfinite raises for an integer of 400 digits.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
-        raise ModelFileError(f"{name} is {_brief(value)}; expected a finite number")
-    return float(value)
-
-
-def one_of(value: object, choices: Collection[str], name: str) -> str:
-    """Return a string that is one of the choices, or raise `ModelFileError`."""
-    if not isinstance(value, str) or value not in choices:
-        raise ModelFileError(f"{name} is {_brief(value)}; expected one of {sorted(choices)}")
-    return value
-
-
-def _brief(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."

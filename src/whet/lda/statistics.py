@@ -10,7 +10,7 @@ from typing import Any, Never, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.statistics import add_co_occurrences, binary_scatter, in_order, insert_binary, insert_centred
+from whet._kernels.statistics import binary_scatter, in_order, insert_binary, insert_centred
 from whet.errors import CannotUnlearnError, ForgettingError
 
 # Kernels turn counts into float64 by their bits, which is exact below 2^52.
@@ -27,6 +27,8 @@ def co_occurrence(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> NDArray[n
     array([[1, 1],
            [1, 3]])
     """
+    from whet._kernels.bits import add_co_occurrences  # detection counts nothing
+
     C = np.zeros((X.shape[1], X.shape[1]), np.int64)
     if not len(X):
         return C

@@ -25,12 +25,12 @@ from whet._kernels.trees import (
 )
 from whet._kernels.windows import CORNERS, NODE, SUBSET
 from whet.cascade.cascade import MOST_PIXELS, Stage
-from whet.cascade.columns import MOST_CONDITIONS
 from whet.cascade.scan import CORNERS as MOST_CORNERS
 from whet.cascade.scan import Layout
 from whet.errors import CannotConvertError
+from whet.features.families import MOST_CONDITIONS
 from whet.features.lbp import BlockPatternPool
-from whet.features.rectangles import RectanglePool
+from whet.features.rectangles import TILTED, RectanglePool
 from whet.features.weak_learners import LeafPool, Leaves, Stumps, Subsets
 
 Int32s = NDArray[np.int32]
@@ -252,8 +252,6 @@ def _just_below(threshold: float) -> float:
 
 # Sums of whole leaves stay below this.
 WHOLE = 2.0**30
-# The third channel of the integral images.
-TILTED = 2
 
 
 def channels_of(cascade: OpenCVCascade) -> int:

@@ -145,6 +145,8 @@ def _draw(tile: NDArray[np.float64], pool: FeatureFamily, i: int, zoom: int) -> 
             for row in range(3):
                 for column in range(3):
                     _outline(tile, (x + column * width, y + row * height, width, height), zoom)
+        case _:  # a family without a drawing: the whole window
+            _outline(tile, (0, 0, pool.window[1], pool.window[0]), zoom)
 
 
 def tilted_pixels(window: tuple[int, int], box: Sequence[int]) -> NDArray[np.bool_]:

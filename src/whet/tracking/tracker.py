@@ -166,7 +166,7 @@ class Tracker:
     >>> round(tracker.learn_above, 1)
     39.6
     >>> frame = tracker.update(np.zeros((60, 80), np.uint8))
-    >>> frame.track is None, frame.n_learned, tracker.detector.learned
+    >>> frame.track is None, frame.n_learned, tracker.detector.n_examples
     (True, 0, (0, 0))
     """
 

@@ -24,10 +24,10 @@ from whet.opencv.cascade import OpenCVCascade, stages_of
 from whet.opencv.xml import read_opencv
 from whet.training.data import FewPositivesWarning, split_images, split_objects
 from whet.training.examples import Examples
+from whet.training.mining import FEWEST_NEGATIVES, NEGATIVES, count_stages
 from whet.training.negatives import ExcludedBoxes, backgrounds_of, image_faults
 from whet.training.positives import Jitter, Positives, Variations, cut_positives, window_of
 from whet.training.reference import make_reference
-from whet.training.stage_counts import FEWEST_NEGATIVES, NEGATIVES, count_stages
 
 Patches = NDArray[np.uint8]
 

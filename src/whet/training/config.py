@@ -19,12 +19,16 @@ from msgspec import Meta
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
 from whet.detector.model_header import MOST_WEAK
 from whet.errors import ConfigError
+from whet.features.families import TRAINABLE
 from whet.io.files import write_atomically
 from whet.training.positives import Jitter
 
-Features = Literal["both", "haar", "lbp"]
 Mirror = bool | Literal["safe"]
 
+_NAME = f"({'|'.join(TRAINABLE)})"
+FamilyNames = Annotated[
+    str, Meta(pattern=f"^{_NAME}(,{_NAME})*$", description=f"feature families, one or more of {', '.join(TRAINABLE)}")
+]
 Count = Annotated[int, Meta(ge=1, description="a whole number of at least 1")]
 Share = Annotated[float, Meta(gt=0, lt=1, description="a number between 0 and 1")]
 Side = Annotated[int, Meta(ge=4)]
@@ -51,7 +55,8 @@ class TrainingConfig:
     1,000 patches, at most 10), at random shifted by up to `jitter_shift` windows, scaled by up to `jitter_scale` and
     rotated by up to `jitter_rotation` degrees.
 
-    Features: `features` selects the families, `max_features` the number of features per family.
+    Features: `features` selects the families, by names such as "haar" or "haar,lbp", or a list of them: stages take
+    turns between them. `max_features` is the number of features per family.
 
     Cascade: training adds up to `max_stages` stages until the false-positive rate of the whole cascade is at most
     `target_false_positive_rate`. A stage trains on `negatives_per_stage` windows and adds weak learners until it has
@@ -67,7 +72,7 @@ class TrainingConfig:
     8
     >>> TrainingConfig("cars.csv", features="colour")
     Traceback (most recent call last):
-    whet.errors.ConfigError: features='colour': expected one of 'both', 'haar', 'lbp'
+    whet.errors.ConfigError: features='colour': expected feature families, one or more of haar, lbp
     """
 
     annotations: str | None = None
@@ -85,7 +90,7 @@ class TrainingConfig:
     jitter_shift: Annotated[float, Meta(ge=0, le=0.5, description="a share of the window from 0 to 0.5")] = 0.04
     jitter_scale: Annotated[float, Meta(ge=0, lt=1, description="a number from 0, below 1")] = 0.09
     jitter_rotation: Annotated[float, Meta(ge=0, le=45, description="degrees from 0 to 45")] = 3.0
-    features: Annotated[Features, Meta(description="one of 'both', 'haar', 'lbp'")] = "both"
+    features: FamilyNames = "haar,lbp"
     max_features: Count = 10_000
     max_stages: Count = 12
     max_weak_learners: StageSizes = 100
@@ -164,7 +169,11 @@ def _hints() -> dict[str, Any]:
 
 
 def _plain(name: str, value: Any) -> Any:  # noqa: ANN401 - as the user gave it
-    """Paths as text, numpy scalars as numbers, one folder of negatives as a tuple of one."""
+    """Paths as text, numpy scalars as numbers, one folder of negatives as a tuple of one, families as one text."""
+    if name == "features":
+        if isinstance(value, list | tuple) and all(isinstance(one, str) for one in value):
+            value = ",".join(value)
+        return ",".join(dict.fromkeys(map(str.strip, value.split(",")))) if isinstance(value, str) else value
     if name == "negatives":
         several = [value] if isinstance(value, str | os.PathLike) else value
         return [_plain("", one) for one in several] if isinstance(several, Iterable) else several

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from whet.cascade.boxes import box_iou, intersection_over_first
 from whet.cascade.pyramid import WindowIndex, level_at
-from whet.detector.corrections import ALIGNED, SAME, example_record
+from whet.detector.base import estimated_setbacks, setbacks
+from whet.detector.corrections import ALIGNED, NEAR, SAME, example_record
 from whet.detector.detector import Detector
 from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, image_hash
-from whet.detector.reference import Estimate
 from whet.detector.state import Update
 from whet.errors import BoxError, DataNotFoundError, UnreadableImageError
 from whet.evaluation.runs import EvaluationRun, evaluate
 from whet.io.annotations.annotation import AnnotatedImage, Boxes
 from whet.io.images import read_grey
-from whet.training.examples import LearningInput
+from whet.training.examples import LearningInput, MarkedImage
 
 Grey = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
@@ -51,13 +51,17 @@ def false_positives(detected: Boxes, image: AnnotatedImage) -> Boxes:
 
 @dataclass(eq=False)
 class LearningReport:
-    """Records made from images, numbers of boxes and crops, and the boxes and images that were skipped."""
+    """Records made from images, numbers of boxes and crops, and the boxes and images that were skipped.
+
+    `undetected` are the boxes that were marked as false positives, although the detector detects nothing there.
+    """
 
     records: list[Record] = field(default_factory=list)
     n_objects: int = 0
     n_false_positives: int = 0
     n_examples: int = 0
     skipped_boxes: list[str] = field(default_factory=list)
+    undetected: list[str] = field(default_factory=list)
     unread: list[UnreadableImageError] = field(default_factory=list)
 
     def read(self, path: Path) -> Grey | None:
@@ -106,6 +110,18 @@ class LearningReport:
             except BoxError as error:
                 self.skipped_boxes.append(f"{path}: {error}")
 
+    def note_undetected(self, detector: Detector, marked: MarkedImage, options: dict[str, Any]) -> None:
+        """Note the boxes that are marked as false positives, but that no detection overlaps, not even of the base."""
+        left = marked.boxes[~marked.is_object]
+        try:
+            for one in (detector, detector.as_trained()):  # the base: an earlier correction may hold already
+                if len(left):
+                    found = one.detect(marked.path, **options).boxes
+                    left = left[~(box_iou(left, found) >= NEAR).any(axis=1)]
+        except UnreadableImageError:  # reported where it is learned
+            return
+        self.undetected += [f"{marked.path}: box {_as_text(box)}" for box in left.tolist()]
+
     def add_crop(self, detector: Detector, path: Path, weight: int, note: str) -> None:
         """Count a crop that one object fills as an ordinary example; one that fits no window is skipped."""
         grey = self.read(path)
@@ -119,6 +135,12 @@ class LearningReport:
         shown = replace(record, name=path.name[:LONGEST_NAME], note=note[:LONGEST_NOTE])
         self.records.append(replace(shown, time=int(time.time())))
         self.n_examples += 1
+
+
+def _as_text(box: Sequence[float]) -> str:
+    """A box x1, y1, x2, y2 as x,y,w,h, as options take it."""
+    x1, y1, x2, y2 = box
+    return ",".join(f"{value:.6g}" for value in (x1, y1, x2 - x1, y2 - y1))
 
 
 def crop_record(detector: Detector, grey: Grey, weight: int = 1) -> Record:
@@ -160,9 +182,6 @@ def crop_record(detector: Detector, grey: Grey, weight: int = 1) -> Record:
 
 # Held-out results are worse if recall falls by more, or if there are more false positives.
 HELD_OUT_RECALL = 0.003
-# Estimates on the reference set vary more: recall may fall by so much, and false positives rise by so much.
-ESTIMATED_RECALL = 0.01
-ESTIMATED_RISE = (0.10, 0.02)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,42 +204,12 @@ class LearningRun:
 
 def held_out_setbacks(before: EvaluationRun, after: EvaluationRun) -> list[str]:
     """What is worse on held-out images than before."""
-    return _setbacks(
+    return setbacks(
         before.recall - after.recall > HELD_OUT_RECALL,
         after.n_false_positives > before.n_false_positives,
         (before.recall, after.recall),
         (before.n_false_positives / len(before.paths), after.n_false_positives / len(after.paths)),
     )
-
-
-def estimated_setbacks(before: Estimate | None, after: Estimate | None) -> list[str]:
-    """What is worse by the reference set than before; nothing without one.
-
-    >>> estimated_setbacks(Estimate(0.98, 0.1), Estimate(0.96, 0.1))
-    ['recall falls from 98.0 % to 96.0 %']
-    >>> estimated_setbacks(Estimate(0.98, 0.1), Estimate(0.975, 0.11))
-    []
-    """
-    if before is None or after is None:
-        return []
-    share, least = ESTIMATED_RISE
-    rise = after.false_positives_per_image - before.false_positives_per_image
-    return _setbacks(
-        before.recall - after.recall > ESTIMATED_RECALL,
-        rise > share * before.false_positives_per_image and rise >= least,
-        (before.recall, after.recall),
-        (before.false_positives_per_image, after.false_positives_per_image),
-    )
-
-
-def _setbacks(
-    loses_objects: bool, is_wrong_more_often: bool, recall: tuple[float, float], rate: tuple[float, float]
-) -> list[str]:
-    texts = (
-        f"recall falls from {100 * recall[0]:.1f} % to {100 * recall[1]:.1f} %",
-        f"false positives per image rise from {rate[0]:.3g} to {rate[1]:.3g}",
-    )
-    return [text for text, is_worse in zip(texts, (loses_objects, is_wrong_more_often), strict=True) if is_worse]
 
 
 def learn_from(
@@ -298,6 +287,7 @@ def _collect(
             report.add_boxes(detector, image.path, boxes, np.arange(len(boxes)) < len(image.objects), note, options)
         step()
     for marked in given.marked:
+        report.note_undetected(detector, marked, options)
         report.add_boxes(detector, marked.path, marked.boxes, marked.is_object, note, options)
         step()
     for path in given.crops:

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from whet._kernels.threads import available_threads
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.errors import ConfigError, TrainingDataError, WhetError
-from whet.features.haar import HaarPool
+from whet.features.families import TRAINABLE
 from whet.features.integral import FeatureFamily, IntegralStack
-from whet.features.lbp import BlockPatternPool
 from whet.features.training import train_weak_learners
 from whet.io.annotations.annotation import Annotations, Problem, ProblemKind
 from whet.io.annotations.formats import read_annotations
@@ -311,15 +310,10 @@ def families_for(window: tuple[int, int], config: TrainingConfig) -> tuple[Featu
     >>> [len(pool) for pool in families_for((24, 24), TrainingConfig(max_features=5000))]
     [5000, 5000]
     """
-    kinds: Sequence[type[HaarPool] | type[BlockPatternPool]] = {
-        "both": (HaarPool, BlockPatternPool),
-        "haar": (HaarPool,),
-        "lbp": (BlockPatternPool,),
-    }[config.features]
     rng = np.random.default_rng([config.seed, 3])
     pools: list[FeatureFamily] = []
-    for kind in kinds:
-        pool = kind.from_window(window)
+    for name in config.features.split(","):
+        pool = TRAINABLE[name].from_window(window)
         if len(pool) > config.max_features:
             pool = pool.take(np.sort(rng.choice(len(pool), config.max_features, replace=False)))
         pools.append(pool)

@@ -20,7 +20,7 @@ from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import detect_many
 from whet.features.integral import FeatureFamily
 from whet.training.cascade import Callback, Patches, common_window, train_stages
-from whet.training.config import SETTINGS, Features, Mirror, TrainingConfig, unknown_setting
+from whet.training.config import SETTINGS, Mirror, TrainingConfig, unknown_setting
 from whet.training.data import TrainingData
 from whet.training.negatives import ExcludedBoxes
 from whet.training.preparation import Preparation, prepare
@@ -47,7 +47,7 @@ def train(
     jitter_shift: float = 0.04,
     jitter_scale: float = 0.09,
     jitter_rotation: float = 3.0,
-    features: Features = "both",
+    features: str | Sequence[str] = "haar,lbp",
     max_features: int = 10_000,
     max_stages: int = 12,
     max_weak_learners: int | tuple[int, ...] = 100,

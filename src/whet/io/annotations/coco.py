@@ -27,11 +27,19 @@ Table = dict[str, Any]
 Image = tuple[int, RawImage]
 
 PARTS = ("images", "annotations")
+# What `whet export-corrections` writes as info.description.
+CORRECTIONS = "corrections of a whet detector"
 
 
 def read_coco(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
     """Read a COCO file. `iscrowd` regions are ignored; an annotation without `bbox` gets the box of its polygons."""
     table = parse(path)
+    info = table.get("info")
+    if isinstance(info, dict) and info.get("description") == CORRECTIONS:
+        raise AnnotationError(
+            f"{path} was written by whet export-corrections; its images have boxes only where they were corrected, so "
+            "these are no annotations. Use whet merge to add the corrections of one copy of a model to another"
+        )
     problems = Problems()
     raw_images: dict[object, RawImage] = {}
     for number, image in enumerate(_rows(table, "images", path, problems)):

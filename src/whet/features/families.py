@@ -1,0 +1,102 @@
+"""The table of feature families, and features and weak learners as named columns, which are hashed and saved."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from whet.features.haar import HaarPool
+from whet.features.integral import Columns, ColumnTypes, FeatureFamily, ScannedFamily
+from whet.features.lbp import BlockPatternPool
+from whet.features.rectangles import RectanglePool
+from whet.features.weak_learners import LeafPool, Leaves, Stumps, Subsets, WeakLearners, conditions_of
+
+
+class TrainableFamily(ScannedFamily, Protocol):
+    """A family that a training can select by name."""
+
+    @classmethod
+    def from_window(cls, window: tuple[int, int]) -> Self:
+        """All features of the family that fit into a window (height, width)."""
+
+
+# Names are those of the `features` setting and of model files.
+TRAINABLE: dict[str, type[TrainableFamily]] = {"haar": HaarPool, "lbp": BlockPatternPool}
+FAMILIES: dict[str, type[ScannedFamily]] = {**TRAINABLE, "rectangles": RectanglePool}
+# Families whose features are conditions of leaves of trees.
+LEAVES: dict[str, type[ScannedFamily]] = {"lbp leaves": BlockPatternPool, "rectangle leaves": RectanglePool}
+# Leaves of a tree of n nodes have up to n^2 / 2 conditions. OpenCV's cascades have up to 6,000; more than this in all
+# stages of a detector is somebody's attack.
+MOST_CONDITIONS = 100_000
+
+
+def weak_type(family: type[ScannedFamily] | ScannedFamily) -> type[Stumps] | type[Subsets]:
+    """The weak learners of a family: stumps on numbers, subsets of codes."""
+    return Stumps if family.categories is None else Subsets
+
+
+def family_name(features: FeatureFamily) -> str:
+    """The name by which a file knows this family.
+
+    >>> family_name(BlockPatternPool.from_window((3, 3)))
+    'lbp'
+    """
+    table, kind = (LEAVES, type(features.conditions)) if isinstance(features, LeafPool) else (FAMILIES, type(features))
+    name = next((name for name, family in table.items() if family is kind), None)
+    if name is None:
+        raise TypeError(
+            f"got features of type {kind.__name__}; expected a family that whet.features.families lists: "
+            f"{', '.join(table)}"
+        )
+    if isinstance(features, RectanglePool) and features.tilted.any():
+        raise TypeError("got tilted features: a detector has those in leaves, be they of a single condition")
+    return name
+
+
+def _column_types(name: str) -> ColumnTypes:
+    """Columns of a family, then of its weak learners, then those that only leaves have."""
+    family = LEAVES[name] if name in LEAVES else FAMILIES[name]
+    types = {**family.column_types, **weak_type(family).column_types}
+    return {**types, **family.leaf_column_types, "joins": (np.dtype(np.uint8), ())} if name in LEAVES else types
+
+
+# Name and dtype of every column, and the shape of one row. A column has a row for each weak learner; in families
+# of leaves, for each of their conditions.
+LAYOUTS: dict[str, ColumnTypes] = {name: _column_types(name) for name in (*FAMILIES, *LEAVES)}
+
+
+def columns_of(features: FeatureFamily, weak: WeakLearners) -> Columns:
+    """Each column of the features and of their weak learners, by name, in the order of the layout.
+
+    The weak learners' index into a training pool and their training errors are not among them: neither is run.
+
+    >>> pool = BlockPatternPool.from_window((3, 3))
+    >>> columns = columns_of(pool, Subsets(np.arange(1), np.ones((1, 4), np.uint64), np.zeros(1)))
+    >>> {name: column.shape for name, column in columns.items()}
+    {'x': (1,), 'y': (1,), 'block_width': (1,), 'block_height': (1,), 'subset': (1, 4)}
+    """
+    layout, sources = LAYOUTS[family_name(features)], (*conditions_of(features, weak)[:2], features)
+    found = {name: next((getattr(s, name) for s in sources if hasattr(s, name)), None) for name in layout}
+    missing = [name for name, column in found.items() if column is None]
+    if missing:
+        raise TypeError(
+            f"weak learners of type {type(weak).__name__} have no {missing[0]}: not made for these features"
+        )
+    return {name: np.ascontiguousarray(column, dtype=layout[name][0]) for name, column in found.items()}
+
+
+def from_columns(name: str, window: tuple[int, int], columns: Columns) -> tuple[FeatureFamily, WeakLearners]:
+    """Features and weak learners from their columns; raises ValueError on what no window could have."""
+    if name not in LEAVES:
+        return _conditions(FAMILIES[name], window, columns)
+    joins = columns["joins"]
+    if (joins > 1).any() or joins[-1] != 0:
+        raise ValueError("a condition joins the next one (1) or is the last of its leaf (0), as the very last one is")
+    first = np.concatenate([[0], np.flatnonzero(joins == 0) + 1])
+    conditions, weak = _conditions(LEAVES[name], window, columns)
+    return LeafPool(conditions, first), Leaves(weak, first)
+
+
+def _conditions(family: type[ScannedFamily], window: tuple[int, int], columns: Columns) -> tuple[Any, Any]:
+    return family.from_columns(window, columns), weak_type(family).from_columns(columns)

@@ -1,0 +1,105 @@
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from tests.cascades import random_learners
+
+from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.scan import scan
+from whet.detector.base import DetectorBase
+from whet.detector.detector import Detector, load
+from whet.features import families
+from whet.features.families import FAMILIES, LAYOUTS, LEAVES, TRAINABLE, columns_of, family_name, from_columns
+from whet.features.haar import HaarKind, HaarPool
+from whet.features.integral import Corners, IntegralStack, check_window
+from whet.features.training import train_weak_learners
+from whet.training.config import TrainingConfig
+from whet.training.preparation import families_for
+
+WINDOW = (8, 8)
+
+
+@pytest.mark.parametrize("kind", ["haar", "lbp"])
+def test_columns_make_the_same_features_again(kind):
+    stack = IntegralStack.from_patches(np.random.default_rng(1).integers(0, 256, (40, *WINDOW), dtype=np.uint8))
+    features, weak = random_learners(kind, WINDOW, 6, np.random.default_rng(0), stack)
+    columns = columns_of(features, weak)
+    assert list(columns) == list(LAYOUTS[family_name(features)])
+    again, learners = from_columns(family_name(features), WINDOW, columns)
+    assert np.array_equal(learners.respond(again.evaluate(stack)), weak.respond(features.evaluate(stack)))
+
+
+def test_every_family_in_leaves_is_a_family():
+    assert set(LEAVES.values()) <= set(FAMILIES.values())
+    assert TRAINABLE.items() <= FAMILIES.items()
+
+
+@pytest.mark.parametrize("given", ["lbp,haar", ["lbp", "haar"], " lbp , haar,lbp"])
+def test_families_are_selected_by_name_in_any_combination(given):
+    config = TrainingConfig(features=given, max_features=20)
+    assert config.features == "lbp,haar"
+    assert [family_name(pool) for pool in families_for(WINDOW, config)] == ["lbp", "haar"]
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Differences of a pixel and its right neighbour: what a family has to have, and no more."""
+
+    window: tuple[int, int]
+    at: np.ndarray
+
+    categories: ClassVar = None
+    channels: ClassVar = 2
+    column_types: ClassVar = {"at": (np.dtype(np.int16), ())}
+    leaf_column_types: ClassVar = {}
+
+    @classmethod
+    def from_columns(cls, window, columns):
+        return cls(window, columns["at"])
+
+    @classmethod
+    def from_window(cls, window):
+        height, width = window
+        return cls(window, (np.arange(height)[:, None] * width + np.arange(width - 1)).ravel().astype(np.int16))
+
+    def __len__(self):
+        return len(self.at)
+
+    def take(self, indices):
+        return Points(self.window, self.at[indices])
+
+    def _haar(self):
+        y, x = np.divmod(self.at, self.window[1])
+        ones = np.ones(len(self), dtype=np.int16)
+        return HaarPool(self.window, np.full(len(self), HaarKind.X2, dtype=np.uint8), x, y, 2 * ones, ones)
+
+    def scan_corners(self) -> Corners:
+        return self._haar().scan_corners()
+
+    def evaluate(self, stack):
+        check_window(self.window, stack)
+        return self._haar().evaluate(stack)
+
+
+def test_a_new_family_is_a_class_and_an_entry_of_the_table(monkeypatch, tmp_path):
+    for table in (TRAINABLE, FAMILIES):
+        monkeypatch.setitem(table, "points", Points)
+    monkeypatch.setitem(LAYOUTS, "points", families._column_types("points"))
+    pool, rng = TRAINABLE["points"].from_window(WINDOW), np.random.default_rng(0)
+    patches = rng.integers(0, 200, (60, *WINDOW), dtype=np.uint8)
+    weak, _ = train_weak_learners(pool, patches, np.arange(60) < 30)
+    stage = Stage(pool.take(weak.feature[:5]), weak.take(np.arange(5)), np.arange(1.0, 6.0), 6.0)
+    cascade = Cascade(WINDOW, (stage,))
+    image = rng.integers(0, 256, (20, 20), dtype=np.uint8)
+    found = scan(cascade, image)
+    windows = np.lib.stride_tricks.sliding_window_view(image, WINDOW)
+    accepted = cascade.accepts(np.ascontiguousarray(windows.reshape(-1, *WINDOW))).reshape(windows.shape[:2])
+    assert np.array_equal(np.argwhere(accepted), np.stack([found.y, found.x], axis=1))
+    Detector(DetectorBase(WINDOW, (stage,))).save(tmp_path / "points.whet")
+    assert isinstance(load(tmp_path / "points.whet").base.stages[0].features, Points)
+
+
+def test_a_family_that_is_not_in_the_table_is_named():
+    with pytest.raises(TypeError, match=r"Points.*families"):
+        family_name(Points.from_window(WINDOW))
