@@ -447,7 +447,10 @@ class Cascade:
             judge_bits(responses[:, columns], stage.coef, stage.threshold, rejection, margin, passed)
             total += margin if number >= self.first_scoring else 0.0
         scores = np.where(passed, total, -np.inf)
-        return scores if self.neighbours is None else self.neighbours.judge(responses, scores)
+        if self.neighbours is None:
+            return scores
+        is_reached = self.scanned.scores_of_responses(responses) > -np.inf
+        return np.where(is_reached, self.neighbours.judge(responses, scores), -np.inf)
 
 
 def _freeze(pair: ClassPair) -> None:

@@ -110,10 +110,10 @@ def learn(
 ) -> None:
     """Correct a detector: single boxes, marked detections, annotated images, or images without the object.
 
-    A correction is a constraint: a false positive (--wrong) has to be rejected, an object (--missed) found. In
-    annotated images, each box is the object, and each detection of the base model away from all boxes is a false
-    positive; in negatives, each detection of the base model is. Crops (--positives) are not constraints: they count as
-    further training examples. Use the same minimum score and sizes as for detection.
+    What looks like a false positive (--wrong) is rejected from now on, what looks like a missed object (--missed) is
+    found. In annotated images, each box is the object, and each detection of the base model away from all boxes is a
+    false positive; in negatives, each detection of the base model is. Crops (--positives) are no corrections: they
+    count as further training examples. Use the same minimum score and sizes as for detection.
 
     The corrections are stored in the model; whet log lists them and whet unlearn removes them. The model is written in
     one step at the end, and keeps what others have written in the meantime. Ctrl-C changes nothing.
