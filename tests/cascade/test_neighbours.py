@@ -10,7 +10,7 @@ from tests.cascades import windows_of
 from tests.detectors import bull_base, bull_scene, judged_base
 
 from whet._kernels.responses import find_nearest
-from whet.cascade.neighbours import LEAST_REACH, MOST_REACH, UNKNOWN, Neighbours
+from whet.cascade.neighbours import LEAST_REACH, MOST_REACH, UNKNOWN, Neighbours, nearest_distances
 from whet.cascade.pyramid import Pyramid
 from whet.cascade.scan import scan_pyramid
 
@@ -19,12 +19,12 @@ def some_bits(rng, n, n_weak):
     return rng.integers(0, 2, (n, n_weak), dtype=np.uint8)
 
 
-def neighbours(rng, n_weak, sizes=(3, 2, 5, 4), guarded=(True, True)):
+def neighbours(rng, n_weak, sizes=(3, 2, 5, 4), n_guards=(1, 1)):
     """Random windows of all four kinds, one bit to a byte, and the `Neighbours` of them."""
     sets = [some_bits(rng, n, n_weak) for n in sizes]
     packed = [np.packbits(part, axis=1) for part in sets]
     targets = rng.uniform(1, 50, sizes[1])
-    return sets, Neighbours(n_weak, packed[0], packed[1], targets, packed[2], packed[3], guarded)
+    return sets, Neighbours(n_weak, packed[0], packed[1], targets, packed[2], packed[3], n_guards)
 
 
 def by_definition(sets, known, window, score):
@@ -35,19 +35,21 @@ def by_definition(sets, known, window, score):
 
     rejected, accepted, objects, others = map(distances, sets)
     unknown = max(round(UNKNOWN * known.n_weak), 1)
-    objects += [] if known.is_guarded[0] else [unknown]
-    others += [] if known.is_guarded[1] else [unknown]
-    if rejected and min(rejected) < known.reach * min([*accepted, *objects, 10**6]):
+    objects += [] if known.n_guards[0] else [unknown]
+    others += [] if known.n_guards[1] else [unknown]
+    if rejected and min(rejected) < known.reach * min([*accepted, *objects, 4 * known.n_weak]):
         return -np.inf
-    if accepted and min(accepted) < 0.8 * min([*rejected, *others, 10**6]):
+    if accepted and min(accepted) < 0.8 * min([*rejected, *others, 4 * known.n_weak]):
         return max(score, known.targets[accepted.index(min(accepted))])
     return score
 
 
-@given(st.integers(0, 10**6), st.integers(5, 200), st.tuples(*[st.integers(0, 4)] * 4), st.tuples(*[st.booleans()] * 2))
-def test_judging_is_the_definition(seed, n_weak, sizes, guarded):
+@given(
+    st.integers(0, 10**6), st.integers(5, 200), st.tuples(*[st.integers(0, 4)] * 4), st.tuples(*[st.integers(0, 1)] * 2)
+)
+def test_judging_is_the_definition(seed, n_weak, sizes, n_guards):
     rng = np.random.default_rng(seed)
-    sets, known = neighbours(rng, n_weak, sizes, guarded)
+    sets, known = neighbours(rng, n_weak, sizes, n_guards)
     windows = np.concatenate([some_bits(rng, 4, n_weak), *sets])
     windows = windows ^ (rng.random(windows.shape) < 0.1)  # some of them near the known ones
     scores = np.where(rng.random(len(windows)) < 0.3, -np.inf, rng.uniform(0, 60, len(windows)))
@@ -66,16 +68,17 @@ def test_the_first_of_equally_near_windows_counts_and_farther_ones_change_nothin
 
 def test_the_reach_lets_next_to_no_held_out_object_follow():
     rng = np.random.default_rng(0)
-    sets, known = neighbours(rng, 64, (5, 2, 30, 4))
+    sets, known = neighbours(rng, 64, (5, 2, 30, 4), (20, 4))
     held_out = some_bits(rng, 1000, 64)
-    reaching = known.reaching(np.packbits(held_out, axis=1))
+    packed = np.packbits(held_out, axis=1)
+    reaching = known.reaching(packed, nearest_distances(packed, known.objects[:20]))
     assert LEAST_REACH <= reaching.reach < MOST_REACH
     lost = np.isneginf(reaching.judge(held_out, np.ones(1000))).sum()
     assert lost <= 1 or reaching.reach == LEAST_REACH
     assert np.isneginf(known.judge(held_out, np.ones(1000))).sum() > 20
     # A mistake that no object is near reaches as far as it may.
     far = replace(known, rejected=np.packbits(1 - sets[2][:1], axis=1))
-    assert far.reaching(np.packbits(sets[2], axis=1)).reach == MOST_REACH
+    assert far.reaching(known.objects, np.zeros(30, np.int64)).reach == MOST_REACH
 
 
 def test_windows_with_the_responses_of_the_other_class_are_disputed():

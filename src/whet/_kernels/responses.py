@@ -56,3 +56,18 @@ def find_nearest(windows: Words, known: Words, distance: NDArray[np.int64], whic
             if np.int64(total) < least:
                 least, best = np.int64(total), j
         distance[i], which[i] = least, best
+
+
+@kernel
+def have_within(
+    windows: Words, known: Words, distance: NDArray[np.int64], factor: float, found: NDArray[np.bool_]
+) -> None:
+    """Set `found` (n,) where a row of `known` (m, words) times `factor` is not farther than `distance` (n,)."""
+    for i in range(windows.shape[0]):
+        j = 0
+        while not found[i] and j < known.shape[0]:
+            total = np.uint64(0)
+            for w in range(windows.shape[1]):
+                total += popcount(windows[i, w] ^ known[j, w])
+            found[i] = factor * np.int64(total) <= distance[i]
+            j += 1

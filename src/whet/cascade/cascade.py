@@ -417,7 +417,7 @@ class Cascade:
     @cached_property
     def scanned(self) -> Cascade:
         """The stages that a scan runs, before neighbours judge what they let through."""
-        if self.neighbours is None and self.lowered is None:
+        if self.neighbours is None:
             return self
         return replace(self, stages=self.lowered or self.stages, neighbours=None, lowered=None)
 
@@ -449,8 +449,10 @@ class Cascade:
         scores = np.where(passed, total, -np.inf)
         if self.neighbours is None:
             return scores
-        is_reached = self.scanned.scores_of_responses(responses) > -np.inf
-        return np.where(is_reached, self.neighbours.judge(responses, scores), -np.inf)
+        judged = self.neighbours.judge(responses, scores)
+        if self.lowered is None:
+            return judged
+        return np.where(self.scanned.scores_of_responses(responses) > -np.inf, judged, -np.inf)
 
 
 def _freeze(pair: ClassPair) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.responses import find_nearest
+from whet._kernels.responses import find_nearest, have_within
 
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -33,15 +33,15 @@ class Neighbours:
     """Responses (n, bytes), eight to a byte, of windows whose answer is known.
 
     `rejected` and `accepted` are windows of corrections: of false positives, and of objects with the scores `targets`
-    (n,) that they get. `objects` and `others` are samples that stay as they are, most of them held out from training;
-    `is_guarded` says of both whether there are such samples. A window that is nearer to a rejected one than to all
+    (n,) that they get. `objects` and `others` are samples that stay as they are; the first `n_guards` of each were held
+    out from the training. A window that is nearer to a rejected one than to all
     accepted ones and objects, by the factor `reach`, is rejected. One that is much nearer to an accepted one than to
     all rejected ones and others is accepted. All others stay what the stages say. Nearness is the Hamming distance: the
     number of weak learners that answer otherwise.
 
     >>> seen = np.packbits([[0, 0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1]], axis=1)
     >>> none, no_scores = seen[:0], np.empty(0)
-    >>> known = Neighbours(8, seen[:1], accepted=none, targets=no_scores, objects=seen[1:], others=none)
+    >>> known = Neighbours(8, seen[:1], none, no_scores, objects=seen[1:], others=none, n_guards=(1, 0))
     >>> known.judge(np.uint8([[0, 0, 0, 1, 1, 1, 1, 1], [0, 1, 1, 1, 1, 1, 1, 1]]), np.array([5.0, 5.0]))
     array([-inf,   5.])
     """
@@ -52,41 +52,47 @@ class Neighbours:
     targets: Floats
     objects: Bits
     others: Bits
-    is_guarded: tuple[bool, bool] = (True, True)
+    n_guards: tuple[int, int]
     reach: float = MOST_REACH
 
     def judge(self, responses: Bits, scores: Floats) -> Floats:
         """Scores (n,) of windows with responses (n, n_weak) that have these `scores` in the stages, or -inf there."""
         windows = _words(np.packbits(responses, axis=1))
-        rejected, _ = self._nearest(windows, self._rejected)
-        accepted, which = self._nearest(windows, self._accepted)
-        objects, _ = self._nearest(windows, self._objects, self.is_guarded[0])
-        others, _ = self._nearest(windows, self._others, self.is_guarded[1])
-        is_rejected = rejected < self.reach * np.minimum(accepted, objects)
-        is_accepted = accepted < MUCH_NEARER * np.minimum(rejected, others)
-        scores = np.where(is_rejected, -np.inf, scores)
+        scores = np.where(self._is_nearest(windows, self._rejected, self._objects, self._accepted)[0], -np.inf, scores)
+        is_accepted, which = self._is_nearest(windows, self._accepted, self._others, self._rejected)
         scores[is_accepted] = np.maximum(scores[is_accepted], self.targets[which[is_accepted]])
         return scores
 
-    def reaching(self, held_out: Bits) -> Neighbours:
-        """The same with the largest reach at which next to none of some held-out objects (n, bytes) is rejected."""
+    def _is_nearest(
+        self, windows: Words, known: Words, held_out: Words, contrary: Words
+    ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+        """Which windows are nearer to one of `known` than to all others, by the factor of its class; and to which."""
+        is_reject = known is self._rejected
+        factor = self.reach if is_reject else MUCH_NEARER
+        distance, which = np.full(len(windows), 4 * self.n_weak, np.int64), np.zeros(len(windows), np.intp)
+        if not len(known) or not len(windows):
+            return np.zeros(len(windows), np.bool_), which
+        find_nearest(windows, known, distance, which)
+        unknown = 4 * self.n_weak if self.n_guards[not is_reject] else max(round(UNKNOWN * self.n_weak), 1)
+        has_nearer = np.asarray(factor * unknown <= distance)
+        for others in (contrary, held_out):
+            have_within(windows, others, distance, factor, has_nearer)
+        return ~has_nearer, which
+
+    def reaching(self, held_out: Bits, guarded: NDArray[np.int64]) -> Neighbours:
+        """The same with the largest reach at which next to none of some held-out objects (n, bytes) is rejected.
+
+        `guarded` (n,) are their distances to the nearest of the guards among `objects`.
+        """
         if not len(held_out) or not len(self.rejected):
             return self
-        windows = _words(held_out)
-        sets = (self._rejected, self._accepted, self._objects)
-        rejected, accepted, objects = (self._nearest(windows, known)[0] for known in sets)
-        ratios = np.sort(rejected / np.maximum(np.minimum(accepted, objects), 1))
+        windows, which, nearest = _words(held_out), np.zeros(len(held_out), np.intp), guarded.copy()
+        rejected = np.full(len(windows), 4 * self.n_weak, np.int64)
+        find_nearest(windows, self._rejected, rejected, which)
+        for known in (self._accepted, self._objects[self.n_guards[0] :]):
+            find_nearest(windows, known, nearest, which)
+        ratios = np.sort(rejected / np.maximum(nearest, 1))
         return replace(self, reach=float(np.clip(ratios[int(FOLLOWING * len(ratios))], LEAST_REACH, MOST_REACH)))
-
-    def _nearest(
-        self, windows: Words, known: Words, is_guarded: bool = True
-    ) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """Distance (n,) to the nearest of known windows, and which it is."""
-        far = 4 * self.n_weak if is_guarded else max(round(UNKNOWN * self.n_weak), 1)
-        distance, which = np.full(len(windows), far, np.int64), np.zeros(len(windows), np.intp)
-        if len(known) and len(windows):
-            find_nearest(windows, known, distance, which)
-        return distance, which
 
     @cached_property
     def _rejected(self) -> Words:
@@ -111,6 +117,13 @@ class Neighbours:
             _is_in(self.rejected, np.concatenate([self.accepted, self.objects])),
             _is_in(self.accepted, np.concatenate([self.rejected, self.others])),
         )
+
+
+def nearest_distances(windows: Bits, known: Bits) -> NDArray[np.int64]:
+    """Distances (n,) of windows (n, bytes) to the nearest of known ones (m, bytes)."""
+    distance, which = np.full(len(windows), 8 * windows.shape[1], np.int64), np.zeros(len(windows), np.intp)
+    find_nearest(_words(windows), _words(known), distance, which)
+    return distance
 
 
 def _words(packed: Bits) -> Words:

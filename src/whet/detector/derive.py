@@ -40,10 +40,7 @@ def derive(base: DetectorBase, learned: Delta, corrections: Mapping[str, Record]
         return Derived(cascade, cascade)
     known = _neighbours(base, rejected, accepted, found, others)
     is_near = _is_near(base, cascade, known.accepted)
-    admitted = np.unpackbits(known.accepted[is_near], axis=1, count=cascade.n_weak)
-    parts = zip(cascade.stages, cascade.columns, strict=True)
-    lowered = tuple(stage.admitting(admitted[:, columns]) for stage, columns in parts)
-    corrected = replace(cascade, neighbours=known, lowered=lowered)
+    corrected = replace(cascade, neighbours=known, lowered=_lowered(cascade, known.accepted[is_near]))
     return Derived(corrected, cascade, _unsatisfied(known, rejected, accepted, is_near))
 
 
@@ -78,7 +75,7 @@ def _neighbours(
     """
     none = np.empty((0, -(-base.cascade.n_weak // 8)), np.uint8)
     guards = (none, none) if base.reference is None else base.reference.guards
-    judging = none if base.reference is None else base.reference.best_positives
+    judging = (none, np.empty(0, np.int64)) if base.reference is None else base.reference.guarded_positives
     slight = SLIGHT * float(base.lengths[base.cascade.first_scoring :].sum())
     return Neighbours(
         base.cascade.n_weak,
@@ -89,8 +86,17 @@ def _neighbours(
         ),
         objects=np.concatenate([guards[0], *(record.responses for record in found)]),
         others=np.concatenate([guards[1], *(record.responses for record in others)]),
-        is_guarded=(len(guards[0]) > 0, len(guards[1]) > 0),
-    ).reaching(judging)
+        n_guards=(len(guards[0]), len(guards[1])),
+    ).reaching(*judging)
+
+
+def _lowered(cascade: Cascade, accepted: Bits) -> tuple[Stage, ...] | None:
+    """The stages with thresholds that let windows (n, bytes) pass; None without windows."""
+    if not len(accepted):
+        return None
+    admitted = np.unpackbits(accepted, axis=1, count=cascade.n_weak)
+    parts = zip(cascade.stages, cascade.columns, strict=True)
+    return tuple(stage.admitting(admitted[:, columns]) for stage, columns in parts)
 
 
 def _is_near(base: DetectorBase, cascade: Cascade, accepted: Bits) -> NDArray[np.bool_]:

@@ -70,10 +70,16 @@ class Reference:
         return self.responses[self.part == GUARD_POSITIVE], self.responses[self.part == GUARD_NEGATIVE]
 
     @cached_property
-    def best_positives(self) -> Bits:
-        """Responses (n, bytes), eight to a byte, of the best window of each judging object: the first of its item."""
+    def guarded_positives(self) -> tuple[Bits, NDArray[np.int64]]:
+        """Responses (n, bytes) of the best window of each judging object, and distances (n,) to the nearest guard.
+
+        The best is the first of its item.
+        """
+        from whet.cascade.neighbours import nearest_distances
+
         rows = np.flatnonzero(self.part == POSITIVE)
-        return self.responses[rows[np.unique(self.item[rows], return_index=True)[1]]]
+        best = self.responses[rows[np.unique(self.item[rows], return_index=True)[1]]]
+        return best, nearest_distances(best, self.guards[0])
 
     @cached_property
     def _judging(self) -> list[tuple[Bits, Floats, NDArray[np.intp]]]:
