@@ -6,9 +6,7 @@ gone, false positives in 80 other images, and recall on other people of LFW and 
 after. They are counted at any score, which is what an adopted cascade reports, and at the score of one false positive
 per image. Each cascade is adopted with 10, 50 and 200 people.
 
-- `same as OpenCV's`: before any correction, detections are those of the original file.
-- `exported`: the corrected cascade of each draw, written for OpenCV: raw windows of `cv2.CascadeClassifier` and of
-  `whet.opencv.CascadeClassifier`, which scan alike.
+`same as OpenCV's`: before any correction, detections are those of the original file.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import cv2
@@ -45,7 +42,6 @@ from benchmarks.pasted_faces import scenes
 from whet.detector.base import DEFAULT_POINT
 from whet.detector.detector import Detector
 from whet.io.images import read_grey
-from whet.opencv import CascadeClassifier
 from whet.training.adopt import adopt_patches
 from whet.training.positives import Variations
 
@@ -53,7 +49,6 @@ CORRECTED = 20
 WINDOWS = 10  # variations of each face
 # People after these are never adopted with.
 MOST_PEOPLE = 1000
-SHOWN_IN_OPENCV = 10
 
 
 def main() -> None:
@@ -134,7 +129,7 @@ def is_same(original: Detector, adopted: Detector, images: Sequence[Grey]) -> bo
 
 def corrected(setting: Setting, options: argparse.Namespace) -> dict[str, Any]:
     """Twenty false positives in each draw."""
-    rows, exports, gone, unsatisfied = [], [], 0, 0
+    rows, gone, unsatisfied = [], 0, 0
     point = setting.detector.operating_points[DEFAULT_POINT]
     right = measure(setting.detector, [], setting.objects).right
     for draw in range(options.draws):
@@ -146,34 +141,13 @@ def corrected(setting: Setting, options: argparse.Namespace) -> dict[str, Any]:
         left = sum(is_found(detector, mistake) for mistake in mistakes)
         gone, unsatisfied = gone + len(mistakes) - left, unsatisfied + len(detector.unsatisfied)
         rows.append((before, after))
-        exports.append(exported(detector, others[:SHOWN_IN_OPENCV]))
         progress(f"{setting.name} draw {draw}: {left} of {len(mistakes)} left, {before} -> {after}")
     return {
         "corrected": CORRECTED * options.draws,
         "gone": gone,
         "not satisfied": unsatisfied,
         **compared(rows),
-        "exported": {
-            "images": SHOWN_IN_OPENCV * options.draws,
-            "windows": sum(n for n, _ in exports),
-            "same windows in OpenCV": all(same for _, same in exports),
-        },
     }
-
-
-def exported(detector: Detector, images: Sequence[Grey]) -> tuple[int, bool]:
-    """Raw windows of the exported file in OpenCV, and whether whet finds the same in it."""
-    with TemporaryDirectory() as folder:
-        name = f"{folder}/corrected.xml"
-        detector.export_opencv(name)
-        both = cv2.CascadeClassifier(name), CascadeClassifier(name)
-    n, same = 0, True
-    for image in images:
-        theirs, ours = (
-            sorted(map(tuple, np.array(one.detectMultiScale(image, 1.1, 0)).reshape(-1, 4).tolist())) for one in both
-        )
-        n, same = n + len(theirs), same and theirs == ours
-    return n, same
 
 
 if __name__ == "__main__":
