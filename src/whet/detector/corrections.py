@@ -37,7 +37,7 @@ ALIGNED = 0.6
 NEARLY_BEST = 0.1
 # Detections that overlap so much may be taken for one object: a missed one beside them has to be so much stronger.
 BESIDE = 0.2
-STRONGER = 1.5
+STRONGER = 3.0
 # Windows that the base rejects by more, in units of |w|, in some stage are far from being accepted.
 NEAR = 0.25
 MAX_WINDOWS = 32
