@@ -109,4 +109,4 @@ def test_a_detector_that_cannot_be_corrected_says_so(image):
 def test_windows_without_their_surroundings_have_no_channels():
     base = DetectorBase((24, 20), random_trees().stages)
     with pytest.raises(TypeError, match="responses"):
-        base.respond(np.zeros((2, 24, 20), np.uint8))
+        base.cascade.respond(np.zeros((2, 24, 20), np.uint8))
