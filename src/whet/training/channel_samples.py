@@ -48,7 +48,7 @@ class ChannelWindow:
     is the longer side of the smallest objects to find, in pixels of an image.
 
     >>> print(ChannelWindow.from_boxes(np.array([[0.0, 0.0, 50.0, 100.0]] * 50)))
-    48 x 84 window for objects of 34 x 68, from 50 boxes, aspect 0.5 (0.5 to 0.5)
+    52 x 88 window for objects of 34 x 68, from 50 boxes, aspect 0.5 (0.5 to 0.5)
     """
 
     height: int
