@@ -79,11 +79,11 @@ def test_the_result_has_rates_on_what_was_not_trained_on(trained, prepared):
     assert 0.5 < result.detection_rate <= 1
     assert 0 <= result.false_positive_rate < 0.05
     assert result.n_images == len(prepared.held_out_images) == trained.n_images
-    assert not set(prepared.images) & set(prepared.held_out_images)
+    assert not set(prepared.training_images) & set(prepared.held_out_images)
 
 
 def test_negatives_lie_outside_of_the_boxes(prepared):
-    images = prepared.backgrounds(prepared.images, threads=1)
+    images = prepared.backgrounds(prepared.training_images, threads=1)
     places = images.random(200, [0])
     for number in np.unique(places[:, 0]).tolist():
         pyramid = images.pyramid(number)

@@ -39,9 +39,14 @@ class ChannelPreparation:
     annotations: Annotations
     choice: ChannelWindow
     positives: ChannelPositives
-    images: list[Path]
+    training_images: list[Path]
     held_out_images: list[Path]
     faults: tuple[Problem, ...] = ()
+
+    @property
+    def images(self) -> tuple[Path, ...]:
+        """Images that supply negatives or false positives, held-out images included."""
+        return (*self.training_images, *self.held_out_images)
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -67,11 +72,11 @@ class ChannelPreparation:
 
     def seconds(self, threads: int | None = None) -> float:
         """Estimated training time, within a factor of two."""
-        shapes = [image_shape(path) for path in [*self.images[:20], *self.held_out_images[:5]]]
+        shapes = [image_shape(path) for path in self.training_images[:20]]
         sizes = [height * width / 1e6 for height, width in shapes]
         longer = max(self.choice.object_height, self.choice.object_width)
         enlarged = max(1.0, longer / self.choice.min_size) ** 2
-        mining = SECONDS_PER_MEGAPIXEL * float(np.mean(sizes)) * enlarged * len(self.images)
+        mining = SECONDS_PER_MEGAPIXEL * float(np.mean(sizes)) * enlarged * len(self.training_images)
         samples = len(self.positives) + 4 * self.config.negatives_per_round
         share = self.n_features / 5440
         growing = SECONDS_PER_TREE_AND_SAMPLE * share * TREES_IN_ALL * self.config.trees * samples
@@ -87,7 +92,7 @@ class ChannelPreparation:
             "object": f"{name}: {self.annotations.summary()}",
             "window": str(self.choice),
             "positives": str(self.positives),
-            "negatives": f"{len(self.images):,} images, up to {config.negatives_per_round:,} windows per round, "
+            "negatives": f"{len(self.training_images):,} images, up to {config.negatives_per_round:,} windows per round, "
             "outside of all boxes",
             "held out": f"{len(self.held_out_images):,} images supply no negatives (validation_share "
             f"{config.validation_share:g}, at most {MOST_HELD_OUT})",
@@ -105,7 +110,7 @@ class ChannelPreparation:
             **{name: str(getattr(self.config, name)) for name in CHANNEL_SETTINGS},
             "features": f"channels of a {self.choice.width} x {self.choice.height} window",
             "positives": f"{len(self.positives)} positives, {digest([self.positives.cells])}",
-            "images": images_digest([*self.images, *self.held_out_images], excluded),
+            "images": images_digest(self.images, excluded),
         }
 
 

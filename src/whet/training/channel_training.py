@@ -70,7 +70,7 @@ class _Training:
     state: State = field(default_factory=State)
 
     def __post_init__(self) -> None:
-        self.images = self.prepared.backgrounds(self.prepared.images, self.threads)
+        self.images = self.prepared.backgrounds(self.prepared.training_images, self.threads)
         self.held_out = self.prepared.backgrounds(self.prepared.held_out_images, self.threads)
         cells = self.prepared.positives.cells
         self.positives = np.ascontiguousarray(cells.reshape(len(cells), -1).T)

@@ -171,7 +171,7 @@ def _train_channels(
         result,
         learner="boosted trees",
         n_positives=len(prepared.positives),
-        n_images=len(prepared.images) + len(prepared.held_out_images),
+        n_images=len(prepared.images),
         n_features=prepared.n_features,
         is_cascade=False,
         origin=origin,
