@@ -12,7 +12,7 @@ from tests.training.test_checkpoint import StoppedError, stop_at
 from whet.errors import CheckpointError, TrainingDataError
 from whet.evaluation.runs import evaluate
 from whet.training.boosting import boost, heavy_samples
-from whet.training.channel_samples import ChannelWindow
+from whet.training.channel_window import ChannelWindow
 from whet.training.config import TrainingConfig
 from whet.training.preparation import prepare
 from whet.training.progress import Mining, RoundFinished, RoundStarted

@@ -14,7 +14,8 @@ from whet.errors import TrainingDataError
 from whet.features.channels import cells_of
 from whet.io.annotations.annotation import Annotations, Problem, ProblemKind
 from whet.io.images import find_images, image_shape
-from whet.training.channel_samples import Backgrounds, ChannelPositives, ChannelWindow, cut_channels
+from whet.training.channel_samples import Backgrounds, ChannelPositives, cut_channels
+from whet.training.channel_window import ChannelWindow
 from whet.training.config import TrainingConfig
 from whet.training.data import FEW_POSITIVES, FEWEST_POSITIVES, FewPositivesWarning, digest, images_digest, split_images
 from whet.training.negatives import backgrounds_of, image_faults
@@ -92,8 +93,8 @@ class ChannelPreparation:
             "object": f"{name}: {self.annotations.summary()}",
             "window": str(self.choice),
             "positives": str(self.positives),
-            "negatives": f"{len(self.training_images):,} images, up to {config.negatives_per_round:,} windows per round, "
-            "outside of all boxes",
+            "negatives": f"{len(self.training_images):,} images, up to {config.negatives_per_round:,} windows per "
+            "round, outside of all boxes",
             "held out": f"{len(self.held_out_images):,} images supply no negatives (validation_share "
             f"{config.validation_share:g}, at most {MOST_HELD_OUT})",
             "features": f"{self.n_features:,} cells of 10 channels",
