@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from whet._kernels.threads import for_each_block
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.pyramid import Grid
-from whet.features.channels import CELL, ChannelStack, ChannelTrees, padding_of
+from whet.features.channels import CELL, ChannelStack, ChannelTrees, compute_channels, padding_of
 from whet.features.families import columns_of, family_name
 from whet.features.integral import FeatureFamily, IntegralStack, check_window
 from whet.features.weak_learners import WeakLearners
@@ -445,8 +445,16 @@ class Cascade:
         """Responses (n, n_weak) of all weak learners to windows of a pyramid."""
         if not self.uses_channels:
             return self.respond(pyramid.patches(index))[0]
-        stack = ChannelStack(pyramid.cells(index))
-        return np.ascontiguousarray(self.stages[0].respond(stack).T).view(np.uint8)
+        return self.respond_to_cells(pyramid.cells(index))
+
+    def respond_to_cells(self, cells: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Responses (n, n_weak) of trees to the channels (n, 10, rows, columns) of windows."""
+        return np.ascontiguousarray(self.stages[0].respond(ChannelStack(cells)).T).view(np.uint8)
+
+    def respond_in_context(self, patches: Patches, context: int) -> NDArray[np.uint8]:
+        """Responses (n, n_weak) of trees to patches (n, height, width, 3) with so many pixels around the window."""
+        rim = slice(context // CELL, -(context // CELL))
+        return self.respond_to_cells(np.array([compute_channels(patch)[:, rim, rim] for patch in patches]))
 
     def margins(self, responses: NDArray[np.uint8]) -> Floats:
         """Margins (n, stages) of responses (n, n_weak), without rejection thresholds."""

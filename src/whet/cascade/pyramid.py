@@ -63,7 +63,12 @@ class Level:
             return replace(self, image=resized(self.source.image, self.image.shape[:2]), source=None).patch(
                 y, x, window
             )
-        if not self.padding:
+        if (
+            not self.padding
+            and min(y, x) >= 0
+            and y + window[0] <= len(self.image)
+            and x + window[1] <= self.image.shape[1]
+        ):
             return self.image[y : y + window[0], x : x + window[1]]
         places = ((y, window[0], self.image.shape[0]), (x, window[1], self.image.shape[1]))
         rows, columns = (

@@ -232,21 +232,21 @@ class Detector:
         from whet.detector.corrections import checked_labels, new_records
 
         self.check_can_learn()
-        grey = as_grey(image, color)
-        array, flags = checked_labels(boxes, labels, grey.shape)
+        pixels = self.pixels(image, color)
+        array, flags = checked_labels(boxes, labels, pixels.shape[:2])
         if not len(array):
             return []
-        pyramid = self._pyramid(grey, scale_factor, step, min_size, max_size, threads)
+        pyramid = self._pyramid(pixels, scale_factor, step, min_size, max_size, threads)
         if not pyramid.levels:
             raise BoxError(
-                f"the image has {grey.shape[1]} x {grey.shape[0]} pixels, too few for windows of {self.window[1]} x "
+                f"the image has {pixels.shape[1]} x {pixels.shape[0]} pixels, too few for windows of {self.window[1]} x "
                 f"{self.window[0]} between these sizes: nothing in it can be learned"
             )
         # The point that the base came with: what was learned before must not matter.
         above = max(self._reporting.min_score(min_score), 0.0)
         if not isfinite(above):
             raise ValueError(f"got min_score={min_score}; expected a finite score that a missed object can exceed")
-        found = new_records(self._base, self.box_offset, pyramid, image_hash(grey), array, flags, above, threads)
+        found = new_records(self._base, self.box_offset, pyramid, image_hash(pixels), array, flags, above, threads)
         if not name and isinstance(image, str | PathLike):
             name = Path(image).name
         now = int(time.time())
@@ -356,10 +356,12 @@ class Detector:
     def check_can_learn(self, *, examples: bool = False) -> None:
         """Raise `CannotLearnError` if no stage has statistics; with `examples`, if no weights follow from them."""
         if self._base.cascade.uses_channels:
-            raise CannotLearnError(
-                "the trees of a channel detector cannot be corrected yet; add the images to the training data and "
-                "train again, or train with --features haar,lbp"
-            )
+            if examples:
+                raise CannotLearnError(
+                    "the votes of a channel detector's trees do not follow from examples; correct it by boxes in images "
+                    "(Detector.learn, `whet learn --wrong` or --missed), or train it again with these examples"
+                )
+            return
         if not any(pair[0].n for pair in (stage.statistics for stage in self._base.stages)):
             raise CannotLearnError(
                 "no stage has statistics, so this detector runs but cannot learn; adopt an OpenCV cascade first, with "

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from whet._kernels import channels as kernels
 from whet._kernels.cell_trees import leaves_of
 from whet._kernels.channels import CELL as CELL
-from whet._kernels.channels import N_CHANNELS, RADIUS
+from whet._kernels.channels import N_CHANNELS as N_CHANNELS
+from whet._kernels.channels import RADIUS
 from whet.features.integral import Columns, ColumnTypes, Indices, IntegralStack
 
 Cells = NDArray[np.uint8]

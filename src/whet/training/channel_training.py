@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.cascade.cascade import Cascade, Stage
+from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, Reference
 from whet.evaluation.curves import image_interval, rate_interval
-from whet.features.channels import LEAVES, ChannelTrees, Trees
+from whet.features.channels import LEAVES, N_CHANNELS, ChannelTrees, Trees, cells_of
 from whet.training.boosting import BoostedTrees, boost
 from whet.training.channel_preparation import ChannelPreparation
 from whet.training.channel_samples import Places
@@ -41,6 +42,8 @@ UNSEEN_SLACK = 0.1
 FOLDS = 3
 # The threshold lets so many places of an image without objects through: far more than any operating point needs.
 PLACES_PER_IMAGE = 20
+# Samples of each class that guard corrections: with 1,024 trees, they take half a megabyte.
+MOST_GUARDS = 500
 # Events of growing trees.
 TREES_PER_EVENT = 16
 
@@ -51,8 +54,8 @@ def train_channels(
     *,
     checkpoint: Checkpoint,
     threads: int | None = None,
-) -> tuple[Stage, TrainingResult]:
-    """Train the stage of trees of a channel detector.
+) -> tuple[Stage, Reference, TrainingResult]:
+    """Train the stage of trees of a channel detector, and collect samples that guard its corrections.
 
     Each round grows trees on all positives and on all negatives so far, from the beginning, and then mines further
     negatives: the windows with the highest scores outside of the boxes. With a checkpoint, a repeated call resumes an
@@ -83,7 +86,7 @@ class _Training:
         """Trees of each round."""
         return [max(round(self.prepared.config.trees * share), 1) for share in ROUNDS]
 
-    def run(self) -> tuple[Stage, TrainingResult]:
+    def run(self) -> tuple[Stage, Reference, TrainingResult]:
         self._resume_or_start()
         while True:
             trees = self._round()
@@ -152,7 +155,7 @@ class _Training:
         places, _ = self.images.mine(self._cascade(stage), config.negatives_per_round, progress)
         self._add(places)
 
-    def _finish(self, trees: BoostedTrees) -> tuple[Stage, TrainingResult]:
+    def _finish(self, trees: BoostedTrees) -> tuple[Stage, Reference, TrainingResult]:
         """The final stage, with its rejection thresholds, and its rates on what it was not trained on."""
         unseen = self._unseen_scores(trees)
         loose = self._cascade(self._stage(trees))
@@ -165,19 +168,43 @@ class _Training:
         accepted = (unseen[-1] > stage.threshold) & (unseen > rejection[:, None]).all(axis=0)
         accepted = accepted[self._first_copies()]
         n_accepted, n = int(accepted.sum()), len(accepted)
-        return stage, TrainingResult(
-            StopReason.ALL_STAGES,
-            f"Trained {len(trees)} trees in {len(ROUNDS)} rounds",
-            float(mined.accepted.sum() / max(mined.tested.sum(), 1)),
-            image_interval(mined.accepted, mined.tested),
-            int(mined.tested.sum()),
-            len(mined.tested),
-            n_accepted / n,
-            rate_interval(n_accepted, n),
-            (),
-            1,
-            self._seconds(),
+        return (
+            stage,
+            self._reference(trees, stage),
+            TrainingResult(
+                StopReason.ALL_STAGES,
+                f"Trained {len(trees)} trees in {len(ROUNDS)} rounds",
+                float(mined.accepted.sum() / max(mined.tested.sum(), 1)),
+                image_interval(mined.accepted, mined.tested),
+                int(mined.tested.sum()),
+                len(mined.tested),
+                n_accepted / n,
+                rate_interval(n_accepted, n),
+                (),
+                1,
+                self._seconds(),
+            ),
         )
+
+    def _reference(self, trees: BoostedTrees, stage: Stage) -> Reference:
+        """Responses to the objects and their mirror images, and to the negatives with the highest scores.
+
+        They guard corrections. All were trained on: nothing is left to judge by.
+        """
+        groups, cascade = self.prepared.positives.groups, self._cascade(stage)
+        first = self._first_copies()
+        second = (
+            first[(first + 1 < len(groups)) & (groups[np.minimum(first + 1, len(groups) - 1)] == groups[first])] + 1
+        )
+        positives = np.concatenate([first, second])[:MOST_GUARDS]
+        scores = trees.running_scores(self.negatives)[-1]
+        negatives = np.argsort(-scores, kind="stable")[:MOST_GUARDS]
+        shape = -1, N_CHANNELS, *cells_of(cascade.window)
+        cells = [self.positives[:, positives].T.reshape(shape), self.negatives[:, negatives].T.reshape(shape)]
+        responses = np.concatenate([np.packbits(cascade.respond_to_cells(each), axis=1) for each in cells])
+        part = np.repeat(np.array([GUARD_POSITIVE, GUARD_NEGATIVE], np.uint8), [len(positives), len(negatives)])
+        item = np.concatenate([groups[positives], groups.max() + 1 + np.arange(len(negatives))]).astype(np.int32)
+        return Reference(responses, part, np.ones(len(part), np.float32), item, 0, cascade.n_weak)
 
     def _first_copies(self) -> NDArray[np.intp]:
         """The first positive of each object: the one without jitter."""

@@ -164,7 +164,7 @@ def _train_channels(
     threads: int | None,
 ) -> Trained:
     file = Checkpoint(checkpoint, prepared.fingerprint())
-    stage, result = train_channels(prepared, callback, checkpoint=file, threads=threads)
+    stage, reference, result = train_channels(prepared, callback, checkpoint=file, threads=threads)
     config, choice = prepared.config, prepared.choice
     provenance = training_provenance(
         config,
@@ -176,7 +176,7 @@ def _train_channels(
         is_cascade=False,
         origin=origin,
     )
-    base = DetectorBase(choice.window, (stage,), provenance=provenance)
+    base = DetectorBase(choice.window, (stage,), provenance=provenance, reference=reference)
     detector = Detector(base, reporting=Reporting(choice.box_offset, min_size=choice.min_size))
     excluded = {image.path: image.boxes for image in prepared.annotations.images}
     return _with_points(detector, result, prepared.held_out_images, excluded, threads)
