@@ -12,7 +12,7 @@ from tests.security.test_model_file_attacks import closed, opened
 from whet.cascade.cascade import Cascade
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
-from whet.errors import CannotExportError, CannotLearnError, ModelFileError
+from whet.errors import CannotExportError, ModelFileError
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +98,6 @@ def test_trees_stand_alone_in_a_cascade():
 def test_opencv_has_no_format_for_trees_on_channels(tmp_path):
     with pytest.raises(CannotExportError, match="haar or lbp"):
         random_detector().export_opencv(tmp_path / "trees.xml")
-
-
-def test_a_detector_that_cannot_be_corrected_says_so(image):
-    detector = random_detector()
-    with pytest.raises(CannotLearnError, match="channel"):
-        detector.learn(image, [[10, 10, 40, 40]], False)
 
 
 def test_windows_without_their_surroundings_have_no_channels():

@@ -239,8 +239,8 @@ class Detector:
         pyramid = self._pyramid(pixels, scale_factor, step, min_size, max_size, threads)
         if not pyramid.levels:
             raise BoxError(
-                f"the image has {pixels.shape[1]} x {pixels.shape[0]} pixels, too few for windows of {self.window[1]} x "
-                f"{self.window[0]} between these sizes: nothing in it can be learned"
+                f"the image has {pixels.shape[1]} x {pixels.shape[0]} pixels, too few for windows of "
+                f"{self.window[1]} x {self.window[0]} between these sizes: nothing in it can be learned"
             )
         # The point that the base came with: what was learned before must not matter.
         above = max(self._reporting.min_score(min_score), 0.0)
@@ -358,8 +358,8 @@ class Detector:
         if self._base.cascade.uses_channels:
             if examples:
                 raise CannotLearnError(
-                    "the votes of a channel detector's trees do not follow from examples; correct it by boxes in images "
-                    "(Detector.learn, `whet learn --wrong` or --missed), or train it again with these examples"
+                    "the votes of a channel detector's trees do not follow from examples; correct it by boxes in "
+                    "images (Detector.learn, `whet learn --wrong` or --missed), or train it again with these examples"
                 )
             return
         if not any(pair[0].n for pair in (stage.statistics for stage in self._base.stages)):

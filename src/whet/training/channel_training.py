@@ -193,10 +193,8 @@ class _Training:
         """
         groups, cascade = self.prepared.positives.groups, self._cascade(stage)
         first = self._first_copies()
-        second = (
-            first[(first + 1 < len(groups)) & (groups[np.minimum(first + 1, len(groups) - 1)] == groups[first])] + 1
-        )
-        positives = np.concatenate([first, second])[:MOST_GUARDS]
+        mirrored = np.flatnonzero(groups[1:] == groups[:-1]) + 1
+        positives = np.concatenate([first, mirrored[np.isin(mirrored - 1, first)]])[:MOST_GUARDS]
         scores = trees.running_scores(self.negatives)[-1]
         negatives = np.argsort(-scores, kind="stable")[:MOST_GUARDS]
         shape = -1, N_CHANNELS, *cells_of(cascade.window)
