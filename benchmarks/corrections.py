@@ -15,8 +15,9 @@ interval.
 
 The face detector is measured on photographs of streets, cars and plates (`objects`), faces of LFW, and faces pasted
 into images. `--model plates` trains a detector of number plates with `whet.train` first, a channel detector, to which
-the peers do not apply. With `--retrain` it is also trained anew with the corrected images as negatives. None of these images was used to choose the method or its
-settings; those were chosen on images held out from the training of the face detector.
+the peers do not apply. With `--retrain` it is also trained anew with the corrected images as negatives. None of these
+images was used to choose the method or its settings; those were chosen on images held out from the training of the
+face detector.
 """
 
 from __future__ import annotations
