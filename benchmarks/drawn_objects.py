@@ -23,6 +23,7 @@ from experiments.report import versions
 from whet.demo.objects import OBJECTS, draw_set
 from whet.io.annotations.formats import write_annotations
 
+FEATURES = ("--features", "haar,lbp")
 # Images: for training (about 200 objects), to try corrections on by hand, for evaluation, and without the object.
 SIZES = {"train": 140, "more": 30, "test": 100, "empty": 300}
 
@@ -41,7 +42,9 @@ def run(kind: str, seed: int) -> dict[str, Any]:
     with TemporaryDirectory() as name:
         folder = Path(name)
         drawn = draw(kind, seed, folder)
-        train = command(folder, "train", "train.csv", "--negatives", "empty", "--seed", seed, "--out", "it.whet")
+        train = command(
+            folder, "train", "train.csv", "--negatives", "empty", "--seed", seed, "--out", "it.whet", *FEATURES
+        )
         first = command(folder, "evaluate", "it.whet", "test.json")
     return {
         "kind": kind,

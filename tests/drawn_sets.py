@@ -26,8 +26,10 @@ def van_set(folder, n=30, seed=0):
     return found
 
 
-# A training of seconds.
+# Trainings of seconds: a cascade, and a channel detector.
 QUICK = (
+    *("--features", "haar,lbp"),
     *("--max-stages", 3, "--max-weak-learners", 8, "--max-features", 400),
     *("--negatives-per-stage", 300, "--copies-per-object", 3),
 )
+QUICK_CHANNELS = ("--trees", 32, "--negatives-per-round", 300, "--copies-per-object", 3)

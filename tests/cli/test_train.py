@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from tests.commands import whet
-from tests.drawn_sets import QUICK, van_set
+from tests.drawn_sets import QUICK, QUICK_CHANNELS, van_set
 
 import whet as library
 from whet.cli.options import ExitCode
@@ -122,10 +122,10 @@ def test_killed_at_several_moments_and_resumed_it_is_the_same_detector(folder):
 
 def test_a_dry_run_shows_the_data_and_writes_nothing(folder):
     before = sorted(folder.iterdir())
-    done = whet("train", "vans.csv", "--dry-run", "--json", "--window", "30x12", "--mirror", "no", cwd=folder)
+    done = whet("train", "vans.csv", "--dry-run", "--json", "--window", "32x12", "--mirror", "no", cwd=folder)
     assert done.returncode == 0, done.stderr
     table = json.loads(done.stdout)
-    assert table["window"] == {"width": 30, "height": 12}
+    assert table["window"] == {"width": 32, "height": 12}
     assert table["images"] == 30  # no others were given: the vans' own, outside their boxes
     assert sorted(folder.iterdir()) == before
 
@@ -206,3 +206,20 @@ def test_a_folder_of_crops_trains_too(tmp_path):
     done = whet("train", "crops", "--negatives", "textures", *QUICK, "--out", "c.whet", "--quiet", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert library.load(tmp_path / "c.whet").box_offset == (0, 0, 1, 1)
+
+
+def test_channels_are_the_default_and_work_in_all_commands(folder, tmp_path):
+    model = tmp_path / "channels.whet"
+    done = whet("train", "vans.csv", "--negatives", "textures", *QUICK_CHANNELS, "--out", model, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "data       format csv" in done.stderr
+    assert "round 3: trained 32 trees" in done.stderr
+    assert "32 trees" in done.stdout
+    assert library.load(model).cascade.uses_channels
+    assert read_settings(tmp_path / "channels.toml")["features"] == "channels"
+    evaluated = json.loads(whet("evaluate", model, "vans.csv", "--json", cwd=folder).stdout)
+    assert evaluated["measures"]["average_precision"]["value"] > 0.8
+    assert "channels, soft" in whet("inspect", model, "textures", "--windows", 50, cwd=folder).stdout
+    refused = whet("export", model, tmp_path / "channels.xml", cwd=folder)
+    assert refused.returncode == ExitCode.FAILED
+    assert "haar or lbp" in refused.stderr

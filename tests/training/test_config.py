@@ -69,7 +69,7 @@ def test_paths_are_relative_to_the_file_wherever_it_is_moved(tmp_path):
         ("ridge = nan", "ridge=nan"),
         ("ridge = inf", "ridge=inf"),
         ("seed = -1", "seed=-1"),
-        ('features = "colour"', "features='colour': expected feature families, one or more of haar, lbp"),
+        ('features = "colour"', "features='colour': expected channels, or feature families, one or more of haar, lbp"),
         ('features = ["haar", "colour"]', "features="),
         ("features = []", r"features=\[\]"),
         ("features = 3", "features=3"),

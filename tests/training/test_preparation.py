@@ -11,7 +11,8 @@ from whet.training.preparation import prepare
 
 
 def quick(annotations, **settings):
-    return prepare(TrainingConfig(annotations, ridge=20.0, copies_per_object=1, max_features=50, **settings))
+    settings = {"features": "haar,lbp", "ridge": 20.0, "copies_per_object": 1, "max_features": 50, **settings}
+    return prepare(TrainingConfig(annotations, **settings))
 
 
 def test_a_file_is_mined_once_however_it_is_spelled(tmp_path, monkeypatch):

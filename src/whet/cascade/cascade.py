@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from whet._kernels.threads import for_each_block
 from whet._kernels.windows import OPENCV_MIN_SIGMA
+from whet.cascade.pyramid import Grid
+from whet.features.channels import CELL, ChannelStack, ChannelTrees, compute_channels, padding_of
 from whet.features.families import columns_of, family_name
 from whet.features.integral import FeatureFamily, IntegralStack, check_window
 from whet.features.weak_learners import WeakLearners
@@ -150,7 +152,7 @@ class Stage:
         for side in self.counts or ():
             yield from side.arrays()
 
-    def respond(self, stack: IntegralStack) -> Bools:
+    def respond(self, stack: IntegralStack | ChannelStack) -> Bools:
         """Responses (T, samples) of the weak learners."""
         return self.weak.respond(self.features.evaluate(stack))
 
@@ -166,11 +168,11 @@ class Stage:
         sum_bits(responses, self.coef, self.threshold, margins)
         return margins
 
-    def partial_sums(self, stack: IntegralStack) -> Floats:
+    def partial_sums(self, stack: IntegralStack | ChannelStack) -> Floats:
         """Weighted sums (T, samples) after each weak learner."""
         return self.weigh(self.respond(stack))
 
-    def judge(self, stack: IntegralStack) -> tuple[Floats, Bools]:
+    def judge(self, stack: IntegralStack | ChannelStack) -> tuple[Floats, Bools]:
         """Margins (samples,), and which samples pass the rejection thresholds and the threshold."""
         sums = self.partial_sums(stack)
         margin = sums[-1] - self.threshold
@@ -373,6 +375,18 @@ class Cascade:
                 raise ValueError(
                     f"stage {number} is for windows {stage.features.window}, the cascade for {self.window}"
                 )
+        if len(self.stages) > 1 and any(isinstance(stage.features, ChannelTrees) for stage in self.stages):
+            raise ValueError(f"got {len(self.stages)} stages; a cascade with channels has one stage of trees")
+
+    @property
+    def uses_channels(self) -> bool:
+        """Whether the stages are trees on channels of colour images. `min_sigma` does not apply to them."""
+        return isinstance(self.stages[0].features, ChannelTrees)
+
+    @property
+    def grid(self) -> Grid:
+        """How windows lie on the levels of a pyramid."""
+        return Grid(CELL, padding_of(self.window), is_colour=True) if self.uses_channels else Grid()
 
     @property
     def n_weak(self) -> int:
@@ -429,7 +443,18 @@ class Cascade:
 
     def responses(self, pyramid: Pyramid, index: WindowIndex) -> NDArray[np.uint8]:
         """Responses (n, n_weak) of all weak learners to windows of a pyramid."""
-        return self.respond(pyramid.patches(index))[0]
+        if not self.uses_channels:
+            return self.respond(pyramid.patches(index))[0]
+        return self.respond_to_cells(pyramid.cells(index))
+
+    def respond_to_cells(self, cells: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Responses (n, n_weak) of trees to the channels (n, 10, rows, columns) of windows."""
+        return np.ascontiguousarray(self.stages[0].respond(ChannelStack(cells)).T).view(np.uint8)
+
+    def respond_in_context(self, patches: Patches, context: int) -> NDArray[np.uint8]:
+        """Responses (n, n_weak) of trees to patches (n, height, width, 3) with so many pixels around the window."""
+        rim = slice(context // CELL, -(context // CELL))
+        return self.respond_to_cells(np.array([compute_channels(patch)[:, rim, rim] for patch in patches]))
 
     def margins(self, responses: NDArray[np.uint8]) -> Floats:
         """Margins (n, stages) of responses (n, n_weak), without rejection thresholds."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -42,7 +42,7 @@ def detect(
     min_score: float | None = None,
     threads: int | None = None,
 ) -> Detections:
-    """Find objects in a grey image (height, width).
+    """Find objects in a grey image (height, width), or for a cascade with channels in RGB (height, width, 3).
 
     Windows of all sizes from `min_size` to `max_size` (the longer side, in pixels), each `scale_factor` times the one
     before, are moved by `step` pixels of their level. Windows that overlap (IoU from `iou` up) are grouped around the
@@ -68,6 +68,7 @@ def detect(
         step=step,
         min_size=min_size,
         max_size=max_size,
+        grid=cascade.grid,
         threads=threads,
     )
     fired = scan_pyramid(cascade, pyramid, threads=threads)
@@ -83,10 +84,20 @@ def report(
     min_score: float | None = None,
     max_detections: int | None = None,
     calibration: Calibration | None = None,
+    by_object: bool = False,
 ) -> Detections:
-    """Detections of the windows that fired: grouped, with the box that is reported for a window, and thresholded."""
-    groups = group_windows(fired, grouping, iou)
-    boxes = groups.boxes if offset is None else offset.boxes(groups.boxes)
+    """Detections of the windows that fired: grouped, with the box that is reported for a window, and thresholded.
+
+    Windows are grouped by their own overlap; with `by_object`, by that of the boxes that are reported for them. Windows
+    with a wide margin overlap even where their objects stand side by side.
+    """
+    offset = BoxOffset() if offset is None else offset
+    if by_object:
+        groups = group_windows(replace(fired, boxes=offset.boxes(fired.boxes)), grouping, iou)
+        boxes = groups.boxes
+    else:
+        groups = group_windows(fired, grouping, iou)
+        boxes = offset.boxes(groups.boxes)
     found = Detections(boxes, groups.scores, fired, groups.group, calibration)
     found = found if min_score is None else found.above(min_score)
     return found if max_detections is None else found.first(max_detections)

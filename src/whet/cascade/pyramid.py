@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import ceil, floor, log
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from whet._kernels.threads import for_each_block
 from whet.cascade.boxes import BoxOffset, box_iou
 
+# Grey (height, width), or for detectors with channels RGB (height, width, 3).
 GreyImage = NDArray[np.uint8]
 
 SCALE_FACTOR = 1.2
@@ -21,15 +23,58 @@ SMALLEST = 0.25
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """An image made smaller, and how many pixels of the original one of its pixels covers, down and across."""
+    """An image made smaller, and how many pixels of the original one of its pixels covers, down and across.
+
+    Windows also lie in a `padding` of so many pixels around it, in which edge pixels repeat. Places count from the
+    corner of the padding. The channels of a level with a `source` are those of that level, resampled; its own image is
+    black then, and only its size counts.
+    """
 
     image: GreyImage
     scale_y: float
     scale_x: float
+    padding: int = 0
+    source: Level | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width, padding included."""
+        return self.image.shape[0] + 2 * self.padding, self.image.shape[1] + 2 * self.padding
+
+    @cached_property
+    def channels(self) -> NDArray[np.uint8]:
+        """Channels (10, rows, columns) of the level, in cells, padding included."""
+        from whet.features.channels import compute_channels, resampled_channels
+
+        if self.source is None:
+            return compute_channels(self.image, self.padding)
+        shapes = self.source.image.shape[:2], self.image.shape[:2]
+        return resampled_channels(self.source.channels, *shapes, self.padding)
+
+    def without_pixels(self) -> Level:
+        """The same with its channels and black pixels, which take no memory."""
+        level = replace(self, image=_black(self.image.shape), source=None)
+        level.__dict__["channels"] = self.channels
+        return level
 
     def patch(self, y: int, x: int, window: tuple[int, int]) -> GreyImage:
-        """The pixels of the window (height, width) at (y, x), without a copy."""
-        return self.image[y : y + window[0], x : x + window[1]]
+        """The pixels of the window (height, width) at (y, x), without a copy where there is no padding."""
+        if self.source is not None:
+            return replace(self, image=resized(self.source.image, self.image.shape[:2]), source=None).patch(
+                y, x, window
+            )
+        if (
+            not self.padding
+            and min(y, x) >= 0
+            and y + window[0] <= len(self.image)
+            and x + window[1] <= self.image.shape[1]
+        ):
+            return self.image[y : y + window[0], x : x + window[1]]
+        places = ((y, window[0], self.image.shape[0]), (x, window[1], self.image.shape[1]))
+        rows, columns = (
+            np.arange(at - self.padding, at - self.padding + n).clip(0, side - 1) for at, n, side in places
+        )
+        return np.asarray(self.image[np.ix_(rows, columns)])
 
     def boxes(self, y: NDArray[np.intp], x: NDArray[np.intp], window: tuple[int, int]) -> NDArray[np.float64]:
         """Boxes (n, 4) in the original, x1, y1, x2, y2, of windows (height, width) at these places of the level.
@@ -39,7 +84,7 @@ class Level:
         array([[30., 20., 66., 68.]])
         """
         height, width = window
-        corners = np.stack([x, y, x + width, y + height], axis=-1).astype(np.float64)
+        corners = np.stack([x, y, x + width, y + height], axis=-1).astype(np.float64) - self.padding
         return corners * [self.scale_x, self.scale_y, self.scale_x, self.scale_y]
 
 
@@ -67,6 +112,19 @@ class WindowIndex:
         """One index after the other."""
         columns = zip(*((part.scale, part.y, part.x) for part in (cls(), *parts)), strict=True)
         return cls(*map(np.concatenate, columns))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How the windows of a cascade lie on levels: pixels between neighbours, padding of levels, colour or grey.
+
+    Channels are means over cells: windows begin at whole cells. With colour, one more level lies between each two: its
+    channels are those of the next level, resampled.
+    """
+
+    cell: int = 1
+    padding: int = 0
+    is_colour: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,25 +157,53 @@ class Pyramid:
         step: int = 1,
         min_size: float | None = None,
         max_size: float | None = None,
+        grid: Grid | None = None,
         threads: int | None = None,
     ) -> Pyramid:
         """The levels at which windows cover objects from `min_size` to `max_size`, largest level first.
 
         Sizes are the longer side of an object in pixels of the image. Objects grow by `scale_factor` from the
         window's own size on: the limits choose among these levels and do not move them. Only a `min_size` below the
-        window's own adds levels, on which the image is enlarged.
+        window's own adds levels, on which the image is enlarged. `grid` is that of the cascade (`Cascade.grid`): with
+        channels, `step` counts cells instead of pixels.
         """
-        if image.ndim != 2 or image.dtype != np.uint8:
-            raise ValueError(f"got an image {image.shape} of {image.dtype}; expected grey (height, width) of uint8")
+        grid = Grid() if grid is None else grid
+        if image.ndim != 2 + (image.ndim == 3 and grid.is_colour) or image.dtype != np.uint8:
+            expected = "RGB (height, width, 3) or grey" if grid.is_colour else "grey (height, width)"
+            raise ValueError(f"got an image {image.shape} of {image.dtype}; expected {expected} of uint8")
         if step < 1:
             raise ValueError(f"got step={step}; expected at least 1 pixel")
-        scales = level_scales(image.shape, window, scale_factor, min_size, max_size)
-        return cls(image.shape, window, tuple(scales), tuple(levels_at(image, scales, threads)), step)
+        if grid.is_colour and image.ndim == 2:
+            image = np.repeat(image[:, :, None], 3, axis=2)
+        shape = image.shape[0], image.shape[1]
+        if not grid.is_colour:
+            scales = level_scales(shape, window, scale_factor, min_size, max_size)
+            return cls(shape, window, tuple(scales), tuple(levels_at(image, scales, threads)), step)
+        _check_scale_factor(scale_factor)
+        factor = scale_factor**0.5
+        scales = level_scales(shape, window, factor, min_size, max_size, grid.padding)
+        levels = _levels_with_between(image, scales, factor, grid.padding, threads)
+        return cls(shape, window, tuple(scales), tuple(levels), step * grid.cell)
 
     def patches(self, index: WindowIndex) -> GreyImage:
         """The pixels (n, height, width) of windows."""
         cut = [self.level(scale).patch(y, x, self.window) for scale, y, x in index]
-        return np.array(cut, np.uint8).reshape(-1, *self.window)
+        return np.array(cut, np.uint8).reshape(-1, *self.window, *(cut[0].shape[2:] if cut else ()))
+
+    def cells(self, index: WindowIndex) -> NDArray[np.uint8]:
+        """The channels (n, 10, rows, columns) of windows, in cells."""
+        from whet._kernels.channels import CELL, N_CHANNELS
+
+        rows, columns = (side // CELL for side in self.window)
+        cut = [
+            self.level(scale).channels[:, y // CELL : y // CELL + rows, x // CELL : x // CELL + columns]
+            for scale, y, x in index
+        ]
+        return np.array(cut, np.uint8).reshape(-1, N_CHANNELS, rows, columns)
+
+    def without_pixels(self) -> Pyramid:
+        """The same with channels only: pixels take five times as much memory."""
+        return replace(self, levels=tuple(level.without_pixels() for level in self.levels))
 
     def boxes(self, index: WindowIndex) -> NDArray[np.float64]:
         """Boxes (n, 4) of windows in the image: x1, y1, x2, y2."""
@@ -133,8 +219,8 @@ class Pyramid:
         size = (box[2] - box[0]) * (box[3] - box[1]) / (height * width)
         number = int(np.argmin(abs(np.log(self.scales) - np.log(size) / 2)))
         level = self.levels[number]
-        y = self._start((box[1] + box[3]) / 2 / level.scale_y, height, level.image.shape[0])
-        x = self._start((box[0] + box[2]) / 2 / level.scale_x, width, level.image.shape[1])
+        y = self._start((box[1] + box[3]) / 2 / level.scale_y + level.padding, height, level.shape[0])
+        x = self._start((box[0] + box[2]) / 2 / level.scale_x + level.padding, width, level.shape[1])
         return WindowIndex(np.array([self.scales[number]]), np.array([y]), np.array([x]))
 
     def overlapping(self, box: NDArray[np.float64], iou: float, offset: BoxOffset | None = None) -> WindowIndex:
@@ -151,10 +237,10 @@ class Pyramid:
         (height, width), found = self.window, []
         for level, scale in zip(self.levels, self.scales, strict=True):
             y, x = (
-                np.arange(*self._reach(span / size, reported, length, side))
+                np.arange(*self._reach(span / size + level.padding, reported, length, side))
                 for span, reported, size, length, side in (
-                    (box[1::2], (offset.top, offset.bottom), level.scale_y, height, level.image.shape[0]),
-                    (box[::2], (offset.left, offset.right), level.scale_x, width, level.image.shape[1]),
+                    (box[1::2], (offset.top, offset.bottom), level.scale_y, height, level.shape[0]),
+                    (box[::2], (offset.left, offset.right), level.scale_x, width, level.shape[1]),
                 )
             )
             ys, xs = (places.ravel() for places in np.meshgrid(y * self.step, x * self.step, indexing="ij"))
@@ -181,15 +267,40 @@ class Pyramid:
         return int(np.clip(round((centre - length / 2) / self.step), 0, last)) * self.step
 
 
-def levels_at(image: GreyImage, scales: Sequence[float], threads: int | None = None) -> list[Level]:
+def levels_at(image: GreyImage, scales: Sequence[float], threads: int | None = None, padding: int = 0) -> list[Level]:
     """The levels of these scales."""
     levels: list[Level | None] = [None] * len(scales)
 
     def work(rows: slice) -> None:
-        levels[rows.start] = level_at(image, scales[rows.start])
+        levels[rows.start] = level_at(image, scales[rows.start], padding)
 
     for_each_block(work, len(scales), 1, threads)
     return [level for level in levels if level is not None]
+
+
+def _levels_with_between(
+    image: GreyImage, scales: Sequence[float], factor: float, padding: int, threads: int | None
+) -> list[Level]:
+    """The levels of these scales, powers of a factor: those of odd powers have the next smaller level as source."""
+    powers = [round(log(scale) / log(factor)) for scale in scales]
+    even = sorted({power + power % 2 for power in powers})
+    exact = levels_at(image, [factor**power for power in even], threads, padding)
+    by_power = dict(zip(even, exact, strict=True))
+    return [
+        by_power[power] if power in by_power else _between(image.shape, scale, by_power[power + 1])
+        for power, scale in zip(powers, scales, strict=True)
+    ]
+
+
+def _between(shape: tuple[int, ...], scale: float, source: Level) -> Level:
+    rows, columns = level_shape(shape, scale)
+    black = _black((rows, columns, *shape[2:]))
+    return Level(black, shape[0] / rows, shape[1] / columns, source.padding, source)
+
+
+def _black(shape: tuple[int, ...]) -> GreyImage:
+    """Black pixels that take no memory."""
+    return np.broadcast_to(np.uint8(0), shape)
 
 
 def level_scales(
@@ -198,6 +309,7 @@ def level_scales(
     scale_factor: float = SCALE_FACTOR,
     min_size: float | None = None,
     max_size: float | None = None,
+    padding: int = 0,
 ) -> list[float]:
     """How many times smaller than an image (height, width) each level is; below 1, it is enlarged.
 
@@ -206,18 +318,22 @@ def level_scales(
     >>> [round(scale, 2) for scale in level_scales((30, 30), (24, 24), min_size=16)]
     [0.69, 0.83, 1.0, 1.2]
     """
-    if not scale_factor > 1:
-        raise ValueError(f"got scale_factor={scale_factor}; levels shrink by a factor above 1, such as {SCALE_FACTOR}")
+    _check_scale_factor(scale_factor)
     longer = max(window)
     # Half a pixel of the level is what rounding its size can lose.
-    largest = min((side + 0.5) / length for side, length in zip(shape, window, strict=True))
+    largest = min((side + 0.5) / (length - 2 * padding) for side, length in zip(shape, window, strict=True))
     smallest = 1.0 if min_size is None else min(min_size / longer, 1.0)
     if not smallest >= SMALLEST:
         raise ValueError(f"got min_size={min_size}; windows of {longer} find objects from {SMALLEST * longer:g} pixels")
     first, last = (floor(log(max(limit, SMALLEST)) / log(scale_factor)) for limit in (smallest, largest))
     low, high = min_size or 0.0, np.inf if max_size is None else max_size
     scales = [scale_factor**k for k in range(first, last + 1)]
-    return [scale for scale in scales if low <= scale * longer <= high and _holds_window(shape, scale, window)]
+    return [scale for scale in scales if low <= scale * longer <= high and _holds_window(shape, scale, window, padding)]
+
+
+def _check_scale_factor(scale_factor: float) -> None:
+    if not scale_factor > 1:
+        raise ValueError(f"got scale_factor={scale_factor}; levels shrink by a factor above 1, such as {SCALE_FACTOR}")
 
 
 def level_shape(shape: tuple[int, ...], scale: float) -> tuple[int, int]:
@@ -225,10 +341,10 @@ def level_shape(shape: tuple[int, ...], scale: float) -> tuple[int, int]:
     return round(shape[0] / scale), round(shape[1] / scale)
 
 
-def level_at(image: GreyImage, scale: float) -> Level:
+def level_at(image: GreyImage, scale: float, padding: int = 0) -> Level:
     """The level of a pyramid whose pixels are `scale` times as large."""
     smaller = resized(image, level_shape(image.shape, scale))
-    return Level(smaller, image.shape[0] / smaller.shape[0], image.shape[1] / smaller.shape[1])
+    return Level(smaller, image.shape[0] / smaller.shape[0], image.shape[1] / smaller.shape[1], padding)
 
 
 def resized(image: GreyImage, shape: tuple[int, int]) -> GreyImage:
@@ -240,13 +356,15 @@ def resized(image: GreyImage, shape: tuple[int, int]) -> GreyImage:
     array([[14, 86],
            [14, 86]], dtype=uint8)
     """
-    if shape == image.shape:
+    if shape == image.shape[:2]:
         return image
     from PIL import Image
 
-    return np.asarray(Image.fromarray(image).resize(shape[::-1], Image.Resampling.BILINEAR))
+    # Colour images are halved first where that is possible: half the time.
+    gap = 1.0 if image.ndim == 3 else None
+    return np.asarray(Image.fromarray(image).resize(shape[::-1], Image.Resampling.BILINEAR, reducing_gap=gap))
 
 
-def _holds_window(shape: tuple[int, ...], scale: float, window: tuple[int, int]) -> bool:
+def _holds_window(shape: tuple[int, ...], scale: float, window: tuple[int, int], padding: int) -> bool:
     height, width = level_shape(shape, scale)
-    return height >= window[0] and width >= window[1]
+    return height + 2 * padding >= window[0] and width + 2 * padding >= window[1]

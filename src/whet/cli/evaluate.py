@@ -107,7 +107,7 @@ def evaluate(
     target = None
     if set_point is not None:
         target = model_out(model, save_as, force=force, option="--save-as")
-    annotated = load_annotations(annotations, format, images, class_, split, quiet=quiet)
+    annotated = load_annotations(annotations, format, images, class_, split, quiet=quiet, held_out=True)
     check_places([image.path for image in annotated.images], out, draw)
     options = scan_options(min_size, max_size, scale_factor, step, threads)
     with usage_errors(), progress_bar("evaluating", hidden=quiet) as progress:

@@ -58,12 +58,20 @@ def load_annotations(
     split: str | None = None,
     *,
     quiet: bool = False,
+    held_out: bool = False,
 ) -> Annotations:
-    """Read the annotations of one class and print the problems; with `quiet`, only those that skip something."""
+    """Read the annotations of one class and print the problems; with `quiet`, only those that skip something.
+
+    With `held_out`, a data set with a train part is represented by its test part, or else its val part.
+    """
     from whet.io.annotations.formats import read_annotations
 
     with progress_bar("reading", hidden=quiet) as progress:
         found = read_annotations(path, format and format.value, images, progress)
+    if split is None and held_out and "train" in found.splits:
+        split = next((part for part in ("test", "val") if part in found.splits), None)
+        if split is not None and not quiet:
+            typer.echo(f"Using the part {split} of {path} (format {found.format}); --split chooses another", err=True)
     if split is not None:
         found = found.select_split(split)
     found = found.select(class_)

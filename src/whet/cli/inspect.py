@@ -188,10 +188,13 @@ def _count(cascade: Cascade, images: list[str], windows: int, seed: int, threads
 
 
 def _table(summary: Summary, rejected: list[int] | None, windows: int) -> Iterator[str]:
+    from whet.features.families import TREES
+
     (height, width), stages = summary.window, summary.stages
     yield f"Window {width} x {height}, {len(stages)} stages, {summary.n_weak} weak learners"
     yield f"Base {summary.base_id[:12]}"
-    yield f"Windows with standard deviation below {summary.min_sigma:g} are skipped"
+    if summary.stages[0].family not in TREES:
+        yield f"Windows with standard deviation below {summary.min_sigma:g} are skipped"
     counted = "" if rejected is None else f"  of {windows:,} windows"
     yield f"stage  {_kinds(summary)[0]}  learners  positives  negatives  learned (+, -)  rejects{counted}"
     yield from _rows(summary, rejected, windows)

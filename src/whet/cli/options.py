@@ -22,6 +22,7 @@ class ExitCode(IntEnum):
     EXTRA_MISSING = 4
     SOME_SKIPPED = 5
     WORSE = 6
+    NOT_USABLE = 7
 
 
 CTRL_C = 130
@@ -75,7 +76,10 @@ ImageFolder = Annotated[
     ),
 ]
 Class = Annotated[
-    str | None, typer.Option("--class", metavar="NAME", help="Object class; required if there are several.")
+    str | None,
+    typer.Option(
+        "--class", metavar="NAME", help="Object class; required if there are several. cat,dog makes one class of both."
+    ),
 ]
 Split = Annotated[str | None, typer.Option(metavar="NAME", help="Use only this split of the annotations, such as val.")]
 MinSize = Annotated[

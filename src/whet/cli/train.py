@@ -30,6 +30,7 @@ from whet.cli.output import progress_bar, start, warnings_as_lines
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from whet.training.channel_preparation import ChannelPreparation
     from whet.training.config import TrainingConfig
     from whet.training.preparation import Preparation
     from whet.training.progress import Event
@@ -53,9 +54,9 @@ def training_view(*, quiet: bool) -> Iterator[tuple[Callable[[Event], None], lis
 
 
 def _print_stages(event: Event) -> None:
-    from whet.training.progress import Mining, WeakAdded
+    from whet.training.progress import Mining, TreesAdded, WeakAdded
 
-    if not isinstance(event, WeakAdded | Mining):
+    if not isinstance(event, WeakAdded | TreesAdded | Mining):
         typer.echo(str(event), err=True)
 
 
@@ -64,7 +65,7 @@ def _live(console: Any) -> Iterator[Callable[[Event], None]]:  # noqa: ANN401 - 
     """Print finished stages; below them, one live line shows the current step and the estimated time."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from whet.training.progress import Mining, StageStarted, WeakAdded, duration
+    from whet.training.progress import Mining, RoundStarted, StageStarted, TreesAdded, WeakAdded, duration
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -79,21 +80,26 @@ def _live(console: Any) -> Iterator[Callable[[Event], None]]:  # noqa: ANN401 - 
                         f"{event.detection_rate:.1%}, false-positive rate {event.false_positive_rate:.1%}{left}"
                     )
                     progress.update(task, description=text, completed=event.n_weak / event.max_weak)
+                case TreesAdded():
+                    purpose = f"{event.purpose or f'round {event.stage}'}: "
+                    text = f"{purpose}{event.n_trees:,} of {event.max_trees:,} trees{left}"
+                    progress.update(task, description=text, completed=event.n_trees / event.max_trees)
                 case Mining():
                     text = (
-                        f"stage {event.stage}: mined {event.n_found:,} of {event.n_wanted:,} "
+                        f"{event.part} {event.stage}: mined {event.n_found:,} of {event.n_wanted:,} "
                         f"{'held-out ' * event.held_out}negatives, {event.n_tested:,} windows{left}"
                     )
                     progress.update(task, description=text, completed=event.n_found / max(event.n_wanted, 1))
-                case StageStarted():
-                    progress.update(task, description=f"stage {event.stage}: computing features{left}", completed=0.0)
+                case StageStarted() | RoundStarted():
+                    text = f"{event.part} {event.stage}: computing features{left}"
+                    progress.update(task, description=text, completed=0.0)
                 case _:
                     console.print(str(event), highlight=False, markup=False)
 
         yield callback
 
 
-def preparation_table(preparation: Preparation, threads: int | None) -> dict[str, Any]:
+def preparation_table(preparation: Preparation | ChannelPreparation, threads: int | None) -> dict[str, Any]:
     """Data and estimates of a training, for --json."""
     height, width = preparation.choice.window
     return {
@@ -115,6 +121,7 @@ def result_table(trained: Trained, out: Path) -> dict[str, Any]:
         "detector": str(out),
         "stop_reason": str(result.stop_reason),
         "message": result.message,
+        "fault": result.fault,
         "stages": result.n_stages,
         "weak_learners": trained.detector.cascade.n_weak,
         "false_positive_rate": result.false_positive_rate,
@@ -135,17 +142,22 @@ def summary_lines(trained: Trained, out: Path, settings: Path) -> list[str]:
     result, points = trained.result, trained.detector.operating_points
     (low, high), (lowest, highest) = result.detection_interval, result.false_positive_interval
     default = f"; default minimum score {points['default']:.3g}" if "default" in points else ""
-    n_weak = trained.detector.cascade.n_weak
+    cascade = trained.detector.cascade
+    size = f"{result.n_stages} stages, {cascade.n_weak} weak learners"
+    if cascade.uses_channels:
+        size = f"{cascade.n_weak // 4:,} trees"
+    fault = [] if result.fault is None else [f"not usable: {out} {result.fault}"]
+    next_step = [f"next: whet detect {out} IMAGES --draw drawn; whet evaluate {out} ANNOTATIONS"]
     return [
-        f"{out}: {result.n_stages} stages, {n_weak} weak learners, {out.stat().st_size:,} bytes, trained in "
-        f"{duration(result.seconds)}",
+        *fault,
+        f"{out}: {size}, {out.stat().st_size:,} bytes, trained in {duration(result.seconds)}",
         f"stop reason: {result.message}",
         f"detection rate: {result.detection_rate:.1%} of held-out objects ({low:.1%} to {high:.1%}); "
         "expect less on a test set",
         f"false-positive rate: {result.false_positive_rate:.2g} of held-out windows ({lowest:.2g} to {highest:.2g})",
         f"false positives: {trained.false_positives:,} in {trained.n_images:,} held-out images at any score{default}",
         f"settings: {settings}",
-        f"next: whet detect {out} IMAGES --draw drawn; whet evaluate {out} ANNOTATIONS",
+        *([] if fault else next_step),
     ]
 
 
@@ -205,8 +217,12 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME[,NAME...]",
-            help="Feature families, haar and lbp; stages take turns between them. [default: haar,lbp]",
+            help="channels (colour and gradients), or for a cascade haar, lbp or both. [default: channels]",
         ),
+    ] = None,
+    trees: Annotated[int | None, typer.Option(min=1, help="Trees of a channel detector. [default: 1024]")] = None,
+    negatives_per_round: Annotated[
+        int | None, typer.Option(min=1, help="Negative windows that each round of channels adds. [default: 5000]")
     ] = None,
     max_features: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of features per family. [default: 10000]")
@@ -272,7 +288,8 @@ def train(
     """Train a detector from annotated images.
 
     The settings are written beside the model as TOML; `whet train --config` repeats the training. After Ctrl-C or a
-    crash, --resume continues the training and gives the same detector.
+    crash, --resume continues the training and gives the same detector. The exit code is 7 if the detector is not
+    usable.
 
     \b
     whet train cars.json --class car --out cars.whet
@@ -351,7 +368,9 @@ def _sizes(text: str) -> int | tuple[int, ...]:
     return sizes if len(sizes) > 1 else sizes[0]
 
 
-def _prepared(settings: TrainingConfig, threads: int | None, *, quiet: bool) -> tuple[Preparation, list[Warning | str]]:
+def _prepared(
+    settings: TrainingConfig, threads: int | None, *, quiet: bool
+) -> tuple[Preparation | ChannelPreparation, list[Warning | str]]:
     """Prepare the data; warnings are printed below the progress bar."""
     from whet.training.preparation import prepare
 
@@ -404,7 +423,9 @@ def _settings_file(out: Path) -> Path:
     return out.with_suffix(".toml")
 
 
-def _run(prepared: Preparation, out: Path, threads: int | None, *, as_json: bool, quiet: bool) -> list[Warning | str]:
+def _run(
+    prepared: Preparation | ChannelPreparation, out: Path, threads: int | None, *, as_json: bool, quiet: bool
+) -> list[Warning | str]:
     """Train, save and print the result; returns the warnings."""
     from whet.training.config import write_settings
     from whet.training.train import train_prepared
@@ -426,4 +447,6 @@ def _run(prepared: Preparation, out: Path, threads: int | None, *, as_json: bool
     elif not quiet:
         for line in summary_lines(trained, out, settings):
             typer.echo(line)
+    if trained.result.fault is not None:
+        raise typer.Exit(ExitCode.NOT_USABLE)
     return warned

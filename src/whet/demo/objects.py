@@ -222,7 +222,12 @@ def run(out: Path, progress: Callable[[float], None] = lambda _: None, seed: int
     test = draw_set("van", backgrounds, folder / "test", seed + 1, sizes=SIZES)
     write_annotations(test, folder / "test.csv", "csv", replace=True)
     config = TrainingConfig(
-        str(folder / "vans.csv"), (str(folder / "empty"),), max_stages=8, negatives_per_stage=1500, ridge=20.0
+        str(folder / "vans.csv"),
+        (str(folder / "empty"),),
+        features="haar,lbp",
+        max_stages=8,
+        negatives_per_stage=1500,
+        ridge=20.0,
     )
     prepared = prepare(config)
     begun = time.perf_counter()

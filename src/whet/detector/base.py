@@ -232,7 +232,8 @@ class Reporting:
 
     Neither decides what the base answers to a patch, so neither is part of the base's id. An operating point belongs
     to the base as it was evaluated, with that scale factor, step and grouping, and follows what is learned later; one
-    that is `fixed` was set after learning, and stays.
+    that is `fixed` was set after learning, and stays. Objects smaller than `min_size` (their longer side) are looked
+    for on demand only; None stands for the size of the window.
 
     >>> Reporting(operating_points={"careful": 4.5}).min_score("bold")
     Traceback (most recent call last):
@@ -242,9 +243,12 @@ class Reporting:
     box_offset: BoxOffset = field(default_factory=BoxOffset)
     operating_points: Mapping[str, float] = field(default_factory=dict)
     fixed: frozenset[str] = frozenset()
+    min_size: float | None = None
 
     def __post_init__(self) -> None:
         self.box_offset.check()
+        if self.min_size is not None and not (isfinite(self.min_size) and self.min_size > 0):
+            raise ValueError(f"got min_size={self.min_size}; expected a number of pixels above 0")
         if not self.fixed <= set(self.operating_points):
             raise ValueError(f"got fixed operating points {sorted(self.fixed)}; expected names of operating points")
         if len(self.operating_points) > MOST_POINTS:

@@ -46,6 +46,8 @@ OBJECT_NEAR = 0.5
 # Copies of the best windows, as the next video frame may show them: moved, resized, in other light, with noise.
 COPIED_WINDOWS = 4
 COPIES = 10
+# Pixels around a window that its channels depend on: gradients are normalised by their surroundings.
+CONTEXT = 8
 # The share of its score that an object keeps which the base finds.
 KEPT_SCORE = 0.9
 # Beyond any image; products of such numbers are still far from the largest float.
@@ -76,6 +78,22 @@ class Windows:
         """One set of windows after the other."""
         responses, margins = (np.concatenate([getattr(p, name) for p in parts]) for name in ("responses", "margins"))
         return cls(WindowIndex.concatenate([part.index for part in parts]), responses, margins)
+
+    @classmethod
+    def from_pyramid(
+        cls, base: DetectorBase, pyramid: Pyramid, index: WindowIndex, near: float | None = NEAR
+    ) -> Windows:
+        """Windows of a pyramid, and only those that no stage of the base rejects by more than `near`."""
+        if not base.cascade.uses_channels:
+            return cls.from_patches(base, index, pyramid.patches(index), near)
+        return cls.from_responses(base, index, base.cascade.responses(pyramid, index), near)
+
+    @classmethod
+    def from_responses(cls, base: DetectorBase, index: WindowIndex, responses: Bits, near: float | None) -> Windows:
+        """Windows with known responses, and only those that no stage of the base rejects by more than `near`."""
+        margins = base.cascade.margins(responses)
+        found = cls(index, responses, margins)
+        return found if near is None else found.take(np.flatnonzero((margins > -near * base.lengths).all(axis=1)))
 
     @classmethod
     def from_patches(cls, base: DetectorBase, index: WindowIndex, patches: Bits, near: float | None = NEAR) -> Windows:
@@ -111,9 +129,9 @@ def false_positive_record(
     index = index.take(np.flatnonzero(~is_object))
     if not len(index):
         raise _no_window(pyramid, offset, box)
-    found = Windows.from_patches(base, index, pyramid.patches(index))
+    found = Windows.from_pyramid(base, pyramid, index)
     if not len(found):  # the base is far from accepting any: keep the nearest, in case other corrections change that
-        found = Windows.from_patches(base, index, pyramid.patches(index), near=None)
+        found = Windows.from_pyramid(base, pyramid, index, near=None)
         best = found.take(np.argsort(-found.closeness(base), kind="stable")[:COPIED_WINDOWS])
     else:
         best = found.take(np.argsort(-found.closeness(base), kind="stable")[:MAX_WINDOWS])
@@ -148,7 +166,7 @@ def object_record(
     overlap = box_iou(box[None], offset.boxes(pyramid.boxes(index)))[0]
     if not (overlap >= ALIGNED).any():
         raise _no_window(pyramid, offset, box)
-    found = Windows.from_patches(base, index, pyramid.patches(index), near=None)
+    found = Windows.from_pyramid(base, pyramid, index, near=None)
     scores = base.cascade.scores_of_responses(found.responses)
     aligned = box_iou(box[None], offset.boxes(pyramid.boxes(found.index)))[0] >= max(
         ALIGNED, overlap.max() - NEARLY_BEST
@@ -223,28 +241,42 @@ def look_alikes(base: DetectorBase, pyramid: Pyramid, index: WindowIndex, image:
     The same image and windows always have the same copies. At most `MAX_WINDOWS` are kept, the nearest to acceptance.
     """
     rng = np.random.default_rng(list(bytes.fromhex(image)))
-    copies = [_copies(pyramid.level(scale).image, y, x, pyramid.window, rng) for scale, y, x in index]
     repeated = index.take(np.repeat(np.arange(len(index)), COPIES))
-    found = Windows.from_patches(base, repeated, np.concatenate(copies), near)
+    if base.cascade.uses_channels:
+        copies = [_copies_in_context(pyramid, scale, y, x, rng) for scale, y, x in index]
+        responses = base.cascade.respond_in_context(np.concatenate(copies), CONTEXT)
+        found = Windows.from_responses(base, repeated, responses, near)
+    else:
+        copies = [_copies(pyramid.level(scale).image, y, x, pyramid.window, rng) for scale, y, x in index]
+        found = Windows.from_patches(base, repeated, np.concatenate(copies), near)
     return found.take(np.argsort(-found.closeness(base), kind="stable")[:MAX_WINDOWS])
 
 
-def _copies(level: Bits, y: int, x: int, window: tuple[int, int], rng: np.random.Generator) -> Bits:
-    """Copies (`COPIES`, height, width) of one window of a level."""
-    (height, width), (rows, columns) = window, level.shape
-    # Windows of all whole pixels and of levels 1.2 apart are there already: half a pixel and half a level are left.
+def _copies_in_context(pyramid: Pyramid, scale: float, y: int, x: int, rng: np.random.Generator) -> Bits:
+    """Copies (`COPIES`, height, width, 3) of one window with `CONTEXT` pixels around it."""
+    height, width = (side + 2 * CONTEXT for side in pyramid.window)
+    rim = pyramid.step + max(height, width) // 16
+    pixels = pyramid.level(scale).patch(y - CONTEXT - rim, x - CONTEXT - rim, (height + 2 * rim, width + 2 * rim))
+    return _copies(pixels, rim, rim, (height, width), rng, pyramid.step)
+
+
+def _copies(pixels: Bits, y: int, x: int, window: tuple[int, int], rng: np.random.Generator, step: int = 1) -> Bits:
+    """Copies (`COPIES`, height, width[, 3]) of one window of a level whose windows are `step` pixels apart."""
+    (height, width), (rows, columns) = window, pixels.shape[:2]
+    # Windows of all whole steps and of levels 1.2 apart are there already: half a step and half a level are left.
     zoom = 1 + rng.uniform(-0.09, 0.09, COPIES)
-    shift = rng.uniform(-0.5, 0.5, (2, COPIES))
+    shift = step * rng.uniform(-0.5, 0.5, (2, COPIES))
     ys = _sampled(y, height, zoom, shift[0], rows)
     xs = _sampled(x, width, zoom, shift[1], columns)
     top, left = np.minimum(ys.astype(np.intp), rows - 2), np.minimum(xs.astype(np.intp), columns - 2)
-    down, across = (ys - top)[:, :, None], (xs - left)[:, None, :]
-    pixels = level.astype(np.float64)
+    colours = (1,) * (pixels.ndim - 2)
+    down, across = (ys - top).reshape(COPIES, -1, 1, *colours), (xs - left).reshape(COPIES, 1, -1, *colours)
     top, left = top[:, :, None], left[:, None, :]
     upper = pixels[top, left] * (1 - across) + pixels[top, left + 1] * across
     lower = pixels[top + 1, left] * (1 - across) + pixels[top + 1, left + 1] * across
     patches = upper * (1 - down) + lower * down
-    gain, lift, noise = (rng.uniform(low, high, (COPIES, 1, 1)) for low, high in ((0.7, 1.3), (-20, 20), (0, 6)))
+    light = (COPIES, 1, 1, *colours)
+    gain, lift, noise = (rng.uniform(low, high, light) for low, high in ((0.7, 1.3), (-20, 20), (0, 6)))
     changed = (patches - 128) * gain + 128 + lift + noise * rng.standard_normal(patches.shape)
     return np.asarray(changed.clip(0, 255).round(), np.uint8)
 
@@ -293,7 +325,12 @@ def new_records(
     objects = boxes[is_object]
     found = Detections()
     if len(objects):
-        found = report(scan_pyramid(base.cascade, pyramid, threads=threads), offset=offset, min_score=min_score)
+        found = report(
+            scan_pyramid(base.cascade, pyramid, threads=threads),
+            offset=offset,
+            min_score=min_score,
+            by_object=base.cascade.uses_channels,
+        )
     for box, label in zip(boxes, is_object.tolist(), strict=True):
         if label:
             yield object_record(base, offset, pyramid, image, box, min_score, found)

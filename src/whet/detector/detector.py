@@ -41,7 +41,7 @@ from whet.errors import (
     RecordError,
     WorseEstimateWarning,
 )
-from whet.io.images import as_grey
+from whet.io.images import as_grey, as_rgb
 
 if TYPE_CHECKING:
     from whet.io.images import ColorOrder, ImageLike
@@ -174,7 +174,7 @@ class Detector:
             return [self.detect(one, **options) for one in image]
         state = self._state
         reporting = self._reporting_of(state)
-        pyramid = self._pyramid(as_grey(image, color), scale_factor, step, min_size, max_size, threads)
+        pyramid = self._pyramid(self.pixels(image, color), scale_factor, step, min_size, max_size, threads)
         fired = scan_pyramid(state.derived.cascade, pyramid, threads=threads)
         return report(
             fired,
@@ -184,6 +184,7 @@ class Detector:
             min_score=reporting.min_score(min_score),
             max_detections=max_detections,
             calibration=self._calibration(state),
+            by_object=state.derived.cascade.uses_channels,
         )
 
     def learn(self, image: ImageLike, boxes: ArrayLike, labels: ArrayLike, **options: Unpack[LearnOptions]) -> Update:
@@ -231,21 +232,21 @@ class Detector:
         from whet.detector.corrections import checked_labels, new_records
 
         self.check_can_learn()
-        grey = as_grey(image, color)
-        array, flags = checked_labels(boxes, labels, grey.shape)
+        pixels = self.pixels(image, color)
+        array, flags = checked_labels(boxes, labels, pixels.shape[:2])
         if not len(array):
             return []
-        pyramid = self._pyramid(grey, scale_factor, step, min_size, max_size, threads)
+        pyramid = self._pyramid(pixels, scale_factor, step, min_size, max_size, threads)
         if not pyramid.levels:
             raise BoxError(
-                f"the image has {grey.shape[1]} x {grey.shape[0]} pixels, too few for windows of {self.window[1]} x "
-                f"{self.window[0]} between these sizes: nothing in it can be learned"
+                f"the image has {pixels.shape[1]} x {pixels.shape[0]} pixels, too few for windows of "
+                f"{self.window[1]} x {self.window[0]} between these sizes: nothing in it can be learned"
             )
         # The point that the base came with: what was learned before must not matter.
         above = max(self._reporting.min_score(min_score), 0.0)
         if not isfinite(above):
             raise ValueError(f"got min_score={min_score}; expected a finite score that a missed object can exceed")
-        found = new_records(self._base, self.box_offset, pyramid, image_hash(grey), array, flags, above, threads)
+        found = new_records(self._base, self.box_offset, pyramid, image_hash(pixels), array, flags, above, threads)
         if not name and isinstance(image, str | PathLike):
             name = Path(image).name
         now = int(time.time())
@@ -354,6 +355,13 @@ class Detector:
 
     def check_can_learn(self, *, examples: bool = False) -> None:
         """Raise `CannotLearnError` if no stage has statistics; with `examples`, if no weights follow from them."""
+        if self._base.cascade.uses_channels:
+            if examples:
+                raise CannotLearnError(
+                    "the votes of a channel detector's trees do not follow from examples; correct it by boxes in "
+                    "images (Detector.learn, `whet learn --wrong` or --missed), or train it again with these examples"
+                )
+            return
         if not any(pair[0].n for pair in (stage.statistics for stage in self._base.stages)):
             raise CannotLearnError(
                 "no stage has statistics, so this detector runs but cannot learn; adopt an OpenCV cascade first, with "
@@ -544,7 +552,7 @@ class Detector:
 
     def _pyramid(
         self,
-        grey: NDArray[np.uint8],
+        pixels: NDArray[np.uint8],
         scale_factor: float,
         step: int,
         least: float | None,
@@ -555,19 +563,29 @@ class Detector:
         (height, width), offset = self.window, self.box_offset
         ratio = max(height, width) / max(height * offset.size[0], width * offset.size[1])
         smallest = SMALLEST * max(height, width) / ratio
+        least = self._default_min_size(most) if least is None else least
         if least is not None and not least >= smallest:
             raise ValueError(f"got min_size={least}; this detector finds objects from {smallest:g} pixels up")
         if least is not None and most is not None and least > most:
             raise ValueError(f"got min_size={least} above max_size={most}; expected min_size <= max_size")
         return Pyramid.from_image(
-            grey,
+            pixels,
             self.window,
             scale_factor=scale_factor,
             step=step,
             min_size=None if least is None else least * ratio,
             max_size=None if most is None else most * ratio,
+            grid=self._base.cascade.grid,
             threads=threads,
         )
+
+    def _default_min_size(self, most: float | None) -> float | None:
+        least = self._reporting.min_size
+        return least if least is None or most is None else min(least, most)
+
+    def pixels(self, image: ImageLike, color: ColorOrder = "rgb") -> NDArray[np.uint8]:
+        """An image as this detector looks at it: RGB (height, width, 3) for channels, else grey (height, width)."""
+        return as_rgb(image, color) if self._base.cascade.uses_channels else as_grey(image, color)
 
 
 def bundled_names() -> list[str]:

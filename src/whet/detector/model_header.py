@@ -14,8 +14,7 @@ from whet.cascade.cascade import MOST_PIXELS, LearningStage, Stage, TrainedStage
 from whet.detector.base import Delta, DetectorBase, Provenance, Reporting
 from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Kind, Record, Records
 from whet.errors import ModelFileError
-from whet.features.families import LAYOUTS, LEAVES, MOST_CONDITIONS, family_name
-from whet.features.weak_learners import conditions_of
+from whet.features.families import LAYOUTS, LEAVES, MOST_CONDITIONS, TREES, family_name, n_rows, rows_of_trees
 from whet.lda.discriminant import Criterion
 from whet.lda.statistics import MOST_SAMPLES
 from whet.lda.thresholds import Asymmetric, Rate
@@ -39,6 +38,8 @@ _TOP = {
     *("format", "version", "window", "min_sigma", "base_id", "content"),
     *("box_offset", "operating_points", "fixed_points", "provenance", "stages", "reference", "records"),
 }
+# Only in files of detectors that look for smaller objects than their window.
+_MIN_SIZE = "min_size"
 _RECORD = {"kind", "image", "box", "is_object", "weight", "min_score", "windows", "name", "time", "note"}
 MOST_RECORDS = 100_000
 MOST_SECONDS = 2**53
@@ -174,7 +175,7 @@ class Header:
 
     def to_json(self, content: str = "") -> str:
         """Sorted keys, no spaces, ASCII: equal headers have equal bytes. `content` is the hash of all the rest."""
-        table = {
+        table: Table = {
             "format": FORMAT,
             "version": VERSION,
             "window": list(self.window),
@@ -189,6 +190,8 @@ class Header:
             "records": [_record_table(*pair) for pair in zip(self.records, self.windows, strict=True)],
             "content": content,
         }
+        if self.reporting.min_size is not None:
+            table[_MIN_SIZE] = float(self.reporting.min_size)
         return json.dumps(table, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @classmethod
@@ -196,7 +199,7 @@ class Header:
         """Read and check everything that can be checked without the arrays."""
         table = parse_table(text, "header")
         _check_version(table)
-        check_keys(table, _TOP, where="the header")
+        check_keys(table, _TOP, {_MIN_SIZE}, where="the header")
         if not isinstance(table["stages"], list) or not isinstance(table["base_id"], str):
             raise ModelFileError("the header's stages are no list, or its base_id is no text")
         stages = tuple(_read_stage(stage, number) for number, stage in enumerate(table["stages"]))
@@ -262,17 +265,18 @@ def _read_record(table: Table, where: str, base_id: str) -> tuple[Record, int]:
 
 
 def _check_sizes(stages: Sequence[StageHeader]) -> None:
-    most = max((stage.n_weak for stage in stages), default=0)
+    counted = [stage for stage in stages if stage.counts is not None or stage.family not in TREES]
+    most = max((stage.n_weak for stage in counted), default=0)
     if most > MOST_WEAK:
         raise ModelFileError(f"a stage has {most:,} weak learners; a file holds at most {MOST_WEAK:,} a stage")
-    if sum(stage.n_weak**2 for stage in stages) > MOST_CELLS:
+    if sum(stage.n_weak**2 for stage in counted) > MOST_CELLS:
         raise ModelFileError(f"the stages have more than {MOST_CELLS:,} co-occurrences in all; expected fewer")
     if sum(stage.n_conditions for stage in stages) > MOST_CONDITIONS:
         raise ModelFileError(f"the stages have more than {MOST_CONDITIONS:,} conditions in all; expected fewer")
 
 
 def _describe(stage: TrainedStage, learned: tuple[int, int]) -> StageHeader:
-    shape = family_name(stage.features), len(stage), len(conditions_of(stage.features, stage.weak)[1])
+    shape = family_name(stage.features), len(stage), n_rows(stage.features, stage.weak)
     match stage:
         case Stage():
             counted = None if stage.counts is None else (int(stage.counts[0].n), int(stage.counts[1].n))
@@ -310,8 +314,9 @@ def _read_reporting(table: Table) -> Reporting:
     if not isinstance(fixed, list) or not all(isinstance(name, str) for name in fixed):
         raise ModelFileError("fixed_points: expected names of operating points")
     scores = {name: finite(points[name], f"operating point {name[:40]!r}") for name in points}
+    min_size = finite(table[_MIN_SIZE], _MIN_SIZE) if _MIN_SIZE in table else None
     try:
-        return Reporting(offset, scores, frozenset(fixed))
+        return Reporting(offset, scores, frozenset(fixed), min_size)
     except ValueError as error:
         raise ModelFileError(str(error)) from error
 
@@ -334,9 +339,12 @@ def _shape_table(stage: StageHeader) -> Table:
 
 def _shape(table: Table, where: str) -> tuple[str, int, int]:
     family = one_of(table["family"], LAYOUTS, f"feature family of {where}")
-    n_weak = whole(table["n_weak"], 1, MOST_WEAK, f"n_weak of {where}")
+    n_weak = whole(table["n_weak"], 1, MOST_CONDITIONS if family in TREES else MOST_WEAK, f"n_weak of {where}")
     if (_OF_LEAVES in table) != (family in LEAVES):
         raise ModelFileError(f"{where} is of {family}: {_OF_LEAVES} belongs to leaves, and to them alone")
+    trees = rows_of_trees(family, n_weak)
+    if trees is not None:
+        return family, n_weak, trees
     return family, n_weak, whole(table.get(_OF_LEAVES, n_weak), n_weak, MOST_CONDITIONS, f"{_OF_LEAVES} of {where}")
 
 

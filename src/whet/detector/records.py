@@ -75,14 +75,14 @@ class Record:
         return np.unpackbits(self.responses, axis=1, count=n_weak)
 
 
-def image_hash(grey: NDArray[np.uint8]) -> str:
-    """SHA-256 of a grey image (height, width): its size and its pixels.
+def image_hash(pixels: NDArray[np.uint8]) -> str:
+    """SHA-256 of an image as a detector looks at it, grey (height, width) or RGB (height, width, 3): size and pixels.
 
     >>> image_hash(np.zeros((2, 3), np.uint8)) == image_hash(np.zeros((3, 2), np.uint8))
     False
     """
-    digest = hashlib.sha256(f"{grey.shape[0]} {grey.shape[1]} ".encode())
-    digest.update(np.ascontiguousarray(grey).tobytes())
+    digest = hashlib.sha256(f"{pixels.shape[0]} {pixels.shape[1]} ".encode())
+    digest.update(np.ascontiguousarray(pixels).tobytes())
     return digest.hexdigest()
 
 

@@ -6,6 +6,8 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from whet.features.channels import LEAVES as LEAVES_PER_TREE
+from whet.features.channels import ChannelTrees, Trees
 from whet.features.haar import HaarPool
 from whet.features.integral import Columns, ColumnTypes, FeatureFamily, ScannedFamily
 from whet.features.lbp import BlockPatternPool
@@ -26,6 +28,8 @@ TRAINABLE: dict[str, type[TrainableFamily]] = {"haar": HaarPool, "lbp": BlockPat
 FAMILIES: dict[str, type[ScannedFamily]] = {**TRAINABLE, "rectangles": RectanglePool}
 # Families whose features are conditions of leaves of trees.
 LEAVES: dict[str, type[ScannedFamily]] = {"lbp leaves": BlockPatternPool, "rectangle leaves": RectanglePool}
+# Families of whole trees: a column has a row for each tree, and a tree has four weak learners.
+TREES: dict[str, type[ChannelTrees]] = {"channels": ChannelTrees}
 # Leaves of a tree of n nodes have up to n^2 / 2 conditions. OpenCV's cascades have up to 6,000; more than this in all
 # stages of a detector is somebody's attack.
 MOST_CONDITIONS = 100_000
@@ -42,7 +46,8 @@ def family_name(features: FeatureFamily) -> str:
     >>> family_name(BlockPatternPool.from_window((3, 3)))
     'lbp'
     """
-    table, kind = (LEAVES, type(features.conditions)) if isinstance(features, LeafPool) else (FAMILIES, type(features))
+    kind = type(features.conditions) if isinstance(features, LeafPool) else type(features)
+    table: dict[str, Any] = LEAVES if isinstance(features, LeafPool) else {**FAMILIES, **TREES}
     name = next((name for name, family in table.items() if family is kind), None)
     if name is None:
         raise TypeError(
@@ -56,14 +61,35 @@ def family_name(features: FeatureFamily) -> str:
 
 def _column_types(name: str) -> ColumnTypes:
     """Columns of a family, then of its weak learners, then those that only leaves have."""
+    if name in TREES:
+        return {**TREES[name].column_types, **Trees.column_types}
     family = LEAVES[name] if name in LEAVES else FAMILIES[name]
     types = {**family.column_types, **weak_type(family).column_types}
     return {**types, **family.leaf_column_types, "joins": (np.dtype(np.uint8), ())} if name in LEAVES else types
 
 
 # Name and dtype of every column, and the shape of one row. A column has a row for each weak learner; in families
-# of leaves, for each of their conditions.
-LAYOUTS: dict[str, ColumnTypes] = {name: _column_types(name) for name in (*FAMILIES, *LEAVES)}
+# of leaves, for each of their conditions, and in families of trees for each tree.
+LAYOUTS: dict[str, ColumnTypes] = {name: _column_types(name) for name in (*FAMILIES, *LEAVES, *TREES)}
+
+
+def rows_of_trees(name: str, n_weak: int) -> int | None:
+    """Rows of the columns of a family of trees; None for the others. Raises ValueError for parts of trees.
+
+    >>> rows_of_trees("channels", 8), rows_of_trees("haar", 8)
+    (2, None)
+    """
+    if name not in TREES:
+        return None
+    if n_weak % LEAVES_PER_TREE:
+        raise ValueError(f"got {n_weak} weak learners of {name}; each tree has {LEAVES_PER_TREE}")
+    return n_weak // LEAVES_PER_TREE
+
+
+def n_rows(features: FeatureFamily, weak: WeakLearners) -> int:
+    """Rows of the columns of features and weak learners."""
+    trees = rows_of_trees(family_name(features), len(weak))
+    return len(conditions_of(features, weak)[1]) if trees is None else trees
 
 
 def columns_of(features: FeatureFamily, weak: WeakLearners) -> Columns:
@@ -88,6 +114,8 @@ def columns_of(features: FeatureFamily, weak: WeakLearners) -> Columns:
 
 def from_columns(name: str, window: tuple[int, int], columns: Columns) -> tuple[FeatureFamily, WeakLearners]:
     """Features and weak learners from their columns; raises ValueError on what no window could have."""
+    if name in TREES:
+        return TREES[name].from_columns(window, columns), Trees.from_columns(columns)
     if name not in LEAVES:
         return _conditions(FAMILIES[name], window, columns)
     joins = columns["joins"]

@@ -139,7 +139,7 @@ class FeatureFamily(Protocol):
     def take(self, indices: Indices) -> Self:
         """The features at these indices, in this order."""
 
-    def evaluate(self, stack: IntegralStack) -> NDArray[Any]:
+    def evaluate(self, stack: Any) -> NDArray[Any]:  # noqa: ANN401 - an `IntegralStack`, or a `ChannelStack`
         """Values (features, samples), each row contiguous: float32, or uint8 codes of categories."""
 
 

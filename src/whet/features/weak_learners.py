@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.integral import respond_one
+from whet.features.channels import Trees
 from whet.features.integral import Columns, ColumnTypes, FeatureFamily, Indices, IntegralStack, ScannedFamily
 
 Ints = NDArray[np.intp]
@@ -193,7 +194,7 @@ class Leaves:
         return np.logical_and.reduceat(answers, self.first[:-1], axis=0)
 
 
-WeakLearners = Stumps | Subsets | Leaves
+WeakLearners = Stumps | Subsets | Leaves | Trees
 
 
 def conditions_of(features: FeatureFamily, weak: WeakLearners) -> tuple[ScannedFamily, Stumps | Subsets, Ints]:
@@ -205,7 +206,7 @@ def conditions_of(features: FeatureFamily, weak: WeakLearners) -> tuple[ScannedF
         if not isinstance(features, LeafPool) or not np.array_equal(features.first, weak.first):
             raise TypeError(f"got leaves on {type(features).__name__}; expected the LeafPool that was made with them")
         return features.conditions, weak.conditions, weak.first
-    return cast(ScannedFamily, features), weak, np.arange(len(weak) + 1)
+    return cast(ScannedFamily, features), cast(Stumps | Subsets, weak), np.arange(len(weak) + 1)
 
 
 def check_first(first: Ints, conditions: int) -> None:

@@ -203,6 +203,11 @@ def write_opencv(
 
 def _family(cascade: Cascade) -> str:
     """Return HAAR or LBP; a file holds one of them."""
+    if cascade.uses_channels:
+        raise CannotExportError(
+            "trees on colour and gradient channels cannot be represented in OpenCV's format; train with --features "
+            "haar or lbp for a detector that can be exported"
+        )
     conditions = [conditions_of(stage.features, stage.weak)[:2] for stage in cascade.stages]
     kinds = {(type(features), type(weak)) for features, weak in conditions}
     if kinds == {(BlockPatternPool, Subsets)}:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from whet.features.channels import CELL, LEAVES, ChannelTrees
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
 from whet.features.rectangles import RectanglePool
@@ -84,8 +85,9 @@ def feature_sheet(detector: Detector, stages: int = 6, features: int = 8) -> Rgb
     """Draw the first features of the first stages, one row of tiles per stage: returns RGB (height, width, 3).
 
     White areas have positive weights, black areas negative ones. A local binary pattern shows its 3 x 3 blocks; a leaf
-    of a tree shows all its conditions in one tile. The background is the mean positive example, or grey if the detector
-    has none. The caption has the stage, the weak learner, and its current weight.
+    of a tree shows all its conditions in one tile, and a tree on channels its three cells. The background is the mean
+    positive example, or grey if the detector has none. The caption has the stage, the weak learner, and its current
+    weight.
 
     >>> from whet.detector.detector import load
     >>> feature_sheet(load("face"), stages=2, features=3).shape
@@ -145,6 +147,9 @@ def _draw(tile: NDArray[np.float64], pool: FeatureFamily, i: int, zoom: int) -> 
             for row in range(3):
                 for column in range(3):
                     _outline(tile, (x + column * width, y + row * height, width, height), zoom)
+        case ChannelTrees():
+            for y, x in zip(pool.y[i // LEAVES].tolist(), pool.x[i // LEAVES].tolist(), strict=True):
+                _outline(tile, (CELL * x, CELL * y, CELL, CELL), zoom)
         case _:  # a family without a drawing: the whole window
             _outline(tile, (0, 0, pool.window[1], pool.window[0]), zoom)
 

@@ -25,7 +25,6 @@ from whet.cascade.pyramid import SCALE_FACTOR, Pyramid, WindowIndex
 from whet.cascade.scan import scan_near, scan_pyramid
 from whet.detector.detector import Detector
 from whet.detector.records import LONGEST_NAME, Record, image_hash
-from whet.io.images import as_grey
 from whet.tracking.self_training import TRACKED, SelfTraining, health_of, tracked_records, weight_change
 
 if TYPE_CHECKING:
@@ -207,16 +206,19 @@ class Tracker:
 
     def update(self, image: ImageLike, color: ColorOrder = "rgb") -> TrackedFrame:
         """Detect, track and, if the tracker learns, learn before the next frame."""
-        grey, detector = as_grey(image, color), self.detector
-        pyramid = Pyramid.from_image(grey, detector.window, scale_factor=self.scale_factor, threads=self.threads)
+        detector = self.detector
+        pixels, grid = detector.pixels(image, color), detector.cascade.grid
+        pyramid = Pyramid.from_image(
+            pixels, detector.window, scale_factor=self.scale_factor, grid=grid, threads=self.threads
+        )
         found = track(detector.cascade, pyramid, self.last, self.prior, self.scale_factor, self.threads)
         self.last = self.last if found is None else found.box
         fired = FiredWindows() if found is None else found.fired
         offset, min_score = detector.box_offset, detector.reporting.min_score(self.min_score)
-        detections = report(fired, offset=offset, min_score=min_score)
+        detections = report(fired, offset=offset, min_score=min_score, by_object=detector.cascade.uses_channels)
         is_learned = self.learn and found is not None and found.score > self.learn_above
         if is_learned and found is not None:
-            self._pending.append(self._new_update(grey, found))
+            self._pending.append(self._new_update(pixels, found))
         learned, rolled_back = self._learn_pending() if len(self._pending) >= self._due else (0, 0)
         self.number += 1
         box = None if found is None else offset.boxes(found.box[None])[0]

@@ -19,15 +19,23 @@ from msgspec import Meta
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
 from whet.detector.model_header import MOST_WEAK
 from whet.errors import ConfigError
-from whet.features.families import TRAINABLE
+from whet.features.channels import LEAVES
+from whet.features.families import MOST_CONDITIONS, TRAINABLE
 from whet.io.files import write_atomically
 from whet.training.positives import Jitter
 
+MOST_TREES = MOST_CONDITIONS // LEAVES
 Mirror = bool | Literal["safe"]
 
+# Trees on channels, instead of a cascade.
+CHANNELS = "channels"
 _NAME = f"({'|'.join(TRAINABLE)})"
 FamilyNames = Annotated[
-    str, Meta(pattern=f"^{_NAME}(,{_NAME})*$", description=f"feature families, one or more of {', '.join(TRAINABLE)}")
+    str,
+    Meta(
+        pattern=f"^({CHANNELS}|{_NAME}(,{_NAME})*)$",
+        description=f"{CHANNELS}, or feature families, one or more of {', '.join(TRAINABLE)}",
+    ),
 ]
 Count = Annotated[int, Meta(ge=1, description="a whole number of at least 1")]
 Share = Annotated[float, Meta(gt=0, lt=1, description="a number between 0 and 1")]
@@ -55,16 +63,20 @@ class TrainingConfig:
     1,000 patches, at most 10), at random shifted by up to `jitter_shift` windows, scaled by up to `jitter_scale` and
     rotated by up to `jitter_rotation` degrees.
 
-    Features: `features` selects the families, by names such as "haar" or "haar,lbp", or a list of them: stages take
-    turns between them. `max_features` is the number of features per family.
+    Features: `features` are "channels" (colour and gradients), or families of grey features for a cascade, by names
+    such as "haar" or "haar,lbp", or a list of them: stages take turns between them.
 
-    Cascade: training adds up to `max_stages` stages until the false-positive rate of the whole cascade is at most
-    `target_false_positive_rate`. A stage trains on `negatives_per_stage` windows and adds weak learners until it has
-    `min_detection_rate` and `max_false_positive_rate` on validation samples, or `max_weak_learners` (a number, or one
-    per stage; the last holds for all further stages). `validation_share` of the positives and images is held out.
-    `ridge` regularises the discriminant (None: choose from the data if there are few objects). `early_exits` adds
-    rejection thresholds inside each stage. `drop_rejected_positives` trains a stage only on positives that the stages
-    before it accept. Windows with a standard deviation up to `min_sigma` are skipped. `max_memory` is in bytes.
+    Channels: the detector has `trees` trees, which are grown in four rounds, from the beginning in each. A round adds
+    up to `negatives_per_round` windows to the negatives. The settings of a cascade do not apply.
+
+    Cascade: `max_features` is the number of features per family. Training adds up to `max_stages` stages until the
+    false-positive rate of the whole cascade is at most `target_false_positive_rate`. A stage trains on
+    `negatives_per_stage` windows and adds weak learners until it has `min_detection_rate` and
+    `max_false_positive_rate` on validation samples, or `max_weak_learners` (a number, or one per stage; the last holds
+    for all further stages). `validation_share` of the positives and images is held out. `ridge` regularises the
+    discriminant (None: choose from the data if there are few objects). `early_exits` adds rejection thresholds inside
+    each stage. `drop_rejected_positives` trains a stage only on positives that the stages before it accept. Windows
+    with a standard deviation up to `min_sigma` are skipped. `max_memory` is in bytes.
 
     Training from patches (`whet.training.cascade.train_cascade`) uses only the settings in `CASCADE_SETTINGS`.
 
@@ -72,7 +84,7 @@ class TrainingConfig:
     8
     >>> TrainingConfig("cars.csv", features="colour")
     Traceback (most recent call last):
-    whet.errors.ConfigError: features='colour': expected feature families, one or more of haar, lbp
+    whet.errors.ConfigError: features='colour': expected channels, or feature families, one or more of haar, lbp
     """
 
     annotations: str | None = None
@@ -90,7 +102,9 @@ class TrainingConfig:
     jitter_shift: Annotated[float, Meta(ge=0, le=0.5, description="a share of the window from 0 to 0.5")] = 0.04
     jitter_scale: Annotated[float, Meta(ge=0, lt=1, description="a number from 0, below 1")] = 0.09
     jitter_rotation: Annotated[float, Meta(ge=0, le=45, description="degrees from 0 to 45")] = 3.0
-    features: FamilyNames = "haar,lbp"
+    features: FamilyNames = CHANNELS
+    trees: Annotated[int, Meta(ge=1, le=MOST_TREES, description=f"a whole number from 1 to {MOST_TREES}")] = 1024
+    negatives_per_round: Count = 5000
     max_features: Count = 10_000
     max_stages: Count = 12
     max_weak_learners: StageSizes = 100

@@ -193,9 +193,9 @@ def fingerprint(
     return {
         **{name: str(getattr(config, name)) for name in settings},
         "learner": text,
-        "features": "; ".join(f"{len(one)} of {type(one).__name__}, {_digest(_parts(one))}" for one in families),
+        "features": "; ".join(f"{len(one)} of {type(one).__name__}, {digest(_parts(one))}" for one in families),
         "positives": _patches(data.positives, data.held_out_positives),
-        "images": _images([*data.images, *data.held_out_images], data.excluded_boxes),
+        "images": images_digest([*data.images, *data.held_out_images], data.excluded_boxes),
     }
 
 
@@ -220,21 +220,22 @@ def _parts(family: FeatureFamily) -> list[Any]:
 
 
 def _patches(*sides: NDArray[np.uint8]) -> str:
-    return f"{sum(map(len, sides))} patches, {_digest(list(sides))}"
+    return f"{sum(map(len, sides))} patches, {digest(list(sides))}"
 
 
-def _images(paths: Sequence[Path], excluded: ExcludedBoxes) -> str:
+def images_digest(paths: Sequence[Path], excluded: ExcludedBoxes) -> str:
     """Names and sizes of the files in their order: a folder may move, and reading all contents would take minutes."""
     files = [(path.name, path.stat().st_size) for path in paths]
     boxes = [part for i, path in enumerate(paths) if len(excluded.get(path, ())) for part in (i, excluded[path])]
-    return f"{len(files)} files, {_digest([*files, *boxes])}"
+    return f"{len(files)} files, {digest([*files, *boxes])}"
 
 
-def _digest(parts: list[Any]) -> str:
-    digest = hashlib.sha256()
+def digest(parts: list[Any]) -> str:
+    """A short hash of arrays and of other values by their text."""
+    hashed = hashlib.sha256()
     for part in parts:
         if isinstance(part, np.ndarray):
-            digest.update(f"{part.dtype.str}{part.shape}".encode() + np.ascontiguousarray(part).tobytes())
+            hashed.update(f"{part.dtype.str}{part.shape}".encode() + np.ascontiguousarray(part).tobytes())
         else:
-            digest.update(repr(part).encode())
-    return digest.hexdigest()[:16]
+            hashed.update(repr(part).encode())
+    return hashed.hexdigest()[:16]

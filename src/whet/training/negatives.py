@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from whet._kernels.threads import map_in_order
 from whet.cascade.boxes import areas
 from whet.cascade.cascade import Cascade
-from whet.cascade.pyramid import SCALE_FACTOR, Level, level_at
+from whet.cascade.pyramid import SCALE_FACTOR, Level, Pyramid, WindowIndex, level_at
 from whet.cascade.scan import Scan
 from whet.errors import UnreadableImageError
 from whet.features.integral import IntegralStack
 from whet.io.annotations.annotation import Annotations
-from whet.io.images import read_grey
+from whet.io.images import as_rgb, read_grey
 
 GreyImages = NDArray[np.uint8]
 
@@ -251,6 +251,8 @@ def rejected_by_stage(
     The first number counts windows with too little contrast; each further number counts the windows that one stage
     rejects of those that all earlier stages accept. The cascade accepts the rest.
     """
+    if cascade.uses_channels:
+        return _rejected_by_trees(cascade, images, n, seed)
     windows = windows_of_images(images, n, cascade.window, np.random.default_rng(seed))
 
     def count(start: int) -> NDArray[np.int64]:
@@ -267,3 +269,23 @@ def rejected_by_stage(
 
     every = np.sum(list(map_in_order(count, range(0, n, AT_ONCE), threads)), axis=0)
     return [int(each) for each in every]
+
+
+def _rejected_by_trees(cascade: Cascade, images: Sequence[Path], n: int, seed: int) -> list[int]:
+    """The same for a cascade with channels, whose windows are never too uniform."""
+    rng, left, rejected = np.random.default_rng(seed), n, 0
+    for number, path in enumerate(images):
+        pyramid = Pyramid.from_image(as_rgb(path), cascade.window, grid=cascade.grid)
+        share = -(-left // (len(images) - number))
+        if not pyramid.levels:
+            _warn_skipped([f"{path.name}: smaller than the window"])
+            continue
+        level = rng.integers(0, len(pyramid.levels), share)
+        sides = np.array([pyramid.levels[i].shape for i in level]).T - np.array(cascade.window)[:, None]
+        y, x = (rng.random((2, share)) * (sides // pyramid.step + 1)).astype(np.intp) * pyramid.step
+        responses = cascade.responses(pyramid, WindowIndex(np.array(pyramid.scales)[level], y, x))
+        rejected += int((cascade.scores_of_responses(responses) <= 0).sum())
+        left -= share
+    if left:
+        raise UnreadableImageError(f"none of the {len(images)} images is as large as the window: add larger images")
+    return [0, rejected]

@@ -50,13 +50,13 @@ def cut_window(grey: Grey, box: Floats, window: tuple[int, int], angle: float = 
     scale = (box[2:] - box[:2]) / [width, height]
     # The filter extends one window pixel beyond the box, but not beyond the image.
     reach = np.maximum(np.ceil(scale), 1) + 1
-    limit = np.array(grey.shape[::-1])
+    limit = np.array(grey.shape[1::-1])
     box = _without_rounding(box, limit)
     low, high = np.floor(box[:2] - reach).astype(int), np.ceil(box[2:] + reach).astype(int)
     low = np.where(box[:2] >= 0, np.maximum(low, 0), low)
     high = np.where(box[2:] <= limit, np.minimum(high, limit), high)
     part = _part(grey, low, high)
-    size = np.array(part.shape[::-1], dtype=np.float64)
+    size = np.array(part.shape[1::-1], dtype=np.float64)
     x1, y1 = np.clip(box[:2] - low, 0, size).tolist()
     x2, y2 = np.clip(box[2:] - low, 0, size).tolist()
     image = Image.fromarray(np.ascontiguousarray(part))
@@ -74,7 +74,7 @@ def _part(grey: Grey, low: NDArray[np.intp], high: NDArray[np.intp]) -> Grey:
     rows = np.clip(np.arange(low[1], high[1]), 0, grey.shape[0] - 1)
     columns = np.clip(np.arange(low[0], high[0]), 0, grey.shape[1] - 1)
     inside = grey[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
-    if inside.shape == (len(rows), len(columns)):
+    if inside.shape[:2] == (len(rows), len(columns)):
         return inside
     return inside[np.ix_(rows - rows[0], columns - columns[0])]
 

@@ -21,7 +21,8 @@ from whet.io.annotations.formats import read_annotations
 from whet.io.images import find_images
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.training.cascade import train_cascade
-from whet.training.config import TrainingConfig
+from whet.training.channel_preparation import ChannelPreparation, data_line, prepare_channels
+from whet.training.config import CHANNELS, TrainingConfig
 from whet.training.data import TrainingData
 from whet.training.mining import Miner
 from whet.training.negatives import ExcludedBoxes, backgrounds_of, image_faults
@@ -223,6 +224,7 @@ class Preparation:
         size = str(sizes) if isinstance(sizes, int) else ", ".join(map(str, sizes))
         return "\n".join(
             (
+                f"data       {data_line(self.annotations)}",
                 f"object     {name}: {self.annotations.summary()}",
                 f"window     {self.choice}",
                 f"positives  {self.positives}",
@@ -241,7 +243,7 @@ class Preparation:
 
 def prepare(
     config: TrainingConfig, progress: Callable[[str, float], None] = lambda *_: None, threads: int | None = None
-) -> Preparation:
+) -> Preparation | ChannelPreparation:
     """Read, cut and split the data that a config describes; `progress` receives the current step and its share done."""
     if config.annotations is None:
         raise ConfigError("annotations=None: expected a file or folder with boxes, such as annotations='cars.csv'")
@@ -253,6 +255,8 @@ def prepare(
     split = config.split or (TRAIN if TRAIN in found.splits else None)
     found = found if split is None else found.select_split(split)
     annotations = found.select(config.class_name)
+    if config.features == CHANNELS:
+        return prepare_channels(config, annotations, known, progress, threads)
     choice = _window(annotations, config)
     positives = cut_positives(
         annotations,
@@ -307,7 +311,7 @@ def _window(annotations: Annotations, config: TrainingConfig) -> WindowChoice:
 def families_for(window: tuple[int, int], config: TrainingConfig) -> tuple[FeatureFamily, ...]:
     """Feature pools, each sampled down to `max_features`; the seed fixes the sample.
 
-    >>> [len(pool) for pool in families_for((24, 24), TrainingConfig(max_features=5000))]
+    >>> [len(pool) for pool in families_for((24, 24), TrainingConfig(features="haar,lbp", max_features=5000))]
     [5000, 5000]
     """
     rng = np.random.default_rng([config.seed, 3])

@@ -75,7 +75,12 @@ class Event:
 
     def __str__(self) -> str:
         left = "" if self.seconds_left is None else f", about {duration(self.seconds_left)} left"
-        return f"[{duration(self.seconds)}{left}] stage {self.stage}: {self._text()}"
+        return f"[{duration(self.seconds)}{left}] {self.part} {self.stage}: {self._text()}"
+
+    @property
+    def part(self) -> str:
+        """What `stage` numbers: the stages of a cascade, or the rounds of a channel detector."""
+        return "stage"
 
     def _text(self) -> str:
         raise NotImplementedError
@@ -135,6 +140,54 @@ class StageFinished(Event):
 
 
 @dataclass(frozen=True, eq=False)
+class _RoundEvent(Event):
+    """An event of a round of boosting; `stage` is the number of the round, from 0."""
+
+    @property
+    def part(self) -> str:
+        """Rounds of a channel detector."""
+        return "round"
+
+
+@dataclass(frozen=True, eq=False)
+class RoundStarted(_RoundEvent):
+    """A round starts to grow trees on this many samples."""
+
+    n_positives: int
+    n_negatives: int
+
+    def _text(self) -> str:
+        return f"training on {self.n_positives} positives and {self.n_negatives} negatives"
+
+
+@dataclass(frozen=True, eq=False)
+class TreesAdded(_RoundEvent):
+    """Some trees were grown, for the detector itself or for `purpose`."""
+
+    n_trees: int
+    max_trees: int
+    purpose: str = ""
+
+    def _text(self) -> str:
+        return f"{self.purpose}{': ' * bool(self.purpose)}{self.n_trees} of {self.max_trees} trees"
+
+
+@dataclass(frozen=True, eq=False)
+class RoundFinished(_RoundEvent):
+    """All trees of a round were grown; `gap` lies between the lowest positive and the median negative."""
+
+    n_trees: int
+    n_negatives: int
+    gap: float
+
+    def _text(self) -> str:
+        return (
+            f"trained {self.n_trees} trees on {self.n_negatives} negatives, lowest positive {self.gap:.1f} above the "
+            "median negative"
+        )
+
+
+@dataclass(frozen=True, eq=False)
 class Mining(Event):
     """Search for negatives of `stage` in the training images, or in the held-out images."""
 
@@ -175,6 +228,9 @@ FEWEST_HELD_OUT = 10
 # A random stage accepts negatives at the rate of positives. A stage that accepts more than this share of that rate
 # costs positives and time, and rejects almost nothing.
 STALLED = 0.95
+# A detector that accepts a larger share of all windows, or finds a smaller share of the objects, is of no use.
+MOST_ACCEPTED = 0.1
+FEWEST_FOUND = 0.3
 
 
 class StopReason(StrEnum):
@@ -206,6 +262,21 @@ class TrainingResult:
     weak_stages: tuple[int, ...]
     n_stages: int
     seconds: float
+
+    @property
+    def fault(self) -> str | None:
+        """Why the detector is not usable; None if it is."""
+        if self.false_positive_rate > MOST_ACCEPTED:
+            return (
+                f"accepts {self.false_positive_rate:.0%} of all windows of held-out images; add images without the "
+                "object (--negatives), and check that boxes fit their objects"
+            )
+        if self.detection_rate < FEWEST_FOUND:
+            return (
+                f"finds {self.detection_rate:.0%} of the held-out objects; add annotated objects, and check that boxes "
+                "of one class show one kind of object from one side"
+            )
+        return None
 
     def __str__(self) -> str:
         low, high = self.false_positive_interval

@@ -20,7 +20,10 @@ from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import detect_many
 from whet.features.integral import FeatureFamily
 from whet.training.cascade import Callback, Patches, common_window, train_stages
-from whet.training.config import SETTINGS, Mirror, TrainingConfig, unknown_setting
+from whet.training.channel_preparation import ChannelPreparation
+from whet.training.channel_training import train_channels
+from whet.training.checkpoint import Checkpoint
+from whet.training.config import CHANNELS, SETTINGS, Mirror, TrainingConfig, unknown_setting
 from whet.training.data import TrainingData
 from whet.training.negatives import ExcludedBoxes
 from whet.training.preparation import Preparation, prepare
@@ -47,7 +50,9 @@ def train(
     jitter_shift: float = 0.04,
     jitter_scale: float = 0.09,
     jitter_rotation: float = 3.0,
-    features: str | Sequence[str] = "haar,lbp",
+    features: str | Sequence[str] = CHANNELS,
+    trees: int = 1024,
+    negatives_per_round: int = 5000,
     max_features: int = 10_000,
     max_stages: int = 12,
     max_weak_learners: int | tuple[int, ...] = 100,
@@ -85,10 +90,10 @@ def train(
     >>> drawn = draw_set("van", sorted(folder.glob("*.png")), folder / "vans", sizes=(40, 80))
     >>> _ = write_annotations(drawn, folder / "vans.csv")
     >>> detector = train(
-    ...     folder / "vans.csv", max_stages=2, max_weak_learners=10, max_features=300, negatives_per_stage=300
+    ...     folder / "vans.csv", trees=32, negatives_per_round=300, copies_per_object=4
     ... )
     >>> detector
-    Detector(36 x 16 windows, 2 stages, ... weak learners; learned 0 corrections, 0 positives, 0 negatives; ...)
+    Detector(... windows, 1 stage, 128 weak learners; learned 0 corrections, 0 positives, 0 negatives; ...)
     >>> train(folder / "vans.csv", epochs=3)
     Traceback (most recent call last):
     TypeError: unknown setting 'epochs'. Valid settings: annotations, negatives, format, ...
@@ -116,7 +121,7 @@ class Trained:
 
 
 def train_prepared(
-    prepared: Preparation,
+    prepared: Preparation | ChannelPreparation,
     callback: Callback = lambda _: None,
     *,
     checkpoint: Path | None = None,
@@ -124,6 +129,8 @@ def train_prepared(
     threads: int | None = None,
 ) -> Trained:
     """Train on prepared data, then set operating points on the held-out images."""
+    if isinstance(prepared, ChannelPreparation):
+        return _train_channels(prepared, callback, checkpoint, _origin(prepared, origin), threads)
     config = prepared.config if prepared.ridge is None else replace(prepared.config, ridge=prepared.ridge.ridge)
     trained, result = _train(
         prepared.families,
@@ -146,7 +153,33 @@ def train_prepared(
         threads=threads,
     )
     detector = Detector(replace(trained.base, reference=reference), reporting=Reporting(offset))
-    return _with_points(detector, result, data, threads)
+    return _with_points(detector, result, data.held_out_images, data.excluded_boxes, threads)
+
+
+def _train_channels(
+    prepared: ChannelPreparation,
+    callback: Callback,
+    checkpoint: Path | None,
+    origin: Provenance,
+    threads: int | None,
+) -> Trained:
+    file = Checkpoint(checkpoint, prepared.fingerprint())
+    stage, reference, result = train_channels(prepared, callback, checkpoint=file, threads=threads)
+    config, choice = prepared.config, prepared.choice
+    provenance = training_provenance(
+        config,
+        result,
+        learner="boosted trees",
+        n_positives=len(prepared.positives),
+        n_images=len(prepared.images),
+        n_features=prepared.n_features,
+        is_cascade=False,
+        origin=origin,
+    )
+    base = DetectorBase(choice.window, (stage,), provenance=provenance, reference=reference)
+    detector = Detector(base, reporting=Reporting(choice.box_offset, min_size=choice.min_size))
+    excluded = {image.path: image.boxes for image in prepared.annotations.images}
+    return _with_points(detector, result, prepared.held_out_images, excluded, threads)
 
 
 # False positives per image by the name of the operating point; the last measurable one is the default.
@@ -155,11 +188,13 @@ POINTS = {"one false positive per image": 1.0, "one per ten images": 0.1}
 ENOUGH_IMAGES = 10
 
 
-def _with_points(detector: Detector, result: TrainingResult, data: TrainingData, threads: int | None) -> Trained:
+def _with_points(
+    detector: Detector, result: TrainingResult, images: Sequence[Path], excluded: ExcludedBoxes, threads: int | None
+) -> Trained:
     """Count false positives in the held-out images; their objects may be training positives and are ignored."""
-    done = [one for one in detect_many(detector, data.held_out_images, threads=threads) if one.found is not None]
+    done = [one for one in detect_many(detector, images, threads=threads) if one.found is not None]
     none = np.empty((0, 4))
-    boxes = [data.excluded_boxes.get(one.path, none) for one in done]
+    boxes = [excluded.get(one.path, none) for one in done]
     found = [(one.found.boxes, one.found.scores) for one in done if one.found is not None]
     curve = evaluate_detections(found, [(each, np.ones(len(each), np.bool_)) for each in boxes]).curve
     for name, rate in POINTS.items():
@@ -171,7 +206,7 @@ def _with_points(detector: Detector, result: TrainingResult, data: TrainingData,
     return Trained(detector, result, len(done), int(curve.false_positives[-1]))
 
 
-def _origin(prepared: Preparation, origin: Provenance | None) -> Provenance:
+def _origin(prepared: Preparation | ChannelPreparation, origin: Provenance | None) -> Provenance:
     origin = Provenance() if origin is None else origin
     if origin.data:
         return origin
@@ -242,6 +277,7 @@ def training_provenance(
     n_positives: int,
     n_images: int,
     n_features: int,
+    is_cascade: bool = True,
     origin: Provenance | None = None,
 ) -> Provenance:
     """Provenance for the header of a detector; `origin` takes precedence.
@@ -254,13 +290,16 @@ def training_provenance(
         "stage false-positive rate": config.max_false_positive_rate,
         "false-positive rate": config.target_false_positive_rate,
     }
+    negatives = {"negatives per stage": config.negatives_per_stage}
+    if not is_cascade:
+        goals, negatives = {}, {"negatives per round": config.negatives_per_round}
     facts: dict[str, Fact] = {
         "seed": config.seed,
         "learner": learner,
         "positives": n_positives,
         "images": n_images,
         "features": n_features,
-        "negatives per stage": config.negatives_per_stage,
+        **negatives,
         "stages": result.n_stages,
         "seconds": round(result.seconds, 1),
         "stop reason": str(result.stop_reason),

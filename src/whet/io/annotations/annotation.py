@@ -164,6 +164,10 @@ class AnnotatedImage:
             self, boxes=self.boxes[rows], labels=tuple(self.labels[i] for i in rows), ignore=self.ignore[rows]
         )
 
+    def relabelled(self, name: str) -> AnnotatedImage:
+        """The same with one class for all boxes that have one."""
+        return replace(self, labels=tuple(name if label else "" for label in self.labels))
+
 
 @dataclass(frozen=True, eq=False)
 class Annotations:
@@ -227,7 +231,8 @@ class Annotations:
     def select(self, name: str | None = None) -> Annotations:
         """Select one class; objects of other classes become background, and a note in `problems` counts them.
 
-        Ignored regions of this class, or without a class, stay. The name is optional if only one class has boxes.
+        Ignored regions of this class, or without a class, stay. The name is optional if only one class has boxes. A
+        name such as "cat,dog" makes one class of several.
 
         >>> Annotations((), ("car", "person")).select("dog")
         Traceback (most recent call last):
@@ -240,10 +245,15 @@ class Annotations:
             if len(with_boxes) != 1:
                 raise AnnotationError(f"the annotations have several classes; choose one (--class NAME): {listed}")
             name = with_boxes[0]
-        if name not in counts:
-            raise AnnotationError(f"unknown class {name!r}; available classes: {listed}")
-        chosen = tuple(image.only(lambda label, _: label in (name, "")) for image in self.images)
-        others = {each: n for each, n in counts.items() if each != name and n}
+        names = [name] if name in counts else [each.strip() for each in name.split(",")]
+        unknown = [each for each in names if each not in counts]
+        if unknown:
+            raise AnnotationError(f"unknown class {unknown[0]!r}; available classes: {listed}")
+        chosen = tuple(image.only(lambda label, _: label in (*names, "")) for image in self.images)
+        if len(names) > 1:
+            name = ",".join(names)
+            chosen = tuple(image.relabelled(name) for image in chosen)
+        others = {each: n for each, n in counts.items() if each not in names and n}
         listed = ", ".join(f"{counted(n, 'boxes')} of {each}" for each, n in others.items())
         what = f"other classes count as background for {name}: {listed}"
         note = [Problem(ProblemKind.NOTE, "", None, what)] if others else []

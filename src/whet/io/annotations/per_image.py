@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PureWindowsPath
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -42,25 +42,35 @@ from whet.io.xml import parse_bounded, read_bounded
 # --- Pascal VOC ---
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")
+# Directories of the parts of a data set.
+PARTS = ("train", "val", "valid", "test")
 
 
 def read_voc(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
-    """Read a VOC file or a directory of VOC files. `difficult` objects are ignored."""
-    problems = Problems()
+    """Read a VOC file, a directory of VOC files, or one with parts such as train and test.
+
+    `difficult` objects are ignored.
+    """
+    problems, raws = Problems(), []
     files = [path] if path.is_file() else xml_files(path)
-    folder = files[0].parent if files else path
-    finder = ImageFinder(folder, images or (path if path.is_dir() and path != folder else None))
-    raws = []
+    finder = ImageFinder(path if path.is_dir() else path.parent, images)
+    finders: dict[Path, ImageFinder] = {}
     for number, file in enumerate(files):
-        raw = _read_file(file, finder, problems)
-        raws += [] if raw is None else [raw]
+        part = next((name for name in file.relative_to(path).parts[:-1] if name in PARTS), "")
+        root, folder = path / part, file.parent
+        if folder not in finders:
+            finders[folder] = ImageFinder(folder, images or (root if path.is_dir() and root != folder else None))
+        raw = _read_file(file, finders[folder], problems)
+        if raw is not None:
+            raws.append(replace(raw, split="val" if part == "valid" else part))
         progress((number + 1) / len(files) / 2)
     return assemble(raws, (), finder, problems, "voc", lambda share: progress((1 + share) / 2))
 
 
 def xml_files(folder: Path) -> list[Path]:
-    """List the XML files of a directory, or of its subdirectory Annotations."""
-    return sorted(folder.glob("*.xml")) or sorted(folder.glob("Annotations/*.xml"))
+    """List the XML files of a directory, of its subdirectory Annotations, or of its parts, such as train and test."""
+    own = sorted(folder.glob("*.xml")) or sorted(folder.glob("Annotations/*.xml"))
+    return own or [file for part in PARTS if (folder / part).is_dir() for file in xml_files(folder / part)]
 
 
 def _read_file(file: Path, finder: ImageFinder, problems: Problems) -> RawImage | None:
@@ -153,7 +163,6 @@ def _texts(parent: Element, texts: Mapping[str, object]) -> None:
 
 # --- YOLO ---
 
-PARTS = ("train", "val", "valid", "test")
 YAML_BYTES = 1_000_000
 # Files of class names that other tools write next to the labels.
 NAME_FILES = ("classes.txt", "obj.names", "_darknet.labels", "labels.txt")

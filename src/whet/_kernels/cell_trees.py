@@ -1,0 +1,124 @@
+"""Trees of depth two on the cells of windows: scan of a level, single windows, and histograms for growing trees."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet._kernels.jit import inlined, kernel
+
+Bytes = NDArray[np.uint8]
+Int32s = NDArray[np.int32]
+Floats = NDArray[np.float64]
+
+
+@inlined
+def leaf(cells: Bytes, at: int, tree: Int32s, threshold: Bytes) -> int:
+    """The leaf, 0 to 3, of a tree (3,) for the window that begins at a cell."""
+    root = 1 if cells[at + tree[0]] > threshold[0] else 0
+    return 2 * root + (1 if cells[at + tree[1 + root]] > threshold[1 + root] else 0)
+
+
+@kernel
+def leaves_of(cells: Bytes, trees: Int32s, threshold: Bytes, leaves: Bytes) -> None:
+    """Leaves (samples, trees) of samples (samples, cells); trees (trees, 3) are numbers of cells."""
+    for i in range(len(cells)):
+        for t in range(len(trees)):
+            leaves[i, t] = leaf(cells[i], 0, trees[t], threshold[t])
+
+
+@kernel
+def scan_cells(
+    cells: Bytes,
+    columns: int,
+    rows: NDArray[np.intp],
+    places: NDArray[np.intp],
+    trees: Int32s,
+    threshold: Bytes,
+    votes: Floats,
+    rejection: Floats,
+    least: float,
+    found: Int32s,
+    sums: Floats,
+) -> tuple[int, int]:
+    """Windows that begin in these rows and columns (`places`) of flat cells and are not rejected.
+
+    After each tree a window is rejected if its sum of votes is not above `rejection` (trees,), and at last if it is
+    not above `least`. Writes row and column to `found` (n, 2) and the sum to `sums` (n,), as long as there is room;
+    returns how many windows were accepted, and how many trees were evaluated.
+    """
+    n, evaluated = 0, 0
+    for y in rows:
+        for x in places:
+            at, total, t = y * columns + x, 0.0, 0
+            while t < len(trees):
+                total += votes[t, leaf(cells, at, trees[t], threshold[t])]
+                t += 1
+                if not total > rejection[t - 1]:
+                    break
+            else:
+                if total > least:
+                    if n < len(sums):
+                        found[n, 0], found[n, 1], sums[n] = y, x, total
+                    n += 1
+            evaluated += t
+    return n, evaluated
+
+
+@kernel
+def best_threshold(positive: Floats, negative: Floats) -> tuple[float, int]:
+    """The lowest error of two leaves and its threshold, from weights (256,) by value; 255 leaves one of them empty."""
+    all_positive, all_negative = 0.0, 0.0
+    for value in range(256):
+        all_positive += positive[value]
+        all_negative += negative[value]
+    best, at = min(all_positive, all_negative), 255
+    low_positive, low_negative = 0.0, 0.0
+    for value in range(255):
+        low_positive += positive[value]
+        low_negative += negative[value]
+        error = min(low_positive, low_negative) + min(all_positive - low_positive, all_negative - low_negative)
+        if error < best:
+            best, at = error, value
+    return best, at
+
+
+@kernel
+def best_nodes(
+    samples: Bytes,
+    order: Int32s,
+    n_positives: int,
+    weights: Floats,
+    side: Bytes,
+    features: Int32s,
+    errors: Floats,
+    chosen: Int32s,
+) -> None:
+    """The best node for each side of some samples among some of the features, by weighted error.
+
+    `samples` are (features, samples); `order` (n,) are those to look at, positives first, with `weights` (n,) and
+    `side` (n,), 0 or 1. Writes the error of each side (2,) and its feature and threshold (2, 2). The first of several
+    features with equal errors is taken.
+    """
+    positive, negative = np.empty((2, 256)), np.empty((2, 256))
+    errors[:] = np.inf
+    for feature in features:
+        row = samples[feature]
+        positive[:], negative[:] = 0.0, 0.0
+        for i in range(n_positives):
+            positive[side[i], row[order[i]]] += weights[i]
+        for i in range(n_positives, len(order)):
+            negative[side[i], row[order[i]]] += weights[i]
+        for s in range(2):
+            error, threshold = best_threshold(positive[s], negative[s])
+            if error < errors[s]:
+                errors[s], chosen[s, 0], chosen[s, 1] = error, feature, threshold
+
+
+@kernel
+def leaves_by_feature(samples: Bytes, tree: Int32s, threshold: Bytes, leaves: Bytes) -> None:
+    """The leaf (samples,) of one tree (3,) for samples (features, samples)."""
+    root, low, high = samples[tree[0]], samples[tree[1]], samples[tree[2]]
+    for i in range(samples.shape[1]):
+        if root[i] > threshold[0]:
+            leaves[i] = 2 + (high[i] > threshold[2])
+        else:
+            leaves[i] = 0 + (low[i] > threshold[1])

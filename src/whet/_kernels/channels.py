@@ -1,0 +1,283 @@
+"""Channels of a colour image: LUV, normalised gradient magnitude and six orientations, as means over cells.
+
+Planes hold whole numbers, and floats take part in single operations only (a product, a quotient, a root), so that
+every platform has the same bytes, and a mirrored image has mirrored channels.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet._kernels.jit import inlined, kernel
+
+Int32s = NDArray[np.int32]
+Float32s = NDArray[np.float32]
+
+CELL = 4
+N_CHANNELS = 10
+N_ORIENTATIONS = 6
+# Planes are in units of 1/16; sums over [1 2 1] in both directions multiply them by 16 again.
+UNIT = 16
+# The gradient is normalised by its mean around a pixel, weighted by a triangle of this radius in both directions.
+RADIUS = 5
+TRIANGLE = (RADIUS + 1) ** 4
+# Dollar's constant of 0.005, whose LUV is divided by 270; differences are of two pixels, in units of 1/256.
+LEAST_GRADIENT = np.float32(0.005 * 270 * 2 * UNIT * 16)
+# Whole numbers of a normalised magnitude, and of a share of it.
+MAGNITUDE = 1024
+SHARE = 128
+# Steps of luminance in the table of lightness.
+N_LIGHTNESS = 4096
+# atan(t) in bins of 30 degrees for t up to 1: the best odd polynomial of degree 9.
+ATAN_1, ATAN_3, ATAN_5, ATAN_7, ATAN_9 = 1.9096040, -0.6308350, 0.3440759, -0.1626322, 0.0398091
+# For each code of an orientation, the other bin that has a share: the next one, or from 8 on the one before.
+OTHERS = np.array([1, 2, 3, 4, 5, 0, 0, 0, 5, 0, 1, 2, 3, 4, 0, 0], np.uint8)
+_WHITE_U, _WHITE_V = np.float32(0.19793943), np.float32(0.46831096)
+
+
+def lightness_table() -> Int32s:
+    """CIE lightness 0 to 100, in units of 1/16, of luminance 0 to 1 in 4,096 steps."""
+    Y = np.arange(N_LIGHTNESS) / (N_LIGHTNESS - 1)
+    L = np.where(Y > 0.008856, 116 * np.cbrt(Y) - 16, 903.3 * Y)
+    return np.asarray(np.rint(UNIT * L), np.int32)
+
+
+LIGHTNESS = lightness_table()
+
+
+# The rows of the matrix of sRGB in units of 2^-16; those of Y add up to 2^16.
+_X, _Y, _Z = (
+    tuple(np.int32(part) for part in row) for row in ((27030, 23434, 11825), (13938, 46868, 4730), (1267, 7811, 62274))
+)
+
+
+@inlined
+def _dot(r: np.int32, g: np.int32, b: np.int32, of_r: np.int32, of_g: np.int32, of_b: np.int32) -> np.int32:
+    """One of X, Y and Z; at most 255 * 76,000."""
+    return np.int32(of_r * r + of_g * g + of_b * b)
+
+
+@inlined
+def _whole(r: np.int32, g: np.int32, b: np.int32) -> np.float32:
+    """X + 15 Y + 3 Z, by which chromaticity is divided; at least 1."""
+    X, Y, Z = _dot(r, g, b, *_X), _dot(r, g, b, *_Y), _dot(r, g, b, *_Z)
+    whole = np.float32(X) + np.float32(15) * np.float32(Y) + np.float32(3) * np.float32(Z)
+    return whole if whole > np.float32(1) else np.float32(1)
+
+
+@kernel
+def to_luv(rgb: NDArray[np.uint8], lightness: Int32s, padding: int, luv: Int32s) -> None:
+    """Write L, u + 88 and v + 134 (3, height, width) of an image, in units of 1/16; edge pixels repeat in the padding.
+
+    Values of RGB are taken as linear, without gamma.
+    """
+    rows = luv.shape[1]
+    height, width = rgb.shape[:2]
+    r, g, b = np.empty(width, np.int32), np.empty(width, np.int32), np.empty(width, np.int32)
+    for y in range(padding, padding + height):
+        pixels = rgb[y - padding]
+        light, u = luv[0, y, padding : padding + width], luv[1, y, padding : padding + width]
+        v = luv[2, y, padding : padding + width]
+        for x in range(width):
+            r[x], g[x], b[x] = pixels[x, 0], pixels[x, 1], pixels[x, 2]
+        for x in range(width):
+            light[x] = lightness[(_dot(r[x], g[x], b[x], *_Y) + np.int32(2040)) // np.int32(4081)]
+        for x in range(width):
+            part = np.float32(4) * np.float32(_dot(r[x], g[x], b[x], *_X))
+            part = part / _whole(r[x], g[x], b[x]) - _WHITE_U
+            u[x] = np.int32(np.float32(13) * np.float32(light[x]) * part + np.float32(88 * UNIT + 0.5))
+        for x in range(width):
+            part = np.float32(9) * np.float32(_dot(r[x], g[x], b[x], *_Y))
+            part = part / _whole(r[x], g[x], b[x]) - _WHITE_V
+            v[x] = np.int32(np.float32(13) * np.float32(light[x]) * part + np.float32(134 * UNIT + 0.5))
+    for c in range(3):
+        for y in range(padding, padding + height):
+            luv[c, y, :padding] = luv[c, y, padding]
+            luv[c, y, padding + width :] = luv[c, y, padding + width - 1]
+        for y in range(padding):
+            luv[c, y] = luv[c, padding]
+        for y in range(padding + height, rows):
+            luv[c, y] = luv[c, padding + height - 1]
+
+
+@kernel
+def smooth(plane: Int32s, line: Int32s, smoothed: Int32s) -> None:
+    """Sums over [1 2 1] down and across (height, 1 + width + 1), with one more column at both ends; edges repeat.
+
+    `line` (width + 2,) is working memory.
+    """
+    height, width = plane.shape
+    for y in range(height):
+        above, here, below = plane[max(y - 1, 0)], plane[y], plane[min(y + 1, height - 1)]
+        for x in range(width):
+            line[x + 1] = above[x] + 2 * here[x] + below[x]
+        line[0], line[width + 1] = line[1], line[width]
+        out = smoothed[y]
+        for x in range(width):
+            out[x + 1] = line[x] + 2 * line[x + 1] + line[x + 2]
+        out[0], out[width + 1] = out[1], out[width]
+
+
+@kernel
+def differences(plane: Int32s, across: Float32s, along: Float32s) -> None:
+    """Differences across and down (height, width) of a smoothed plane (height, 1 + width + 1)."""
+    height, width = across.shape
+    for y in range(height):
+        here, above, below = plane[y], plane[max(y - 1, 0)], plane[min(y + 1, height - 1)]
+        dx, dy = across[y], along[y]
+        for x in range(width):
+            dx[x] = np.float32(here[x + 2] - here[x])
+            dy[x] = np.float32(below[x + 1] - above[x + 1])
+
+
+@kernel
+def stronger_differences(plane: Int32s, across: Float32s, along: Float32s) -> None:
+    """Replace differences (height, width) by those of another plane where these are larger.
+
+    A loop over all planes at once is not vectorised: it would have to check too many arrays for overlaps.
+    """
+    height, width = across.shape
+    for y in range(height):
+        here, above, below = plane[y], plane[max(y - 1, 0)], plane[min(y + 1, height - 1)]
+        dx, dy = across[y], along[y]
+        for x in range(width):
+            new_x, new_y = np.float32(here[x + 2] - here[x]), np.float32(below[x + 1] - above[x + 1])
+            is_stronger = new_x * new_x + new_y * new_y > dx[x] * dx[x] + dy[x] * dy[x]
+            dx[x] = new_x if is_stronger else dx[x]
+            dy[x] = new_y if is_stronger else dy[x]
+
+
+@kernel
+def gradients(
+    across: Float32s, along: Float32s, magnitude: Int32s, orientation: NDArray[np.uint8], share: NDArray[np.uint8]
+) -> None:
+    """Magnitude and angle of differences, all (height, width).
+
+    The angle lies between two of six bins at 0, 30 to 150 degrees: `orientation` is the one that is nearer to 0 or 180
+    degrees, plus 8 where the other is the one before it, and `share` (of 128) what the other has.
+    """
+    height, width = magnitude.shape
+    for y in range(height):
+        row_x, row_y, sizes, bins, parts = across[y], along[y], magnitude[y], orientation[y], share[y]
+        for x in range(width):
+            dx, dy = row_x[x], row_y[x]
+            sizes[x] = np.int32(np.sqrt(dx * dx + dy * dy) + np.float32(0.5))
+            wide, tall = abs(dx), abs(dy)
+            small, large = wide if wide < tall else tall, tall if wide < tall else wide
+            t = small / (large if large > np.float32(1) else np.float32(1))
+            s = t * t
+            p = np.float32(ATAN_9) * s
+            p = np.float32(ATAN_7) + p
+            p = p * s
+            p = np.float32(ATAN_5) + p
+            p = p * s
+            p = np.float32(ATAN_3) + p
+            p = p * s
+            p = np.float32(ATAN_1) + p
+            angle = p * t
+            angle = np.float32(3) - angle if tall > wide else angle
+            low = np.int32(angle)
+            low = np.int32(2) if low > np.int32(2) else low
+            parts[x] = np.uint8(np.int32((angle - np.float32(low)) * np.float32(SHARE) + np.float32(0.5)))
+            other = np.int32(8) if low == np.int32(0) else np.int32(14) - low
+            bins[x] = np.uint8(other if dx * dy < np.float32(0) else low)
+
+
+@kernel
+def normalise(magnitude: Int32s, line: Int32s, columns: Int32s, normal: Int32s) -> None:
+    """Magnitudes (height, width) over their weighted mean around each pixel, in units of 1/1024; edge pixels repeat.
+
+    `line` (width + 10,) and `columns` (height, width) are working memory.
+    """
+    height, width = magnitude.shape
+    for y in range(height):
+        row = columns[y]
+        here = magnitude[y]
+        for x in range(width):
+            row[x] = (RADIUS + 1) * here[x]
+        for k in range(1, RADIUS + 1):
+            above, below = magnitude[max(y - k, 0)], magnitude[min(y + k, height - 1)]
+            weight = RADIUS + 1 - k
+            for x in range(width):
+                row[x] += weight * (above[x] + below[x])
+    share = np.float32(1 / TRIANGLE)
+    for y in range(height):
+        line[RADIUS : RADIUS + width] = columns[y]
+        line[:RADIUS] = columns[y, 0]
+        line[RADIUS + width :] = columns[y, width - 1]
+        row, out = magnitude[y], normal[y]
+        for x in range(width):
+            total = 6 * line[x + 5] + 5 * (line[x + 4] + line[x + 6]) + 4 * (line[x + 3] + line[x + 7])
+            total += 3 * (line[x + 2] + line[x + 8]) + 2 * (line[x + 1] + line[x + 9]) + line[x] + line[x + 10]
+            mean = np.float32(total) * share + LEAST_GRADIENT
+            out[x] = np.int32(np.float32(row[x]) * np.float32(MAGNITUDE) / mean + np.float32(0.5))
+
+
+@inlined
+def _sum_cells(rows: Int32s, line: Int32s, sums: Int32s) -> None:
+    """Sums (columns,) over cells of four rows; `line` (4 columns,) is working memory."""
+    first, second, third, fourth = rows[0], rows[1], rows[2], rows[3]
+    for x in range(len(line)):
+        line[x] = first[x] + second[x] + third[x] + fourth[x]
+    for column in range(len(sums)):
+        x = CELL * column
+        sums[column] = line[x] + line[x + 1] + line[x + 2] + line[x + 3]
+
+
+@kernel
+def aggregate(
+    luv: Int32s,
+    normal: Int32s,
+    orientation: NDArray[np.uint8],
+    share: NDArray[np.uint8],
+    others: NDArray[np.uint8],
+    cells: NDArray[np.uint8],
+) -> None:
+    """Means over cells of 4 x 4 pixels as bytes (10, rows, columns): L, u, v, magnitude and six orientations.
+
+    L has 255 for 100, u + 88 and v + 134 are as they are, a magnitude of 1 has 100 and an orientation of 1 has 160.
+    """
+    _, rows, columns = cells.shape
+    sums, line = np.empty((N_CHANNELS, columns), np.int32), np.empty(CELL * columns, np.int32)
+    for row in range(rows):
+        top = CELL * row
+        for c in range(3):
+            _sum_cells(luv[c, top : top + CELL, 1:], line, sums[c])
+        _sum_cells(normal[top : top + CELL], line, sums[3])
+        sums[4:] = 0
+        for y in range(top, top + CELL):
+            for column in range(columns):
+                for x in range(column * CELL, column * CELL + CELL):
+                    q, code, part = normal[y, x], orientation[y, x], np.int32(share[y, x])
+                    sums[4 + (code & 7), column] += q * (SHARE - part)
+                    sums[4 + others[code], column] += q * part
+        for column in range(columns):
+            for c in range(N_CHANNELS):
+                value = np.int64(sums[c, column])
+                if c == 0:  # 16 pixels in units of 1/256
+                    value = (value * 255 + 50 * 4096) // (100 * 4096)
+                elif c < 3:
+                    value = (value + 2048) >> 12
+                elif c == 3:
+                    value = (value * 100 + 8 * MAGNITUDE) // (16 * MAGNITUDE)
+                else:
+                    value = (value * 160 + 8 * MAGNITUDE * SHARE) // (16 * MAGNITUDE * SHARE)
+                cells[c, row, column] = np.uint8(np.int64(min(max(value, np.int64(0)), np.int64(255))))
+
+
+@kernel
+def resample(
+    cells: NDArray[np.uint8], top: Int32s, down: Int32s, left: Int32s, across: Int32s, out: NDArray[np.uint8]
+) -> None:
+    """Cells (10, rows, columns) between others: cell `top` and the next one, the next by the share `down` of 256.
+
+    `left` and `across` are the same for columns.
+    """
+    _, n_rows, n_columns = cells.shape
+    for c in range(len(cells)):
+        for row in range(len(top)):
+            upper, lower = cells[c, top[row]], cells[c, min(top[row] + 1, n_rows - 1)]
+            for column in range(len(left)):
+                first, second = left[column], min(left[column] + 1, n_columns - 1)
+                above = upper[first] * (256 - across[column]) + upper[second] * across[column]
+                below = lower[first] * (256 - across[column]) + lower[second] * across[column]
+                out[c, row, column] = np.uint8((above * (256 - down[row]) + below * down[row] + 32768) >> 16)

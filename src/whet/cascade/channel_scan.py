@@ -1,0 +1,134 @@
+"""A stage of trees over the windows of a pyramid with channels, in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet._kernels.cell_trees import scan_cells
+from whet._kernels.threads import blocks, for_each_block
+from whet.cascade.cascade import Cascade
+from whet.cascade.detections import FiredWindows
+from whet.cascade.pyramid import Level, Pyramid, WindowIndex
+from whet.features.channels import CELL, LEAVES, ChannelTrees, Trees, cells_of
+
+# Rows of windows a task.
+BAND = 16
+
+
+class Span(NamedTuple):
+    """First and last + 1 row and column of windows in a level, in cells."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelScan:
+    """Accepted windows of a pyramid, and how many windows and trees it took to find them."""
+
+    fired: FiredWindows
+    n_windows: int
+    n_evaluated: int
+
+
+class CompiledTrees(NamedTuple):
+    """Trees for levels of one size."""
+
+    offsets: NDArray[np.int32]
+    threshold: NDArray[np.uint8]
+    votes: NDArray[np.float64]
+    rejection: NDArray[np.float64]
+    least: float
+
+
+@lru_cache(maxsize=64)  # the levels of some sizes of images
+def _compiled(cascade: Cascade, rows: int, columns: int, reject: bool) -> CompiledTrees:
+    (stage,) = cascade.stages
+    features, weak = cast(ChannelTrees, stage.features), cast(Trees, stage.weak)
+    rejection = np.full(len(weak) // LEAVES, -np.inf)
+    if reject and stage.rejection_thresholds is not None:
+        rejection = np.ascontiguousarray(stage.rejection_thresholds[LEAVES - 1 :: LEAVES])
+    votes = np.ascontiguousarray(stage.coef.reshape(-1, LEAVES), dtype=np.float64)
+    least = stage.threshold if reject else -np.inf
+    return CompiledTrees(features.offsets(rows, columns), weak.threshold, votes, rejection, least)
+
+
+def scan_channels(
+    cascade: Cascade,
+    pyramid: Pyramid,
+    *,
+    reject: bool = True,
+    spans: dict[float, Span] | None = None,
+    threads: int | None = None,
+) -> ChannelScan:
+    """Windows of a pyramid that a cascade with channels accepts, by level, y and x.
+
+    With `reject=False` all windows are accepted. `spans` choose the levels, by their scales, and the windows in them.
+    The result does not depend on `threads`.
+    """
+    height, width = cells_of(cascade.window)
+    step = pyramid.step // CELL
+    chosen = [number for number, scale in enumerate(pyramid.scales) if spans is None or scale in spans]
+
+    # Levels that others are resampled from come first.
+    sources = {id(level.source or level): level.source or level for level in (pyramid.levels[i] for i in chosen)}
+    for levels in (list(sources.values()), [pyramid.levels[i] for i in chosen]):
+        _compute(levels, threads)
+    tasks: list[tuple[int, NDArray[np.intp], NDArray[np.intp]]] = []
+    for number in chosen:
+        _, rows, columns = pyramid.levels[number].channels.shape
+        whole = Span(0, rows - height + 1, 0, columns - width + 1)
+        span = whole if spans is None else spans[pyramid.scales[number]]
+        starts = np.arange(span.top, min(span.bottom, whole.bottom), step)
+        places = np.arange(span.left, min(span.right, whole.right), step)
+        tasks += [(number, starts[band], places) for band in blocks(len(starts), BAND)]
+    found: list[tuple[FiredWindows, int, int]] = [(FiredWindows(), 0, 0)] * len(tasks)
+
+    def work(task: slice) -> None:
+        found[task.start] = _scan_band(cascade, pyramid, *tasks[task.start], reject=reject)
+
+    for_each_block(work, len(tasks), 1, threads)
+    fired = FiredWindows.concatenate([part for part, _, _ in found])
+    return ChannelScan(fired, sum(n for _, n, _ in found), sum(n for _, _, n in found))
+
+
+def _compute(levels: Sequence[Level], threads: int | None) -> None:
+    """Compute the channels of levels, in threads."""
+
+    def work(block: slice) -> None:
+        _ = levels[block.start].channels
+
+    for_each_block(work, len(levels), 1, threads)
+
+
+def _scan_band(
+    cascade: Cascade, pyramid: Pyramid, number: int, rows: NDArray[np.intp], places: NDArray[np.intp], *, reject: bool
+) -> tuple[FiredWindows, int, int]:
+    """The accepted windows in some rows of a level, and the numbers of windows and of trees."""
+    level, scale = pyramid.levels[number], pyramid.scales[number]
+    _, n_rows, n_columns = level.channels.shape
+    trees = _compiled(cascade, n_rows, n_columns, reject)
+    n = len(rows) * len(places)
+    where, sums = np.empty((n, 2), np.int32), np.empty(n)
+    n_found, n_evaluated = scan_cells(level.channels.ravel(), n_columns, rows, places, *trees, where, sums)
+    y, x = where[:n_found].T.astype(np.intp) * CELL
+    index = WindowIndex(np.full(n_found, scale), y, x)
+    scores = sums[:n_found] - cascade.stages[0].threshold
+    return FiredWindows(index, level.boxes(y, x, cascade.window), scores), n, n_evaluated
+
+
+def span_around(pyramid: Pyramid, number: int, centre: tuple[float, float], reach: float) -> Span:
+    """Windows of a level whose centres lie within `reach` pixels of the image of a centre (y, x), in each direction."""
+    level, limits = pyramid.levels[number], []
+    for at, scale, length in zip(centre, (level.scale_y, level.scale_x), pyramid.window, strict=True):
+        low, high = ((at + side) / scale + level.padding - length / 2 for side in (-reach, reach))
+        limits += [max(int(np.ceil(low / CELL)), 0), int(np.floor(high / CELL)) + 1]
+    return Span(*limits)

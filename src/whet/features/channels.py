@@ -1,0 +1,253 @@
+"""Channel features (Dollar et al., 2014): trees of depth two over cells of colour and gradient channels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from threading import local
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet._kernels import channels as kernels
+from whet._kernels.cell_trees import leaves_of
+from whet._kernels.channels import CELL as CELL
+from whet._kernels.channels import N_CHANNELS as N_CHANNELS
+from whet._kernels.channels import RADIUS
+from whet.features.integral import Columns, ColumnTypes, Indices, IntegralStack
+
+Cells = NDArray[np.uint8]
+
+NAMES = ("L", "u", "v", "magnitude", *(f"{30 * k} degrees" for k in range(kernels.N_ORIENTATIONS)))
+# A tree asks its root, and then one of two further cells: four leaves.
+NODES = 3
+LEAVES = 4
+# Bytes of working memory that a thread keeps: enough for levels of two megapixels.
+MOST_KEPT = 1 << 26
+_thread = local()
+
+
+def compute_channels(image: NDArray[np.uint8], padding: int = 0) -> Cells:
+    """Channels (10, rows, columns) of an image (height, width, 3) in RGB, or grey (height, width), in 4 x 4 cells.
+
+    Edge pixels repeat in a `padding` of so many pixels on all sides. Pixels beyond the last whole cell are left out.
+
+    >>> cells = compute_channels(np.full((9, 12, 3), 255, np.uint8), padding=4)
+    >>> cells.shape, cells[:, 0, 0]
+    ((10, 4, 5), array([255,  88, 134,   0,   0,   0,   0,   0,   0,   0], dtype=uint8))
+    """
+    rgb = image if image.ndim == 3 else np.repeat(image[:, :, None], 3, axis=2)
+    height, width = (side + 2 * padding for side in image.shape[:2])
+    planes = _planes(height, width)
+    luv, smoothed = planes.luv, planes.smoothed
+    kernels.to_luv(np.ascontiguousarray(rgb), kernels.LIGHTNESS, padding, luv)
+    line = np.empty(width + 2 * RADIUS, np.int32)
+    for plane, out in zip(luv, smoothed, strict=True):
+        kernels.smooth(plane, line, out)
+    (across, along), (orientation, share) = planes.difference, planes.angle
+    kernels.differences(smoothed[0], across, along)
+    for plane in smoothed[1:]:
+        kernels.stronger_differences(plane, across, along)
+    magnitude, normal = luv[0], luv[1]  # no longer needed: their memory is used again
+    kernels.gradients(across, along, magnitude, orientation, share)
+    kernels.normalise(magnitude, line, luv[2], normal)
+    cells = np.empty((N_CHANNELS, height // CELL, width // CELL), np.uint8)
+    kernels.aggregate(smoothed, normal, orientation, share, kernels.OTHERS, cells)
+    return cells
+
+
+class _Planes(NamedTuple):
+    """Working memory: LUV and its smoothed copy, differences across and down, orientations and their shares."""
+
+    luv: NDArray[np.int32]
+    smoothed: NDArray[np.int32]
+    difference: NDArray[np.float32]
+    angle: NDArray[np.uint8]
+
+
+def _planes(height: int, width: int) -> _Planes:
+    """Planes in the memory of this thread: fresh memory would take as long as half of the channels."""
+    shapes = ((3, height, width), (3, height, width + 2), (2, height, width), (2, height, width))
+    types = (np.int32, np.int32, np.float32, np.uint8)
+    sizes = [int(np.prod(shape)) * np.dtype(kind).itemsize for shape, kind in zip(shapes, types, strict=True)]
+    memory = getattr(_thread, "memory", None)
+    if memory is None or len(memory) < sum(sizes):
+        memory = np.empty(sum(sizes), np.uint8)
+        if len(memory) <= MOST_KEPT:
+            _thread.memory = memory
+    ends = np.cumsum(sizes).tolist()
+    parts = zip(shapes, types, ends, sizes, strict=True)
+    return _Planes(*(memory[end - size : end].view(kind).reshape(shape) for shape, kind, end, size in parts))
+
+
+def resampled_channels(cells: Cells, shape: tuple[int, int], target: tuple[int, int], padding: int) -> Cells:
+    """Channels of a level (height, width) of size `target` from those of a level of size `shape`, without padding.
+
+    A level that is a few percent larger has nearly the same channels (Dollar et al., 2014); computing them takes ten
+    times as long.
+    """
+    top, down = _between(shape[0], target[0], padding, cells.shape[1])
+    left, across = _between(shape[1], target[1], padding, cells.shape[2])
+    out = np.empty((N_CHANNELS, len(top), len(left)), np.uint8)
+    kernels.resample(cells, top, down, left, across, out)
+    return out
+
+
+def _between(side: int, target: int, padding: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """For each cell along one side of a level: the cell of the other level before its centre, and how far beyond."""
+    centres = (np.arange((target + 2 * padding) // CELL) + 0.5) * CELL - padding
+    at = np.clip((centres * side / target + padding) / CELL - 0.5, 0, n - 1)
+    first = np.floor(at).astype(np.int32)
+    return first, np.rint((at - first) * 256).astype(np.int32)
+
+
+def cells_of(window: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of cells in a window (height, width)."""
+    if any(side % CELL or side < CELL for side in window):
+        raise ValueError(f"got a window of {window[1]} x {window[0]}; sides of channel windows are multiples of {CELL}")
+    return window[0] // CELL, window[1] // CELL
+
+
+def padding_of(window: tuple[int, int]) -> int:
+    """Pixels that levels are padded by: a fifth of the window's shorter side, in whole cells.
+
+    Windows have a margin around the object, so that objects at the border of an image are found in the padding.
+
+    >>> padding_of((136, 64))
+    12
+    """
+    return min(window) // (5 * CELL) * CELL
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelStack:
+    """Cells (samples, 10, rows, columns) of windows, as trees read them."""
+
+    cells: Cells
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelTrees:
+    """The cells of trees on windows (height, width): channel, row y and column x (trees, 3) of root and children.
+
+    The first child is asked where the root answers 0, the second where it answers 1. Each tree has four leaves, which
+    are the weak learners: `len` counts leaves.
+
+    >>> one = np.zeros((1, 3), np.uint8)
+    >>> trees = ChannelTrees((8, 8), one, one, one + np.uint8([0, 1, 1]))
+    >>> len(trees), trees.evaluate(ChannelStack(np.arange(40, dtype=np.uint8).reshape(1, 10, 2, 2)))[:, 0]
+    (4, array([0, 1, 1], dtype=uint8))
+    """
+
+    window: tuple[int, int]
+    channel: NDArray[np.uint8]
+    y: NDArray[np.uint8]
+    x: NDArray[np.uint8]
+
+    categories: ClassVar[int | None] = None
+    column_types: ClassVar[ColumnTypes] = dict.fromkeys(("channel", "y", "x"), (np.dtype(np.uint8), (NODES,)))
+
+    @classmethod
+    def from_columns(cls, window: tuple[int, int], columns: Columns) -> ChannelTrees:
+        """Trees from the columns of a file; raises ValueError for cells that the window does not have."""
+        parts = tuple(columns[name] for name in cls.column_types)
+        limits = (N_CHANNELS, *cells_of(window))
+        for name, part, limit in zip(cls.column_types, parts, limits, strict=True):
+            if len(part) and part.max() >= limit:
+                raise ValueError(f"a tree asks for {name} {part.max()} of a window with {limit}")
+        return cls(window, *parts)
+
+    @classmethod
+    def from_indices(cls, window: tuple[int, int], indices: NDArray[np.integer]) -> ChannelTrees:
+        """Trees of cells (trees, 3), numbered by channel, row and column, column fastest."""
+        parts = np.unravel_index(indices, (N_CHANNELS, *cells_of(window)))
+        channel, y, x = (part.astype(np.uint8) for part in parts)
+        return cls(window, channel, y, x)
+
+    def __len__(self) -> int:
+        return LEAVES * len(self.channel)
+
+    @property
+    def indices(self) -> NDArray[np.int32]:
+        """Numbers (trees, 3) of the cells, by channel, row and column."""
+        shape = (N_CHANNELS, *cells_of(self.window))
+        places = tuple(part.astype(np.intp) for part in (self.channel, self.y, self.x))
+        return np.ravel_multi_index(places, shape).astype(np.int32)
+
+    def offsets(self, rows: int, columns: int) -> NDArray[np.int32]:
+        """Where the cells (trees, 3) of a window lie in the flat channels (10, rows, columns) of a level."""
+        channel, y, x = (part.astype(np.int64) for part in (self.channel, self.y, self.x))
+        return ((channel * rows + y) * columns + x).astype(np.int32)
+
+    def take(self, indices: Indices) -> ChannelTrees:
+        """Whole trees, by the indices of their leaves."""
+        trees = trees_of_leaves(indices, len(self))
+        return ChannelTrees(self.window, self.channel[trees], self.y[trees], self.x[trees])
+
+    def evaluate(self, stack: ChannelStack | IntegralStack) -> NDArray[np.uint8]:
+        """Values (3 trees, samples) of the cells."""
+        if not isinstance(stack, ChannelStack):
+            raise TypeError("channels need the surroundings of a window: use Cascade.responses(pyramid, index)")
+        if stack.cells.shape[1:] != (N_CHANNELS, *cells_of(self.window)):
+            raise ValueError(f"got cells of shape {stack.cells.shape} for a window of {self.window}")
+        flat = stack.cells.reshape(len(stack), -1)
+        return np.ascontiguousarray(flat[:, self.indices.ravel()].T)
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Trees of depth two by thresholds (trees, 3): a cell answers 1 if its value is above its threshold.
+
+    A leaf responds 1 where a window ends in it, so that each tree has exactly one 1 among its four leaves.
+
+    >>> Trees(np.uint8([[5, 0, 7]])).respond(np.uint8([[9, 2], [1, 1], [7, 9]])).astype(int)
+    array([[0, 0],
+           [0, 1],
+           [1, 0],
+           [0, 0]])
+    """
+
+    threshold: NDArray[np.uint8]
+
+    column_types: ClassVar[ColumnTypes] = {"threshold": (np.dtype(np.uint8), (NODES,))}
+
+    @classmethod
+    def from_columns(cls, columns: Columns) -> Trees:
+        """Trees from the columns of a file."""
+        return cls(columns["threshold"])
+
+    def __len__(self) -> int:
+        return LEAVES * len(self.threshold)
+
+    def take(self, indices: Indices) -> Trees:
+        """Whole trees, by the indices of their leaves."""
+        return Trees(self.threshold[trees_of_leaves(indices, len(self))])
+
+    def respond(self, values: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Responses (4 trees, samples) to the values of the cells (3 trees, samples)."""
+        above = values.reshape(-1, NODES, values.shape[1]) > self.threshold[:, :, None]
+        leaf = np.where(above[:, 0], 2 + above[:, 2], 0 + above[:, 1])
+        return np.asarray((leaf[:, None] == np.arange(LEAVES)[:, None]).reshape(len(self), -1))
+
+
+def trees_of_leaves(indices: Indices, n: int) -> NDArray[np.intp]:
+    """The trees whose leaves these are, in order; raises ValueError if some leaves of a tree are missing.
+
+    >>> trees_of_leaves(slice(4, 12), 16)
+    array([1, 2])
+    """
+    leaves = np.arange(n)[indices]
+    trees = leaves[::LEAVES] // LEAVES
+    if not np.array_equal(leaves, (trees[:, None] * LEAVES + np.arange(LEAVES)).ravel()):
+        raise ValueError("the leaves of a tree stay together")
+    return trees
+
+
+def leaf_numbers(features: ChannelTrees, weak: Trees, cells: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The leaf (samples, trees) of each tree that samples (samples, cells of a window) end in."""
+    leaves = np.empty((len(cells), len(weak) // LEAVES), np.uint8)
+    leaves_of(cells, features.indices, weak.threshold, leaves)
+    return leaves

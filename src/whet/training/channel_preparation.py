@@ -1,0 +1,174 @@
+"""Prepare the training of a channel detector: choose the window, cut positives, collect images and hold some out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from whet._kernels.threads import available_threads
+from whet.errors import TrainingDataError
+from whet.features.channels import cells_of
+from whet.io.annotations.annotation import Annotations, Problem, ProblemKind
+from whet.io.images import find_images, image_shape
+from whet.training.channel_samples import Backgrounds, ChannelPositives, cut_channels
+from whet.training.channel_window import ChannelWindow
+from whet.training.config import TrainingConfig
+from whet.training.data import FEW_POSITIVES, FEWEST_POSITIVES, FewPositivesWarning, digest, images_digest, split_images
+from whet.training.negatives import backgrounds_of, image_faults
+from whet.training.progress import duration
+
+# Images that supply no negatives, but the false positives of operating points; more would be missed in training.
+MOST_HELD_OUT = 20
+# Core seconds on a server of 2024: per megapixel of an image and its pyramid, per tree and sample, per positive.
+SECONDS_PER_MEGAPIXEL = 0.5
+SECONDS_PER_TREE_AND_SAMPLE = 1.3e-7
+SECONDS_PER_POSITIVE = 0.004
+TREES_IN_ALL = 1 / 32 + 1 / 8 + 1 / 2 + 1 + 3
+# Settings that decide the result; those of cascades do not.
+CHANNEL_SETTINGS = ("trees", "negatives_per_round", "validation_share", "seed")
+
+
+@dataclass(frozen=True, eq=False)
+class ChannelPreparation:
+    """Prepared data: annotations of one class, window, positives, and images for negatives, some of them held out."""
+
+    config: TrainingConfig
+    annotations: Annotations
+    choice: ChannelWindow
+    positives: ChannelPositives
+    training_images: list[Path]
+    held_out_images: list[Path]
+    faults: tuple[Problem, ...] = ()
+
+    @property
+    def images(self) -> tuple[Path, ...]:
+        """Images that supply negatives or false positives, held-out images included."""
+        return (*self.training_images, *self.held_out_images)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Unusable annotations, boxes and images."""
+        return (*self.annotations.problems, *self.positives.problems, *self.faults)
+
+    @property
+    def n_features(self) -> int:
+        """Number of cells of all channels in a window."""
+        return 10 * int(np.prod(cells_of(self.choice.window)))
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the samples of the last round, twice while they are put together."""
+        return 2 * self.n_features * (len(self.positives) + 4 * self.config.negatives_per_round)
+
+    def backgrounds(self, images: Sequence[Path], threads: int | None) -> Backgrounds:
+        """Images to take negatives from, with the boxes that are no negatives."""
+        excluded = {image.path: image.boxes for image in self.annotations.images}
+        ignored = {image.path: image.ignored for image in self.annotations.images}
+        limit = max(self.config.max_memory - self.memory, 0)
+        return Backgrounds(images, self.choice, excluded, ignored, limit, threads)
+
+    def seconds(self, threads: int | None = None) -> float:
+        """Estimated training time, within a factor of two."""
+        shapes = [image_shape(path) for path in self.training_images[:20]]
+        sizes = [height * width / 1e6 for height, width in shapes]
+        longer = max(self.choice.object_height, self.choice.object_width)
+        enlarged = max(1.0, longer / self.choice.min_size) ** 2
+        mining = SECONDS_PER_MEGAPIXEL * float(np.mean(sizes)) * enlarged * len(self.training_images)
+        samples = len(self.positives) + 4 * self.config.negatives_per_round
+        share = self.n_features / 5440
+        growing = SECONDS_PER_TREE_AND_SAMPLE * share * TREES_IN_ALL * self.config.trees * samples
+        cutting = SECONDS_PER_POSITIVE * len(self.positives)
+        return (mining + growing + cutting) / (threads or available_threads())
+
+    def describe(self, threads: int | None = None) -> str:
+        """A summary of data and settings, one topic per line."""
+        config = self.config
+        name = self.annotations.classes[0] if self.annotations.classes else "object"
+        lines = {
+            "data": data_line(self.annotations),
+            "object": f"{name}: {self.annotations.summary()}",
+            "window": str(self.choice),
+            "positives": str(self.positives),
+            "negatives": f"{len(self.training_images):,} images, up to {config.negatives_per_round:,} windows per "
+            "round, outside of all boxes",
+            "held out": f"{len(self.held_out_images):,} images supply no negatives (validation_share "
+            f"{config.validation_share:g}, at most {MOST_HELD_OUT})",
+            "features": f"{self.n_features:,} cells of 10 channels",
+            "trees": f"{config.trees:,}, in 4 rounds",
+            "memory": f"{self.memory / 1e6:,.0f} MB, and up to {config.max_memory / 1e6:,.0f} MB of channels",
+            "time": f"about {duration(self.seconds(threads))}, within a factor of two",
+        }
+        return "\n".join(f"{topic:<10} {text}" for topic, text in lines.items())
+
+    def fingerprint(self) -> dict[str, str]:
+        """A text for each setting and each part of the data that must not change during a training."""
+        excluded = {image.path: image.boxes for image in self.annotations.images}
+        return {
+            **{name: str(getattr(self.config, name)) for name in CHANNEL_SETTINGS},
+            "features": f"channels of a {self.choice.width} x {self.choice.height} window",
+            "positives": f"{len(self.positives)} positives, {digest([self.positives.cells])}",
+            "images": images_digest(self.images, excluded),
+        }
+
+
+def prepare_channels(
+    config: TrainingConfig,
+    annotations: Annotations,
+    known: set[Path],
+    progress: Callable[[str, float], None],
+    threads: int | None,
+) -> ChannelPreparation:
+    """Cut and collect the data of one class; `known` are annotated images of all parts of the set."""
+    margin = config.margin
+    if margin is None and annotations.format == "crops":
+        margin = 0.0
+    window = None if config.window is None else (config.window[1], config.window[0])
+    choice = ChannelWindow.from_boxes(annotations.boxes, margin, window)
+    positives = cut_channels(
+        annotations,
+        choice,
+        copies=config.copies_per_object,
+        jitter=config.jitter,
+        mirror=config.mirror,
+        seed=config.seed,
+        threads=threads,
+        progress=lambda share: progress("cutting positives", share),
+    )
+    _check_positives(positives)
+    annotated = backgrounds_of(annotations) if config.backgrounds else {}
+    others = find_images(config.negatives) if config.negatives else []
+    mined = list(dict.fromkeys([*annotated, *(path for path in others if path.resolve() not in known)]))
+    padding = choice.grid.padding
+    faults = image_faults(mined, (choice.height // 2 - padding, choice.width // 2 - padding))
+    images = [path for path in mined if path not in faults]
+    if not images:
+        raise TrainingDataError(
+            "no images to take negatives from: boxes cover the annotated images, or backgrounds is off; add images "
+            "without the object (negatives), better hundreds"
+        )
+    share = min(config.validation_share, MOST_HELD_OUT / len(images))
+    training, held_out = split_images(images, share, config.seed)
+    unreadable = tuple(Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
+    return ChannelPreparation(config, annotations, choice, positives, training, held_out, unreadable)
+
+
+def data_line(annotations: Annotations) -> str:
+    """The format of annotations, and the part of the data set that is used."""
+    part = next((image.split for image in annotations.images if image.split), "")
+    return f"format {annotations.format or 'unknown'}{f', part {part}' if part else ''}"
+
+
+def _check_positives(positives: ChannelPositives) -> None:
+    n = positives.n_objects
+    if n < FEWEST_POSITIVES:
+        raise TrainingDataError(
+            f"got {n} objects; expected at least {FEWEST_POSITIVES}, better {FEW_POSITIVES} or more: add annotated "
+            "images"
+        )
+    if n < FEW_POSITIVES:
+        text = f"fewer than {FEW_POSITIVES} different objects ({n}); accuracy may be low"
+        warnings.warn(text, FewPositivesWarning, stacklevel=4)

@@ -1,0 +1,279 @@
+"""Training of a channel detector: rounds of boosting, each on the mistakes of the round before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.cascade.cascade import Cascade, Stage
+from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, Reference
+from whet.evaluation.curves import image_interval, rate_interval
+from whet.features.channels import LEAVES, N_CHANNELS, ChannelTrees, Trees, cells_of
+from whet.training.boosting import BoostedTrees, boost
+from whet.training.channel_preparation import ChannelPreparation
+from whet.training.channel_samples import Places
+from whet.training.checkpoint import Checkpoint, StageRecord, State
+from whet.training.progress import (
+    Event,
+    Mining,
+    Resumed,
+    RoundFinished,
+    RoundStarted,
+    StopReason,
+    TrainingResult,
+    TreesAdded,
+)
+
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+Callback = Callable[[Event], None]
+
+# Trees of each round, as shares of those of the last.
+ROUNDS = (1 / 32, 1 / 8, 1 / 2, 1.0)
+# While mining, a window is rejected below the lowest positive by more than this share of the distance between the
+# classes: unseen objects score far lower than those that were trained on.
+SLACK = 0.8
+# In the end, objects of other folds decide: all that the threshold accepts pass the trees before, by this share.
+UNSEEN_SLACK = 0.1
+FOLDS = 3
+# The threshold lets so many places of an image without objects through: far more than any operating point needs.
+PLACES_PER_IMAGE = 20
+# Samples of each class that guard corrections: with 1,024 trees, they take half a megabyte.
+MOST_GUARDS = 500
+# Events of growing trees.
+TREES_PER_EVENT = 16
+
+
+def train_channels(
+    prepared: ChannelPreparation,
+    callback: Callback = lambda _: None,
+    *,
+    checkpoint: Checkpoint,
+    threads: int | None = None,
+) -> tuple[Stage, Reference, TrainingResult]:
+    """Train the stage of trees of a channel detector, and collect samples that guard its corrections.
+
+    Each round grows trees on all positives and on all negatives so far, from the beginning, and then mines further
+    negatives: the windows with the highest scores outside of the boxes. With a checkpoint, a repeated call resumes an
+    interrupted training and gives the same stage, bit by bit. The result does not depend on `threads`.
+    """
+    return _Training(prepared, callback, checkpoint, threads).run()
+
+
+@dataclass(eq=False)
+class _Training:
+    prepared: ChannelPreparation
+    callback: Callback
+    file: Checkpoint
+    threads: int | None
+    state: State = field(default_factory=State)
+
+    def __post_init__(self) -> None:
+        self.images = self.prepared.backgrounds(self.prepared.training_images, self.threads)
+        self.held_out = self.prepared.backgrounds(self.prepared.held_out_images, self.threads)
+        cells = self.prepared.positives.cells
+        self.positives = np.ascontiguousarray(cells.reshape(len(cells), -1).T)
+        self.places = np.empty((0, 4), np.int32)
+        self.negatives = np.empty((len(self.positives), 0), np.uint8)
+        self.begun = time.monotonic()
+
+    @property
+    def sizes(self) -> list[int]:
+        """Trees of each round."""
+        return [max(round(self.prepared.config.trees * share), 1) for share in ROUNDS]
+
+    def run(self) -> tuple[Stage, Reference, TrainingResult]:
+        self._resume_or_start()
+        while True:
+            trees = self._round()
+            if len(self.state.records) == len(ROUNDS):
+                return self._finish(trees)
+            self._mine(self._stage(trees))
+            self._save()
+
+    def _resume_or_start(self) -> None:
+        state, config = self.file.load(), self.prepared.config
+        if state is None:
+            self._add(self.images.random(config.negatives_per_round, [config.seed, 11]))
+            self._save()
+            return
+        self.state = state
+        self.begun -= state.seconds
+        self._add(state.miners[0]["used"])
+        self._send(Resumed)
+
+    def _add(self, places: Places) -> None:
+        """Add negatives to the pool."""
+        cells = self.images.cells(places)
+        self.places = np.concatenate([self.places, places])
+        self.negatives = np.concatenate([self.negatives, cells.reshape(len(cells), -1).T], axis=1)
+
+    def _round(self) -> BoostedTrees:
+        number, n_positives = len(self.state.records), self.positives.shape[1]
+        n_trees, n_negatives, begun = self.sizes[number], self.negatives.shape[1], self._seconds()
+        self._send(RoundStarted, n_positives, n_negatives)
+
+        def progress(n: int) -> None:
+            if n % TREES_PER_EVENT == 0 or n == n_trees:
+                self._send(TreesAdded, n, n_trees)
+
+        samples = np.concatenate([self.positives, self.negatives], axis=1)
+        rng = np.random.default_rng([self.prepared.config.seed, 12, number])
+        trees = boost(samples, n_positives, n_trees, rng, threads=self.threads, progress=progress)
+        now = self._seconds()
+        gap = float(trees.lowest[-1] - trees.median_negative[-1])
+        self.state.records.append(StageRecord(n_negatives, 1.0, 0.0, meets_goal=True, seconds=now - begun, ended=now))
+        self._send(RoundFinished, n_trees, n_negatives, gap, number=number)
+        return trees
+
+    def _stage(self, trees: BoostedTrees, rejection: Floats | None = None, threshold: float | None = None) -> Stage:
+        rejection = rejection_by_slack(trees) if rejection is None else rejection
+        thresholds = np.full(LEAVES * len(trees), -np.inf)
+        thresholds[LEAVES - 1 :: LEAVES] = rejection
+        return Stage(
+            ChannelTrees.from_indices(self.prepared.choice.window, trees.features),
+            Trees(trees.threshold),
+            trees.votes.ravel(),
+            float(rejection[-1]) if threshold is None else threshold,
+            thresholds,
+        )
+
+    def _cascade(self, stage: Stage) -> Cascade:
+        return Cascade(self.prepared.choice.window, (stage,))
+
+    def _mine(self, stage: Stage) -> None:
+        config, n_images = self.prepared.config, len(self.images.images)
+
+        def progress(n_found: int, n_tested: int, n_done: int) -> None:
+            self._send(Mining, n_found, config.negatives_per_round, n_tested, n_done, n_images, False)
+
+        self.state.stages = [stage]
+        places, _ = self.images.mine(self._cascade(stage), config.negatives_per_round, progress)
+        self._add(places)
+
+    def _finish(self, trees: BoostedTrees) -> tuple[Stage, Reference, TrainingResult]:
+        """The final stage, with its rejection thresholds, and its rates on what it was not trained on."""
+        unseen = self._unseen_scores(trees)
+        loose = self._cascade(self._stage(trees))
+        n_places = PLACES_PER_IMAGE * len(self.held_out.images)
+        scores = np.sort(self.held_out.scores(loose))[::-1] + loose.stages[0].threshold
+        least = float(scores[n_places]) if len(scores) > n_places else loose.stages[0].threshold
+        rejection = rejection_of_accepted(trees, unseen, least)
+        stage = self._stage(trees, rejection, least)
+        _, mined = self.held_out.mine(self._cascade(stage), 1)
+        accepted = (unseen[-1] > stage.threshold) & (unseen > rejection[:, None]).all(axis=0)
+        accepted = accepted[self._first_copies()]
+        n_accepted, n = int(accepted.sum()), len(accepted)
+        return (
+            stage,
+            self._reference(trees, stage),
+            TrainingResult(
+                StopReason.ALL_STAGES,
+                f"Trained {len(trees)} trees in {len(ROUNDS)} rounds",
+                float(mined.accepted.sum() / max(mined.tested.sum(), 1)),
+                image_interval(mined.accepted, mined.tested),
+                int(mined.tested.sum()),
+                len(mined.tested),
+                n_accepted / n,
+                rate_interval(n_accepted, n),
+                (),
+                1,
+                self._seconds(),
+            ),
+        )
+
+    def _reference(self, trees: BoostedTrees, stage: Stage) -> Reference:
+        """Responses to the objects and their mirror images, and to the negatives with the highest scores.
+
+        They guard corrections. All were trained on: nothing is left to judge by.
+        """
+        groups, cascade = self.prepared.positives.groups, self._cascade(stage)
+        first = self._first_copies()
+        mirrored = np.flatnonzero(groups[1:] == groups[:-1]) + 1
+        positives = np.concatenate([first, mirrored[np.isin(mirrored - 1, first)]])[:MOST_GUARDS]
+        scores = trees.running_scores(self.negatives)[-1]
+        negatives = np.argsort(-scores, kind="stable")[:MOST_GUARDS]
+        shape = -1, N_CHANNELS, *cells_of(cascade.window)
+        cells = [self.positives[:, positives].T.reshape(shape), self.negatives[:, negatives].T.reshape(shape)]
+        responses = np.concatenate([np.packbits(cascade.respond_to_cells(each), axis=1) for each in cells])
+        part = np.repeat(np.array([GUARD_POSITIVE, GUARD_NEGATIVE], np.uint8), [len(positives), len(negatives)])
+        item = np.concatenate([groups[positives], groups.max() + 1 + np.arange(len(negatives))]).astype(np.int32)
+        return Reference(responses, part, np.ones(len(part), np.float32), item, 0, cascade.n_weak)
+
+    def _first_copies(self) -> NDArray[np.intp]:
+        """The first positive of each object: the one without jitter."""
+        return np.unique(self.prepared.positives.groups, return_index=True)[1]
+
+    def _unseen_scores(self, trees: BoostedTrees) -> Floats:
+        """Running scores (trees, positives) as objects would have them that were not trained on.
+
+        For each fold of the objects, trees are grown on the others and on the same negatives. Scores are carried over
+        by the medians of both classes, since trees differ.
+        """
+        groups = self.prepared.positives.groups
+        _, number = np.unique(groups, return_inverse=True)
+        rng = np.random.default_rng([self.prepared.config.seed, 13])
+        fold = (rng.permutation(number.max() + 1) % FOLDS)[number]
+        scores = np.empty((len(trees), len(groups)))
+        for k in range(FOLDS):
+            inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+            samples = np.concatenate([self.positives[:, inside], self.negatives], axis=1)
+
+            def progress(n: int, done: int = k) -> None:
+                if n % TREES_PER_EVENT == 0:
+                    self._send(TreesAdded, done * len(trees) + n, FOLDS * len(trees), "cross-validation")
+
+            other = boost(samples, len(inside), len(trees), rng, threads=self.threads, progress=progress)
+            running = other.running_scores(np.ascontiguousarray(self.positives[:, outside]))
+            share = (running - other.median_negative[:, None]) / (other.median - other.median_negative)[:, None]
+            scores[:, outside] = (
+                trees.median_negative[:, None] + share * (trees.median - trees.median_negative)[:, None]
+            )
+        return scores
+
+    def _save(self) -> None:
+        none = np.empty((0, 4), np.int32)
+        unreadable = np.empty(0, np.int32)
+        self.state.miners = tuple({"used": used, "unreadable": unreadable} for used in (self.places, none))
+        self.state.seconds = self._seconds()
+        self.file.save(self.state)
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self.begun
+
+    def _seconds_left(self) -> float | None:
+        """Estimate from the seconds per tree and sample of the last round; None before the second round."""
+        records = self.state.records
+        if len(records) < 2:
+            return None
+        pace = records[-1].seconds / (self.sizes[len(records) - 1] * records[-1].n_negatives)
+        per_round = self.prepared.config.negatives_per_round
+        rest = [(size, per_round * (k + 1)) for k, size in enumerate(self.sizes)][len(records) :]
+        rest += [(self.sizes[-1], per_round * len(ROUNDS))] * FOLDS
+        mining = (records[-1].ended - sum(record.seconds for record in records)) / len(records)
+        left = pace * sum(size * n for size, n in rest) + mining * (len(ROUNDS) - len(records))
+        return max(left - (self._seconds() - records[-1].ended), 0.0)
+
+    def _send(self, kind: type[Event], *details: object, number: int | None = None) -> None:
+        number = len(self.state.records) if number is None else number
+        self.callback(kind(number, self._seconds(), self._seconds_left(), *details))
+
+
+def rejection_of_accepted(trees: BoostedTrees, unseen: Floats, least: float) -> Floats:
+    """Rejection thresholds (trees,) that pass all unseen objects whose scores (trees, n) are above `least` at last.
+
+    What is rejected later anyway may be rejected at once (Zhang and Viola, 2007).
+    """
+    accepted = unseen[:, unseen[-1] > least]
+    if not accepted.shape[1]:
+        return rejection_by_slack(trees)
+    return np.asarray(accepted.min(axis=1) - UNSEEN_SLACK * (trees.median - trees.median_negative))
+
+
+def rejection_by_slack(trees: BoostedTrees) -> Floats:
+    """Rejection thresholds (trees,) from the scores of the samples that trees were grown on."""
+    return trees.lowest - SLACK * (trees.median - trees.median_negative)

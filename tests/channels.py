@@ -1,0 +1,34 @@
+"""Channel detectors that tests make for themselves: random trees, and colourful images."""
+
+import numpy as np
+
+from tests.cascades import textured
+from whet.cascade.boxes import BoxOffset
+from whet.cascade.cascade import Cascade, Stage
+from whet.detector.base import DetectorBase, Reporting
+from whet.detector.detector import Detector
+from whet.features.channels import ChannelTrees, Trees
+
+WINDOW = (24, 20)
+
+
+def colourful(shape, rng):
+    """An RGB image with structure of all sizes."""
+    return np.stack([textured(shape, rng) for _ in range(3)], axis=-1)
+
+
+def random_trees(n=30, seed=0, window=WINDOW):
+    """A cascade of random trees, about a tenth of whose windows pass."""
+    rng = np.random.default_rng(seed)
+    features = ChannelTrees.from_indices(window, rng.integers(0, 10 * window[0] * window[1] // 16, (n, 3)))
+    weak = Trees(rng.integers(20, 140, (n, 3), dtype=np.uint8))
+    votes = rng.normal(size=(n, 4))
+    rejection = np.full(4 * n, -np.inf)
+    rejection[3::4] = -1.2 * np.sqrt(np.arange(1, n + 1))
+    return Cascade(window, (Stage(features, weak, votes.ravel(), 0.5, rejection),))
+
+
+def random_detector(seed=0):
+    """A detector of random trees, whose object fills most of the window."""
+    offset = BoxOffset(0.2, 0.2, 0.8, 0.8)
+    return Detector(DetectorBase(WINDOW, random_trees(seed=seed).stages), reporting=Reporting(offset, min_size=12.0))

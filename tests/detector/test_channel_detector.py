@@ -1,0 +1,106 @@
+"""Channel detectors in files, in detection, and where they are refused."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+from safetensors.numpy import load as parse
+from tests.channels import colourful, random_detector, random_trees
+from tests.security.test_model_file_attacks import closed, opened
+
+from whet.cascade.cascade import Cascade
+from whet.detector.base import DetectorBase
+from whet.detector.detector import Detector
+from whet.errors import CannotExportError, ModelFileError
+
+
+@pytest.fixture(scope="module")
+def image():
+    return colourful((90, 110), np.random.default_rng(0))
+
+
+def test_a_saved_detector_is_the_same_detector(tmp_path, image):
+    detector = random_detector()
+    detector.save(tmp_path / "trees.whet")
+    again = Detector.from_bytes((tmp_path / "trees.whet").read_bytes())
+    assert again.base_id == detector.base_id
+    assert again.to_bytes() == detector.to_bytes()
+    assert np.array_equal(again.detect(image).to_array(), detector.detect(image).to_array())
+    assert len(detector.detect(image))
+
+
+def test_the_id_depends_on_every_array():
+    assert len({random_detector(seed).base_id for seed in range(3)}) == 3
+
+
+def test_colour_order_matters_and_files_are_read_in_colour(tmp_path, image):
+    from PIL import Image
+
+    detector = random_detector()
+    Image.fromarray(image).save(tmp_path / "image.png")
+    expected = detector.detect(image).to_array()
+    assert np.array_equal(detector.detect(tmp_path / "image.png").to_array(), expected)
+    assert np.array_equal(detector.detect(image[..., ::-1], color="bgr").to_array(), expected)
+    assert not np.array_equal(detector.detect(image[..., ::-1]).to_array(), expected)
+
+
+def test_smaller_objects_are_found_by_default_where_the_model_says_so(image):
+    detector = random_detector()
+    sizes = detector.detect(image, grouping=None).boxes
+    assert (sizes[:, 3] - sizes[:, 1]).min() < 0.6 * detector.window[0]
+
+
+@pytest.mark.parametrize(("name", "value", "says"), [("channel", 10, "channel 10"), ("y", 6, "y 6"), ("x", 5, "x 5")])
+def test_cells_outside_of_the_window_are_refused(name, value, says):
+    header, tensors = opened(random_detector().to_bytes())
+    tensors[f"stage000.{name}"][3, 1] = value
+    with pytest.raises(ModelFileError, match=says):
+        Detector.from_bytes(closed(header, tensors))
+
+
+def test_parts_of_trees_are_refused():
+    header, tensors = opened(random_detector().to_bytes())
+    header["stages"][0]["n_weak"] -= 1
+    with pytest.raises(ModelFileError, match="each tree has 4"):
+        Detector.from_bytes(closed(header, tensors))
+
+
+def test_a_window_of_parts_of_cells_is_refused():
+    header, tensors = opened(random_detector().to_bytes())
+    header["window"] = [22, 20]
+    with pytest.raises(ModelFileError, match="multiples of 4"):
+        Detector.from_bytes(closed(header, tensors))
+
+
+@pytest.mark.parametrize("min_size", [0.0, -3.0, float("nan"), "12"])
+def test_a_smallest_size_that_is_none_is_refused(min_size):
+    data = random_detector().to_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["whet"])
+    header["min_size"] = min_size
+    with pytest.raises(ModelFileError):
+        Detector.from_bytes(closed(header, parse(data)))
+
+
+def test_files_of_other_detectors_have_no_smallest_size():
+    from whet.detector.detector import load
+
+    assert b"min_size" not in load("face").to_bytes()
+
+
+def test_trees_stand_alone_in_a_cascade():
+    stage = random_trees().stages[0]
+    with pytest.raises(ValueError, match="one stage"):
+        Cascade((24, 20), (stage, stage))
+
+
+def test_opencv_has_no_format_for_trees_on_channels(tmp_path):
+    with pytest.raises(CannotExportError, match="haar or lbp"):
+        random_detector().export_opencv(tmp_path / "trees.xml")
+
+
+def test_windows_without_their_surroundings_have_no_channels():
+    base = DetectorBase((24, 20), random_trees().stages)
+    with pytest.raises(TypeError, match="responses"):
+        base.cascade.respond(np.zeros((2, 24, 20), np.uint8))

@@ -1,0 +1,148 @@
+"""A channel detector of drawn objects: found again, by seed, on any number of threads, and after an interruption."""
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.drawn_sets import van_set
+from tests.training.test_checkpoint import StoppedError, stop_at
+
+from whet.errors import CheckpointError, TrainingDataError
+from whet.evaluation.runs import evaluate
+from whet.training.boosting import boost, heavy_samples
+from whet.training.channel_window import ChannelWindow
+from whet.training.config import TrainingConfig
+from whet.training.preparation import prepare
+from whet.training.progress import Mining, RoundFinished, RoundStarted
+from whet.training.train import train_prepared
+
+pytestmark = pytest.mark.filterwarnings("ignore:fewer than 200 different objects")
+QUICK = {"trees": 64, "negatives_per_round": 400, "copies_per_object": 3}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vans")
+    van_set(folder, n=24)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def prepared(folder):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return prepare(TrainingConfig(folder / "vans.csv", [folder / "textures"], **QUICK))
+
+
+@pytest.fixture(scope="module")
+def trained(prepared):
+    return train_prepared(prepared)
+
+
+def test_objects_of_other_images_are_found(trained, tmp_path):
+    assert evaluate(trained.detector, van_set(tmp_path, n=10, seed=9)).evaluation.average_precision > 0.8
+
+
+def test_threads_do_not_change_the_detector(prepared, trained):
+    assert train_prepared(prepared, threads=1).detector.base_id == trained.detector.base_id
+
+
+def test_an_interrupted_training_ends_with_the_same_detector(prepared, trained, tmp_path):
+    file = tmp_path / "vans.checkpoint"
+    for moment in (
+        lambda event: isinstance(event, RoundStarted) and event.stage == 0,
+        lambda event: isinstance(event, Mining) and event.stage == 2,
+    ):
+        with pytest.raises(StoppedError):
+            train_prepared(prepared, stop_at(moment), checkpoint=file)
+    seen = []
+    resumed = train_prepared(prepared, seen.append, checkpoint=file)
+    assert resumed.detector.base_id == trained.detector.base_id
+    assert resumed.detector.operating_points == trained.detector.operating_points
+    assert "resumed" in str(seen[0])
+    assert [event.stage for event in seen if isinstance(event, RoundFinished)] == [1, 2, 3]
+
+
+def test_a_checkpoint_of_other_settings_is_refused(prepared, folder, tmp_path):
+    file = tmp_path / "vans.checkpoint"
+    with pytest.raises(StoppedError):
+        train_prepared(prepared, stop_at(lambda event: isinstance(event, RoundStarted)), checkpoint=file)
+    other = prepare(TrainingConfig(folder / "vans.csv", [folder / "textures"], **(QUICK | {"trees": 32})))
+    with pytest.raises(CheckpointError, match="trees is 32"):
+        train_prepared(other, checkpoint=file)
+
+
+def test_the_result_has_rates_on_what_was_not_trained_on(trained, prepared):
+    result = trained.result
+    assert 0.5 < result.detection_rate <= 1
+    assert 0 <= result.false_positive_rate < 0.05
+    assert result.n_images == len(prepared.held_out_images) == trained.n_images
+    assert not set(prepared.training_images) & set(prepared.held_out_images)
+
+
+def test_negatives_lie_outside_of_the_boxes(prepared):
+    images = prepared.backgrounds(prepared.training_images, threads=1)
+    places = images.random(200, [0])
+    for number in np.unique(places[:, 0]).tolist():
+        pyramid = images.pyramid(number)
+        own = places[places[:, 0] == number]
+        boxes = np.concatenate([pyramid.levels[i].boxes(y, x, pyramid.window)[None] for _, i, y, x in own.tolist()])
+        assert images.is_background(number, boxes).all()
+
+
+def test_too_few_objects_are_refused(tmp_path):
+    van_set(tmp_path, n=3)
+    with pytest.raises(TrainingDataError, match="expected at least 20"):
+        prepare(TrainingConfig(tmp_path / "vans.csv", **QUICK))
+
+
+def test_windows_are_whole_cells_around_the_object():
+    tall = ChannelWindow.from_boxes(np.array([[0.0, 0.0, 40.0, 120.0]] * 30))
+    assert (tall.height % 4, tall.width % 4) == (0, 0)
+    (box,) = tall.box_offset.boxes(tall.windows(np.array([[10.0, 20.0, 50.0, 140.0]])))
+    assert box == pytest.approx([10.0, 20.0, 50.0, 140.0])
+    small = ChannelWindow.from_boxes(np.array([[0.0, 0.0, 12.0, 12.0]] * 30))
+    assert small.object_height == pytest.approx(24.0)
+    assert small.min_size == pytest.approx(12.0)
+
+
+def test_a_window_of_ones_own_is_rounded_to_cells():
+    chosen = ChannelWindow.from_boxes(np.array([[0.0, 0.0, 40.0, 80.0]] * 30), window=(98, 50))
+    assert chosen.window == (96, 48)
+    assert chosen.object_height <= 96
+
+
+def test_boosting_lowers_the_error_of_the_classes():
+    rng = np.random.default_rng(0)
+    samples = rng.integers(0, 256, (40, 600), dtype=np.uint8)
+    positive = samples[3].astype(int) + samples[7] + rng.integers(0, 60, 600) > 300
+    samples = np.concatenate([samples[:, positive], samples[:, ~positive]], axis=1)
+    n = int(positive.sum())
+    trees = boost(samples, n, 40, rng)
+    scores = trees.running_scores(samples)
+    errors = [((one[:n] <= 0).sum() + (one[n:] > 0).sum()) / 600 for one in scores]
+    assert errors[-1] < 0.6 * errors[0]
+    assert trees.lowest[-1] == scores[-1, :n].min()
+
+
+def test_the_lightest_samples_are_left_out():
+    assert heavy_samples(np.array([0.5, 0.001, 0.499])).tolist() == [0, 2]
+
+
+def test_settings_of_one_file_train_again(folder, tmp_path):
+    from whet.training.config import read_settings, write_settings
+
+    config = TrainingConfig(folder / "vans.csv", trees=100, negatives_per_round=7)
+    write_settings(config, tmp_path / "vans.toml")
+    again = TrainingConfig(**read_settings(tmp_path / "vans.toml"))
+    assert (again.features, again.trees, again.negatives_per_round) == ("channels", 100, 7)
+    assert Path(again.annotations).name == "vans.csv"
+
+
+def test_a_failed_training_says_what_is_wrong(trained):
+    result = trained.result
+    assert result.fault is None
+    assert "accepts 59% of all windows" in replace(result, false_positive_rate=0.59).fault
+    assert "finds 10% of the held-out objects" in replace(result, detection_rate=0.1).fault
