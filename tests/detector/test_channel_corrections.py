@@ -8,6 +8,7 @@ from tests.channels import colourful, random_detector
 
 from whet.cascade.boxes import box_iou
 from whet.cascade.pyramid import WindowIndex
+from whet.cascade.scan import scan_pyramid
 from whet.detector.base import DetectorBase
 from whet.detector.corrections import look_alikes
 from whet.detector.detector import Detector, load
@@ -72,6 +73,17 @@ def test_a_missed_object_is_found_with_the_score_that_is_asked_for(image):
                 break
         update = detector.learn(image, box[None], True, min_score=point)
         assert update.unsatisfied or is_found(detector, image, box, min_score=point, grouping=None)
+
+
+@pytest.mark.parametrize("empty", [np.zeros((60, 60, 3), np.uint8), np.zeros((5, 5), np.uint8)])
+def test_a_corrected_detector_looks_at_images_in_which_nothing_fires(image, empty):
+    detector = random_detector()
+    detector.learn(image, detector.detect(image).boxes[:1], False)
+    silent = detector.cascade.stages[0]
+    silent = replace(silent, threshold=1e9)
+    cascade = replace(detector.cascade, stages=(silent,), lowered=None)
+    pyramid = detector._pyramid(detector.pixels(empty), 1.2, 1, None, None, None)
+    assert len(scan_pyramid(cascade, pyramid)) == 0
 
 
 def test_order_merging_and_files_do_not_matter(image, tmp_path):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.responses import find_nearest, have_within
+from whet._kernels.threads import for_each_block
 
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -23,6 +24,8 @@ FOLLOWING = 0.0015
 # There are far more kinds of other things than of objects: at 0.9, 20 corrected misses of faces had three in four
 # false positives more (at the same score), at 0.8 none, and 95 % of the misses were found at both.
 MUCH_NEARER = 0.8
+# Windows per task of a thread.
+AT_ONCE = 512
 # Where no sample of the other class is known, one is taken to be so far away, as a share of the weak learners. Of the
 # face detector's false positives, 99 % are farther than 0.23 from every held-out face.
 UNKNOWN = 0.15
@@ -72,11 +75,16 @@ class Neighbours:
         distance, which = np.full(len(windows), 4 * self.n_weak, np.int64), np.zeros(len(windows), np.intp)
         if not len(known) or not len(windows):
             return np.zeros(len(windows), np.bool_), which
-        find_nearest(windows, known, distance, which)
         unknown = 4 * self.n_weak if self.n_guards[not is_reject] else max(round(UNKNOWN * self.n_weak), 1)
-        has_nearer = np.asarray(factor * unknown <= distance)
-        for others in (contrary, held_out):
-            have_within(windows, others, distance, factor, has_nearer)
+        has_nearer = np.zeros(len(windows), np.bool_)
+
+        def work(rows: slice) -> None:
+            find_nearest(windows[rows], known, distance[rows], which[rows])
+            has_nearer[rows] = factor * unknown <= distance[rows]
+            for others in (contrary, held_out):
+                have_within(windows[rows], others, distance[rows], factor, has_nearer[rows])
+
+        for_each_block(work, len(windows), AT_ONCE)
         return ~has_nearer, which
 
     def reaching(self, held_out: Bits, guarded: NDArray[np.int64]) -> Neighbours:

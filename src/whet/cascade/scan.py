@@ -19,7 +19,6 @@ from whet._kernels.threads import blocks, for_each_block
 from whet._kernels.windows import NODE, SUBSET, Windows
 from whet.cascade.boxes import Boxes
 from whet.cascade.cascade import Cascade, Stage
-from whet.cascade.channel_scan import scan_channels, span_around
 from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import Level, Pyramid, WindowIndex
 from whet.features.families import weak_type
@@ -267,6 +266,8 @@ def _joined(bands: Sequence[Scan]) -> Scan:
 def scan_pyramid(cascade: Cascade, pyramid: Pyramid, *, threads: int | None = None) -> FiredWindows:
     """All windows of a pyramid that the cascade accepts, by level (largest first), y and x."""
     if cascade.uses_channels:
+        from whet.cascade.channel_scan import scan_channels
+
         windows = scan_channels(cascade.scanned, pyramid, threads=threads).fired
         return windows if cascade.neighbours is None else _judged(cascade, pyramid, windows)
     images = [level.image for level in pyramid.levels]
@@ -311,6 +312,8 @@ def scan_near(
     """
     side = float(box[2] - box[0])
     if cascade.uses_channels:
+        from whet.cascade.channel_scan import scan_channels, span_around
+
         centre = float(box[1] + box[3]) / 2, float(box[0] + box[2]) / 2
         spans = {
             scale: span_around(pyramid, number, centre, reach * side)

@@ -56,8 +56,7 @@ from whet.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from whet.detector.records import Record
-    from whet.detector.state import Update
+    from whet.detector.records import Record, Update
     from whet.training.examples import LearningInput
     from whet.training.learning import LearningRun
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from whet.detector.records import Record as Record
+    from whet.detector.records import Update as Update
     from whet.detector.reference import Estimate as Estimate
     from whet.detector.saving import edit as edit
-    from whet.detector.state import Update as Update
 
 _HOME = {
     "Estimate": "whet.detector.reference",
     "Record": "whet.detector.records",
-    "Update": "whet.detector.state",
+    "Update": "whet.detector.records",
     "edit": "whet.detector.saving",
 }
 

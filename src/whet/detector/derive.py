@@ -12,8 +12,7 @@ from whet.cascade.cascade import Cascade, Stage
 from whet.cascade.neighbours import Neighbours
 from whet.cascade.pyramid import WindowIndex
 from whet.detector.base import Delta, DetectorBase
-from whet.detector.records import Record
-from whet.detector.state import Derived
+from whet.detector.records import Derived, Record
 
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float64]

@@ -27,9 +27,8 @@ from whet.cascade.scan import scan_pyramid
 from whet.detector import model_file
 from whet.detector.base import Delta, DetectorBase, Provenance, Reporting, check_delta, estimated_setbacks
 from whet.detector.model_header import Contents
-from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Records, check_record, image_hash
+from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Records, State, Update, check_record, image_hash
 from whet.detector.reference import Estimate, Judgement
-from whet.detector.state import State, Update
 from whet.errors import (
     BoxError,
     CannotConvertError,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from threading import local
 from typing import ClassVar, NamedTuple
 
@@ -193,7 +194,7 @@ class ChannelTrees:
             raise TypeError("channels need the surroundings of a window: use Cascade.responses(pyramid, index)")
         if stack.cells.shape[1:] != (N_CHANNELS, *cells_of(self.window)):
             raise ValueError(f"got cells of shape {stack.cells.shape} for a window of {self.window}")
-        flat = stack.cells.reshape(len(stack), -1)
+        flat = stack.cells.reshape(len(stack), prod(stack.cells.shape[1:]))
         return np.ascontiguousarray(flat[:, self.indices.ravel()].T)
 
 
@@ -228,9 +229,9 @@ class Trees:
 
     def respond(self, values: NDArray[np.uint8]) -> NDArray[np.bool_]:
         """Responses (4 trees, samples) to the values of the cells (3 trees, samples)."""
-        above = values.reshape(-1, NODES, values.shape[1]) > self.threshold[:, :, None]
+        above = values.reshape(len(self.threshold), NODES, values.shape[1]) > self.threshold[:, :, None]
         leaf = np.where(above[:, 0], 2 + above[:, 2], 0 + above[:, 1])
-        return np.asarray((leaf[:, None] == np.arange(LEAVES)[:, None]).reshape(len(self), -1))
+        return np.asarray((leaf[:, None] == np.arange(LEAVES)[:, None]).reshape(len(self), values.shape[1]))
 
 
 def trees_of_leaves(indices: Indices, n: int) -> NDArray[np.intp]:

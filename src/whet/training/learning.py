@@ -17,8 +17,7 @@ from whet.cascade.pyramid import WindowIndex, level_at
 from whet.detector.base import estimated_setbacks, setbacks
 from whet.detector.corrections import ALIGNED, NEAR, SAME, example_record
 from whet.detector.detector import Detector
-from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, image_hash
-from whet.detector.state import Update
+from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Update, image_hash
 from whet.errors import BoxError, DataNotFoundError, UnreadableImageError
 from whet.evaluation.runs import EvaluationRun, evaluate
 from whet.io.annotations.annotation import AnnotatedImage, Boxes
