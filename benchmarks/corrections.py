@@ -479,8 +479,7 @@ def _spread(seconds: list[float]) -> dict[str, float]:
 
 def retraining(setting: Setting, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """The plates' detector trained from scratch, with the images of 20 corrected mistakes among its negatives."""
-    draws = []
-    seconds = []
+    draws, seconds, gone = [], [], []
     root = find("objects")
     assert root is not None
     for draw in range(options.retrain):
@@ -494,13 +493,13 @@ def retraining(setting: Setting, options: argparse.Namespace, folder: Path) -> d
         begin = time.perf_counter()
         anew = whet.train(root / "plates" / "train.csv", extra)
         seconds.append(time.perf_counter() - begin)
-        gone = 1 - np.mean([is_found(anew, mistake) for mistake in mistakes[:20]])
+        gone.append(1 - np.mean([is_found(anew, mistake) for mistake in mistakes[:20]]))
         before, after = (
             measure(one, others, setting.objects).counts(point_of(one)) for one in (setting.detector, anew)
         )
         draws.append((before, after))
-        progress(f"draw {draw} retraining: gone {gone:.3f} {before} -> {after}")
-    return {"seconds": round(float(np.mean(seconds)), 1), "20": compared(draws)}
+        progress(f"draw {draw} retraining: gone {gone[-1]:.3f} {before} -> {after}")
+    return {"seconds": round(float(np.mean(seconds)), 1), "gone": round(float(np.mean(gone)), 4), "20": compared(draws)}
 
 
 PARTS: dict[str, Callable[[Setting, argparse.Namespace], dict[str, Any]]] = {

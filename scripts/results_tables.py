@@ -204,24 +204,33 @@ def corrected_faces() -> Table:
     return Table.from_cells(["face detector", "gone (%)", *HARM], cells)
 
 
+def corrected_plates() -> Table:
+    """False positives of a detector of plates, corrected in sequence, or trained anew."""
+    run = results("benchmark-corrections-plates")
+    names = {f"corrections {n}": f"{n} corrections" for n in (1, 5, 20, 100)}
+    rows = run["false positives"]
+    cells = [[label, percent(rows[key]["gone"]), *_harm(rows[key])] for key, label in names.items()]
+    again = run["retraining"]
+    cells += [[f"trained anew with 20, {again['seconds']:.0f} s", percent(again["gone"]), *_harm(again["20"])]]
+    return Table.from_cells(["detector of plates", "gone (%)", *HARM], cells)
+
+
 def corrected_misses() -> Table:
-    """Missed faces, corrected together."""
-    rows = results("benchmark-corrections-face")["misses"]
-    cells = [[f"{n} missed faces", percent(rows[str(n)]["found"]), *_harm(rows[str(n)])] for n in (1, 5, 20)]
-    return Table.from_cells(["face detector, misses", "found (%)", *HARM], cells)
+    """Missed faces and plates, corrected together."""
+    cells = []
+    for name, objects in (("face", "faces"), ("plates", "plates")):
+        rows = results(f"benchmark-corrections-{name}")["misses"]
+        found = [n for n in (1, 5, 20) if rows[str(n)]["corrected"]]
+        cells += [[f"{n} missed {objects}", percent(rows[str(n)]["found"]), *_harm(rows[str(n)])] for n in found]
+    return Table.from_cells(["misses", "found (%)", *HARM], cells)
 
 
 def corrected_camera() -> Table:
     """The second half of clips whose first half was corrected."""
-    return Table.from_cells(
-        ["fixed camera, second half", *HARM],
-        [
-            [
-                "after the false positives of the first half are corrected",
-                *_harm(results("benchmark-corrections-face")["camera"]),
-            ]
-        ],
-    )
+    names = {"face": "face detector", "plates": "detector of plates"}
+    rows = {name: results(f"benchmark-corrections-{key}")["camera"] for key, name in names.items()}
+    cells = [[f"{name}, after those of the first half are corrected", *_harm(row)] for name, row in rows.items()]
+    return Table.from_cells(["fixed camera, second half", *HARM], cells)
 
 
 def correction_cost() -> Table:
@@ -230,11 +239,34 @@ def correction_cost() -> Table:
     rows = [
         (f"`learn`, images of 640 x 480, median of {cost['images']} (ms)", cost["learn, milliseconds"]["median"]),
         ("detecting again, median (ms)", cost["rescan, milliseconds"]["median"]),
-        (f"deriving the weights of {cost['corrections']} corrections (s)", cost["derive all, seconds"]),
+        (f"adding {cost['corrections']} corrections at once (s)", cost["derive all, seconds"]),
         (f"loading a model with {cost['corrections']} corrections (s)", cost["load, seconds"]),
         ("bytes of a correction in the file", cost["bytes of a correction"]),
     ]
     return Table.from_cells(["cost", "value"], rows)
+
+
+OBJECTS = {
+    "inria_person": "people (INRIA)",
+    "plates": "number plates",
+    "stop": "stop signs",
+    "rear_cars": "cars from behind",
+    "white_cells": "white blood cells",
+    "cats": "heads of cats",
+    "raccoon": "raccoons",
+    "kangaroo": "kangaroos",
+}
+
+
+def objects() -> Table:
+    """Channel detectors of eight kinds of objects."""
+    run, rows = results("benchmark-objects")["results"], []
+    for key, name in OBJECTS.items():
+        precision = [one["average_precision"] for one in run[key]["runs"]]
+        spread = f"{sum(precision) / len(precision):.3f} ({min(precision):.3f} to {max(precision):.3f})"
+        cells = run[key]["core_seconds"], run[key]["core_milliseconds_per_image"]
+        rows.append([name, spread, *(f"{cell:.0f}" for cell in cells)])
+    return Table.from_cells(["objects", "average precision", "training, core seconds", "test image, core ms"], rows)
 
 
 def _drawn(kind: str) -> Any:  # noqa: ANN401 - JSON
@@ -694,7 +726,7 @@ TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
     "README.md": (readme_faces, readme_video, readme_measures),
     "docs/results.md": (
         *(faces, speed, easy_choices, hard_choices, drawn_objects),
-        *(corrected_faces, corrected_misses, corrected_camera, correction_cost),
+        *(objects, corrected_faces, corrected_plates, corrected_misses, corrected_camera, correction_cost),
         *(tracking, tracking_cost, live_page, video_nodes, video_deviations, video_false_positives),
         *(agreement, opencv_speed, adopted, soft_export, exported_in_opencv5),
         *(one_sample, one_sample_ratios, blocks, samples_seen, node, node_time, adaboost),

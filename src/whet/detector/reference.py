@@ -73,18 +73,13 @@ class Reference:
     def guarded_positives(self) -> tuple[Bits, NDArray[np.int64]]:
         """Responses (n, bytes) of the best window of each judging object, and distances (n,) to the nearest guard.
 
-        The best is the first of its item. Without judging objects, each guarding one is compared with the others.
+        The best is the first of its item.
         """
         from whet.cascade.neighbours import nearest_distances
 
         rows = np.flatnonzero(self.part == POSITIVE)
         best = self.responses[rows[np.unique(self.item[rows], return_index=True)[1]]]
-        if len(best):
-            return best, nearest_distances(best, self.guards[0])
-        guards, items = self.guards[0], self.item[self.part == GUARD_POSITIVE]
-        parts = [nearest_distances(guards[items == item], guards[items != item]) for item in np.unique(items)]
-        order = np.argsort(items, kind="stable")
-        return guards[order], np.concatenate([np.empty(0, np.int64), *parts])
+        return best, nearest_distances(best, self.guards[0])
 
     @cached_property
     def _judging(self) -> list[tuple[Bits, Floats, NDArray[np.intp]]]:
