@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from whet.cli.output import plural
 
 if TYPE_CHECKING:
+    from whet.detector.detector import Detector
     from whet.detector.records import Record
     from whet.detector.reference import Estimate
 
@@ -107,16 +108,16 @@ def count_text(records: Sequence[Record]) -> str:
     return f"{text}, {plural(n_examples, 'example')}" if n_examples else text
 
 
-def records_of_image(records: Sequence[Record], path: Path) -> list[Record]:
+def records_of_image(detector: Detector, path: Path) -> list[Record]:
     """The records of an image: of the same pixels, or else of the same file name; raises `RecordError` without any."""
     from whet.detector.records import image_hash
     from whet.errors import RecordError, UnreadableImageError
-    from whet.io.images import read_grey
 
     try:
-        pixels = image_hash(read_grey(path))
+        pixels = image_hash(detector.pixels(path))
     except UnreadableImageError:  # it may have been deleted: its name is enough
         pixels = ""
+    records = detector.records
     found = [record for record in records if record.image == pixels]
     found = found or [record for record in records if record.name == path.name]
     if not found:

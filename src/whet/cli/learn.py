@@ -151,7 +151,7 @@ def learn(
             run = learn_from(detector, read, weight=weight or 1, note=note, held_out=held, progress=progress, **options)
     if dry_run:
         outcome = _Outcome(run.update, run.setbacks, "dry run")
-    elif not run.update.records and is_in_place(model, target):
+    elif not run.report.records or (not run.update.records and is_in_place(model, target)):
         outcome = _Outcome(run.update, run.setbacks, "nothing new")
     elif run.setbacks and not force:
         outcome = _Outcome(run.update, run.setbacks, REFUSED)
@@ -281,6 +281,8 @@ def _report(run: LearningRun, given: LearningInput, update: Update) -> Iterator[
     if update.before is not None and update.after is not None:
         yield f"Estimate before: {update.before}"
         yield f"Estimate after:  {update.after}"
+    elif update.records and run.held_out is None:
+        yield "No estimate of the effect on other images: the model has no held-out objects; measure with --held-out"
     yield from unsatisfied_lines(update.unsatisfied)
 
 

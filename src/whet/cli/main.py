@@ -140,6 +140,7 @@ def options(
       4    optional package not installed
       5    finished, but some input was skipped
       6    not written, because results would get worse (whet learn)
+      7    trained, but the detector is not usable (whet train)
       130  stopped with Ctrl-C
     """
 

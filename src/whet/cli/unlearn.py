@@ -82,5 +82,5 @@ def _chosen(detector: Detector, ids: list[str] | None, last: int | None, image: 
             raise typer.BadParameter(f"got --last {last}; expected at most {len(records)}, the number in the model")
         return records[:last]
     if image:
-        return list({record.id: record for path in image for record in records_of_image(records, path)}.values())
+        return list({record.id: record for path in image for record in records_of_image(detector, path)}.values())
     return records

@@ -35,12 +35,15 @@ AROUND = 0.4
 # The window of a missed object overlaps its box at least so much, and hardly less than the best window.
 ALIGNED = 0.6
 NEARLY_BEST = 0.1
+# Boxes of both labels that overlap so much contradict each other.
+CONTRARY = 0.9
 # Detections that overlap so much may be taken for one object: a missed one beside them has to be so much stronger.
 BESIDE = 0.2
 STRONGER = 3.0
 # Windows that the base rejects by more, in units of |w|, in some stage are far from being accepted.
 NEAR = 0.25
 MAX_WINDOWS = 32
+MOST_ACCEPTED = 128
 # The same for copies of a missed object: it is rejected itself.
 OBJECT_NEAR = 0.5
 # Copies of the best windows, as the next video frame may show them: moved, resized, in other light, with noise.
@@ -134,7 +137,8 @@ def false_positive_record(
         found = Windows.from_pyramid(base, pyramid, index, near=None)
         best = found.take(np.argsort(-found.closeness(base), kind="stable")[:COPIED_WINDOWS])
     else:
-        best = found.take(np.argsort(-found.closeness(base), kind="stable")[:MAX_WINDOWS])
+        closeness = found.closeness(base)
+        best = found.take(np.argsort(-closeness, kind="stable")[: _most_windows(base, closeness)])
         alike = look_alikes(base, pyramid, best.take(slice(COPIED_WINDOWS)).index, image)
         best = Windows.concatenate([best, alike])
     return Record(
@@ -146,6 +150,15 @@ def false_positive_record(
         responses=np.packbits(best.responses, axis=1),
         base_id=base.base_id,
     )
+
+
+def _most_windows(base: DetectorBase, closeness: Floats) -> int:
+    """How many windows of a false positive are kept: of channels, all that the base accepts.
+
+    They are four pixels apart, and look less alike than windows that are one pixel apart.
+    """
+    n_accepted = int((closeness > 0).sum()) if base.cascade.uses_channels else 0
+    return max(MAX_WINDOWS, min(n_accepted, MOST_ACCEPTED))
 
 
 def object_record(
@@ -323,6 +336,12 @@ def new_records(
 ) -> Iterable[Record]:
     """A correction for each box (n, 4) of an image with labels (n,)."""
     objects = boxes[is_object]
+    contrary = np.argwhere(box_iou(objects, boxes[~is_object]) >= CONTRARY)
+    if len(contrary):
+        raise BoxError(
+            f"the box {objects[contrary[0, 0]].round(1).tolist()} is marked as the object and as not the object; "
+            "nothing was changed"
+        )
     found = Detections()
     if len(objects):
         found = report(

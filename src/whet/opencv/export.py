@@ -215,7 +215,8 @@ def _family(cascade: Cascade) -> str:
     if not kinds <= {(HaarPool, Stumps), (RectanglePool, Stumps)}:
         names = sorted(f"{weak.__name__} on {features.__name__}" for features, weak in kinds)
         raise CannotExportError(
-            f"got stages of {', '.join(names)}; an OpenCV file holds either Haar stumps or LBP stumps"
+            f"got stages of {', '.join(names)}; an OpenCV file holds either Haar stumps or LBP stumps: train with "
+            "--features haar or --features lbp"
         )
     if cascade.min_sigma != OPENCV_MIN_SIGMA:
         raise CannotExportError(

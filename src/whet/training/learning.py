@@ -21,10 +21,9 @@ from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Update, im
 from whet.errors import BoxError, DataNotFoundError, UnreadableImageError
 from whet.evaluation.runs import EvaluationRun, evaluate
 from whet.io.annotations.annotation import AnnotatedImage, Boxes
-from whet.io.images import read_grey
 from whet.training.examples import LearningInput, MarkedImage
 
-Grey = NDArray[np.uint8]
+Pixels = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 Progress = Callable[[float], None]
 
@@ -63,10 +62,10 @@ class LearningReport:
     undetected: list[str] = field(default_factory=list)
     unread: list[UnreadableImageError] = field(default_factory=list)
 
-    def read(self, path: Path) -> Grey | None:
-        """The image; or None, and one more that cannot be read."""
+    def read(self, detector: Detector, path: Path) -> Pixels | None:
+        """The image as the detector looks at it; or None, and one more that cannot be read."""
         try:
-            return read_grey(path)
+            return detector.pixels(path)
         except UnreadableImageError as error:
             self.unread.append(error)
             return None
@@ -75,14 +74,14 @@ class LearningReport:
         self, detector: Detector, path: Path, boxes: Boxes, is_object: Flags, note: str, options: dict[str, Any]
     ) -> None:
         """Correct boxes (n, 4) of an image; those that fit no window are skipped."""
-        grey = self.read(path) if len(boxes) else None
-        if grey is None:
+        pixels = self.read(detector, path) if len(boxes) else None
+        if pixels is None:
             return
         options = {**options, "name": path.name, "note": note}
         try:
-            new = detector.new_records(grey, boxes, is_object, **options)
+            new = detector.new_records(pixels, boxes, is_object, **options)
         except BoxError:
-            new = list(self._fitting(detector, path, grey, boxes, is_object, options))
+            new = list(self._fitting(detector, path, pixels, boxes, is_object, options))
         self.records += new
         self.n_objects += sum(record.is_object for record in new)
         self.n_false_positives += sum(not record.is_object for record in new)
@@ -91,7 +90,7 @@ class LearningReport:
         self,
         detector: Detector,
         path: Path,
-        grey: Grey,
+        pixels: Pixels,
         boxes: Boxes,
         is_object: Flags,
         options: dict[str, Any],
@@ -101,11 +100,11 @@ class LearningReport:
         for box, label in sorted(zip(boxes, is_object.tolist(), strict=True), key=lambda pair: not pair[1]):
             try:
                 if label:
-                    yield from detector.new_records(grey, box[None], True, **options)
+                    yield from detector.new_records(pixels, box[None], True, **options)
                     objects = np.concatenate([objects, box[None]])
                 else:
                     together = np.concatenate([objects, box[None]])
-                    yield detector.new_records(grey, together, np.arange(len(together)) < len(objects), **options)[-1]
+                    yield detector.new_records(pixels, together, np.arange(len(together)) < len(objects), **options)[-1]
             except BoxError as error:
                 self.skipped_boxes.append(f"{path}: {error}")
 
@@ -123,7 +122,7 @@ class LearningReport:
 
     def add_crop(self, detector: Detector, path: Path, weight: int, note: str) -> None:
         """Count a crop that one object fills as an ordinary example; one that fits no window is skipped."""
-        grey = self.read(path)
+        grey = self.read(detector, path)
         if grey is None:
             return
         try:
@@ -142,7 +141,7 @@ def _as_text(box: Sequence[float]) -> str:
     return ",".join(f"{value:.6g}" for value in (x1, y1, x2 - x1, y2 - y1))
 
 
-def crop_record(detector: Detector, grey: Grey, weight: int = 1) -> Record:
+def crop_record(detector: Detector, grey: Pixels, weight: int = 1) -> Record:
     """An example of a grey image (height, width) that one object fills; it counts `weight` times.
 
     The window is the one whose reported box is nearest to the whole image. Raises `BoxError` where it is far from it.

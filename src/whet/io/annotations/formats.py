@@ -206,9 +206,9 @@ def detect_format(path: str | PathLike[str]) -> str:
     if not found:
         raise AnnotationError(
             f"{source} has no annotations in a known format ({', '.join(FORMATS)}) and no images; set the format "
-            "(format=, --from)"
+            "(format=, --format or --from)"
         )
-    raise AnnotationError(f"{source} could be {' or '.join(found)}; set the format (format=, --from)")
+    raise AnnotationError(f"{source} could be {' or '.join(found)}; set the format (format=, --format or --from)")
 
 
 def _of_folder(folder: Path) -> Iterable[str]:
