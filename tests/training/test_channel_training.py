@@ -11,7 +11,8 @@ from tests.training.test_checkpoint import StoppedError, stop_at
 
 from whet.errors import CheckpointError, TrainingDataError
 from whet.evaluation.runs import evaluate
-from whet.training.boosting import boost, heavy_samples
+from whet.training.boosting import BoostedTrees, boost, heavy_samples
+from whet.training.channel_training import carried_over
 from whet.training.channel_window import ChannelWindow
 from whet.training.config import TrainingConfig
 from whet.training.preparation import prepare
@@ -146,3 +147,11 @@ def test_a_failed_training_says_what_is_wrong(trained):
     assert result.fault is None
     assert "accepts 59% of all windows" in replace(result, false_positive_rate=0.59).fault
     assert "finds 10% of the held-out objects" in replace(result, detection_rate=0.1).fault
+
+
+def test_scores_of_other_trees_are_finite_where_the_classes_have_one_median():
+    """The first trees of a hard set may vote alike for half of both classes."""
+    medians = np.array([0.5, 0.5]), np.array([0.5, -1.0])
+    other, trees = (BoostedTrees(*[np.empty(0)] * 4, *medians) for _ in range(2))
+    running = np.array([[0.5, -0.5], [2.0, -1.0]])
+    np.testing.assert_array_equal(carried_over(running, other, trees), running)

@@ -229,10 +229,7 @@ class _Training:
 
             other = boost(samples, len(inside), len(trees), rng, threads=self.threads, progress=progress)
             running = other.running_scores(np.ascontiguousarray(self.positives[:, outside]))
-            share = (running - other.median_negative[:, None]) / (other.median - other.median_negative)[:, None]
-            scores[:, outside] = (
-                trees.median_negative[:, None] + share * (trees.median - trees.median_negative)[:, None]
-            )
+            scores[:, outside] = carried_over(running, other, trees)
         return scores
 
     def _save(self) -> None:
@@ -261,6 +258,17 @@ class _Training:
     def _send(self, kind: type[Event], *details: object, number: int | None = None) -> None:
         number = len(self.state.records) if number is None else number
         self.callback(kind(number, self._seconds(), self._seconds_left(), *details))
+
+
+def carried_over(running: Floats, other: BoostedTrees, trees: BoostedTrees) -> Floats:
+    """Running scores (trees, n) of other trees as these trees would give them, by the medians of both classes.
+
+    Where the first trees do not tell the medians apart, scores stay as they are.
+    """
+    gap = (other.median - other.median_negative)[:, None]
+    share = (running - other.median_negative[:, None]) / np.where(gap > 0, gap, 1.0)
+    carried = trees.median_negative[:, None] + share * (trees.median - trees.median_negative)[:, None]
+    return np.where(gap > 0, carried, running)
 
 
 def rejection_of_accepted(trees: BoostedTrees, unseen: Floats, least: float) -> Floats:
