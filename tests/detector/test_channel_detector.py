@@ -66,6 +66,13 @@ def test_parts_of_trees_are_refused():
         Detector.from_bytes(closed(header, tensors))
 
 
+def test_rejection_inside_of_a_tree_is_refused():
+    header, tensors = opened(random_detector().to_bytes())
+    tensors["stage000.exits"][5] = 0.5
+    with pytest.raises(ModelFileError, match="whole trees"):
+        Detector.from_bytes(closed(header, tensors))
+
+
 def test_a_window_of_parts_of_cells_is_refused():
     header, tensors = opened(random_detector().to_bytes())
     header["window"] = [22, 20]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.drawn_sets import van_set
 from tests.training.test_checkpoint import StoppedError, stop_at
 
@@ -155,3 +156,31 @@ def test_scores_of_other_trees_are_finite_where_the_classes_have_one_median():
     other, trees = (BoostedTrees(*[np.empty(0)] * 4, *medians) for _ in range(2))
     running = np.array([[0.5, -0.5], [2.0, -1.0]])
     np.testing.assert_array_equal(carried_over(running, other, trees), running)
+
+
+def plain_set(folder, box):
+    """Images of one grey value with a bright cross in a box, and nothing else to mine."""
+    lines = ["image,x,y,width,height,label"]
+    for i in range(24):
+        image = np.full((90, 90, 3), 100 + i, np.uint8)
+        x, y, width, height = box
+        image[y : y + height, x + width // 3 : x + 2 * width // 3] = 250
+        image[y + height // 3 : y + 2 * height // 3, x : x + width] = 250
+        Image.fromarray(image).save(folder / f"{i}.png")
+        lines.append(f"{i}.png,{x},{y},{width},{height},cross")
+    (folder / "crosses.csv").write_text("\n".join(lines))
+    return folder / "crosses.csv"
+
+
+def test_a_set_in_which_nothing_is_left_to_mine_is_trained(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        prepared = prepare(TrainingConfig(plain_set(tmp_path, (20, 20, 48, 48)), **QUICK))
+        detector = train_prepared(prepared).detector
+    assert len(detector.detect(tmp_path / "3.png", min_score=-np.inf))
+
+
+def test_boxes_that_cover_their_images_are_refused(tmp_path):
+    config = TrainingConfig(plain_set(tmp_path, (0, 0, 90, 90)), **QUICK)
+    with pytest.raises(TrainingDataError, match="negatives"):
+        train_prepared(prepare(config))

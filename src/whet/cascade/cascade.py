@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from whet._kernels.threads import for_each_block
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.pyramid import Grid
-from whet.features.channels import CELL, ChannelStack, ChannelTrees, compute_channels, padding_of
+from whet.features.channels import CELL, LEAVES, ChannelStack, ChannelTrees, compute_channels, padding_of
 from whet.features.families import columns_of, family_name
 from whet.features.integral import FeatureFamily, IntegralStack, check_window
 from whet.features.weak_learners import WeakLearners
@@ -77,8 +77,8 @@ class Stage:
     A window passes if the weighted sum of its responses is above the threshold. In a soft stage it also has to
     stay above `rejection_thresholds` (T,) on the way: number t is compared to the partial sum of learners 0 to t, and
     -inf rejects nothing. Sums are taken in the order of the learners, so that every implementation has the same
-    bits. `counts` are statistics of the responses to positives and negatives: they do not decide the weights, but a
-    stage that has them can be corrected.
+    bits. `counts` are statistics of the responses to positives and negatives: they do not decide the weights, but the
+    unit of margins.
 
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import Stumps
@@ -377,6 +377,13 @@ class Cascade:
                 )
         if len(self.stages) > 1 and any(isinstance(stage.features, ChannelTrees) for stage in self.stages):
             raise ValueError(f"got {len(self.stages)} stages; a cascade with channels has one stage of trees")
+        rejection = self.stages[0].rejection_thresholds
+        if (
+            self.uses_channels
+            and rejection is not None
+            and not np.isneginf(rejection.reshape(-1, LEAVES)[:, :-1]).all()
+        ):
+            raise ValueError("a stage of trees has rejection thresholds after whole trees only")
 
     @property
     def uses_channels(self) -> bool:
@@ -461,7 +468,7 @@ class Cascade:
         parts = zip(self.stages, self.columns, strict=True)
         return np.stack([stage.margins(responses[:, columns]) for stage, columns in parts], axis=1)
 
-    def scores_of_responses(self, responses: NDArray[np.uint8]) -> Floats:
+    def scores_of_responses(self, responses: NDArray[np.uint8], threads: int | None = None) -> Floats:
         """Scores (n,) as `scores` gives them, of windows whose responses (n, n_weak) are known; no image is needed."""
         from whet._kernels.responses import judge_bits
 
@@ -474,7 +481,7 @@ class Cascade:
         scores = np.where(passed, total, -np.inf)
         if self.neighbours is None:
             return scores
-        judged = self.neighbours.judge(responses, scores)
+        judged = self.neighbours.judge(responses, scores, threads)
         if self.lowered is None:
             return judged
         return np.where(self.scanned.scores_of_responses(responses) > -np.inf, judged, -np.inf)

@@ -59,33 +59,41 @@ class Neighbours:
     n_guards: tuple[int, int]
     reach: float = MOST_REACH
 
-    def judge(self, responses: Bits, scores: Floats) -> Floats:
+    def judge(self, responses: Bits, scores: Floats, threads: int | None = None) -> Floats:
         """Scores (n,) of windows with responses (n, n_weak) that have these `scores` in the stages, or -inf there."""
         windows = _words(np.packbits(responses, axis=1))
-        scores = np.where(self._is_nearest(windows, self._rejected, self._objects, self._accepted)[0], -np.inf, scores)
-        is_accepted, which = self._is_nearest(windows, self._accepted, self._others, self._rejected)
+        reject = self.reach, self.n_guards[0] > 0
+        contrary = self._accepted, self._objects
+        scores = np.where(self._is_nearest(windows, self._rejected, contrary, *reject, threads)[0], -np.inf, scores)
+        accept = MUCH_NEARER, self.n_guards[1] > 0
+        contrary = self._rejected, self._others
+        is_accepted, which = self._is_nearest(windows, self._accepted, contrary, *accept, threads)
         scores[is_accepted] = np.maximum(scores[is_accepted], self.targets[which[is_accepted]])
         return scores
 
     def _is_nearest(
-        self, windows: Words, known: Words, held_out: Words, contrary: Words
+        self,
+        windows: Words,
+        known: Words,
+        contrary: tuple[Words, Words],
+        factor: float,
+        is_guarded: bool,
+        threads: int | None,
     ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-        """Which windows are nearer to one of `known` than to all others, by the factor of its class; and to which."""
-        is_reject = known is self._rejected
-        factor = self.reach if is_reject else MUCH_NEARER
+        """Which windows are nearer to one of `known`, by a factor, than to all of the other class; and to which."""
         distance, which = np.full(len(windows), 4 * self.n_weak, np.int64), np.zeros(len(windows), np.intp)
         if not len(known) or not len(windows):
             return np.zeros(len(windows), np.bool_), which
-        unknown = 4 * self.n_weak if self.n_guards[not is_reject] else max(round(UNKNOWN * self.n_weak), 1)
+        unknown = 4 * self.n_weak if is_guarded else max(round(UNKNOWN * self.n_weak), 1)
         has_nearer = np.zeros(len(windows), np.bool_)
 
         def work(rows: slice) -> None:
             find_nearest(windows[rows], known, distance[rows], which[rows])
             has_nearer[rows] = factor * unknown <= distance[rows]
-            for others in (contrary, held_out):
+            for others in contrary:
                 have_within(windows[rows], others, distance[rows], factor, has_nearer[rows])
 
-        for_each_block(work, len(windows), AT_ONCE)
+        for_each_block(work, len(windows), AT_ONCE, threads)
         return ~has_nearer, which
 
     def reaching(self, held_out: Bits, guarded: NDArray[np.int64]) -> Neighbours:

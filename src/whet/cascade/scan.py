@@ -269,7 +269,7 @@ def scan_pyramid(cascade: Cascade, pyramid: Pyramid, *, threads: int | None = No
         from whet.cascade.channel_scan import scan_channels
 
         windows = scan_channels(cascade.scanned, pyramid, threads=threads).fired
-        return windows if cascade.neighbours is None else _judged(cascade, pyramid, windows)
+        return windows if cascade.neighbours is None else _judged(cascade, pyramid, windows, threads)
     images = [level.image for level in pyramid.levels]
     scans = scan_images(cascade.scanned, images, step=pyramid.step, threads=threads)
     windows = FiredWindows.concatenate(
@@ -278,12 +278,12 @@ def scan_pyramid(cascade: Cascade, pyramid: Pyramid, *, threads: int | None = No
             for scan, level, scale in zip(scans, pyramid.levels, pyramid.scales, strict=True)
         ]
     )
-    return windows if cascade.neighbours is None else _judged(cascade, pyramid, windows)
+    return windows if cascade.neighbours is None else _judged(cascade, pyramid, windows, threads)
 
 
-def _judged(cascade: Cascade, pyramid: Pyramid, windows: FiredWindows) -> FiredWindows:
+def _judged(cascade: Cascade, pyramid: Pyramid, windows: FiredWindows, threads: int | None) -> FiredWindows:
     """Those of the windows that stages and neighbours accept, with their scores."""
-    scores = cascade.scores_of_responses(cascade.responses(pyramid, windows.index))
+    scores = cascade.scores_of_responses(cascade.responses(pyramid, windows.index), threads)
     accepted = scores > -np.inf
     return replace(windows.take(accepted), scores=scores[accepted])
 

@@ -65,10 +65,10 @@ def adopt(
 ) -> None:
     """Make an OpenCV cascade correctable.
 
-    The cascade finds the same as before. whet counts how its weak learners respond to your objects and images, so that
-    whet learn can change its weights with the least effect on other images. whet export writes the corrected cascade
-    for OpenCV. Use at least 10 photographs of the object, better 50, with boxes like those that the cascade reports,
-    and a hundred images without it.
+    The cascade finds the same as before. whet counts how its weak learners respond to your objects and images, and
+    keeps some of the responses, so that whet learn can correct it with little effect on other images. A corrected
+    cascade runs in whet; OpenCV's format has no place for corrections. Use at least 10 photographs of the object,
+    better 50, with boxes like those that the cascade reports, and a hundred images without it.
 
     \b
     Examples:

@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 # each scoring stage.
 SCORE_ROOM = 1.05
 SLIGHT = 0.2
+# Sums of such scores are still far from the largest float.
+HIGHEST = 1e100
 # Thresholds are lowered by at most so much for a missed object, in units of |w|: one in a hundred needs more. With all
 # of them 0.5 and 1 lower, the face detector's scan takes 2.6 and 7 times as long.
 FARTHEST = 1.25
@@ -76,13 +78,12 @@ def _neighbours(
     guards = (none, none) if base.reference is None else base.reference.guards
     judging = (none, np.empty(0, np.int64)) if base.reference is None else base.reference.guarded_positives
     slight = SLIGHT * float(base.lengths[base.cascade.first_scoring :].sum())
+    targets = [min(max(SCORE_ROOM * record.min_score, slight), HIGHEST) for record in accepted]
     return Neighbours(
         base.cascade.n_weak,
         rejected=np.concatenate([none, *(record.responses for record in rejected)]),
         accepted=np.concatenate([none, *(record.responses for record in accepted)]),
-        targets=np.repeat(
-            [max(SCORE_ROOM * record.min_score, slight) for record in accepted], [len(record) for record in accepted]
-        ),
+        targets=np.repeat(targets, [len(record) for record in accepted]),
         objects=np.concatenate([guards[0], *(record.responses for record in found)]),
         others=np.concatenate([guards[1], *(record.responses for record in others)]),
         n_guards=(len(guards[0]), len(guards[1])),

@@ -191,7 +191,7 @@ class Detector:
 
         `labels` are one for all boxes or (n,). Pass as options the sizes, `scale_factor`, `step` and `color` with which
         the detections were made, and the `min_score` that a missed object has to exceed. A correction that holds
-        already, with some margin, changes nothing, and learning it twice is learning it once.
+        already changes nothing, until another one would undo it; learning it twice is learning it once.
 
         Returns the new records, with what they change on the reference set. `name` (by default that of the file) and
         `note` are kept with them. `unlearn` takes them out again. Issues a `WorseEstimateWarning` if recall falls by

@@ -32,7 +32,7 @@ class Record:
     """One box of an image that was learned, and the responses of the weak learners to its windows.
 
     A "correction" is an answer that is known: windows like its own are accepted, or rejected. An "example" is counted
-    `weight` times in the statistics. `image` is the hash of the grey pixels, `name` the name of its file. `responses`
+    `weight` times in the statistics. `image` is the hash of the pixels, `name` the name of its file. `responses`
     (windows, bytes) are those of all weak learners, eight to a byte. `min_score` is the score that an object has to
     exceed. `base_id` is that of the detector's base. `time` is in seconds since 1970.
 
@@ -176,8 +176,8 @@ def check_record(record: Record, base_id: str, n_weak: int) -> None:
 class Update:
     """What a call of `learn` has added, and what it changes, as the reference set estimates it.
 
-    `unsatisfied` are the corrections, new or old, that no weights could satisfy together: they contradict one another,
-    or lie beyond these weak learners.
+    `unsatisfied` are the corrections, new or old, that do not hold: they contradict one another, or a held-out sample,
+    or lie too far from what the stages accept.
     """
 
     records: tuple[Record, ...]

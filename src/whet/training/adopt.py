@@ -1,4 +1,4 @@
-"""Adoption of OpenCV cascades: their responses are counted, so that their stages can be corrected."""
+"""Adoption of OpenCV cascades: their responses are counted, so that they can be corrected."""
 
 from __future__ import annotations
 

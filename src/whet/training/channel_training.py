@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from whet.cascade.cascade import Cascade, Stage
 from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, Reference
+from whet.errors import TrainingDataError
 from whet.evaluation.curves import image_interval, rate_interval
 from whet.features.channels import LEAVES, N_CHANNELS, ChannelTrees, Trees, cells_of
 from whet.training.boosting import BoostedTrees, boost
@@ -99,6 +100,10 @@ class _Training:
         state, config = self.file.load(), self.prepared.config
         if state is None:
             self._add(self.images.random(config.negatives_per_round, [config.seed, 11]))
+            if not len(self.places):
+                raise TrainingDataError(
+                    "no window outside of the boxes: they cover the images; add images without the object (negatives)"
+                )
             self._save()
             return
         self.state = state
@@ -110,7 +115,7 @@ class _Training:
         """Add negatives to the pool."""
         cells = self.images.cells(places)
         self.places = np.concatenate([self.places, places])
-        self.negatives = np.concatenate([self.negatives, cells.reshape(len(cells), -1).T], axis=1)
+        self.negatives = np.concatenate([self.negatives, cells.reshape(len(cells), len(self.positives)).T], axis=1)
 
     def _round(self) -> BoostedTrees:
         number, n_positives = len(self.state.records), self.positives.shape[1]
