@@ -205,31 +205,24 @@ def corrected_faces() -> Table:
 
 
 def corrected_plates() -> Table:
-    """False positives of a detector of plates, corrected in sequence, or trained anew."""
-    run = results("benchmark-corrections-plates")
+    """False positives of a detector of plates, corrected in sequence."""
+    rows = results("benchmark-corrections-plates")["false positives"]
     names = {f"corrections {n}": f"{n} corrections" for n in (1, 5, 20, 100)}
-    rows = run["false positives"]
     cells = [[label, percent(rows[key]["gone"]), *_harm(rows[key])] for key, label in names.items()]
-    again = run["retraining"]
-    cells += [[f"trained anew with 20, {again['seconds']:.0f} s", percent(again["gone"]), *_harm(again["20"])]]
     return Table.from_cells(["detector of plates", "gone (%)", *HARM], cells)
 
 
 def corrected_misses() -> Table:
-    """Missed faces and plates, corrected together."""
-    cells = []
-    for name, objects in (("face", "faces"), ("plates", "plates")):
-        rows = results(f"benchmark-corrections-{name}")["misses"]
-        found = [n for n in (1, 5, 20) if rows[str(n)]["corrected"]]
-        cells += [[f"{n} missed {objects}", percent(rows[str(n)]["found"]), *_harm(rows[str(n)])] for n in found]
-    return Table.from_cells(["misses", "found (%)", *HARM], cells)
+    """Missed faces, corrected together."""
+    rows = results("benchmark-corrections-face")["misses"]
+    cells = [[f"{n} missed faces", percent(rows[str(n)]["found"]), *_harm(rows[str(n)])] for n in (1, 5, 20)]
+    return Table.from_cells(["face detector, misses", "found (%)", *HARM], cells)
 
 
 def corrected_camera() -> Table:
     """The second half of clips whose first half was corrected."""
-    names = {"face": "face detector", "plates": "detector of plates"}
-    rows = {name: results(f"benchmark-corrections-{key}")["camera"] for key, name in names.items()}
-    cells = [[f"{name}, after those of the first half are corrected", *_harm(row)] for name, row in rows.items()]
+    row = results("benchmark-corrections-face")["camera"]
+    cells = [["after the false positives of the first half are corrected", *_harm(row)]]
     return Table.from_cells(["fixed camera, second half", *HARM], cells)
 
 
