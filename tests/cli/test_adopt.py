@@ -41,7 +41,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_opencv_cascade_is_adopted_corrected_and_exported(folder):
+def test_an_opencv_cascade_is_adopted_corrected_and_exported_without_corrections(folder):
     done = whet("adopt", "object.xml", "-p", "crops", "-n", "none", "-o", "mine.whet", "--json", cwd=folder)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -64,6 +64,10 @@ def test_an_opencv_cascade_is_adopted_corrected_and_exported(folder):
     done = whet("learn", "mine.whet", "--positives", "crops", cwd=folder)
     assert done.returncode == ExitCode.FAILED
     assert "do not follow from examples" in " ".join(done.stderr.split())
+    done = whet("export", "mine.whet", "mine.xml", cwd=folder)
+    assert done.returncode == ExitCode.FAILED
+    assert "whet unlearn MODEL --all" in " ".join(done.stderr.split())
+    assert whet("unlearn", "mine.whet", "--all", cwd=folder).returncode == 0
     done = whet("export", "mine.whet", "mine.xml", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert not cv2.CascadeClassifier(str(folder / "mine.xml")).empty()

@@ -11,6 +11,7 @@ from tests.opencv_files import shortened
 
 from whet.cascade.cascade import Cascade
 from whet.detector.detector import Detector, load
+from whet.errors import CannotExportError
 from whet.features.integral import IntegralStack
 from whet.opencv import CascadeClassifier
 from whet.opencv.cascade import stages_of
@@ -79,9 +80,11 @@ def test_it_is_corrected_saved_and_run_by_opencv(case, adopted, tmp_path):
     assert all((box in left) <= (tuple(box) in unsatisfied) for box in found.boxes[:2].tolist())
     corrected.save(tmp_path / "corrected.whet")
     assert load(tmp_path / "corrected.whet").to_bytes() == corrected.to_bytes()
+    with pytest.raises(CannotExportError, match="corrections"):
+        corrected.export_opencv(tmp_path / "out.xml")
+    corrected.unlearn(update)
     assert corrected.export_opencv(tmp_path / "out.xml").differences == ()
     check_in_opencv(corrected, tmp_path / "out.xml", image, objects(case[0], 60))
-    corrected.unlearn(update)
     assert corrected.to_bytes() == before
 
 

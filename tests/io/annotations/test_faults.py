@@ -327,7 +327,7 @@ def test_formats_are_distinguished_and_doubt_is_an_error(tmp_path):
     save_image(tmp_path / "both" / "a.png")
     (tmp_path / "both" / "a.txt").write_text("0 0.5 0.5 0.1 0.2\n")
     (tmp_path / "both" / "a.xml").write_text(voc(("car", 0, (1, 1, 9, 9))))
-    with pytest.raises(AnnotationError, match=r"could be yolo or voc; set the format \(format=, --from\)"):
+    with pytest.raises(AnnotationError, match=r"could be yolo or voc; set the format \(format=, --format or --from\)"):
         read_annotations(tmp_path / "both")
     assert read_annotations(tmp_path / "both", "voc").classes == ("car",)
     (tmp_path / "empty").mkdir()
