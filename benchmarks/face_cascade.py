@@ -7,9 +7,10 @@ from experiments.datasets import negative_images
 from numpy.typing import NDArray
 
 from benchmarks.face_patches import WINDOW, face_patches
-from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.cascade import Cascade
 from whet.cascade.pyramid import Pyramid
 from whet.cascade.scan import scan_pyramid
+from whet.cascade.stage import Stage
 from whet.errors import DataNotFoundError
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool

@@ -34,7 +34,7 @@ from experiments.single_stage import (
 )
 from experiments.video import SETTINGS, SMALLEST, Footage
 
-from whet.cascade.cascade import LearningStage
+from whet.cascade.stage import LearningStage
 from whet.training.stage import Boosting, GreedyLDA, StageLearner
 
 CROPS = (None, 1.0, 0.9, 0.8, 0.7, 0.6)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from experiments.face_samples import WINDOW
 from whet._kernels.threads import for_each_block
-from whet.cascade.cascade import AT_ONCE, Cascade, LearningStage, Stage
+from whet.cascade.cascade import Cascade
+from whet.cascade.stage import AT_ONCE, LearningStage, Stage
 from whet.detector.base import Delta, DetectorBase
 from whet.detector.counting import count_patches
 from whet.features.haar import HaarPool

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from experiments.datasets import faces24
 from experiments.face_samples import WINDOW, face_sets, mirrored, non_face_sets
 from experiments.report import Progress, Report, Row, Size, draw_curve
-from whet.cascade.cascade import LearningStage
+from whet.cascade.stage import LearningStage
 from whet.features.haar import HaarPool
 from whet.features.training import train_weak_learners
 from whet.plots import figure as figures

@@ -19,7 +19,7 @@ from experiments.datasets import faces24, negative_images
 from experiments.face_samples import WINDOW, mirrored
 from experiments.node import joined
 from experiments.report import Progress, Report, Row, Size, draw_curve
-from whet.cascade.cascade import LearningStage
+from whet.cascade.stage import LearningStage
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
 from whet.features.responses import BitResponses

@@ -24,10 +24,11 @@ from experiments.face_samples import WINDOW, inner_faces, mirrored
 from experiments.report import Progress, silent
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.boxes import BoxOffset, box_iou
-from whet.cascade.cascade import Cascade, LearningStage, Stage, TrainedStage
+from whet.cascade.cascade import Cascade
 from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.cascade.scan import scan_pyramid
+from whet.cascade.stage import LearningStage, Stage, TrainedStage
 from whet.features.haar import HaarPool
 from whet.features.training import train_weak_learners
 from whet.lda.discriminant import OnlineDiscriminant

@@ -38,9 +38,9 @@ from experiments.single_stage import (
     train_stages,
 )
 from whet.cascade.boxes import BoxOffset, box_iou
-from whet.cascade.cascade import LearningStage, Stage, TrainedStage
 from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import Pyramid
+from whet.cascade.stage import LearningStage, Stage, TrainedStage
 from whet.evaluation.matching import Label, match
 from whet.io.images import read_grey
 from whet.plots import figure as figures

@@ -3,8 +3,9 @@
 import numpy as np
 
 from tests.opencv_files import random_rectangles
-from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.cascade import Cascade
 from whet.cascade.pyramid import resized
+from whet.cascade.stage import Stage
 from whet.features.haar import HaarKind, HaarPool
 from whet.features.integral import IntegralStack
 from whet.features.lbp import BlockPatternPool

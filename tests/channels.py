@@ -4,7 +4,8 @@ import numpy as np
 
 from tests.cascades import textured
 from whet.cascade.boxes import BoxOffset
-from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.cascade import Cascade
+from whet.cascade.stage import Stage
 from whet.detector.base import DetectorBase, Reporting
 from whet.detector.detector import Detector
 from whet.features.channels import ChannelTrees, Trees

@@ -5,8 +5,9 @@ import pytest
 from tests.cascades import needed_learners, random_cascade, random_stage, textured, windows_of
 
 from whet.cascade import scan as scan_module
-from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.cascade import Cascade
 from whet.cascade.scan import Layout, compiled, scan, scan_images
+from whet.cascade.stage import Stage
 
 
 def check(cascade, image, step=1):

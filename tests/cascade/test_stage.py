@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.cascades import random_stage
 
-from whet.cascade.cascade import Stage, check_statistics
+from whet.cascade.stage import Stage, check_statistics
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
 from whet.lda.statistics import BinaryStatistics

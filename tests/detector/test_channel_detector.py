@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -49,6 +50,13 @@ def test_smaller_objects_are_found_by_default_where_the_model_says_so(image):
     detector = random_detector()
     sizes = detector.detect(image, grouping=None).boxes
     assert (sizes[:, 3] - sizes[:, 1]).min() < 0.6 * detector.window[0]
+
+
+def test_sizes_beyond_what_a_detector_finds_give_nothing_and_its_own_least_size_is_kept_within_them(image):
+    detector = random_detector()
+    assert len(detector.detect(image, max_size=3)) == 0
+    tiny = Detector(detector.base, reporting=replace(detector.reporting, min_size=1e-9))
+    assert len(tiny.detect(image)) >= len(detector.detect(image)) > 0
 
 
 @pytest.mark.parametrize(("name", "value", "says"), [("channel", 10, "channel 10"), ("y", 6, "y 6"), ("x", 5, "x 5")])

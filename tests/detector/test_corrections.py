@@ -610,6 +610,9 @@ def test_a_detector_of_fixed_stages_runs_but_does_not_learn():
         fixed.learn(bull_scene(), BULL, [True])
     with pytest.raises(CannotLearnError):
         fixed.learn_patches(np.zeros((1, 12, 12), np.uint8), False)
+    (record,) = bull_finder().learn(bull_scene(), BULL, True)
+    with pytest.raises(CannotLearnError, match="adopt"):
+        fixed.add([replace(record, base_id=fixed.base_id)])
 
 
 # Other programs.

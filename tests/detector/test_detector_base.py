@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.detectors import PROVENANCE, WINDOW, base, mixed_detector, patches
 
-from whet.cascade.cascade import LearningStage
+from whet.cascade.stage import LearningStage
 from whet.detector.base import DetectorBase, Provenance
 from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import Asymmetric, Rate, bayes_crossing

@@ -8,7 +8,7 @@ import pytest
 from tests.detectors import WINDOW, base, detector, from_bytes, learn, mixed_detector, patches, to_bytes, unlearn
 
 from whet.cascade.boxes import BoxOffset
-from whet.cascade.cascade import LearningStage
+from whet.cascade.stage import LearningStage
 from whet.detector.base import DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector, load
 from whet.errors import CannotUnlearnError

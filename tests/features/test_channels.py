@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.channels import colourful
 
-from whet.features.channels import ChannelStack, ChannelTrees, Trees, compute_channels, leaf_numbers, padding_of
+from whet.features.channels import ChannelStack, ChannelTrees, Trees, compute_channels, padding_of
 
 MIRRORED = [0, 1, 2, 3, 4, 9, 8, 7, 6, 5]  # 30 degrees become 150, and so on
 
@@ -88,7 +88,15 @@ def test_each_tree_has_one_leaf_for_a_window():
     cells = rng.integers(0, 256, (50, 10, 2, 3), dtype=np.uint8)
     bits = weak.respond(features.evaluate(ChannelStack(cells)))
     assert (bits.reshape(7, 4, 50).sum(axis=1) == 1).all()
-    assert np.array_equal(bits.reshape(7, 4, 50).argmax(axis=1).T, leaf_numbers(features, weak, cells.reshape(50, -1)))
+    flat, leaf = cells.reshape(50, -1), bits.reshape(7, 4, 50).argmax(axis=1).T
+    for sample, tree in np.ndindex(leaf.shape):
+        root, left, right = (flat[sample, features.indices[tree]] > weak.threshold[tree]).tolist()
+        assert leaf[sample, tree] == (2 + right if root else left)
+
+
+def test_a_window_of_more_cells_than_a_byte_counts_is_refused():
+    with pytest.raises(ValueError, match="up to 1024"):
+        ChannelTrees.from_indices((1028, 60), np.zeros((1, 3), np.intp))
 
 
 def test_trees_are_taken_as_a_whole():

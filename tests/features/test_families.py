@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from tests.cascades import random_learners
 
-from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.cascade import Cascade
 from whet.cascade.scan import scan
+from whet.cascade.stage import Stage
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector, load
 from whet.features import families

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from tests.cascades import random_cascade, textured, windows_of
 
-from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.cascade import Cascade
+from whet.cascade.stage import Stage
 from whet.errors import CannotExportError
 from whet.features.integral import IntegralStack
 from whet.opencv import CascadeClassifier

@@ -8,7 +8,8 @@ import pytest
 from tests.cascades import random_learners, random_stage, textured
 from tests.opencv_files import haar_file, lbp_file
 
-from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.cascade import Cascade
+from whet.cascade.stage import Stage
 from whet.features.integral import IntegralStack
 from whet.features.weak_learners import LeafPool, Leaves, Subsets, conditions_of
 from whet.opencv import CascadeClassifier

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from whet.cascade.cascade import Stage
 from whet.cascade.detections import Detections
+from whet.cascade.stage import Stage
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector, load
 from whet.errors import MissingExtraError

@@ -8,7 +8,8 @@ from PIL import Image
 from tests.cascades import textured
 from tests.samples import brighter_on_the_right
 
-from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.cascade import Cascade
+from whet.cascade.stage import Stage
 from whet.detector.detector import Detector, load
 from whet.errors import CannotExportError, CannotLearnError, ModelFileError, TrainingDataError
 from whet.features.haar import HaarPool

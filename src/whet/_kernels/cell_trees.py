@@ -18,14 +18,6 @@ def leaf(cells: Bytes, at: int, tree: Int32s, threshold: Bytes) -> int:
 
 
 @kernel
-def leaves_of(cells: Bytes, trees: Int32s, threshold: Bytes, leaves: Bytes) -> None:
-    """Leaves (samples, trees) of samples (samples, cells); trees (trees, 3) are numbers of cells."""
-    for i in range(len(cells)):
-        for t in range(len(trees)):
-            leaves[i, t] = leaf(cells[i], 0, trees[t], threshold[t])
-
-
-@kernel
 def scan_cells(
     cells: Bytes,
     columns: int,

@@ -52,7 +52,7 @@ def detect(
 
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import Stumps
-    >>> from whet.cascade.cascade import Stage
+    >>> from whet.cascade.stage import Stage
     >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])  # the last one: dark on the left, bright on the right
     >>> edge = Stumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
     >>> cascade = Cascade((4, 4), (Stage(pool.take(edge.feature), edge, np.array([2.0]), threshold=0.5),))

@@ -14,7 +14,7 @@ from whet._kernels.threads import for_each_block
 from whet.cascade.boxes import BoxOffset, box_iou
 
 # Grey (height, width), or for detectors with channels RGB (height, width, 3).
-GreyImage = NDArray[np.uint8]
+Pixels = NDArray[np.uint8]
 
 SCALE_FACTOR = 1.2
 # A larger enlargement adds no information, and takes sixteen times the memory.
@@ -30,7 +30,7 @@ class Level:
     black then, and only its size counts.
     """
 
-    image: GreyImage
+    image: Pixels
     scale_y: float
     scale_x: float
     padding: int = 0
@@ -57,24 +57,19 @@ class Level:
         level.__dict__["channels"] = self.channels
         return level
 
-    def patch(self, y: int, x: int, window: tuple[int, int]) -> GreyImage:
-        """The pixels of the window (height, width) at (y, x), without a copy where there is no padding."""
-        if self.source is not None:
-            return replace(self, image=resized(self.source.image, self.image.shape[:2]), source=None).patch(
-                y, x, window
-            )
-        if (
-            not self.padding
-            and min(y, x) >= 0
-            and y + window[0] <= len(self.image)
-            and x + window[1] <= self.image.shape[1]
-        ):
-            return self.image[y : y + window[0], x : x + window[1]]
-        places = ((y, window[0], self.image.shape[0]), (x, window[1], self.image.shape[1]))
-        rows, columns = (
-            np.arange(at - self.padding, at - self.padding + n).clip(0, side - 1) for at, n, side in places
-        )
-        return np.asarray(self.image[np.ix_(rows, columns)])
+    @cached_property
+    def pixels(self) -> Pixels:
+        """The image; of a level with a `source`, that one's image made larger."""
+        return self.image if self.source is None else resized(self.source.image, self.image.shape[:2])
+
+    def patch(self, y: int, x: int, window: tuple[int, int]) -> Pixels:
+        """The pixels of the window (height, width) at (y, x): edge pixels repeat outside; inside it is no copy."""
+        top, left, (height, width) = y - self.padding, x - self.padding, window
+        rows, columns = self.pixels.shape[:2]
+        if min(top, left) >= 0 and top + height <= rows and left + width <= columns:
+            return self.pixels[top : top + height, left : left + width]
+        places = np.arange(top, top + height).clip(0, rows - 1), np.arange(left, left + width).clip(0, columns - 1)
+        return np.asarray(self.pixels[np.ix_(*places)])
 
     def boxes(self, y: NDArray[np.intp], x: NDArray[np.intp], window: tuple[int, int]) -> NDArray[np.float64]:
         """Boxes (n, 4) in the original, x1, y1, x2, y2, of windows (height, width) at these places of the level.
@@ -150,7 +145,7 @@ class Pyramid:
     @classmethod
     def from_image(
         cls,
-        image: GreyImage,
+        image: Pixels,
         window: tuple[int, int],
         *,
         scale_factor: float = SCALE_FACTOR,
@@ -185,7 +180,7 @@ class Pyramid:
         levels = _levels_with_between(image, scales, factor, grid.padding, threads)
         return cls(shape, window, tuple(scales), tuple(levels), step * grid.cell)
 
-    def patches(self, index: WindowIndex) -> GreyImage:
+    def patches(self, index: WindowIndex) -> Pixels:
         """The pixels (n, height, width) of windows."""
         cut = [self.level(scale).patch(y, x, self.window) for scale, y, x in index]
         return np.array(cut, np.uint8).reshape(-1, *self.window, *(cut[0].shape[2:] if cut else ()))
@@ -267,7 +262,7 @@ class Pyramid:
         return int(np.clip(round((centre - length / 2) / self.step), 0, last)) * self.step
 
 
-def levels_at(image: GreyImage, scales: Sequence[float], threads: int | None = None, padding: int = 0) -> list[Level]:
+def levels_at(image: Pixels, scales: Sequence[float], threads: int | None = None, padding: int = 0) -> list[Level]:
     """The levels of these scales."""
     levels: list[Level | None] = [None] * len(scales)
 
@@ -279,7 +274,7 @@ def levels_at(image: GreyImage, scales: Sequence[float], threads: int | None = N
 
 
 def _levels_with_between(
-    image: GreyImage, scales: Sequence[float], factor: float, padding: int, threads: int | None
+    image: Pixels, scales: Sequence[float], factor: float, padding: int, threads: int | None
 ) -> list[Level]:
     """The levels of these scales, powers of a factor: those of odd powers have the next smaller level as source."""
     powers = [round(log(scale) / log(factor)) for scale in scales]
@@ -298,7 +293,7 @@ def _between(shape: tuple[int, ...], scale: float, source: Level) -> Level:
     return Level(black, shape[0] / rows, shape[1] / columns, source.padding, source)
 
 
-def _black(shape: tuple[int, ...]) -> GreyImage:
+def _black(shape: tuple[int, ...]) -> Pixels:
     """Black pixels that take no memory."""
     return np.broadcast_to(np.uint8(0), shape)
 
@@ -341,13 +336,13 @@ def level_shape(shape: tuple[int, ...], scale: float) -> tuple[int, int]:
     return round(shape[0] / scale), round(shape[1] / scale)
 
 
-def level_at(image: GreyImage, scale: float, padding: int = 0) -> Level:
+def level_at(image: Pixels, scale: float, padding: int = 0) -> Level:
     """The level of a pyramid whose pixels are `scale` times as large."""
     smaller = resized(image, level_shape(image.shape, scale))
     return Level(smaller, image.shape[0] / smaller.shape[0], image.shape[1] / smaller.shape[1], padding)
 
 
-def resized(image: GreyImage, shape: tuple[int, int]) -> GreyImage:
+def resized(image: Pixels, shape: tuple[int, int]) -> Pixels:
     """An image in another size (height, width): the one way in which whet makes images smaller.
 
     Each pixel is a mean of all that it covers, weighted by a triangle, as Pillow's bilinear filter does it.

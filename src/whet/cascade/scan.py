@@ -18,9 +18,10 @@ from whet._kernels.simd import SIMD_WIDTH
 from whet._kernels.threads import blocks, for_each_block
 from whet._kernels.windows import NODE, SUBSET, Windows
 from whet.cascade.boxes import Boxes
-from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.cascade import Cascade
 from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import Level, Pyramid, WindowIndex
+from whet.cascade.stage import Stage
 from whet.features.families import weak_type
 from whet.features.integral import ScannedFamily
 from whet.features.weak_learners import Stumps, Subsets, conditions_of
@@ -185,7 +186,7 @@ def scan(cascade: Cascade, image: GreyImage, *, step: int = 1, threads: int | No
 
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import Stumps
-    >>> from whet.cascade.cascade import Stage
+    >>> from whet.cascade.stage import Stage
     >>> pool = HaarPool.from_window((4, 4), [HaarKind.X2])  # the last one: dark on the left, bright on the right
     >>> edge = Stumps(*(np.array([v]) for v in (len(pool) - 1, np.float32(3.9), np.int8(1), 0.0)))
     >>> cascade = Cascade((4, 4), (Stage(pool.take(edge.feature), edge, np.array([2.0]), threshold=0.5),))

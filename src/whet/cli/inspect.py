@@ -17,7 +17,8 @@ from whet.cli.options import ExitCode, Json, Model, Quiet, Seed, Threads
 from whet.cli.output import plural, start, warnings_as_lines
 
 if TYPE_CHECKING:
-    from whet.cascade.cascade import Cascade, LearningStage, Stage, TrainedStage
+    from whet.cascade.cascade import Cascade
+    from whet.cascade.stage import LearningStage, Stage, TrainedStage
     from whet.detector.detector import Detector
 
 
@@ -156,7 +157,7 @@ def _reference(detector: Detector) -> dict[str, int] | None:
 
 
 def _summary(stage: TrainedStage, learned: tuple[int, int], run: Stage) -> StageSummary:
-    from whet.cascade.cascade import LearningStage
+    from whet.cascade.stage import LearningStage
     from whet.features.families import family_name
 
     family, is_soft = family_name(stage.features), run.rejection_thresholds is not None

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.boxes import BoxOffset
-from whet.cascade.cascade import Cascade, ClassPair, TrainedStage, check_count, check_statistics
+from whet.cascade.cascade import Cascade
+from whet.cascade.stage import ClassPair, TrainedStage, check_count, check_statistics
 from whet.detector.reference import Estimate, Judgement, Reference
 from whet.lda.statistics import BinaryStatistics
 

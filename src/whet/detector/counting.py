@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whet._kernels.threads import for_each_block
-from whet.cascade.cascade import AT_ONCE
+from whet.cascade.stage import AT_ONCE
 from whet.detector.base import Delta, DetectorBase
 from whet.detector.records import Record
 from whet.errors import RecordError

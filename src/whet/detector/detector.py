@@ -400,8 +400,8 @@ class Detector:
         new = Records.from_iterable(records)
         for record in new.values():
             check_record(record, self.base_id, self._base.cascade.n_weak)
-        if any(record.kind == "example" for record in new.values()):
-            self.check_can_learn(examples=True)
+        if new:
+            self.check_can_learn(examples=any(record.kind == "example" for record in new.values()))
         return new
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -562,7 +562,7 @@ class Detector:
         (height, width), offset = self.window, self.box_offset
         ratio = max(height, width) / max(height * offset.size[0], width * offset.size[1])
         smallest = SMALLEST * max(height, width) / ratio
-        least = self._default_min_size(most) if least is None else least
+        least = self._default_min_size(smallest, most) if least is None else least
         if least is not None and not least >= smallest:
             raise ValueError(f"got min_size={least}; this detector finds objects from {smallest:g} pixels up")
         if least is not None and most is not None and least > most:
@@ -578,9 +578,11 @@ class Detector:
             threads=threads,
         )
 
-    def _default_min_size(self, most: float | None) -> float | None:
-        least = self._reporting.min_size
-        return least if least is None or most is None else min(least, most)
+    def _default_min_size(self, smallest: float, most: float | None) -> float | None:
+        """The least size that this detector looks for, within what it can find and what is asked for."""
+        if self._reporting.min_size is None or (most is not None and most < smallest):
+            return None
+        return min(max(self._reporting.min_size, smallest), np.inf if most is None else most)
 
     def pixels(self, image: ImageLike, color: ColorOrder = "rgb") -> NDArray[np.uint8]:
         """An image as this detector looks at it: RGB (height, width, 3) for channels, else grey (height, width)."""

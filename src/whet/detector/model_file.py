@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.cascade import ClassPair, LearningStage, Stage, TrainedStage
 from whet.cascade.pyramid import WindowIndex
+from whet.cascade.stage import ClassPair, LearningStage, Stage, TrainedStage
 from whet.detector.base import Delta, DetectorBase
 from whet.detector.model_header import MOST_BYTES, Contents, FixedHeader, Header, LearningHeader, StageHeader
 from whet.detector.records import Record, Records

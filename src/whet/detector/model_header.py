@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self, cast, get_args
 
 from whet.cascade.boxes import BoxOffset
-from whet.cascade.cascade import MOST_PIXELS, LearningStage, Stage, TrainedStage, z_of
+from whet.cascade.cascade import MOST_PIXELS
+from whet.cascade.stage import LearningStage, Stage, TrainedStage, z_of
 from whet.detector.base import Delta, DetectorBase, Provenance, Reporting
 from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Kind, Record, Records
 from whet.errors import ModelFileError

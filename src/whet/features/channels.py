@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels import channels as kernels
-from whet._kernels.cell_trees import leaves_of
 from whet._kernels.channels import CELL as CELL
 from whet._kernels.channels import N_CHANNELS as N_CHANNELS
 from whet._kernels.channels import RADIUS
@@ -19,10 +18,11 @@ from whet.features.integral import Columns, ColumnTypes, Indices, IntegralStack
 
 Cells = NDArray[np.uint8]
 
-NAMES = ("L", "u", "v", "magnitude", *(f"{30 * k} degrees" for k in range(kernels.N_ORIENTATIONS)))
 # A tree asks its root, and then one of two further cells: four leaves.
 NODES = 3
 LEAVES = 4
+# Cells of a side: places are saved as bytes.
+MOST_CELLS = 256
 # Bytes of working memory that a thread keeps: enough for levels of two megapixels.
 MOST_KEPT = 1 << 26
 _thread = local()
@@ -104,8 +104,11 @@ def _between(side: int, target: int, padding: int, n: int) -> tuple[NDArray[np.i
 
 def cells_of(window: tuple[int, int]) -> tuple[int, int]:
     """Rows and columns of cells in a window (height, width)."""
-    if any(side % CELL or side < CELL for side in window):
-        raise ValueError(f"got a window of {window[1]} x {window[0]}; sides of channel windows are multiples of {CELL}")
+    if any(side % CELL or not CELL <= side <= MOST_CELLS * CELL for side in window):
+        raise ValueError(
+            f"got a window of {window[1]} x {window[0]}; sides of channel windows are multiples of {CELL}, up to "
+            f"{MOST_CELLS * CELL}"
+        )
     return window[0] // CELL, window[1] // CELL
 
 
@@ -245,10 +248,3 @@ def trees_of_leaves(indices: Indices, n: int) -> NDArray[np.intp]:
     if not np.array_equal(leaves, (trees[:, None] * LEAVES + np.arange(LEAVES)).ravel()):
         raise ValueError("the leaves of a tree stay together")
     return trees
-
-
-def leaf_numbers(features: ChannelTrees, weak: Trees, cells: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The leaf (samples, trees) of each tree that samples (samples, cells of a window) end in."""
-    leaves = np.empty((len(cells), len(weak) // LEAVES), np.uint8)
-    leaves_of(cells, features.indices, weak.threshold, leaves)
-    return leaves

@@ -24,9 +24,10 @@ from whet._kernels.trees import (
     WalkedTrees,
 )
 from whet._kernels.windows import CORNERS, NODE, SUBSET
-from whet.cascade.cascade import MOST_PIXELS, Stage
+from whet.cascade.cascade import MOST_PIXELS
 from whet.cascade.scan import CORNERS as MOST_CORNERS
 from whet.cascade.scan import Layout
+from whet.cascade.stage import Stage
 from whet.errors import CannotConvertError
 from whet.features.families import MOST_CONDITIONS
 from whet.features.lbp import BlockPatternPool

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.windows import OPENCV_MIN_SIGMA
-from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.cascade import Cascade
+from whet.cascade.stage import Stage
 from whet.errors import CannotExportError
 from whet.features.haar import HaarKind, HaarPool
 from whet.features.integral import FeatureFamily

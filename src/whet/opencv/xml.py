@@ -78,7 +78,7 @@ def read_opencv(path: Path | str) -> OpenCVCascade:
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import Stumps
     >>> from whet.cascade.cascade import Cascade
-    >>> from whet.cascade.cascade import Stage
+    >>> from whet.cascade.stage import Stage
     >>> edge = Stumps(*(np.array([v]) for v in (0, np.float32(0.5), np.int8(1), 0.0)))
     >>> pool = HaarPool.from_window((8, 8), [HaarKind.X2])
     >>> stage = Stage(pool.take([0]), edge, np.array([2.0]), 1.0)

@@ -18,7 +18,7 @@ from whet.plots.drawing import FALSE_POSITIVE, LINE, Color, RgbImage, draw_boxes
 
 if TYPE_CHECKING:
     from whet.cascade.boxes import Floats
-    from whet.cascade.cascade import Stage
+    from whet.cascade.stage import Stage
     from whet.detector.detector import Detector
     from whet.evaluation.evaluation import Mistake
     from whet.features.integral import FeatureFamily

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.cascade import Cascade, TrainedStage
+from whet.cascade.cascade import Cascade
+from whet.cascade.stage import TrainedStage
 from whet.errors import CannotSeparateError, CheckpointError
 from whet.evaluation.curves import image_interval, rate_interval
 from whet.features.integral import FeatureFamily

@@ -11,14 +11,15 @@ import numpy as np
 
 from whet._kernels.threads import available_threads
 from whet.errors import TrainingDataError
-from whet.features.channels import cells_of
-from whet.io.annotations.annotation import Annotations, Problem, ProblemKind
-from whet.io.images import find_images, image_shape
-from whet.training.channel_samples import Backgrounds, ChannelPositives, cut_channels
+from whet.features.channels import N_CHANNELS, cells_of
+from whet.io.annotations.annotation import Annotations, Problem
+from whet.io.images import image_shape
+from whet.training.channel_samples import Backgrounds, cut_channels
 from whet.training.channel_window import ChannelWindow
 from whet.training.config import TrainingConfig
 from whet.training.data import FEW_POSITIVES, FEWEST_POSITIVES, FewPositivesWarning, digest, images_digest, split_images
-from whet.training.negatives import backgrounds_of, image_faults
+from whet.training.negatives import backgrounds_of, images_to_mine
+from whet.training.positives import Positives
 from whet.training.progress import duration
 
 # Images that supply no negatives, but the false positives of operating points; more would be missed in training.
@@ -39,7 +40,7 @@ class ChannelPreparation:
     config: TrainingConfig
     annotations: Annotations
     choice: ChannelWindow
-    positives: ChannelPositives
+    positives: Positives
     training_images: list[Path]
     held_out_images: list[Path]
     faults: tuple[Problem, ...] = ()
@@ -57,7 +58,7 @@ class ChannelPreparation:
     @property
     def n_features(self) -> int:
         """Number of cells of all channels in a window."""
-        return 10 * int(np.prod(cells_of(self.choice.window)))
+        return N_CHANNELS * int(np.prod(cells_of(self.choice.window)))
 
     @property
     def memory(self) -> int:
@@ -110,7 +111,7 @@ class ChannelPreparation:
         return {
             **{name: str(getattr(self.config, name)) for name in CHANNEL_SETTINGS},
             "features": f"channels of a {self.choice.width} x {self.choice.height} window",
-            "positives": f"{len(self.positives)} positives, {digest([self.positives.cells])}",
+            "positives": f"{len(self.positives)} positives, {digest([self.positives.patches])}",
             "images": images_digest(self.images, excluded),
         }
 
@@ -140,19 +141,10 @@ def prepare_channels(
     )
     _check_positives(positives)
     annotated = backgrounds_of(annotations) if config.backgrounds else {}
-    others = find_images(config.negatives) if config.negatives else []
-    mined = list(dict.fromkeys([*annotated, *(path for path in others if path.resolve() not in known)]))
-    padding = choice.grid.padding
-    faults = image_faults(mined, (choice.height // 2 - padding, choice.width // 2 - padding))
-    images = [path for path in mined if path not in faults]
-    if not images:
-        raise TrainingDataError(
-            "no images to take negatives from: boxes cover the annotated images, or backgrounds is off; add images "
-            "without the object (negatives), better hundreds"
-        )
+    least = choice.height // 2 - choice.grid.padding, choice.width // 2 - choice.grid.padding
+    images, unreadable = images_to_mine(annotated, config.negatives, known, least)
     share = min(config.validation_share, MOST_HELD_OUT / len(images))
     training, held_out = split_images(images, share, config.seed)
-    unreadable = tuple(Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
     return ChannelPreparation(config, annotations, choice, positives, training, held_out, unreadable)
 
 
@@ -162,7 +154,7 @@ def data_line(annotations: Annotations) -> str:
     return f"format {annotations.format or 'unknown'}{f', part {part}' if part else ''}"
 
 
-def _check_positives(positives: ChannelPositives) -> None:
+def _check_positives(positives: Positives) -> None:
     n = positives.n_objects
     if n < FEWEST_POSITIVES:
         raise TrainingDataError(

@@ -18,11 +18,11 @@ from whet.cascade.channel_scan import scan_channels
 from whet.cascade.detect import suppress_non_maxima
 from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.errors import TrainingDataError, UnreadableImageError
-from whet.features.channels import cells_of, compute_channels
-from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems
+from whet.features.channels import N_CHANNELS, cells_of, compute_channels
+from whet.io.annotations.annotation import AnnotatedImage, Annotations, ProblemKind, Problems
 from whet.io.images import as_rgb
 from whet.training.channel_window import ChannelWindow
-from whet.training.positives import Jitter, cut_window, is_safe_to_mirror
+from whet.training.positives import Jitter, Positives, cut_window, is_safe_to_mirror
 
 Bytes = NDArray[np.uint8]
 Boxes = NDArray[np.float64]
@@ -35,28 +35,6 @@ MOST_COPIES = 24
 RIM = 3 * CELL
 
 
-@dataclass(frozen=True, eq=False)
-class ChannelPositives:
-    """Cells (n, 10, rows, columns) of positives, the number of the object in each (n,), and skipped objects."""
-
-    cells: Bytes
-    groups: NDArray[np.intp]
-    is_mirrored: bool
-    problems: tuple[Problem, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.cells)
-
-    @property
-    def n_objects(self) -> int:
-        """Number of different objects."""
-        return len(np.unique(self.groups))
-
-    def __str__(self) -> str:
-        mirrored = ", mirror images included" if self.is_mirrored else ""
-        return f"{len(self):,} positives of {self.n_objects:,} objects{mirrored}"
-
-
 def cut_channels(
     annotations: Annotations,
     choice: ChannelWindow,
@@ -67,7 +45,7 @@ def cut_channels(
     seed: int = 0,
     threads: int | None = None,
     progress: Callable[[float], None] = lambda _: None,
-) -> ChannelPositives:
+) -> Positives:
     """Cut all objects of a data set to the window: each unchanged, then jittered, each with its mirror image.
 
     About 2,000 positives are made, at most 24 of an object. Outside of an image, edge pixels repeat.
@@ -96,7 +74,7 @@ def cut_channels(
     is_mirrored = is_safe_to_mirror(cells[::each, 0, 0]) if mirror == "safe" else bool(mirror)
     sides = 2 if is_mirrored else 1
     cells = cells[:, :sides].reshape(-1, *cells.shape[2:])
-    return ChannelPositives(cells, np.repeat(groups, sides), is_mirrored, problems.all())
+    return Positives(cells, np.repeat(groups, sides), is_mirrored, problems.all())
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +97,7 @@ class _Cutter:
                 place, angle = self._draw(window, rng) if copy else (window, 0.0)
                 found.append(self._pair(rgb, place, angle))
                 groups.append(number)
-        shape = (2, 10, *cells_of(self.choice.window))
+        shape = (2, N_CHANNELS, *cells_of(self.choice.window))
         return np.array(found, np.uint8).reshape(-1, *shape), np.array(groups, np.intp)
 
     def _draw(self, window: Boxes, rng: np.random.Generator) -> tuple[Boxes, float]:
@@ -271,7 +249,7 @@ class Backgrounds:
 
     def cells(self, places: Places) -> Bytes:
         """Cells (n, 10, rows, columns) of places."""
-        found = np.empty((len(places), 10, *cells_of(self.choice.window)), np.uint8)
+        found = np.empty((len(places), N_CHANNELS, *cells_of(self.choice.window)), np.uint8)
 
         def cut(number: int) -> None:
             rows = np.flatnonzero(places[:, 0] == number)

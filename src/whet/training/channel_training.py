@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.cascade import Cascade
+from whet.cascade.stage import Stage
 from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, Reference
 from whet.errors import TrainingDataError
 from whet.evaluation.curves import image_interval, rate_interval
@@ -76,7 +77,7 @@ class _Training:
     def __post_init__(self) -> None:
         self.images = self.prepared.backgrounds(self.prepared.training_images, self.threads)
         self.held_out = self.prepared.backgrounds(self.prepared.held_out_images, self.threads)
-        cells = self.prepared.positives.cells
+        cells = self.prepared.positives.patches
         self.positives = np.ascontiguousarray(cells.reshape(len(cells), -1).T)
         self.places = np.empty((0, 4), np.int32)
         self.negatives = np.empty((len(self.positives), 0), np.uint8)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.cascade import TrainedStage
+from whet.cascade.stage import TrainedStage
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.errors import CheckpointError, ModelFileError

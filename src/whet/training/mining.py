@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.threads import available_threads, map_in_order
-from whet.cascade.cascade import Cascade, Stage
+from whet.cascade.cascade import Cascade
 from whet.cascade.pyramid import SCALE_FACTOR, Pyramid, WindowIndex
 from whet.cascade.scan import Scan, scan_images
+from whet.cascade.stage import Stage
 from whet.errors import UnreadableImageError
 from whet.features.integral import IntegralStack
 from whet.io.images import read_grey

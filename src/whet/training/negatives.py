@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from whet.cascade.boxes import areas
 from whet.cascade.cascade import Cascade
 from whet.cascade.pyramid import SCALE_FACTOR, Level, Pyramid, WindowIndex, level_at
 from whet.cascade.scan import Scan
-from whet.errors import UnreadableImageError
+from whet.errors import TrainingDataError, UnreadableImageError
 from whet.features.integral import IntegralStack
-from whet.io.annotations.annotation import Annotations
-from whet.io.images import as_rgb, read_grey
+from whet.io.annotations.annotation import Annotations, Problem, ProblemKind
+from whet.io.images import as_rgb, find_images, read_grey
 
 GreyImages = NDArray[np.uint8]
 
@@ -41,6 +41,25 @@ def image_faults(paths: Sequence[Path], window: tuple[int, int]) -> dict[Path, s
     """The problems of images that cannot be opened or are smaller than the window, by their headers."""
     faults = {path: _fault(path, window) for path in paths}
     return {path: fault for path, fault in faults.items() if fault is not None}
+
+
+def images_to_mine(
+    annotated: Iterable[Path], negatives: Sequence[str], known: set[Path], window: tuple[int, int]
+) -> tuple[list[Path], tuple[Problem, ...]]:
+    """Images to take negatives from, and those that cannot be used: smaller than a window, or unreadable.
+
+    They are annotated ones and `negatives`, but for images that are `known` from other parts of the set.
+    """
+    others = find_images(negatives) if negatives else []
+    mined = list(dict.fromkeys([*annotated, *(path for path in others if path.resolve() not in known)]))
+    faults = image_faults(mined, window)
+    images = [path for path in mined if path not in faults]
+    if not images:
+        raise TrainingDataError(
+            "no images to take negatives from: boxes cover the annotated images, or backgrounds is off; add images "
+            "without the object (negatives), better hundreds"
+        )
+    return images, tuple(Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
 
 
 def _fault(path: Path, window: tuple[int, int]) -> str | None:

@@ -12,20 +12,19 @@ from numpy.typing import NDArray
 
 from whet._kernels.threads import available_threads
 from whet._kernels.windows import OPENCV_MIN_SIGMA
-from whet.errors import ConfigError, TrainingDataError, WhetError
+from whet.errors import ConfigError, WhetError
 from whet.features.families import TRAINABLE
 from whet.features.integral import FeatureFamily, IntegralStack
 from whet.features.training import train_weak_learners
-from whet.io.annotations.annotation import Annotations, Problem, ProblemKind
+from whet.io.annotations.annotation import Annotations, Problem
 from whet.io.annotations.formats import read_annotations
-from whet.io.images import find_images
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.training.cascade import train_cascade
 from whet.training.channel_preparation import ChannelPreparation, data_line, prepare_channels
 from whet.training.config import CHANNELS, TrainingConfig
 from whet.training.data import TrainingData
 from whet.training.mining import Miner
-from whet.training.negatives import ExcludedBoxes, backgrounds_of, image_faults
+from whet.training.negatives import ExcludedBoxes, backgrounds_of, images_to_mine
 from whet.training.positives import Positives, WindowChoice, cut_positives, window_of
 from whet.training.progress import duration
 from whet.training.stage import GreedyLDA
@@ -269,15 +268,7 @@ def prepare(
         progress=lambda share: progress("cutting positives", share),
     )
     excluded_boxes = backgrounds_of(annotations) if config.backgrounds else {}
-    others = find_images(config.negatives) if config.negatives else []
-    mined = list(dict.fromkeys([*excluded_boxes, *(path for path in others if path.resolve() not in known)]))
-    faults = image_faults(mined, choice.window)
-    images = [path for path in mined if path not in faults]
-    if not images:
-        raise TrainingDataError(
-            "no images to take negatives from: boxes cover the annotated images, or backgrounds is off; add images "
-            "without the object (negatives), better hundreds"
-        )
+    images, unreadable = images_to_mine(excluded_boxes, config.negatives, known, choice.window)
     data = TrainingData.from_patches(positives.patches, images, choice.window, config, positives.groups, excluded_boxes)
     families = families_for(choice.window, config)
     ridge = None
@@ -293,7 +284,6 @@ def prepare(
             threads=threads,
             progress=lambda share: progress("choosing the ridge", share),
         )
-    unreadable = tuple(Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
     return Preparation(config, annotations, choice, positives, families, data, ridge, unreadable)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from whet.cascade.cascade import Cascade, TrainedStage
+from whet.cascade.cascade import Cascade
+from whet.cascade.stage import TrainedStage
 from whet.evaluation.curves import image_interval
 from whet.training.config import TrainingConfig
 from whet.training.mining import MAX_PER_IMAGE, Mined

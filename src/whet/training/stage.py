@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
-from whet.cascade.cascade import Bools, LearningStage, Patches, Stage, TrainedStage
+from whet.cascade.stage import Bools, LearningStage, Patches, Stage, TrainedStage
 from whet.errors import CannotSeparateError
 from whet.features import boosting
 from whet.features.integral import FeatureFamily, IntegralStack
