@@ -26,7 +26,7 @@ from whet.cascade.cascade import Cascade
 from whet.cascade.detect import GROUPING, Grouping, detect
 from whet.cascade.pyramid import Pyramid
 from whet.cascade.scan import scan_images
-from whet.detector.detector import load
+from whet.detector.storage import load
 from whet.errors import DataNotFoundError
 
 FALSE_POSITIVES = (10, 15, 20, 26, 35, 50, 60, 69, 100, 107, 150, 200)

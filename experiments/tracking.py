@@ -20,7 +20,7 @@ from experiments.report import Progress, Report, Row, Size
 from experiments.single_stage import FACE_OFFSET, IOU, BestWindows, overlaps
 from whet.cascade.boxes import BoxOffset
 from whet.cascade.detect import group_windows
-from whet.detector.detector import load
+from whet.detector.storage import load
 from whet.io.images import read_grey
 from whet.plots import figure as figures
 from whet.tracking.self_training import SelfTraining

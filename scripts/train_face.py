@@ -18,7 +18,8 @@ from experiments.mit_cmu import FACE_OFFSET
 from numpy.typing import NDArray
 
 from whet.detector.base import DEFAULT_POINT, DetectorBase, Provenance, Reporting
-from whet.detector.detector import Detector, load
+from whet.detector.detector import Detector
+from whet.detector.storage import load
 from whet.evaluation.curves import operating_point
 from whet.evaluation.evaluation import evaluate_detections
 from whet.features.haar import HaarPool

@@ -9,38 +9,46 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from whet import errors as errors
     from whet.cascade.detections import Detections as Detections
+    from whet.detector.classes import MultiClassDetector as MultiClassDetector
     from whet.detector.detector import Detector as Detector
-    from whet.detector.detector import load as load
+    from whet.detector.storage import load as load
     from whet.evaluation.runs import evaluate as evaluate
     from whet.io.annotations.formats import read_annotations as read_annotations
     from whet.tracking.tracker import Tracker as Tracker
     from whet.training.adopt import adopt as adopt
     from whet.training.train import train as train
+    from whet.training.train import train_classes as train_classes
 
 __version__ = "0.1.0"
 
 _MODULES = {
     "Detections": "whet.cascade.detections",
     "Detector": "whet.detector.detector",
+    "MultiClassDetector": "whet.detector.classes",
     "Tracker": "whet.tracking.tracker",
     "adopt": "whet.training.adopt",
     "evaluate": "whet.evaluation.runs",
-    "load": "whet.detector.detector",
+    "load": "whet.detector.storage",
+    "load_classes": "whet.detector.storage",
     "read_annotations": "whet.io.annotations.formats",
     "train": "whet.training.train",
+    "train_classes": "whet.training.train",
 }
 
 __all__ = [
     "Detections",
     "Detector",
+    "MultiClassDetector",
     "Tracker",
     "__version__",
     "adopt",
     "errors",
     "evaluate",
     "load",
+    "load_classes",
     "read_annotations",
     "train",
+    "train_classes",
 ]
 
 

@@ -13,6 +13,17 @@ class WhetError(Exception):
     """Base class of all exceptions of whet."""
 
 
+class UnknownClassError(WhetError, KeyError):
+    """A model has no class of that name."""
+
+    def __str__(self) -> str:  # that of KeyError would quote the message
+        return str(self.args[0]) if self.args else ""
+
+
+class SeveralClassesError(WhetError, ValueError):
+    """A model has several classes where one is expected."""
+
+
 class SampleWeightError(WhetError, ValueError):
     """A sample weight is not a whole number of at least 0, or a count would no longer be exact."""
 

@@ -10,7 +10,7 @@ from tests.samples import brighter_on_the_right
 
 from whet.cascade.cascade import Cascade
 from whet.cli.options import ExitCode
-from whet.detector.detector import load
+from whet.detector.storage import load
 from whet.features.haar import HaarPool
 from whet.opencv import write_opencv
 from whet.training.stage import train_stage

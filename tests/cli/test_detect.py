@@ -12,7 +12,7 @@ from tests.detectors import bull_finder, bull_scene
 
 from whet.cli.detect import Format, _Results
 from whet.cli.options import ExitCode
-from whet.detector.detector import load
+from whet.detector.storage import load
 from whet.evaluation.runs import detect_many
 from whet.io.detections import PIECEMEAL, Layout, pieces
 

@@ -7,7 +7,7 @@ from tests.commands import check_message, whet, whet_here
 from tests.detectors import bull_finder, bull_scene, false_positive
 
 from whet.cli.options import ExitCode
-from whet.detector.detector import load
+from whet.detector.storage import load
 from whet.training.learning import crop_record
 
 

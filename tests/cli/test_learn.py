@@ -13,7 +13,7 @@ from tests.detectors import BULL, bull_finder, bull_scene, false_positive, still
 from whet.cascade.boxes import BoxOffset
 from whet.cli.options import CTRL_C, ExitCode
 from whet.detector import edit
-from whet.detector.detector import load
+from whet.detector.storage import load
 
 TRUTHS = "path,x,y,w,h,label\n" + "".join(
     f"scene {seed}.png,40,30,30,30,bull\nscene {seed}.png,120,70,50,50,bull\n" for seed in (1, 2)

@@ -5,7 +5,7 @@ from tests.commands import check_message, whet_here
 from tests.detectors import BULL, bull_finder, bull_scene, false_positive
 
 from whet.cli.options import ExitCode
-from whet.detector.detector import load
+from whet.detector.storage import load
 from whet.errors import AnnotationError
 from whet.io.annotations.formats import read_annotations
 

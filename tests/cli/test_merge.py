@@ -6,7 +6,8 @@ from tests.commands import check_message, whet_here
 from tests.detectors import BULL, base, bull_finder, bull_scene, content, false_positive
 
 from whet.cli.options import ExitCode
-from whet.detector.detector import Detector, load
+from whet.detector.detector import Detector
+from whet.detector.storage import load
 
 WRONG = false_positive(bull_finder())
 

@@ -6,7 +6,7 @@ from tests.commands import check_message, whet_here
 from tests.detectors import BULL, bull_finder, bull_scene, content, false_positive, still_there
 
 from whet.cli.options import ExitCode
-from whet.detector.detector import load
+from whet.detector.storage import load
 
 
 @pytest.fixture

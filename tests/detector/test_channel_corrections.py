@@ -11,8 +11,9 @@ from whet.cascade.pyramid import WindowIndex
 from whet.cascade.scan import scan_pyramid
 from whet.detector.base import DetectorBase
 from whet.detector.corrections import look_alikes
-from whet.detector.detector import Detector, load
+from whet.detector.detector import Detector
 from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, Reference
+from whet.detector.storage import load
 from whet.errors import CannotLearnError
 
 

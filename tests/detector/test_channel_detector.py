@@ -99,7 +99,7 @@ def test_a_smallest_size_that_is_none_is_refused(min_size):
 
 
 def test_files_of_other_detectors_have_no_smallest_size():
-    from whet.detector.detector import load
+    from whet.detector.storage import load
 
     assert b"min_size" not in load("face").to_bytes()
 

@@ -23,8 +23,9 @@ from whet.cascade.boxes import BoxOffset, box_iou
 from whet.cascade.pyramid import Pyramid, level_scales
 from whet.detector.base import DetectorBase
 from whet.detector.corrections import AROUND, COPIES, MAX_WINDOWS, look_alikes
-from whet.detector.detector import Detector, load
+from whet.detector.detector import Detector
 from whet.detector.records import image_hash
+from whet.detector.storage import load
 from whet.errors import BoxError, CannotExportError, CannotLearnError, CannotMergeError, RecordError
 
 BOTH = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])

@@ -11,8 +11,8 @@ from tests.detectors import BULL, bull_base, bull_finder, bull_scene, content
 import whet
 from whet.cascade.boxes import BoxOffset, box_iou
 from whet.cascade.detect import detect
-from whet.detector import detector as bundled
-from whet.detector.detector import load
+from whet.detector import storage as bundled
+from whet.detector.storage import load
 from whet.errors import (
     DetectorNotFoundError,
     ModelFileError,

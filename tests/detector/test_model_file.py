@@ -10,7 +10,8 @@ from tests.detectors import WINDOW, base, detector, from_bytes, learn, mixed_det
 from whet.cascade.boxes import BoxOffset
 from whet.cascade.stage import LearningStage
 from whet.detector.base import DetectorBase, Provenance, Reporting
-from whet.detector.detector import Detector, load
+from whet.detector.detector import Detector
+from whet.detector.storage import load
 from whet.errors import CannotUnlearnError
 from whet.io import files as atomic_file
 from whet.lda.thresholds import Asymmetric, Rate

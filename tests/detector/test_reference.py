@@ -20,8 +20,9 @@ from tests.detectors import (
     judged_finder,
 )
 
-from whet.detector.detector import Detector, load
+from whet.detector.detector import Detector
 from whet.detector.reference import NEGATIVE, POSITIVE, Calibration, Estimate, Judgement, Reference
+from whet.detector.storage import load
 from whet.errors import WorseEstimateWarning
 
 # Corrections of the small detector cost recall, on purpose.

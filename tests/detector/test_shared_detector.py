@@ -15,7 +15,7 @@ from tests.detectors import BULL, bull_file, bull_finder, bull_scene, content, f
 
 import whet
 from whet.detector import edit
-from whet.detector.detector import load
+from whet.detector.storage import load
 from whet.errors import ModelChangedError
 
 ROOT = Path(__file__).parents[2]

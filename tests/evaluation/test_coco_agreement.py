@@ -21,7 +21,7 @@ from experiments.mit_cmu import labelled_images
 from PIL import Image
 
 from whet.cascade.boxes import box_iou
-from whet.detector.detector import load
+from whet.detector.storage import load
 from whet.errors import DataNotFoundError
 from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.matching import Label

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.channels import colourful
 
-from whet.features.channels import ChannelStack, ChannelTrees, Trees, compute_channels, padding_of
+from whet.features.channels import ChannelStack, ChannelTrees, Trees, compute_channels
 
 MIRRORED = [0, 1, 2, 3, 4, 9, 8, 7, 6, 5]  # 30 degrees become 150, and so on
 
@@ -104,8 +104,3 @@ def test_trees_are_taken_as_a_whole():
     assert np.array_equal(features.take(np.arange(4, 12)).indices, [[3, 4, 5], [6, 7, 8]])
     with pytest.raises(ValueError, match="stay together"):
         features.take(np.arange(2, 6))
-
-
-@pytest.mark.parametrize(("window", "expected"), [((136, 64), 12), ((16, 40), 0), ((68, 68), 12)])
-def test_padding_is_a_fifth_of_the_shorter_side_in_cells(window, expected):
-    assert padding_of(window) == expected

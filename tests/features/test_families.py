@@ -9,7 +9,8 @@ from whet.cascade.cascade import Cascade
 from whet.cascade.scan import scan
 from whet.cascade.stage import Stage
 from whet.detector.base import DetectorBase
-from whet.detector.detector import Detector, load
+from whet.detector.detector import Detector
+from whet.detector.storage import load
 from whet.features import families
 from whet.features.families import FAMILIES, LAYOUTS, LEAVES, TRAINABLE, columns_of, family_name, from_columns
 from whet.features.haar import HaarKind, HaarPool

@@ -9,7 +9,8 @@ from PIL import Image
 from whet.cascade.detections import Detections
 from whet.cascade.stage import Stage
 from whet.detector.base import DetectorBase
-from whet.detector.detector import Detector, load
+from whet.detector.detector import Detector
+from whet.detector.storage import load
 from whet.errors import MissingExtraError
 from whet.evaluation.curves import sweep
 from whet.evaluation.evaluation import Mistake, evaluate_detections

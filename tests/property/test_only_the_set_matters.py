@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from tests.detectors import bull_finder, bull_scene, judged_finder
 
-from whet.detector.detector import Detector, load
+from whet.detector.detector import Detector
+from whet.detector.storage import load
 
 PATCHES = np.random.default_rng(8).integers(0, 256, (6, 10, 12, 12), dtype=np.uint8)
 

@@ -31,8 +31,9 @@ from tests.detectors import (
 from whet.cascade.pyramid import WindowIndex
 from whet.detector import model_file, model_header
 from whet.detector.base import DetectorBase
-from whet.detector.detector import Detector, load
+from whet.detector.detector import Detector
 from whet.detector.model_file import read_bytes
+from whet.detector.storage import load
 from whet.errors import ModelFileError
 
 

@@ -10,7 +10,8 @@ from tests.samples import brighter_on_the_right
 
 from whet.cascade.cascade import Cascade
 from whet.cascade.stage import Stage
-from whet.detector.detector import Detector, load
+from whet.detector.detector import Detector
+from whet.detector.storage import load
 from whet.errors import CannotExportError, CannotLearnError, ModelFileError, TrainingDataError
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack

@@ -10,7 +10,8 @@ from tests.cascades import textured, windows_of
 from tests.opencv_files import shortened
 
 from whet.cascade.cascade import Cascade
-from whet.detector.detector import Detector, load
+from whet.detector.detector import Detector
+from whet.detector.storage import load
 from whet.errors import CannotExportError
 from whet.features.integral import IntegralStack
 from whet.opencv import CascadeClassifier

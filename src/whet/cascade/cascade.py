@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.pyramid import Grid
 from whet.cascade.stage import Stage
-from whet.features.channels import CELL, LEAVES, ChannelStack, ChannelTrees, compute_channels, padding_of
+from whet.features.channels import CELL, LEAVES, PADDING, ChannelStack, ChannelTrees, compute_channels
 from whet.features.integral import IntegralStack, check_window
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Cascade:
     @property
     def grid(self) -> Grid:
         """How windows lie on the levels of a pyramid."""
-        return Grid(CELL, padding_of(self.window), is_colour=True) if self.uses_channels else Grid()
+        return Grid(CELL, PADDING, is_colour=True) if self.uses_channels else Grid()
 
     @property
     def n_weak(self) -> int:

@@ -80,8 +80,14 @@ class Detections:
     windows: FiredWindows = field(default_factory=FiredWindows)
     group: Indices = field(default_factory=_no_indices)
     calibration: Calibration | None = field(default=None, repr=False)
+    class_names: tuple[str, ...] = ()
+    class_ids: Indices = field(default_factory=_no_indices)
 
     def __post_init__(self) -> None:
+        if not len(self.class_ids):
+            object.__setattr__(self, "class_ids", np.zeros(len(self.scores), dtype=np.intp))
+        if self.class_ids.shape != self.scores.shape:
+            raise ValueError(f"got class_ids {self.class_ids.shape} for {len(self.scores)} scores; expected as many")
         if self.boxes.shape != (len(self.scores), 4) or len(self.group) != len(self.windows):
             raise ValueError(f"got boxes {self.boxes.shape} and scores {self.scores.shape}; expected (N, 4) and (N,)")
         if (np.diff(self.scores) > 0).any():
@@ -95,7 +101,45 @@ class Detections:
         rows = np.atleast_1d(np.arange(len(self))[which])
         order = np.full(len(self) + 1, -1)  # the last one stands for -1, which no detection has
         order[rows] = np.arange(len(rows))
-        return Detections(self.boxes[rows], self.scores[rows], self.windows, order[self.group], self.calibration)
+        return Detections(
+            self.boxes[rows],
+            self.scores[rows],
+            self.windows,
+            order[self.group],
+            self.calibration,
+            self.class_names,
+            self.class_ids[rows],
+        )
+
+    @property
+    def labels(self) -> list[str]:
+        """The class name of each detection; empty texts where the detector does not name its class."""
+        return [self.class_names[i] if self.class_names else "" for i in self.class_ids.tolist()]
+
+    def of_class(self, name: str) -> Detections:
+        """The detections of one class."""
+        return self[np.array([label == name for label in self.labels], np.bool_)]
+
+    @classmethod
+    def of_classes(cls, found: Mapping[str, Detections]) -> Detections:
+        """Detections of several classes, by the name of the class, as one: best first, whatever the class.
+
+        >>> one, two = (Detections.from_boxes([[0, 0, 8, 8]], [score]) for score in (1, 2))
+        >>> Detections.of_classes({"cat": one, "dog": two}).labels
+        ['dog', 'cat']
+        """
+        parts = list(found.values())
+        class_ids = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        boxes = np.concatenate([np.empty((0, 4)), *(part.boxes for part in parts)])
+        scores = np.concatenate([np.empty(0), *(part.scores for part in parts)])
+        order = np.argsort(-scores, kind="stable")
+        rank = np.full(len(order) + 1, -1)  # the last one stands for -1, which no detection has
+        rank[order] = np.arange(len(order))
+        before = np.cumsum([0, *(len(part) for part in parts)])
+        numbers = [np.where(part.group < 0, -1, part.group + n) for part, n in zip(parts, before, strict=False)]
+        group = rank[np.concatenate([_no_indices(), *numbers])]
+        windows = FiredWindows.concatenate([part.windows for part in parts])
+        return cls(boxes[order], scores[order], windows, group, None, tuple(found), class_ids[order])
 
     @property
     def probabilities(self) -> Floats:
@@ -112,8 +156,8 @@ class Detections:
 
     def __repr__(self) -> str:
         boxes = (
-            f"{x2 - x1:.0f} x {y2 - y1:.0f} at ({x1:.0f}, {y1:.0f}) scores {score:.3g}"
-            for (x1, y1, x2, y2), score in zip(self.boxes[:5], self.scores[:5], strict=True)
+            f"{label}{' ' * bool(label)}{x2 - x1:.0f} x {y2 - y1:.0f} at ({x1:.0f}, {y1:.0f}) scores {score:.3g}"
+            for label, (x1, y1, x2, y2), score in zip(self.labels[:5], self.boxes[:5], self.scores[:5], strict=True)
         )
         more = ", ..." if len(self) > 5 else ""
         return f"Detections({len(self)}: {', '.join(boxes)}{more})" if len(self) else "Detections(0)"
@@ -161,10 +205,15 @@ class Detections:
         return cls.from_boxes(array[:, :4], array[:, 4])
 
     def to_coco(self, image_id: int | str, category_id: int = 1) -> list[dict[str, Any]]:
-        """The detections as records of a COCO results file, as `pycocotools` loads and evaluates them."""
+        """The detections as records of a COCO results file, as `pycocotools` loads and evaluates them.
+
+        `category_id` is that of the first class; further classes have the numbers after it.
+        """
         return [
-            {"image_id": image_id, "category_id": category_id, "bbox": [x1, y1, x2 - x1, y2 - y1], "score": score}
-            for (x1, y1, x2, y2), score in zip(self.boxes.tolist(), self.scores.tolist(), strict=True)
+            {"image_id": image_id, "category_id": category_id + i, "bbox": [x1, y1, x2 - x1, y2 - y1], "score": score}
+            for i, (x1, y1, x2, y2), score in zip(
+                self.class_ids.tolist(), self.boxes.tolist(), self.scores.tolist(), strict=True
+            )
         ]
 
     @classmethod
@@ -187,14 +236,18 @@ class Detections:
         return cls.from_boxes(corners, [row.get("score", 1.0) for row in chosen])
 
     def to_supervision(self, class_id: int = 0) -> supervision.Detections:
-        """The detections as those of the package supervision: its annotators draw them, its trackers follow them."""
+        """The detections as those of the package supervision: its annotators draw them, its trackers follow them.
+
+        `class_id` is that of the first class; further classes have the numbers after it. Class names go along.
+        """
         try:
             from supervision import Detections as Theirs
         except ImportError as error:
             raise MissingExtraError("supervision", "supervision") from error
-        classes = np.full(len(self), class_id, dtype=int)
         # Copies, and in 32 bits as everywhere there.
-        return Theirs(self.boxes.astype(np.float32), confidence=self.scores.astype(np.float32), class_id=classes)
+        boxes, scores = self.boxes.astype(np.float32), self.scores.astype(np.float32)
+        data: dict[str, Any] = {"class_name": np.array(self.labels, str)} if self.class_names else {}
+        return Theirs(boxes, confidence=scores, class_id=self.class_ids + class_id, data=data)
 
     @classmethod
     def from_supervision(cls, detections: supervision.Detections) -> Detections:

@@ -153,6 +153,7 @@ class Pyramid:
         min_size: float | None = None,
         max_size: float | None = None,
         grid: Grid | None = None,
+        shared: dict[float, Level] | None = None,
         threads: int | None = None,
     ) -> Pyramid:
         """The levels at which windows cover objects from `min_size` to `max_size`, largest level first.
@@ -160,8 +161,10 @@ class Pyramid:
         Sizes are the longer side of an object in pixels of the image. Objects grow by `scale_factor` from the
         window's own size on: the limits choose among these levels and do not move them. Only a `min_size` below the
         window's own adds levels, on which the image is enlarged. `grid` is that of the cascade (`Cascade.grid`): with
-        channels, `step` counts cells instead of pixels.
+        channels, `step` counts cells instead of pixels. `shared` are levels by scale that another pyramid of this
+        image has, with the same grid; new ones are added.
         """
+        shared = {} if shared is None else shared
         grid = Grid() if grid is None else grid
         if image.ndim != 2 + (image.ndim == 3 and grid.is_colour) or image.dtype != np.uint8:
             expected = "RGB (height, width, 3) or grey" if grid.is_colour else "grey (height, width)"
@@ -173,11 +176,11 @@ class Pyramid:
         shape = image.shape[0], image.shape[1]
         if not grid.is_colour:
             scales = level_scales(shape, window, scale_factor, min_size, max_size)
-            return cls(shape, window, tuple(scales), tuple(levels_at(image, scales, threads)), step)
+            return cls(shape, window, tuple(scales), tuple(levels_at(image, scales, shared, threads)), step)
         _check_scale_factor(scale_factor)
         factor = scale_factor**0.5
         scales = level_scales(shape, window, factor, min_size, max_size, grid.padding)
-        levels = _levels_with_between(image, scales, factor, grid.padding, threads)
+        levels = _levels_with_between(image, scales, factor, shared, grid.padding, threads)
         return cls(shape, window, tuple(scales), tuple(levels), step * grid.cell)
 
     def patches(self, index: WindowIndex) -> Pixels:
@@ -262,29 +265,36 @@ class Pyramid:
         return int(np.clip(round((centre - length / 2) / self.step), 0, last)) * self.step
 
 
-def levels_at(image: Pixels, scales: Sequence[float], threads: int | None = None, padding: int = 0) -> list[Level]:
-    """The levels of these scales."""
-    levels: list[Level | None] = [None] * len(scales)
+def levels_at(
+    image: Pixels, scales: Sequence[float], shared: dict[float, Level], threads: int | None = None, padding: int = 0
+) -> list[Level]:
+    """The levels of these scales; those that are not in `shared` are added to it."""
+    new = [scale for scale in scales if scale not in shared]
 
     def work(rows: slice) -> None:
-        levels[rows.start] = level_at(image, scales[rows.start], padding)
+        shared[new[rows.start]] = level_at(image, new[rows.start], padding)
 
-    for_each_block(work, len(scales), 1, threads)
-    return [level for level in levels if level is not None]
+    for_each_block(work, len(new), 1, threads)
+    return [shared[scale] for scale in scales]
 
 
 def _levels_with_between(
-    image: Pixels, scales: Sequence[float], factor: float, padding: int, threads: int | None
+    image: Pixels,
+    scales: Sequence[float],
+    factor: float,
+    shared: dict[float, Level],
+    padding: int,
+    threads: int | None,
 ) -> list[Level]:
     """The levels of these scales, powers of a factor: those of odd powers have the next smaller level as source."""
     powers = [round(log(scale) / log(factor)) for scale in scales]
     even = sorted({power + power % 2 for power in powers})
-    exact = levels_at(image, [factor**power for power in even], threads, padding)
+    exact = levels_at(image, [factor**power for power in even], shared, threads, padding)
     by_power = dict(zip(even, exact, strict=True))
-    return [
-        by_power[power] if power in by_power else _between(image.shape, scale, by_power[power + 1])
-        for power, scale in zip(powers, scales, strict=True)
-    ]
+    for power, scale in zip(powers, scales, strict=True):
+        if scale not in shared:
+            shared[scale] = by_power[power] if power in by_power else _between(image.shape, scale, by_power[power + 1])
+    return [shared[scale] for scale in scales]
 
 
 def _between(shape: tuple[int, ...], scale: float, source: Level) -> Level:
@@ -316,7 +326,8 @@ def level_scales(
     _check_scale_factor(scale_factor)
     longer = max(window)
     # Half a pixel of the level is what rounding its size can lose.
-    largest = min((side + 0.5) / (length - 2 * padding) for side, length in zip(shape, window, strict=True))
+    sides = [max(length - 2 * padding, 1) for length in window]
+    largest = min((side + 0.5) / length for side, length in zip(shape, sides, strict=True))
     smallest = 1.0 if min_size is None else min(min_size / longer, 1.0)
     if not smallest >= SMALLEST:
         raise ValueError(f"got min_size={min_size}; windows of {longer} find objects from {SMALLEST * longer:g} pixels")

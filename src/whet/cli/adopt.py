@@ -76,7 +76,7 @@ def adopt(
       whet adopt smile.xml -p smiles/ -n street/ --out smile.whet
     """
     start(quiet=quiet)
-    from whet.detector.detector import load
+    from whet.detector.storage import load
     from whet.training.adopt import adopt_from
 
     if cascade.suffix.lower() != ".xml":
@@ -116,7 +116,7 @@ def adopt(
 
 
 def _learn_instead(path: Path) -> str:
-    from whet.detector.detector import bundled_names
+    from whet.detector.storage import bundled_names
 
     if not (path.is_file() or str(path) in bundled_names()):
         return ""

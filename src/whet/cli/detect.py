@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -83,7 +83,7 @@ def detect(
       find . -name '*.jpg' | whet detect face - --json | jq '.[].boxes'
     """
     start(quiet=quiet)
-    from whet.detector.detector import load
+    from whet.detector.storage import load_model
     from whet.evaluation.runs import detect_many
     from whet.io.detections import PIECEMEAL, Layout, coco_ids, ids_of, pieces
     from whet.io.images import find_images
@@ -93,7 +93,7 @@ def detect(
     chosen = Layout.json if as_json else Layout(layout.value)
     if ids is not None and chosen is not Layout.coco:
         raise typer.BadParameter(f"got --ids {ids} with --format {chosen}; expected --format coco")
-    detector = load(model)
+    detector = load_model(model)
     paths = find_images(images, sys.stdin)
     # Numbered by position among all images, so that a skipped image does not renumber the others.
     numbers = {path: n for n, path in enumerate(paths, start=1)} if ids is None else ids_of(paths, coco_ids(ids))
@@ -136,7 +136,9 @@ class _Results:
 
     def detections(self, run: Iterable[DetectedImage]) -> Iterator[tuple[Path, Detections]]:
         """Detections in the readable images; their windows, which take far more memory, are dropped."""
-        from whet.cascade.detections import Detections
+        import numpy as np
+
+        from whet.cascade.detections import FiredWindows
 
         for number, one in enumerate(run, start=1):
             if one.error is not None:
@@ -145,5 +147,5 @@ class _Results:
                 self.n_boxes += len(one.found)
                 if self.drawings is not None:
                     self.drawings.add(one.path, one.found)
-                yield one.path, Detections(one.found.boxes, one.found.scores, calibration=one.found.calibration)
+                yield one.path, replace(one.found, windows=FiredWindows(), group=np.empty(0, np.intp))
             self.progress(number)

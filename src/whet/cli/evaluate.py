@@ -97,7 +97,7 @@ def evaluate(
       whet evaluate mine.whet val.json --set-point default --false-positives 0.1
     """
     start(quiet=quiet)
-    from whet.detector.detector import load
+    from whet.detector.storage import load
     from whet.evaluation.runs import evaluate
     from whet.plots.figure import check_places
 

@@ -48,7 +48,7 @@ def export(
       whet export mine.whet mine.xml --early-exits all
     """
     start(quiet=quiet)
-    from whet.detector.detector import load
+    from whet.detector.storage import load
 
     if out.suffix.lower() != ".xml":
         raise typer.BadParameter(f"got {out}; expected a file name that ends in .xml")

@@ -49,7 +49,7 @@ def inspect(
       whet inspect mine.whet shots/ --json | jq .rejected
     """
     start(quiet=quiet)
-    from whet.detector.detector import load
+    from whet.detector.storage import load
 
     detector = load(model)
     summary = Summary.from_detector(detector)
@@ -111,7 +111,7 @@ class Summary:
     def from_detector(cls, detector: Detector) -> Summary:
         """Summarise a detector.
 
-        >>> from whet.detector.detector import load
+        >>> from whet.detector.storage import load
         >>> face = Summary.from_detector(load("face"))
         >>> face.window, len(face.stages), face.stages[1].family
         ((24, 24), 10, 'lbp')

@@ -131,7 +131,7 @@ def learn(
       whet learn face --detections boxes.csv --out mine.whet
     """
     start(quiet=quiet)
-    from whet.detector.detector import load
+    from whet.detector.storage import load
     from whet.training.examples import tight_crop_warning
     from whet.training.learning import learn_from
 

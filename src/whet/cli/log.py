@@ -42,7 +42,7 @@ def log(model: Model, as_json: Json = False) -> None:
       whet log mine.whet --json | jq '.[] | select(.holds == false)'
     """
     start(quiet=True)
-    from whet.detector.detector import load
+    from whet.detector.storage import load
 
     detector = load(model)
     records, unsatisfied = detector.records, {record.id for record in detector.unsatisfied}
@@ -90,7 +90,7 @@ def export_corrections(
       whet export-corrections door.whet -o door.json --force
     """
     start(quiet=quiet)
-    from whet.detector.detector import load
+    from whet.detector.storage import load
     from whet.io.files import write_atomically
 
     check_output_file(out, force=force)

@@ -40,7 +40,7 @@ def merge(
       whet merge main.whet camera1.whet camera2.whet --out main.whet
     """
     start(quiet=quiet)
-    from whet.detector.detector import load
+    from whet.detector.storage import load
 
     files = [Path(name).resolve() if is_model_file(name) else name for name in (model, *others)]
     twice = next((name for name, n in Counter(map(str, files)).items() if n > 1), None)

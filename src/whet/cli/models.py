@@ -43,7 +43,7 @@ def model_out(model: str, out: Path | None, *, force: bool = False, option: str 
     """The file to write, checked before any work: `out`, or the model itself if that is a file."""
     if out is None:
         if not is_model_file(model):
-            from whet.detector.detector import load
+            from whet.detector.storage import load
 
             load(model)  # or an error that says that there is no such model
             kind = "an OpenCV cascade" if Path(model).suffix.lower() == ".xml" else "a bundled model"
@@ -69,8 +69,7 @@ def changed(model: str, out: Path) -> Iterator[Detector]:
     In place, no other writer comes between: what others have written since the command started is kept.
     """
     from whet.cli.output import uninterrupted
-    from whet.detector.detector import load
-    from whet.detector.saving import edit
+    from whet.detector.storage import edit, load
 
     with uninterrupted():
         if is_in_place(model, out):

@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -181,6 +182,10 @@ def train(
     format: FormatOption = None,
     images: ImageFolder = None,
     class_name: Class = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,NAME...|all", help="Train a detector for each of these classes, in one model."),
+    ] = None,
     split: Split = None,
     backgrounds: Annotated[
         bool | None,
@@ -293,41 +298,31 @@ def train(
 
     \b
     whet train cars.json --class car --out cars.whet
+    whet train signs/ --classes stop,speedlimit --out signs.whet
     whet train boxes.csv --negatives streets/ --out plates.whet --mirror no
     whet train crops/ --negatives backgrounds/ --out logo.whet --dry-run
     whet train --config cars.toml --out cars2.whet --seed 1
     """
     given = locals()
     start(quiet=quiet)
-    settings = _settings(given, config)
+    settings, names = _settings(given, config)
     if out is None and not dry_run:
         raise typer.BadParameter("missing output file: give --out, such as --out model.whet")
     if resume and fresh:
         raise typer.BadParameter("--resume and --fresh exclude each other: give one of them")
     if out is not None:
         _check_files(out, config, resume=resume, fresh=fresh, force=force)
-    prepared, warned = _prepared(settings, threads, quiet=quiet)
-    lost = skipped(prepared.problems)
-    print_problems(lost if quiet else prepared.problems)
-    if not quiet:
-        typer.echo(prepared.describe(threads), err=True)
-    if dry_run or out is None:
-        if as_json:
-            typer.echo(json.dumps(preparation_table(prepared, threads), indent=1))
-    else:
-        if fresh:
-            _checkpoint(out).unlink(missing_ok=True)
-        warned = [*warned, *_run(prepared, out, threads, as_json=as_json, quiet=quiet)]
-    from whet.training.negatives import SkippedImagesWarning
-
-    if lost or any(isinstance(one, SkippedImagesWarning) for one in warned):
-        raise typer.Exit(ExitCode.SOME_SKIPPED)
+    if fresh and out is not None:
+        _discard(_checkpoint(out))
+    run = _Run(settings, names, None if dry_run else out, threads, as_json, quiet)
+    run.run()
 
 
-def _settings(given: Mapping[str, Any], file: Path | None) -> TrainingConfig:
-    """The settings of the command line, over those of a file."""
+def _settings(given: Mapping[str, Any], file: Path | None) -> tuple[TrainingConfig, tuple[str, ...]]:
+    """The settings of the command line, over those of a file; and the classes of a model of several."""
     from whet.errors import ConfigError
-    from whet.training.config import SETTINGS, TOML_NAMES, TrainingConfig, read_settings
+    from whet.training.config import CLASSES, SETTINGS, TOML_NAMES, TrainingConfig, read_settings
+    from whet.training.train import classes_of
 
     parsers: dict[str, Callable[[Any], Any]] = {
         "window": _sides,
@@ -339,8 +334,15 @@ def _settings(given: Mapping[str, Any], file: Path | None) -> TrainingConfig:
     settings = chosen if file is None else read_settings(file) | chosen
     if "annotations" not in settings:
         raise typer.BadParameter("missing annotations: give a file or folder, or --config with `annotations`")
+    names = settings.pop(CLASSES, ()) if given["classes"] is None else _names(given["classes"])
+    if names and "class_name" in settings:
+        raise typer.BadParameter("--class and --classes exclude each other: give one of them")
     try:
-        return TrainingConfig(**settings)
+        config = TrainingConfig(**settings)
+        if names:
+            every = None if names == ("all",) else names
+            names = tuple(classes_of(settings["annotations"], config.format, config.images, every))
+        return config, names
     except ConfigError as error:  # values of the file are already checked
         name, _, rest = str(error).partition("=")
         raise ConfigError(f"--{TOML_NAMES[name].replace('_', '-')} {rest}") from error
@@ -358,6 +360,10 @@ def _sides(text: str) -> tuple[int, int]:
     if not (width.isdecimal() and height.isdecimal()):
         raise typer.BadParameter(f"got --window {text}; expected width x height in pixels, such as 36x16")
     return int(width), int(height)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (part.strip() for part in text.split(","))))
 
 
 def _sizes(text: str) -> int | tuple[int, ...]:
@@ -423,30 +429,96 @@ def _settings_file(out: Path) -> Path:
     return out.with_suffix(".toml")
 
 
-def _run(
-    prepared: Preparation | ChannelPreparation, out: Path, threads: int | None, *, as_json: bool, quiet: bool
-) -> list[Warning | str]:
-    """Train, save and print the result; returns the warnings."""
-    from whet.training.config import write_settings
-    from whet.training.train import train_prepared
+def _discard(checkpoint: Path) -> None:
+    """Remove a checkpoint, or the folder of those of several classes."""
+    if checkpoint.is_dir():
+        for file in checkpoint.glob("*.checkpoint"):
+            file.unlink()
+        checkpoint.rmdir()
+    else:
+        checkpoint.unlink(missing_ok=True)
 
-    settings, checkpoint = _settings_file(out), _checkpoint(out)
-    write_settings(prepared.config, settings)
-    try:
-        with training_view(quiet=quiet) as (callback, warned):
-            trained = train_prepared(
-                prepared, callback, checkpoint=checkpoint, origin=provenance("train"), threads=threads
+
+@dataclass
+class _Run:
+    """Train one detector, or one for each of several classes; print and save the result. Without `out`, a dry run."""
+
+    config: TrainingConfig
+    classes: tuple[str, ...]
+    out: Path | None
+    threads: int | None
+    as_json: bool
+    quiet: bool
+    skipped: bool = False
+
+    def run(self) -> None:
+        tables, trained = [], {}
+        for number, name in enumerate(self.classes or (None,)):
+            if name is not None and not self.quiet:
+                typer.echo(f"class {name}, {number + 1} of {len(self.classes)}", err=True)
+            prepared = self._prepared(name)
+            if self.out is None:
+                tables.append(preparation_table(prepared, self.threads))
+                continue
+            trained[name] = self._train(prepared, self.out, number)
+            tables.append(result_table(trained[name], self.out))
+        if self.out is not None:
+            self._save(trained, self.out)
+        if self.as_json:
+            typer.echo(
+                json.dumps(dict(zip(self.classes, tables, strict=True)) if self.classes else tables[0], indent=1)
             )
-    except KeyboardInterrupt:
-        typer.echo(f"whet: stopped; repeat the command with --resume to continue from {checkpoint}", err=True)
-        raise
-    trained.detector.save(out)
-    checkpoint.unlink(missing_ok=True)
-    if as_json:
-        typer.echo(json.dumps(result_table(trained, out), indent=1))
-    elif not quiet:
-        for line in summary_lines(trained, out, settings):
-            typer.echo(line)
-    if trained.result.fault is not None:
-        raise typer.Exit(ExitCode.NOT_USABLE)
-    return warned
+        elif self.out is not None and not self.quiet:
+            self._summarize(trained, self.out)
+        if any(one.result.fault is not None for one in trained.values()):
+            raise typer.Exit(ExitCode.NOT_USABLE)
+        if self.skipped:
+            raise typer.Exit(ExitCode.SOME_SKIPPED)
+
+    def _prepared(self, class_name: str | None) -> Preparation | ChannelPreparation:
+        config = self.config if class_name is None else replace(self.config, class_name=class_name)
+        prepared, warned = _prepared(config, self.threads, quiet=self.quiet)
+        lost = skipped(prepared.problems)
+        print_problems(lost if self.quiet else prepared.problems)
+        if not self.quiet:
+            typer.echo(prepared.describe(self.threads), err=True)
+        self._note(warned, is_skipped=bool(lost))
+        return prepared
+
+    def _train(self, prepared: Preparation | ChannelPreparation, out: Path, number: int) -> Trained:
+        from whet.training.config import write_settings
+        from whet.training.train import class_checkpoint, train_prepared
+
+        write_settings(self.config, _settings_file(out), self.classes)
+        checkpoint = class_checkpoint(_checkpoint(out), number) if self.classes else _checkpoint(out)
+        try:
+            with training_view(quiet=self.quiet) as (callback, warned):
+                trained = train_prepared(
+                    prepared, callback, checkpoint=checkpoint, origin=provenance("train"), threads=self.threads
+                )
+        except KeyboardInterrupt:
+            typer.echo(f"whet: stopped; repeat the command with --resume to continue from {_checkpoint(out)}", err=True)
+            raise
+        self._note(warned)
+        return trained
+
+    def _save(self, trained: Mapping[str | None, Trained], out: Path) -> None:
+        from whet.detector.classes import MultiClassDetector
+
+        if self.classes:
+            MultiClassDetector({name: trained[name].detector for name in self.classes}).save(out)
+        else:
+            trained[None].detector.save(out)
+        _discard(_checkpoint(out))
+
+    def _summarize(self, trained: Mapping[str | None, Trained], out: Path) -> None:
+        for name, one in trained.items():
+            if name is not None:
+                typer.echo(f"class {name}:")
+            for line in summary_lines(one, out, _settings_file(out)):
+                typer.echo(line)
+
+    def _note(self, warned: list[Warning | str], *, is_skipped: bool = False) -> None:
+        from whet.training.negatives import SkippedImagesWarning
+
+        self.skipped |= is_skipped or any(isinstance(one, SkippedImagesWarning) for one in warned)

@@ -105,7 +105,7 @@ def watch(
     for path in (out, lines):
         _check_not_overwritten(path, source, force=force)
     start_quickly(quiet=quiet)
-    from whet.detector.detector import load
+    from whet.detector.storage import load
     from whet.io.video import read_frames
     from whet.tracking.self_training import SelfTraining
     from whet.tracking.session import SavedModel, Session

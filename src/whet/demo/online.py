@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from whet.cascade.boxes import box_iou
 from whet.cascade.detections import Detections
-from whet.detector.detector import Detector, load
+from whet.detector.detector import Detector
 from whet.detector.records import Update
+from whet.detector.storage import load
 from whet.errors import MissingExtraError
 from whet.estimators.gslda import GSLDA
 from whet.estimators.online_gslda import OnlineGSLDA

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from whet.detector.records import Record as Record
     from whet.detector.records import Update as Update
     from whet.detector.reference import Estimate as Estimate
-    from whet.detector.saving import edit as edit
+    from whet.detector.storage import edit as edit
 
 _HOME = {
     "Estimate": "whet.detector.reference",
     "Record": "whet.detector.records",
     "Update": "whet.detector.records",
-    "edit": "whet.detector.saving",
+    "edit": "whet.detector.storage",
 }
 
 __all__ = ["Estimate", "Record", "Update", "edit"]

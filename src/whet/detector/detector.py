@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from importlib.resources import files
 from math import isfinite
 from os import PathLike
 from pathlib import Path
@@ -22,7 +19,7 @@ from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import Cascade
 from whet.cascade.detect import GROUPING, IOU, Grouping, report
 from whet.cascade.detections import Detections
-from whet.cascade.pyramid import SCALE_FACTOR, SMALLEST, Pyramid
+from whet.cascade.pyramid import SCALE_FACTOR, SMALLEST, Level, Pyramid
 from whet.cascade.scan import scan_pyramid
 from whet.detector import model_file
 from whet.detector.base import Delta, DetectorBase, Provenance, Reporting, check_delta, estimated_setbacks
@@ -31,12 +28,9 @@ from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Records, S
 from whet.detector.reference import Estimate, Judgement
 from whet.errors import (
     BoxError,
-    CannotConvertError,
     CannotLearnError,
     CannotMergeError,
     CannotUnlearnError,
-    DetectorNotFoundError,
-    ModelFileError,
     RecordError,
     WorseEstimateWarning,
 )
@@ -50,28 +44,32 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-SUFFIX = ".whet"
-BUNDLED = Path(str(files("whet") / "bundled"))
 
-
-class ScanOptions(TypedDict, total=False):
-    """How an image is scanned: keyword arguments of `Detector.detect`, for functions that pass them on."""
-
+class _Scan(TypedDict, total=False):
     min_size: float | None
     max_size: float | None
     scale_factor: float
     step: int
     grouping: Grouping | None
-    color: ColorOrder
     threads: int | None
 
 
-class DetectOptions(ScanOptions, total=False):
-    """All keyword arguments of `Detector.detect`."""
+class ScanOptions(_Scan, total=False):
+    """How an image is scanned: keyword arguments of `Detector.detect`, for functions that pass them on."""
+
+    color: ColorOrder
+
+
+class PixelOptions(_Scan, total=False):
+    """Keyword arguments of `Detector.detect_pixels`: those of `detect`, without `color`."""
 
     iou: float
     min_score: float | str | None
     max_detections: int | None
+
+
+class DetectOptions(ScanOptions, PixelOptions, total=False):
+    """All keyword arguments of `Detector.detect`."""
 
 
 class LearnOptions(TypedDict, total=False):
@@ -97,7 +95,8 @@ class Detector:
     a detector. What the base was trained on cannot be unlearned: it chose the weak learners.
 
     >>> from skimage import data
-    >>> detector = load("face")
+    >>> import whet
+    >>> detector = whet.load("face")
     >>> found = detector.detect(data.astronaut())
     >>> found
     Detections(2: 114 x 126 at (168, 57) scores 119, 76 x 84 at (264, 320) scores 49.7)
@@ -157,31 +156,47 @@ class Detector:
         Colour arrays are RGB; pass `color="bgr"` for those of `cv2.imread`. A list or tuple of images gives a list of
         detections.
         """
+        options: PixelOptions = {
+            "min_size": min_size,
+            "max_size": max_size,
+            "scale_factor": scale_factor,
+            "step": step,
+            "grouping": grouping,
+            "iou": iou,
+            "min_score": min_score,
+            "max_detections": max_detections,
+            "threads": threads,
+        }
         if isinstance(image, list | tuple):
-            options: DetectOptions = {
-                "min_size": min_size,
-                "max_size": max_size,
-                "scale_factor": scale_factor,
-                "step": step,
-                "grouping": grouping,
-                "iou": iou,
-                "min_score": min_score,
-                "max_detections": max_detections,
-                "color": color,
-                "threads": threads,
-            }
-            return [self.detect(one, **options) for one in image]
-        state = self._state
+            return [self.detect_pixels(self.pixels(one, color), **options) for one in image]
+        return self.detect_pixels(self.pixels(image, color), **options)
+
+    def detect_pixels(
+        self, pixels: NDArray[np.uint8], shared: dict[float, Level] | None = None, **options: Unpack[PixelOptions]
+    ) -> Detections:
+        """Find objects in the `pixels` of an image; detectors can take turns with the `shared` levels of its pyramid.
+
+        Detectors share levels if all look at grey images, or all at channels.
+        """
+        state, threads = self._state, options.get("threads")
         reporting = self._reporting_of(state)
-        pyramid = self._pyramid(self.pixels(image, color), scale_factor, step, min_size, max_size, threads)
+        pyramid = self._pyramid(
+            pixels,
+            options.get("scale_factor", SCALE_FACTOR),
+            options.get("step", 1),
+            options.get("min_size"),
+            options.get("max_size"),
+            threads,
+            shared,
+        )
         fired = scan_pyramid(state.derived.cascade, pyramid, threads=threads)
         return report(
             fired,
-            grouping=grouping,
-            iou=iou,
+            grouping=options.get("grouping", GROUPING),
+            iou=options.get("iou", IOU),
             offset=reporting.box_offset,
-            min_score=reporting.min_score(min_score),
-            max_detections=max_detections,
+            min_score=reporting.min_score(options.get("min_score")),
+            max_detections=options.get("max_detections"),
             calibration=self._calibration(state),
             by_object=state.derived.cascade.uses_channels,
         )
@@ -334,7 +349,10 @@ class Detector:
         Records that both have count once. Patches have no records: those that both learned before they were copied
         apart count twice. Box offset, operating points and provenance stay those of this detector.
         """
-        other = other if isinstance(other, Detector) else load(other)
+        if not isinstance(other, Detector):
+            from whet.detector.storage import load
+
+            other = load(other)
         if self.base_id != other.base_id:
             raise CannotMergeError(
                 f"these detectors do not share one base ({self.base_id[:12]} and {other.base_id[:12]}): merge copies "
@@ -410,9 +428,9 @@ class Detector:
         Raises `ModelChangedError` if this detector was loaded from that file, and the file has changed since: load it
         again, or use `edit`.
         """
-        from whet.detector.saving import save
+        from whet.detector.storage import save
 
-        save(self, Path(path))
+        save(self, path)
 
     def export_opencv(
         self, path: str | PathLike[str], *, early_exits: EarlyExits = "doubling", exact: bool = False
@@ -557,6 +575,7 @@ class Detector:
         least: float | None,
         most: float | None,
         threads: int | None,
+        shared: dict[float, Level] | None = None,
     ) -> Pyramid:
         """The levels on which boxes have these sizes; windows are smaller or larger than the boxes reported."""
         (height, width), offset = self.window, self.box_offset
@@ -575,6 +594,7 @@ class Detector:
             min_size=None if least is None else least * ratio,
             max_size=None if most is None else most * ratio,
             grid=self._base.cascade.grid,
+            shared=shared,
             threads=threads,
         )
 
@@ -587,68 +607,3 @@ class Detector:
     def pixels(self, image: ImageLike, color: ColorOrder = "rgb") -> NDArray[np.uint8]:
         """An image as this detector looks at it: RGB (height, width, 3) for channels, else grey (height, width)."""
         return as_rgb(image, color) if self._base.cascade.uses_channels else as_grey(image, color)
-
-
-def bundled_names() -> list[str]:
-    """The names of all detectors that come with whet.
-
-    >>> bundled_names()
-    ['face']
-    """
-    return sorted(path.name.removesuffix(SUFFIX) for path in BUNDLED.glob(f"*{SUFFIX}"))
-
-
-def load(name_or_path: str | PathLike[str]) -> Detector:
-    """Load a detector: a bundled one by its bare name, a saved one by its path, or an OpenCV cascade (`.xml`).
-
-    >>> load("unicorn")
-    Traceback (most recent call last):
-    whet.errors.DetectorNotFoundError: there is no detector named 'unicorn'; bundled with whet: ...
-    """
-    if isinstance(name_or_path, str) and re.fullmatch(r"[\w-]+", name_or_path):
-        return _load_bundled(name_or_path)
-    if Path(name_or_path).suffix.lower() == ".xml":
-        return _load_opencv(Path(name_or_path))
-    return load_file(Path(name_or_path))
-
-
-def _load_bundled(name: str) -> Detector:
-    names = bundled_names()
-    if name not in names:
-        there = ", ".join(map(repr, names)) or "none"
-        raise DetectorNotFoundError(f"there is no detector named {name!r}; bundled with whet: {there}. {_hint(name)}")
-    return load_file(BUNDLED / f"{name}{SUFFIX}")
-
-
-def load_file(path: Path) -> Detector:
-    """Load a model file; its bytes are remembered, so that `save` can tell whether the file has changed."""
-    data = model_file.read_bytes(path)
-    try:
-        detector = Detector.from_bytes(data)
-    except ModelFileError as error:
-        raise ModelFileError(f"{path}: {error}") from error
-    detector.origin = path.resolve(), hashlib.sha256(data).hexdigest()
-    return detector
-
-
-def _hint(name: str) -> str:
-    """What else may be meant by a bare name."""
-    if Path(name).is_dir():
-        return f"{name} is a folder here; expected a detector's name or its file"
-    if Path(name).exists():
-        return f"For the file that is here, write './{name}'"
-    return "For a file, give its path with its suffix, or './' before it"
-
-
-def _load_opencv(path: Path) -> Detector:
-    from whet.opencv.cascade import stages_of
-    from whet.opencv.xml import read_opencv
-
-    if not path.exists():
-        raise DetectorNotFoundError(f"there is no file {path}; expected an OpenCV cascade")
-    cascade = read_opencv(path)
-    try:
-        stages = stages_of(cascade)
-    except CannotConvertError as error:
-        raise CannotConvertError(f"{path}: {error}") from error
-    return Detector(DetectorBase(cascade.window, stages))

@@ -31,6 +31,8 @@ Layout = tuple[tuple[np.dtype[Any], ...], tuple[int, ...]]
 MOST_HEADER = 100_000_000
 # One key only: safetensors keeps several in no fixed order.
 KEY = "whet"
+# That of a file with several classes, in `whet.detector.classes`.
+CLASSES_KEY = "whet classes"
 CLASSES = ("positive", "negative")
 MEAN = "mean_positive"
 # Arrays of the reference set and of the windows of all records, one row for each sample or window.
@@ -62,6 +64,11 @@ def read_bytes(path: Path) -> bytes:
     return data
 
 
+def has_classes(data: bytes) -> bool:
+    """Whether the bytes of a file are those of several classes: their key comes first in the header."""
+    return f'"{CLASSES_KEY}"'.encode() in data[8 : len(CLASSES_KEY) + 100]
+
+
 def to_bytes(detector: Contents) -> bytes:
     """A detector as the bytes of its file."""
     from safetensors.numpy import save as serialise
@@ -89,9 +96,9 @@ def _content_hash(header: Header, tensors: Tensors) -> str:
 
 def from_bytes(data: bytes) -> Contents:
     """A detector from the bytes of its file; raises ModelFileError on anything that is not a sound one."""
-    tensors = _deserialised(data)
+    tensors = deserialised(data)
     with damage_as_error():
-        text = _metadata(data)
+        text = metadata_of(data)
         header = Header.from_json(text)
         _check_layout(tensors, header)
         if header.to_json(_content_hash(header, tensors)) != text:
@@ -173,7 +180,8 @@ def _statistics(n: int, triangle: NDArray[Any], size: int) -> BinaryStatistics:
     return BinaryStatistics(n, np.diagonal(C).copy(), C)
 
 
-def _deserialised(data: bytes) -> Tensors:
+def deserialised(data: bytes) -> Tensors:
+    """The arrays of a safetensors file."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as deserialise
 
@@ -187,13 +195,13 @@ def _deserialised(data: bytes) -> Tensors:
     return tensors
 
 
-def _metadata(data: bytes) -> str:
-    """The text under our key; the bytes are known to be safetensors: a length, a JSON header, arrays."""
+def metadata_of(data: bytes, key: str = KEY) -> str:
+    """The text under a key; the bytes are known to be safetensors: a length, a JSON header, arrays."""
     size = int.from_bytes(data[:8], "little")
     metadata = json.loads(data[8 : 8 + size]).get("__metadata__") or {}  # null is as good as none
-    text = metadata.get(KEY)
+    text = metadata.get(key)
     if not isinstance(text, str):
-        raise ModelFileError(f"the file is safetensors, but has no {KEY!r} header: it is another program's")
+        raise ModelFileError(f"the file is safetensors, but has no {key!r} header: it is another program's")
     return text
 
 

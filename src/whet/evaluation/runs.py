@@ -7,20 +7,24 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.threads import available_threads, map_in_order
 from whet.cascade.detections import Detections
-from whet.detector.detector import DetectOptions, Detector, ScanOptions, load
+from whet.detector.detector import DetectOptions, Detector, ScanOptions
+from whet.detector.storage import load
 from whet.errors import DataNotFoundError, UnreadableImageError
 from whet.evaluation.curves import Curve, average_precision, image_interval, log_average_miss_rate
 from whet.evaluation.evaluation import Evaluation, evaluate_detections
 from whet.evaluation.matching import Label
 from whet.io.annotations.annotation import AnnotatedImage, Annotations
 from whet.io.annotations.formats import read_annotations
+
+if TYPE_CHECKING:
+    from whet.detector.classes import MultiClassDetector
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +37,7 @@ class DetectedImage:
 
 
 def detect_many(
-    detector: Detector,
+    detector: Detector | MultiClassDetector,
     paths: Sequence[Path],
     **options: Unpack[DetectOptions],
 ) -> Iterator[DetectedImage]:
@@ -43,7 +47,7 @@ def detect_many(
     An image that cannot be read is reported in its place, and the others go on.
 
     >>> import tempfile
-    >>> from whet.detector.detector import load
+    >>> from whet.detector.storage import load
     >>> broken = Path(tempfile.mkdtemp()) / "broken.png"
     >>> broken.write_bytes(b"no image")
     8

@@ -21,6 +21,9 @@ Cells = NDArray[np.uint8]
 # A tree asks its root, and then one of two further cells: four leaves.
 NODES = 3
 LEAVES = 4
+# Pixels that levels are padded by, the same for all windows, so that detectors can share levels. Windows have a margin
+# around the object, so that objects at the border of an image are found in the padding.
+PADDING = 2 * CELL
 # Cells of a side: places are saved as bytes.
 MOST_CELLS = 256
 # Bytes of working memory that a thread keeps: enough for levels of two megapixels.
@@ -110,17 +113,6 @@ def cells_of(window: tuple[int, int]) -> tuple[int, int]:
             f"{MOST_CELLS * CELL}"
         )
     return window[0] // CELL, window[1] // CELL
-
-
-def padding_of(window: tuple[int, int]) -> int:
-    """Pixels that levels are padded by: a fifth of the window's shorter side, in whole cells.
-
-    Windows have a margin around the object, so that objects at the border of an image are found in the padding.
-
-    >>> padding_of((136, 64))
-    12
-    """
-    return min(window) // (5 * CELL) * CELL
 
 
 @dataclass(frozen=True, eq=False)

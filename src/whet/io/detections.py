@@ -107,8 +107,9 @@ def written(images: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | N
 
     `json` is a list with `image`, `boxes` (x1, y1, x2, y2, half-open) and `scores` of each image; `csv` has a row
     for each detection. `coco` is a list of results (x, y, width, height) as COCO's evaluation reads them, with the
-    `file_name` of the image: `ids` are the image ids; without, images are numbered from 1. `category` is their
-    category id. Where the detector is calibrated, each detection has a probability beside its score.
+    `file_name` of the image: `ids` are the image ids; without, images are numbered from 1. `category` is the id of the
+    first category. Where the detector is calibrated, each detection has a probability beside its score; where it names
+    its classes, each has its class.
 
     >>> import numpy as np
     >>> found = Detections(np.array([[10.0, 20.0, 34.0, 44.0]]), np.array([2.5]))
@@ -143,7 +144,10 @@ def line(found: Detections) -> str:
     >>> line(Detections())
     'nothing found'
     """
-    boxes = [f"{w:.0f} x {h:.0f} at ({x:.0f}, {y:.0f}) scores {score:.4g}" for x, y, w, h, score in _rows(found)]
+    boxes = [
+        f"{label} {w:.0f} x {h:.0f} at ({x:.0f}, {y:.0f}) scores {score:.4g}".lstrip()
+        for label, (x, y, w, h, score) in zip(found.labels, _rows(found), strict=True)
+    ]
     return "; ".join(boxes) or "nothing found"
 
 
@@ -161,7 +165,8 @@ def _probabilities(found: Detections) -> list[float | None] | None:
 
 def _plain(path: Path, found: Detections) -> dict[str, object]:
     probabilities = _probabilities(found)
-    table = {"image": str(path), "boxes": found.boxes.tolist(), "scores": found.scores.tolist()}
+    table: dict[str, object] = {"image": str(path), "boxes": found.boxes.tolist(), "scores": found.scores.tolist()}
+    table |= {"classes": found.labels} if found.class_names else {}
     return table if probabilities is None else table | {"probabilities": probabilities}
 
 
@@ -169,7 +174,8 @@ def _coco_rows(path: Path, found: Detections, image_id: int, category: int) -> I
     rows = found.to_coco(image_id, category)
     probabilities = _probabilities(found)
     for i, row in enumerate(rows):
-        known = {} if probabilities is None else {"probability": probabilities[i]}
+        known: dict[str, Any] = {} if probabilities is None else {"probability": probabilities[i]}
+        known |= {"category": found.labels[i]} if found.class_names else {}
         yield {**row, **known, "file_name": str(path)}
 
 
@@ -177,6 +183,9 @@ def _csv_pieces(images: Iterable[Found]) -> Iterator[str]:
     head = [HEADER]  # written with the first image, so that a failed call writes nothing
     for path, found in images:
         rows, probabilities = [[str(path), *row] for row in _rows(found)], _probabilities(found)
+        if found.class_names:
+            head = [(*names, "class") for names in head]
+            rows = [[*row, label] for row, label in zip(rows, found.labels, strict=True)]
         if probabilities is not None:
             head = [(*names, "probability") for names in head]
             rows = [[*row, "" if value is None else value] for row, value in zip(rows, probabilities, strict=True)]

@@ -69,7 +69,7 @@ def draw_detections(
 ) -> RgbImage:
     """Draw detections on an image, each with its score: returns RGB (height, width, 3); see `draw_boxes`.
 
-    `label` is a class name that stands before every score, or one name for each detection.
+    `label` is a class name that stands before every score, or one name for each detection; by default, their classes.
 
     >>> import whet
     >>> found = whet.Detections.from_boxes([[30, 40, 90, 100]], [34.2])
@@ -77,6 +77,7 @@ def draw_detections(
     (120, 160, 3)
     """
     labels = [label] * len(detections) if isinstance(label, str) else label
+    labels = labels if label else detections.labels
     texts = [f"{name} {score_text(score)}".strip() for name, (_, score) in zip(labels, detections, strict=True)]
     return draw_boxes(image, detections.boxes, box_color, texts=texts, color=color)
 

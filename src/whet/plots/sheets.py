@@ -89,7 +89,7 @@ def feature_sheet(detector: Detector, stages: int = 6, features: int = 8) -> Rgb
     positive example, or grey if the detector has none. The caption has the stage, the weak learner, and its current
     weight.
 
-    >>> from whet.detector.detector import load
+    >>> from whet.detector.storage import load
     >>> feature_sheet(load("face"), stages=2, features=3).shape
     (266, 312, 3)
     """

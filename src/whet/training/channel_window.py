@@ -12,7 +12,7 @@ from whet._kernels.channels import CELL
 from whet.cascade.boxes import BoxOffset, checked_boxes
 from whet.cascade.pyramid import Grid
 from whet.errors import TrainingDataError
-from whet.features.channels import padding_of
+from whet.features.channels import PADDING
 
 Boxes = NDArray[np.float64]
 
@@ -21,7 +21,8 @@ OBJECT_SIDE = 48.0
 MOST_ENLARGED = 2.0
 # Context around the object on each side, as a share of the square root of its area.
 CONTEXT = 0.2
-FEWEST_CELLS = 3
+# More than the padding of levels on both sides.
+FEWEST_CELLS = 5
 # Percentages of the objects that may be too small for the window, and for the largest level of a pyramid.
 SMALL, SMALLEST = 5.0, 2.0
 # Wider or higher objects are fitted by their longer side, others by their area.
@@ -99,7 +100,7 @@ class ChannelWindow:
     @property
     def grid(self) -> Grid:
         """How windows lie on levels."""
-        return Grid(CELL, padding_of(self.window), is_colour=True)
+        return Grid(CELL, PADDING, is_colour=True)
 
     @property
     def box_offset(self) -> BoxOffset:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields
 from difflib import get_close_matches
 from functools import cache
@@ -221,8 +221,14 @@ PATHS = ("annotations", "images", "negatives")
 TOML_NAMES = {name: {"class_name": "class"}.get(name, name) for name in SETTINGS}
 
 
-def write_settings(config: TrainingConfig, path: Path) -> None:
-    """Write a config as TOML, without settings that are None. Paths become relative to the file.
+# Of a file only: the classes of a model of several, each trained with the same settings.
+CLASSES = "classes"
+
+
+def write_settings(config: TrainingConfig, path: Path, classes: Sequence[str] = ()) -> None:
+    """Write a config as TOML, without settings that are None; `classes` of a model of several go along.
+
+    Paths become relative to the file.
 
     >>> import tempfile
     >>> file = Path(tempfile.mkdtemp()) / "cars.toml"
@@ -233,14 +239,16 @@ def write_settings(config: TrainingConfig, path: Path) -> None:
     table = asdict(config)
     for name in PATHS:
         table[name] = _mapped(table[name], lambda one: os.path.relpath(one, path.parent))
-    text = tomli_w.dumps({TOML_NAMES[name]: value for name, value in table.items() if value is not None})
+    written = {TOML_NAMES[name]: value for name, value in table.items() if value is not None}
+    text = tomli_w.dumps(written | ({CLASSES: list(classes)} if classes else {}))
     write_atomically(path, (HEADING + text).encode())
 
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Read the settings in a TOML file, by the field names of `TrainingConfig`; relative paths start at its folder.
 
-    Raises `ConfigError`, with the name of the file, for an unknown setting or a wrong value.
+    `classes`, if there, are those of a model of several. Raises `ConfigError`, with the name of the file, for an
+    unknown setting or a wrong value.
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -249,6 +257,9 @@ def read_settings(path: Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not a TOML file: {error}") from error
     names = {toml: name for name, toml in TOML_NAMES.items()}
+    classes = table.pop(CLASSES, [])
+    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+        raise ConfigError(f"{path}: {CLASSES}={classes!r}; expected a list of class names")
     for key in table:
         if key not in names:
             raise ConfigError(f"{path}: {unknown_setting(key, names)}")
@@ -259,7 +270,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     settings = {names[key]: getattr(config, names[key]) for key in table}
     for name in set(PATHS) & set(settings):
         settings[name] = _mapped(settings[name], lambda one: os.path.join(path.parent, one))
-    return settings
+    return settings | ({CLASSES: tuple(classes)} if classes else {})
 
 
 def _mapped(value: Any, change: Any) -> Any:  # noqa: ANN401 - a path, several, or none

@@ -146,7 +146,7 @@ def crop_record(detector: Detector, grey: Pixels, weight: int = 1) -> Record:
 
     The window is the one whose reported box is nearest to the whole image. Raises `BoxError` where it is far from it.
 
-    >>> from whet.detector.detector import load
+    >>> from whet.detector.storage import load
     >>> crop_record(load("face"), np.zeros((9, 9), np.uint8))
     Traceback (most recent call last):
     whet.errors.BoxError: got a crop of 9 x 9 pixels; expected one that is at least about 27 x 30 and of that shape
@@ -227,7 +227,7 @@ def learn_from(
     positive. So the corrections do not depend on what was learned before. Crops count `weight` times each. `progress`
     is called with the fraction done.
 
-    >>> from whet.detector.detector import load
+    >>> from whet.detector.storage import load
     >>> from whet.training.examples import Examples
     >>> learn_from(load("face"), LearningInput(Examples.from_annotations(negatives=[Path("nowhere.png")])))
     Traceback (most recent call last):

@@ -1,0 +1,209 @@
+"""Where detectors are loaded from and saved to: bundled ones, files, classes of files, OpenCV cascades.
+
+Files are written as a whole, and never over the changes of another writer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from whet.detector import model_file
+from whet.detector.base import DetectorBase
+from whet.detector.detector import Detector
+from whet.errors import (
+    CannotConvertError,
+    DetectorNotFoundError,
+    ModelChangedError,
+    ModelFileError,
+    SeveralClassesError,
+)
+from whet.io.files import locked, write_atomically
+
+if TYPE_CHECKING:
+    from whet.detector.classes import MultiClassDetector
+
+SUFFIX = ".whet"
+BUNDLED = Path(str(files("whet") / "bundled"))
+
+
+def bundled_names() -> list[str]:
+    """The names of all detectors that come with whet.
+
+    >>> bundled_names()
+    ['face']
+    """
+    return sorted(path.name.removesuffix(SUFFIX) for path in BUNDLED.glob(f"*{SUFFIX}"))
+
+
+def load(name_or_path: str | PathLike[str]) -> Detector:
+    """Load a detector: a bundled one by its bare name, a saved one by its path, or an OpenCV cascade (`.xml`).
+
+    Of a file with several classes, `signs.whet:stop` is the detector of one of them, and `load_classes` loads all.
+
+    >>> load("unicorn")
+    Traceback (most recent call last):
+    whet.errors.DetectorNotFoundError: there is no detector named 'unicorn'; bundled with whet: ...
+    """
+    if isinstance(name_or_path, str) and re.fullmatch(r"[\w-]+", name_or_path):
+        return _load_bundled(name_or_path)
+    if Path(name_or_path).suffix.lower() == ".xml":
+        return _load_opencv(Path(name_or_path))
+    return load_file(name_or_path)
+
+
+def load_classes(name_or_path: str | PathLike[str]) -> MultiClassDetector:
+    """Load the detectors of all classes of a file; a model of one class gives one, named "object" if it has no name.
+
+    >>> load_classes("face")
+    MultiClassDetector(object)
+    """
+    from whet.detector.classes import MultiClassDetector
+
+    path = Path(name_or_path)
+    if path.is_file():
+        data = model_file.read_bytes(path)
+        if model_file.has_classes(data):
+            return _loaded_classes(path, data)
+    return MultiClassDetector({"object": load(name_or_path)})
+
+
+def load_model(name_or_path: str | PathLike[str]) -> Detector | MultiClassDetector:
+    """Load a model of one class or of several: `load` or `load_classes`, as the file says."""
+    try:
+        return load(name_or_path)
+    except SeveralClassesError:
+        return load_classes(name_or_path)
+
+
+def class_in_file(path: str | PathLike[str]) -> tuple[Path, str | None]:
+    """The file, and the class that is named after a colon: `signs.whet:stop`; None for all of the file.
+
+    >>> class_in_file("signs.whet:stop")
+    (PosixPath('signs.whet'), 'stop')
+    """
+    found = re.fullmatch(rf"(.+{re.escape(SUFFIX)}):([^/\\\\]+)", str(path), re.IGNORECASE | re.DOTALL)
+    return (Path(found[1]), found[2]) if found and not Path(path).exists() else (Path(path), None)
+
+
+def _load_bundled(name: str) -> Detector:
+    names = bundled_names()
+    if name not in names:
+        there = ", ".join(map(repr, names)) or "none"
+        raise DetectorNotFoundError(f"there is no detector named {name!r}; bundled with whet: {there}. {_hint(name)}")
+    return load_file(BUNDLED / f"{name}{SUFFIX}")
+
+
+def load_file(path: str | PathLike[str]) -> Detector:
+    """Load a model file; its bytes are remembered, so that `save` can tell whether the file has changed."""
+    file, class_name = class_in_file(path)
+    data = model_file.read_bytes(file)
+    if class_name is not None:
+        detector = _loaded_classes(file, data)[class_name]
+    elif model_file.has_classes(data):
+        names = ", ".join(_loaded_classes(file, data))
+        raise SeveralClassesError(
+            f"{file} has several classes: {names}; name one of them, such as '{file}:{names.split(', ')[0]}', or load "
+            "all with whet.load_classes"
+        )
+    else:
+        detector = _from_bytes(file, data)
+    detector.origin = file.resolve(), _digest(data)
+    return detector
+
+
+def _from_bytes(path: Path, data: bytes) -> Detector:
+    try:
+        return Detector.from_bytes(data)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from error
+
+
+def _loaded_classes(path: Path, data: bytes) -> MultiClassDetector:
+    from whet.detector.classes import MultiClassDetector
+
+    try:
+        found = MultiClassDetector.from_bytes(data)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from error
+    found.origin = path.resolve(), _digest(data)
+    return found
+
+
+def _hint(name: str) -> str:
+    """What else may be meant by a bare name."""
+    if Path(name).is_dir():
+        return f"{name} is a folder here; expected a detector's name or its file"
+    if Path(name).exists():
+        return f"For the file that is here, write './{name}'"
+    return "For a file, give its path with its suffix, or './' before it"
+
+
+def _load_opencv(path: Path) -> Detector:
+    from whet.opencv.cascade import stages_of
+    from whet.opencv.xml import read_opencv
+
+    if not path.exists():
+        raise DetectorNotFoundError(f"there is no file {path}; expected an OpenCV cascade")
+    cascade = read_opencv(path)
+    try:
+        stages = stages_of(cascade)
+    except CannotConvertError as error:
+        raise CannotConvertError(f"{path}: {error}") from error
+    return Detector(DetectorBase(cascade.window, stages))
+
+
+def save(model: Detector | MultiClassDetector, path: str | PathLike[str]) -> None:
+    """Write a model to a file, or the detector of one class into the file of several; see `Detector.save`."""
+    with locked(class_in_file(path)[0]):
+        _write(model, path)
+
+
+@contextmanager
+def edit(path: str | PathLike[str]) -> Iterator[Detector]:
+    """Load a detector's file, or one class of it, change it and save it, while no other writer can.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> path = Path(tempfile.mkdtemp()) / "mine.whet"
+    >>> load("face").save(path)
+    >>> with edit(path) as detector:
+    ...     detector.learn_patches(np.random.default_rng(0).integers(0, 256, (5, 24, 24), np.uint8), False)
+    >>> load(path).n_examples
+    (0, 5)
+    """
+    with locked(class_in_file(path)[0]):
+        detector = load_file(path)
+        before = detector.to_bytes()
+        yield detector
+        if detector.to_bytes() != before:
+            _write(detector, path)
+
+
+def _write(model: Detector | MultiClassDetector, path: str | PathLike[str]) -> None:
+    """Write a model, unless the file has changed since the model was loaded or saved."""
+    file, class_name = class_in_file(path)
+    now = file.read_bytes() if file.exists() else None
+    known = model.origin
+    if now is not None and known is not None and known[0] == file.resolve() and _digest(now) != known[1]:
+        raise ModelChangedError(
+            f"{file} was changed by another writer since it was loaded; nothing was written. Load it again, or use "
+            "`with whet.detector.edit(path) as detector`"
+        )
+    data = model.to_bytes()
+    if class_name is not None:
+        if now is None or not isinstance(model, Detector):
+            raise DetectorNotFoundError(f"there is no file {file} to save the class {class_name!r} in")
+        data = _loaded_classes(file, now).with_class(class_name, model).to_bytes()
+    write_atomically(file, data)
+    model.origin = file.resolve(), _digest(data)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
