@@ -12,6 +12,9 @@ interval.
 - `misses`: missed objects are corrected; the rest is measured in images that none of them is from.
 - `camera`: clips of a fixed camera made of photographs: shake, light, noise, and a passing object. False positives of
   the first half are corrected; false positives and recall are counted in the second half.
+- `command line`: the corrections of the first draws once more, each by a call of `whet learn --wrong`. Counts the
+  detections in other images that differ from those of the detector that learned in Python.
+- `calibration`: probabilities against shares of detections that are right, before and after 20 corrections.
 
 The face detector is measured on photographs of streets, cars and plates (`objects`), faces of LFW, and faces pasted
 into images. `--model plates` trains a detector of number plates with `whet.train` first, a channel detector, to which
@@ -24,59 +27,59 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from experiments.datasets import LFW_FACE, find, lfw_images
+from experiments.datasets import find
 from experiments.report import versions
-from numpy.typing import NDArray
 from PIL import Image
+from typer.testing import CliRunner
 
 import whet
-from benchmarks.pasted_faces import scenes
+from benchmarks.correction_data import (
+    OTHERS,
+    Boxes,
+    Grey,
+    Mistake,
+    Scene,
+    Setting,
+    compared,
+    drawn_false_positives,
+    face,
+    found_of,
+    is_found,
+    measure,
+    plates,
+    point_of,
+    progress,
+)
 from whet.cascade.boxes import box_iou
 from whet.cascade.cascade import Cascade
 from whet.cascade.detect import report
 from whet.cascade.pyramid import Pyramid
 from whet.cascade.scan import scan_pyramid
-from whet.detector.base import DEFAULT_POINT, Delta, DetectorBase
+from whet.cli.main import app
+from whet.detector.base import Delta, DetectorBase
 from whet.detector.corrections import SAME, false_positive_record
 from whet.detector.counting import count_responses
 from whet.detector.detector import Detector
 from whet.detector.records import image_hash
 from whet.errors import BoxError
-from whet.io.annotations.formats import read_annotations
-from whet.io.images import as_rgb, read_grey
-
-Grey = NDArray[np.uint8]  # or RGB, for a channel detector
-Boxes = NDArray[np.float64]
-Scene = tuple[Grey, Boxes]
 
 COUNTS = (1, 5, 20, 100)
 PEER_COUNTS = (20,)
 MISSES = (1, 5, 20)
-OTHERS = 80
 FRAMES = 40
+COMMAND_DRAWS = 3
 # The margin, in units of |w|, that SGD goes for.
 MARGIN = 0.2
 # The rule of earlier versions: share of the base's negatives, rounds, and growth of the weight in each round.
 SHARE, ROUNDS, GROWTH = 0.04, 4, 2
-
-
-@dataclass(frozen=True, eq=False)
-class Setting:
-    """A detector, images without its object, and held-out objects: images with boxes."""
-
-    name: str
-    detector: Detector
-    images: list[Grey]
-    objects: list[Scene]
 
 
 def main() -> None:
@@ -97,128 +100,7 @@ def main() -> None:
     print(json.dumps(result, indent=1))
 
 
-def face() -> Setting:
-    """The bundled face detector. None of the images was used to train, to choose settings or as a reference."""
-    x, y, side = LFW_FACE
-    box = np.array([[x, y, x + side, y + side]], np.float64)
-    people = lfw_images()[1200:]
-    objects = [(read_grey(path), box) for path in people[:150]]
-    return Setting(
-        "face",
-        whet.load("face"),
-        [read_grey(path) for path in images_without_faces()],
-        objects + scenes(80, seed=101, hard=True, faces=people[150:]),
-    )
-
-
-def images_without_faces() -> list[Path]:
-    """Photographs of streets, cars and number plates."""
-    root = find("objects")
-    if root is None:
-        raise SystemExit("the data set objects is not in $WHET_DATA")
-    folders = ("road_signs", "plates", "rear_cars", "inria_person/train/neg", "inria_person/test/neg")
-    found = [path for folder in folders for path in sorted((root / folder).rglob("*.jpg"))]
-    return [found[i] for i in np.random.default_rng(0).permutation(len(found))[:500]]
-
-
-def plates() -> Setting:
-    """A detector of number plates, trained by `whet.train` with default settings on 138 plates, and other photographs.
-
-    These show kangaroos, raccoons, pets and places without people.
-    """
-    root = find("objects")
-    if root is None:
-        raise SystemExit("the data set objects is not in $WHET_DATA")
-    test = read_annotations(root / "plates" / "test.csv")
-    objects = [(as_rgb(image.path), image.objects) for image in test.images]
-    folders = ("kangaroo", "raccoon", "pet_heads", "inria_person/train/neg", "inria_person/test/neg")
-    found = [path for folder in folders for path in sorted((root / folder).rglob("*.jpg"))]
-    images = [as_rgb(found[i]) for i in np.random.default_rng(0).permutation(len(found))[:500]]
-    return Setting("plates", whet.train(root / "plates" / "train.csv"), images, objects)
-
-
-# --- Measuring --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Found:
-    """Scores of false positives, and the best score at each object (-inf where it is missed)."""
-
-    wrong: NDArray[np.float64]
-    right: NDArray[np.float64]
-
-    def counts(self, point: float) -> dict[str, float]:
-        """False positives and recall, at a minimum score and at any."""
-        return {
-            "false positives": float((self.wrong > point).sum()),
-            "false positives at any score": float(len(self.wrong)),
-            "recall": 100 * float((self.right > point).mean()),
-            "recall at any score": 100 * float((self.right > -np.inf).mean()),
-        }
-
-
-def measure(detector: Detector, images: Sequence[Grey], objects: Sequence[Scene]) -> Found:
-    """Detect everywhere, at any score."""
-    wrong = [detector.detect(image, min_score=-np.inf).scores for image in images]
-    right = []
-    for image, boxes in objects:
-        found = detector.detect(image, min_score=-np.inf)
-        hits = box_iou(boxes, found.boxes) >= SAME
-        right += [float(found.scores[row].max()) if row.any() else -np.inf for row in hits]
-    return Found(np.concatenate([np.empty(0), *wrong]), np.array(right))
-
-
-def point_of(detector: Detector) -> float:
-    return detector.operating_points[DEFAULT_POINT]
-
-
-def compared(draws: list[tuple[dict[str, float], dict[str, float]]]) -> dict[str, Any]:
-    """Totals before and after over draws, ratios of false positives and points of recall, with 95 % intervals."""
-    rng = np.random.default_rng(0)
-    again = rng.integers(len(draws), size=(2000, len(draws)))
-    rows: dict[str, Any] = {}
-    for name in draws[0][0]:
-        before, after = (np.array([pair[side][name] for pair in draws]) for side in (0, 1))
-        if name.startswith("recall"):
-            change = (after - before)[again].mean(axis=1)
-            rows[name] = {"before": round(before.mean(), 2), "points": round((after - before).mean(), 3)}
-            rows[name] |= {"interval": np.quantile(change, [0.025, 0.975]).round(3).tolist()}
-            rows[name] |= {"worst": round((after - before).min(), 3)}
-        else:
-            ratios = after[again].sum(axis=1) / np.maximum(before[again].sum(axis=1), 1)
-            rows[name] = {"before": before.sum(), "after": after.sum()}
-            rows[name] |= {"ratio": round(after.sum() / max(before.sum(), 1), 3)}
-            rows[name] |= {"interval": np.quantile(ratios, [0.025, 0.975]).round(3).tolist()}
-            rows[name] |= {"worst": round(float((after / np.maximum(before, 1)).max()), 3)}
-    return rows
-
-
-def progress(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 # --- False positives --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Mistake:
-    """An image and the box (4,) of a false positive or of a missed object in it."""
-
-    image: Grey
-    box: Boxes
-
-
-def drawn_false_positives(setting: Setting, rng: np.random.Generator, n: int) -> tuple[list[Grey], list[Mistake]]:
-    """Other images, and n false positives of the rest, at any score, in random order."""
-    order = rng.permutation(len(setting.images))
-    others = [setting.images[i] for i in order[:OTHERS]]
-    pool: list[Mistake] = []
-    for i in order[OTHERS:]:
-        found = setting.detector.detect(setting.images[i], min_score=-np.inf)
-        pool += [Mistake(setting.images[i], box) for box in found.boxes]
-        if len(pool) > 2 * n:  # in images of random order
-            break
-    return others, [pool[i] for i in rng.permutation(len(pool))[:n]]
 
 
 def corrections(detector: Detector, mistakes: Sequence[Mistake]) -> Detector:
@@ -313,11 +195,6 @@ def false_positives(setting: Setting, options: argparse.Namespace) -> dict[str, 
         }
         for (name, n), found in rows.items()
     }
-
-
-def is_found(detector: Detector, mistake: Mistake, min_score: float = -np.inf) -> bool:
-    found = detector.detect(mistake.image, min_score=min_score)
-    return bool((box_iou(mistake.box[None], found.boxes) >= SAME).any())
 
 
 # --- Misses -----------------------------------------------------------------------------------------------------------
@@ -427,7 +304,7 @@ def camera_counts(detector: Detector, frames: Sequence[tuple[Grey, Boxes]], poin
         overlap = box_iou(found.boxes, box)[:, 0]
         wrong.append(found.scores[overlap <= 0.1])
         right.append(found.scores[overlap >= SAME].max(initial=-np.inf))
-    return Found(np.concatenate([np.empty(0), *wrong]), np.array(right)).counts(point)
+    return found_of(wrong, right).counts(point)
 
 
 # --- Cost and retraining ----------------------------------------------------------------------------------------------
@@ -502,10 +379,100 @@ def retraining(setting: Setting, options: argparse.Namespace, folder: Path) -> d
     return {"seconds": round(float(np.mean(seconds)), 1), "gone": round(float(np.mean(gone)), 4), "20": compared(draws)}
 
 
+# --- Command line and calibration --------------------------------------------------------------------------------------
+
+
+def command_line(setting: Setting, options: argparse.Namespace) -> dict[str, Any]:
+    """Correct by `whet learn --wrong`, and compare with `Detector.learn`."""
+    rows: dict[int, list[tuple[float, int, int]]] = {}
+    for draw in range(min(options.draws, COMMAND_DRAWS)):
+        rng = np.random.default_rng([options.seed, draw])
+        others, mistakes = drawn_false_positives(setting, rng, max(COUNTS))
+        python = setting.detector.copy()
+        with TemporaryDirectory() as folder:
+            model = Path(folder) / "model.whet"
+            setting.detector.save(model)
+            for n, mistake in enumerate(mistakes, start=1):
+                python.learn(mistake.image, mistake.box[None], False)
+                _learn_by_command(model, mistake, Path(folder) / f"{n}.png")
+                if n in COUNTS:
+                    command = whet.load(model)
+                    gone = 1 - float(np.mean([is_found(command, one) for one in mistakes[:n]]))
+                    pairs = [[one.detect(image, min_score=-np.inf) for one in (command, python)] for image in others]
+                    different = sum(a.to_array().tobytes() != b.to_array().tobytes() for a, b in pairs)
+                    rows.setdefault(n, []).append((gone, different, len(others)))
+        progress(f"draw {draw} command line: {[row[-1] for row in rows.values()]}")
+    return {
+        str(n): {
+            "draws": len(found),
+            "gone": round(float(np.mean([row[0] for row in found])), 4),
+            "images": sum(row[2] for row in found),
+            "images with other detections than in Python": sum(row[1] for row in found),
+        }
+        for n, found in rows.items()
+    }
+
+
+def _learn_by_command(model: Path, mistake: Mistake, image: Path) -> None:
+    Image.fromarray(mistake.image).save(image)
+    x1, y1, x2, y2 = mistake.box.tolist()
+    box = f"{image}:{x1!r},{y1!r},{x2 - x1!r},{y2 - y1!r}"
+    answer = CliRunner().invoke(app, ["learn", str(model), "--wrong", box, "--force", "--quiet"])
+    if answer.exit_code:
+        raise SystemExit(f"whet learn failed: {answer.output}")
+
+
+def calibration(setting: Setting, options: argparse.Namespace) -> dict[str, Any]:
+    """As many images as objects: those with objects, and others without."""
+    rng = np.random.default_rng([options.seed, 4])
+    _, mistakes = drawn_false_positives(setting, rng, 20)
+    n_objects = sum(len(boxes) for _, boxes in setting.objects)
+    without = max(n_objects - len(setting.objects), 0)
+    images = [setting.images[i] for i in rng.permutation(len(setting.images))[:without]]
+    every: list[Scene] = [*setting.objects, *((image, np.empty((0, 4))) for image in images)]
+    return {
+        name: _calibration(detector, every)
+        for name, detector in {
+            "before": setting.detector,
+            "after 20 corrections": corrections(setting.detector, mistakes),
+        }.items()
+    } | {"images": len(every), "objects": n_objects}
+
+
+def _calibration(detector: Detector, scenes: Sequence[Scene]) -> dict[str, Any]:
+    """Expected calibration error in ten bins of probability, Brier score, and the bins."""
+    said, true = [], []
+    for image, boxes in scenes:
+        found = detector.detect(image, min_score=-np.inf)
+        hits = box_iou(found.boxes, boxes) >= SAME
+        said.append(found.probabilities)
+        true.append(hits.any(axis=1) if len(boxes) else np.zeros(len(found), np.bool_))
+    p, right = np.concatenate(said), np.concatenate(true).astype(np.float64)
+    number = np.minimum((p * 10).astype(int), 9)
+    bins = [
+        {
+            "detections": int((number == k).sum()),
+            "probability": round(float(p[number == k].mean()), 3),
+            "right": round(float(right[number == k].mean()), 3),
+        }
+        for k in range(10)
+        if (number == k).any()
+    ]
+    error = sum(one["detections"] * abs(one["probability"] - one["right"]) for one in bins) / len(p)
+    return {
+        "detections": len(p),
+        "expected calibration error": round(error, 4),
+        "brier score": round(float(((p - right) ** 2).mean()), 4),
+        "bins": bins,
+    }
+
+
 PARTS: dict[str, Callable[[Setting, argparse.Namespace], dict[str, Any]]] = {
     "false positives": false_positives,
     "misses": misses,
     "camera": camera,
+    "command line": command_line,
+    "calibration": calibration,
     "cost": cost,
 }
 

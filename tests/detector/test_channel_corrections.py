@@ -32,7 +32,7 @@ def guarded_detector():
     """A detector of random trees with guards: its own windows in another image."""
     detector, other = random_detector(), colourful((90, 110), np.random.default_rng(5))
     found = detector.detect(other, grouping=None, min_score=-np.inf)
-    pyramid = detector._pyramid(other, 1.2, 1, None, None, None)
+    pyramid = detector.pyramid(other)
     responses = detector.cascade.responses(pyramid, found.windows.index)
     order = np.argsort(-found.windows.scores)
     rows = np.concatenate([order[:20], order[-20:]])
@@ -83,7 +83,7 @@ def test_a_corrected_detector_looks_at_images_in_which_nothing_fires(image, empt
     silent = detector.cascade.stages[0]
     silent = replace(silent, threshold=1e9)
     cascade = replace(detector.cascade, stages=(silent,), lowered=None)
-    pyramid = detector._pyramid(detector.pixels(empty), 1.2, 1, None, None, None)
+    pyramid = detector.pyramid(detector.pixels(empty))
     assert len(scan_pyramid(cascade, pyramid)) == 0
 
 
@@ -116,7 +116,7 @@ def test_windows_of_a_correction_have_the_responses_of_the_scan(image):
     detector = random_detector()
     box = detector.detect(image).boxes[:1]
     (record,) = detector.learn(image, box, False)
-    pyramid = detector._pyramid(image, 1.2, 1, None, None, None)
+    pyramid = detector.pyramid(image)
     own = WindowIndex(*(np.unique(np.stack([record.index.scale, record.index.y, record.index.x]), axis=1)))
     own = replace(own, y=own.y.astype(np.intp), x=own.x.astype(np.intp))
     expected = {row.tobytes() for row in np.packbits(detector.cascade.responses(pyramid, own), axis=1)}
@@ -125,7 +125,7 @@ def test_windows_of_a_correction_have_the_responses_of_the_scan(image):
 
 def test_look_alikes_are_the_same_every_time_and_near_their_window(image):
     detector = random_detector()
-    pyramid = detector._pyramid(image, 1.2, 1, None, None, None)
+    pyramid = detector.pyramid(image)
     index = detector.detect(image, grouping=None).windows.index.take(slice(2))
     one, again, other = (
         look_alikes(detector.base, pyramid, index, name, near=np.inf) for name in ("ab" * 32, "ab" * 32, "cd" * 32)

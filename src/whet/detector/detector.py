@@ -180,7 +180,7 @@ class Detector:
         """
         state, threads = self._state, options.get("threads")
         reporting = self._reporting_of(state)
-        pyramid = self._pyramid(
+        pyramid = self.pyramid(
             pixels,
             options.get("scale_factor", SCALE_FACTOR),
             options.get("step", 1),
@@ -250,7 +250,7 @@ class Detector:
         array, flags = checked_labels(boxes, labels, pixels.shape[:2])
         if not len(array):
             return []
-        pyramid = self._pyramid(pixels, scale_factor, step, min_size, max_size, threads)
+        pyramid = self.pyramid(pixels, scale_factor, step, min_size, max_size, threads)
         if not pyramid.levels:
             raise BoxError(
                 f"the image has {pixels.shape[1]} x {pixels.shape[0]} pixels, too few for windows of "
@@ -567,14 +567,14 @@ class Detector:
             f"{'; operating points ' + points[2:] if points else ''})"
         )
 
-    def _pyramid(
+    def pyramid(
         self,
         pixels: NDArray[np.uint8],
-        scale_factor: float,
-        step: int,
-        least: float | None,
-        most: float | None,
-        threads: int | None,
+        scale_factor: float = SCALE_FACTOR,
+        step: int = 1,
+        least: float | None = None,
+        most: float | None = None,
+        threads: int | None = None,
         shared: dict[float, Level] | None = None,
     ) -> Pyramid:
         """The levels on which boxes have these sizes; windows are smaller or larger than the boxes reported."""

@@ -1,6 +1,6 @@
 """The reference set: responses to held-out samples, by which every change of a detector is judged without images.
 
-One half guards: corrections must not lose its positives, nor accept more of its negatives. The other half judges:
+One part guards: corrections must not lose its positives, nor accept more of its negatives. The other part judges:
 recall, false positives per image, operating points and probabilities are estimated on it.
 """
 
@@ -73,13 +73,14 @@ class Reference:
     def guarded_positives(self) -> tuple[Bits, NDArray[np.int64]]:
         """Responses (n, bytes) of the best window of each judging object, and distances (n,) to the nearest guard.
 
-        The best is the first of its item.
+        The best is the first of its item. Objects that are guards themselves are left out.
         """
         from whet.cascade.neighbours import nearest_distances
 
         rows = np.flatnonzero(self.part == POSITIVE)
         best = self.responses[rows[np.unique(self.item[rows], return_index=True)[1]]]
-        return best, nearest_distances(best, self.guards[0])
+        distances = nearest_distances(best, self.guards[0])
+        return best[distances > 0], distances[distances > 0]
 
     @cached_property
     def _judging(self) -> list[tuple[Bits, Floats, NDArray[np.intp]]]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whet.cascade.cascade import Cascade
 from whet.cascade.stage import Stage
-from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, Reference
+from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, POSITIVE, Reference
 from whet.errors import TrainingDataError
 from whet.evaluation.curves import image_interval, rate_interval
 from whet.features.channels import LEAVES, N_CHANNELS, ChannelTrees, Trees, cells_of
@@ -46,6 +46,8 @@ FOLDS = 3
 PLACES_PER_IMAGE = 20
 # Samples of each class that guard corrections: with 1,024 trees, they take half a megabyte.
 MOST_GUARDS = 500
+# Gains are above 0: an object that would be rejected has a score next to it.
+LEAST_GAIN = 1e-3
 # Events of growing trees.
 TREES_PER_EVENT = 16
 
@@ -176,7 +178,7 @@ class _Training:
         n_accepted, n = int(accepted.sum()), len(accepted)
         return (
             stage,
-            self._reference(trees, stage),
+            self._reference(trees, stage, np.where(accepted, unseen[-1, self._first_copies()] - stage.threshold, 0.0)),
             TrainingResult(
                 StopReason.ALL_STAGES,
                 f"Trained {len(trees)} trees in {len(ROUNDS)} rounds",
@@ -192,23 +194,34 @@ class _Training:
             ),
         )
 
-    def _reference(self, trees: BoostedTrees, stage: Stage) -> Reference:
-        """Responses to the objects and their mirror images, and to the negatives with the highest scores.
+    def _reference(self, trees: BoostedTrees, stage: Stage, unseen: Floats) -> Reference:
+        """Responses to the objects and their mirror images, and to the negatives with the highest scores: guards.
 
-        They guard corrections. All were trained on: nothing is left to judge by.
+        The objects also judge. They were trained on: their gains make of their scores those that they would have if
+        they were `unseen` (objects,), 0 where they would be rejected. There are no judging negatives yet.
         """
         groups, cascade = self.prepared.positives.groups, self._cascade(stage)
         first = self._first_copies()
         mirrored = np.flatnonzero(groups[1:] == groups[:-1]) + 1
         positives = np.concatenate([first, mirrored[np.isin(mirrored - 1, first)]])[:MOST_GUARDS]
-        scores = trees.running_scores(self.negatives)[-1]
-        negatives = np.argsort(-scores, kind="stable")[:MOST_GUARDS]
+        negatives = np.argsort(-trees.running_scores(self.negatives)[-1], kind="stable")[:MOST_GUARDS]
+        judging = first[:MOST_GUARDS]
+        seen = trees.running_scores(np.ascontiguousarray(self.positives[:, judging]))[-1] - stage.threshold
+        gains = np.clip(unseen[: len(judging)] / np.maximum(seen, LEAST_GAIN), LEAST_GAIN, 1 / LEAST_GAIN)
         shape = -1, N_CHANNELS, *cells_of(cascade.window)
-        cells = [self.positives[:, positives].T.reshape(shape), self.negatives[:, negatives].T.reshape(shape)]
-        responses = np.concatenate([np.packbits(cascade.respond_to_cells(each), axis=1) for each in cells])
-        part = np.repeat(np.array([GUARD_POSITIVE, GUARD_NEGATIVE], np.uint8), [len(positives), len(negatives)])
-        item = np.concatenate([groups[positives], groups.max() + 1 + np.arange(len(negatives))]).astype(np.int32)
-        return Reference(responses, part, np.ones(len(part), np.float32), item, 0, cascade.n_weak)
+        chosen = self.positives[:, positives], self.negatives[:, negatives], self.positives[:, judging]
+        bits = [np.packbits(cascade.respond_to_cells(each.T.reshape(shape)), axis=1) for each in chosen]
+        sizes = [each.shape[1] for each in chosen]
+        return Reference(
+            np.concatenate(bits),
+            np.repeat(np.array([GUARD_POSITIVE, GUARD_NEGATIVE, POSITIVE], np.uint8), sizes),
+            np.concatenate([np.ones(sum(sizes[:2])), gains]).astype(np.float32),
+            np.concatenate([groups[positives], groups.max() + 1 + np.arange(len(negatives)), groups[judging]]).astype(
+                np.int32
+            ),
+            0,
+            cascade.n_weak,
+        )
 
     def _first_copies(self) -> NDArray[np.intp]:
         """The first positive of each object: the one without jitter."""

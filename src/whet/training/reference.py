@@ -17,6 +17,7 @@ from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.cascade.scan import scan_pyramid
 from whet.detector.base import DetectorBase
 from whet.detector.corrections import NEAR, Windows
+from whet.detector.detector import Detector
 from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, NEGATIVE, POSITIVE, Reference
 from whet.errors import UnreadableImageError
 from whet.io.images import read_grey
@@ -89,6 +90,36 @@ def make_reference(
         n_judging += half
         progress(0.3 + 0.7 * min(min(n_places) / MOST_NEGATIVES, 1.0))
     return _with_nearest_guards(base, samples.reference(base.cascade.n_weak, n_judging))
+
+
+def with_judging_places(
+    detector: Detector, images: Sequence[Path], excluded_boxes: ExcludedBoxes, threads: int | None = None
+) -> Reference:
+    """The reference set of a channel detector, with its false positives in held-out images as judging negatives."""
+    reference = detector.base.reference
+    assert reference is not None
+    samples, n_images = _Samples([], [], [], []), 0
+    for path in images:
+        try:
+            pixels = detector.pixels(path)
+        except UnreadableImageError:
+            continue
+        found = detector.detect_pixels(pixels, min_score=-np.inf, threads=threads)
+        outside = np.flatnonzero(_is_outside(found.boxes, excluded_boxes.get(path)))[:MOST_NEGATIVES]
+        index, gains = _best_windows(found, outside)
+        bits = detector.cascade.responses(detector.pyramid(pixels, threads=threads), index)
+        samples.add((bits, gains), NEGATIVE)
+        n_images += 1
+    added = samples.reference(reference.n_weak, n_images)
+    first = int(reference.item.max(initial=-1)) + 1
+    return Reference(
+        np.concatenate([reference.responses, added.responses]),
+        np.concatenate([reference.part, added.part]),
+        np.concatenate([reference.gain, added.gain]),
+        np.concatenate([reference.item, added.item + np.int32(first)]),
+        n_images,
+        reference.n_weak,
+    )
 
 
 def _with_nearest_guards(base: DetectorBase, reference: Reference) -> Reference:

@@ -31,7 +31,7 @@ from whet.training.data import TrainingData
 from whet.training.negatives import ExcludedBoxes
 from whet.training.preparation import Preparation, prepare
 from whet.training.progress import Event, TrainingResult
-from whet.training.reference import make_reference
+from whet.training.reference import make_reference, with_judging_places
 from whet.training.stage import GreedyLDA, StageLearner
 
 PathOrText = str | PathLike[str]
@@ -245,6 +245,8 @@ def _train_channels(
     base = DetectorBase(choice.window, (stage,), provenance=provenance, reference=reference)
     detector = Detector(base, reporting=Reporting(choice.box_offset, min_size=choice.min_size))
     excluded = {image.path: image.boxes for image in prepared.annotations.images}
+    reference = with_judging_places(detector, prepared.held_out_images, excluded, threads)
+    detector = Detector(replace(base, reference=reference), reporting=detector.reporting)
     return _with_points(detector, result, prepared.held_out_images, excluded, threads)
 
 

@@ -1,0 +1,187 @@
+"""Several classes in one model: each finds and learns what its detector would by itself, and files hold all."""
+
+import numpy as np
+import pytest
+from tests.channels import colourful, random_detector
+from tests.detectors import bull_finder, bull_scene
+
+import whet
+from whet.cascade import pyramid as pyramids
+from whet.cascade.detections import Detections
+from whet.detector import edit
+from whet.detector.classes import MultiClassDetector
+from whet.detector.storage import class_in_file, load_model
+from whet.errors import (
+    CannotMergeError,
+    DetectorNotFoundError,
+    ModelChangedError,
+    ModelFileError,
+    SeveralClassesError,
+    UnknownClassError,
+    WhetError,
+)
+
+
+@pytest.fixture(scope="module")
+def image():
+    return colourful((90, 110), np.random.default_rng(0))
+
+
+@pytest.fixture
+def signs():
+    return MultiClassDetector({"stop": random_detector(0), "yield": random_detector(1)})
+
+
+def test_each_class_has_the_detections_of_its_own_detector(signs, image):
+    found = signs.detect(image)
+    for name, detector in signs.items():
+        assert np.array_equal(found.of_class(name).to_array(), detector.detect(image).to_array())
+        assert len(found.of_class(name))
+    assert set(found.labels) == {"stop", "yield"}
+    assert (np.diff(found.scores) <= 0).all()
+
+
+def test_grey_and_colour_detectors_go_together():
+    both = MultiClassDetector({"bull": bull_finder(), "sign": random_detector()})
+    scene = np.repeat(bull_scene()[..., None], 3, axis=2)
+    for name, detector in both.items():
+        expected = detector.detect(scene).to_array()
+        assert np.array_equal(both.detect(scene).of_class(name).to_array(), expected)
+
+
+def test_channels_are_computed_once(signs, image, monkeypatch):
+    made = []
+    level_at = pyramids.level_at
+    monkeypatch.setattr(pyramids, "level_at", lambda *args: made.append(args[1]) or level_at(*args))
+    signs.detect(image)
+    assert len(made) == len(set(made))
+    together = len(made)
+    for detector in signs.values():
+        detector.detect(image)
+    assert len(made) - together == 2 * together
+
+
+def test_windows_and_groups_are_those_of_the_detections(signs, image):
+    found = signs.detect(image)
+    alone = signs["yield"].detect(image)
+    first = found.labels.index("yield")
+    expected = alone.windows.boxes[alone.windows_of(0)]
+    assert np.array_equal(found.windows.boxes[found.windows_of(first)], expected)
+
+
+def test_options_hold_for_all_classes(signs, image):
+    assert len(signs.detect(image, max_detections=3)) == 3
+    assert signs.detect(image, max_detections=3).scores.tolist() == signs.detect(image).scores[:3].tolist()
+    assert np.array_equal(signs.detect(image[..., ::-1], color="bgr").to_array(), signs.detect(image).to_array())
+    assert [len(one) for one in signs.detect([image, image], threads=1)] == [len(signs.detect(image))] * 2
+
+
+def test_a_correction_touches_one_class_only(signs, image):
+    before = signs["yield"].to_bytes()
+    box = signs["stop"].detect(image).boxes[:1]
+    learned = signs.learn(image, box, False, class_name="stop")
+    assert signs["yield"].to_bytes() == before
+    assert len(signs["stop"].records) == 1
+    signs["stop"].unlearn(learned)
+    assert signs["stop"].records == []
+
+
+def test_a_class_that_is_not_there_is_named(signs, image):
+    with pytest.raises(UnknownClassError, match="no class 'go'; classes: stop, yield"):
+        signs.learn(image, [[0, 0, 9, 9]], False, class_name="go")
+    with pytest.raises(ValueError, match="0 classes"):
+        MultiClassDetector({})
+
+
+def test_files_hold_all_classes_and_one_of_them_can_be_loaded_changed_and_saved(signs, image, tmp_path):
+    path = tmp_path / "signs.whet"
+    signs.save(path)
+    again = whet.load_classes(path)
+    assert again.to_bytes() == signs.to_bytes() == load_model(path).to_bytes()
+    assert list(again) == ["stop", "yield"]
+    stop = whet.load(f"{path}:stop")
+    stop.learn(image, stop.detect(image).boxes[:1], False)
+    stop.save(f"{path}:stop")
+    after = whet.load_classes(path)
+    assert len(after["stop"].records) == 1
+    assert after["yield"].to_bytes() == signs["yield"].to_bytes()
+    with pytest.raises(ModelChangedError):
+        again.save(path)
+    with edit(f"{path}:yield") as detector:
+        detector.set_operating_point("careful", 3.0)
+    assert whet.load_classes(path)["yield"].operating_points["careful"] == 3.0
+    assert len(whet.load_classes(path)["stop"].records) == 1
+
+
+def test_a_file_of_several_classes_is_no_single_detector(signs, tmp_path):
+    path = tmp_path / "signs.whet"
+    signs.save(path)
+    with pytest.raises(SeveralClassesError, match=r"stop, yield; name one of them, such as '.*signs.whet:stop'"):
+        whet.load(path)
+    with pytest.raises(UnknownClassError, match="classes: stop, yield"):
+        whet.load(f"{path}:go")
+    with pytest.raises(DetectorNotFoundError):
+        whet.load(f"{tmp_path / 'none.whet'}:stop")
+    with pytest.raises(DetectorNotFoundError, match="no file"):
+        signs["stop"].save(f"{tmp_path / 'none.whet'}:stop")
+
+
+def test_one_class_is_loaded_from_a_file_of_one(tmp_path):
+    bull_finder().save(tmp_path / "bull.whet")
+    assert list(whet.load_classes(tmp_path / "bull.whet")) == ["object"]
+    assert class_in_file("a/b.whet:road sign")[1] == "road sign"
+    assert class_in_file("a/b.whet")[1] is None
+
+
+def test_every_flipped_bit_of_the_header_is_noticed(signs):
+    data = signs.to_bytes()
+    size = int.from_bytes(data[:8], "little")
+    rng = np.random.default_rng(0)
+    for place in [*range(8, 8 + size, 3), *rng.integers(8 + size, len(data), 20).tolist()]:
+        broken = bytearray(data)
+        broken[place] ^= 1 << int(rng.integers(8))
+        try:
+            loaded = MultiClassDetector.from_bytes(bytes(broken))
+        except ModelFileError:
+            continue
+        assert loaded.to_bytes() == data  # white space, or the like
+
+
+def test_truncated_files_are_refused(signs):
+    data = signs.to_bytes()
+    for n in (0, 7, 100, len(data) - 1):
+        with pytest.raises(ModelFileError):
+            MultiClassDetector.from_bytes(data[:n])
+
+
+def test_copies_are_merged_class_by_class(signs, image):
+    one, two = signs.copy(), signs.copy()
+    one.learn(image, one["stop"].detect(image).boxes[:1], False, class_name="stop")
+    two.learn(image, two["yield"].detect(image).boxes[:1], False, class_name="yield")
+    one.merge(two)
+    assert [len(one[name].records) for name in one] == [1, 1]
+    with pytest.raises(CannotMergeError, match="'stop'"):
+        one.merge(MultiClassDetector({"stop": random_detector(5), "yield": random_detector(1)}))
+
+
+def test_detections_of_classes_become_coco_and_supervision(signs, image):
+    found = signs.detect(image, max_detections=4)
+    rows = found.to_coco(image_id=3, category_id=5)
+    assert [row["category_id"] - 5 for row in rows] == found.class_ids.tolist()
+    pytest.importorskip("supervision")
+    theirs = found.to_supervision()
+    assert theirs.data["class_name"].tolist() == found.labels
+    assert theirs.class_id.tolist() == found.class_ids.tolist()
+
+
+def test_detections_without_classes_have_no_labels():
+    found = Detections.from_boxes([[0, 0, 5, 5]])
+    assert found.labels == [""]
+    assert len(Detections.of_classes({"a": Detections(), "b": Detections()})) == 0
+    with pytest.raises(ValueError, match="class_ids"):
+        Detections(found.boxes, found.scores, class_ids=np.zeros(2, np.intp))
+
+
+def test_errors_of_classes_are_errors_of_whet():
+    assert issubclass(UnknownClassError, WhetError)
+    assert str(UnknownClassError("no class")) == "no class"
