@@ -379,7 +379,7 @@ def retraining(setting: Setting, options: argparse.Namespace, folder: Path) -> d
     return {"seconds": round(float(np.mean(seconds)), 1), "gone": round(float(np.mean(gone)), 4), "20": compared(draws)}
 
 
-# --- Command line and calibration --------------------------------------------------------------------------------------
+# --- Command line and calibration -------------------------------------------------------------------------------------
 
 
 def command_line(setting: Setting, options: argparse.Namespace) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from whet.cascade.cascade import Cascade
 from whet.cascade.stage import Stage
 from whet.detector.base import DetectorBase, Reporting
 from whet.detector.detector import Detector
-from whet.features.channels import ChannelTrees, Trees
+from whet.features.channels import ChannelTrees
+from whet.features.weak_learners import Trees
 
 WINDOW = (24, 20)
 

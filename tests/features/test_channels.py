@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from tests.channels import colourful
 
-from whet.features.channels import ChannelStack, ChannelTrees, Trees, compute_channels
+from whet.features.channels import ChannelStack, ChannelTrees, compute_channels
+from whet.features.weak_learners import Trees
 
 MIRRORED = [0, 1, 2, 3, 4, 9, 8, 7, 6, 5]  # 30 degrees become 150, and so on
 

@@ -11,8 +11,7 @@ from whet.cascade.stage import Stage
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.detector.storage import load
-from whet.features import families
-from whet.features.families import FAMILIES, LAYOUTS, LEAVES, TRAINABLE, columns_of, family_name, from_columns
+from whet.features.families import FAMILIES, LEAVES, TRAINABLE, columns_of, family_name, from_columns, layout_of
 from whet.features.haar import HaarKind, HaarPool
 from whet.features.integral import Corners, IntegralStack, check_window
 from whet.features.training import train_weak_learners
@@ -27,7 +26,7 @@ def test_columns_make_the_same_features_again(kind):
     stack = IntegralStack.from_patches(np.random.default_rng(1).integers(0, 256, (40, *WINDOW), dtype=np.uint8))
     features, weak = random_learners(kind, WINDOW, 6, np.random.default_rng(0), stack)
     columns = columns_of(features, weak)
-    assert list(columns) == list(LAYOUTS[family_name(features)])
+    assert list(columns) == list(layout_of(family_name(features)))
     again, learners = from_columns(family_name(features), WINDOW, columns)
     assert np.array_equal(learners.respond(again.evaluate(stack)), weak.respond(features.evaluate(stack)))
 
@@ -87,7 +86,6 @@ class Points:
 def test_a_new_family_is_a_class_and_an_entry_of_the_table(monkeypatch, tmp_path):
     for table in (TRAINABLE, FAMILIES):
         monkeypatch.setitem(table, "points", Points)
-    monkeypatch.setitem(LAYOUTS, "points", families._column_types("points"))
     pool, rng = TRAINABLE["points"].from_window(WINDOW), np.random.default_rng(0)
     patches = rng.integers(0, 200, (60, *WINDOW), dtype=np.uint8)
     weak, _ = train_weak_learners(pool, patches, np.arange(60) < 30)

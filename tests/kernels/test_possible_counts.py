@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whet._kernels.statistics import in_order
+from whet._kernels.lda import in_order
 
 SMALL = st.integers(-1, 3)
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.pyramid import Grid
 from whet.cascade.stage import Stage
-from whet.features.channels import CELL, LEAVES, PADDING, ChannelStack, ChannelTrees, compute_channels
 from whet.features.integral import IntegralStack, check_window
+from whet.features.weak_learners import LEAVES, Trees
 
 if TYPE_CHECKING:
     from whet.cascade.neighbours import Neighbours
@@ -63,7 +63,7 @@ class Cascade:
                 raise ValueError(
                     f"stage {number} is for windows {stage.features.window}, the cascade for {self.window}"
                 )
-        if len(self.stages) > 1 and any(isinstance(stage.features, ChannelTrees) for stage in self.stages):
+        if len(self.stages) > 1 and any(isinstance(stage.weak, Trees) for stage in self.stages):
             raise ValueError(f"got {len(self.stages)} stages; a cascade with channels has one stage of trees")
         rejection = self.stages[0].rejection_thresholds
         if (
@@ -76,12 +76,16 @@ class Cascade:
     @property
     def uses_channels(self) -> bool:
         """Whether the stages are trees on channels of colour images. `min_sigma` does not apply to them."""
-        return isinstance(self.stages[0].features, ChannelTrees)
+        return isinstance(self.stages[0].weak, Trees)
 
     @property
     def grid(self) -> Grid:
         """How windows lie on the levels of a pyramid."""
-        return Grid(CELL, PADDING, is_colour=True) if self.uses_channels else Grid()
+        if not self.uses_channels:
+            return Grid()
+        from whet.features.channels import CELL, PADDING
+
+        return Grid(CELL, PADDING, is_colour=True)
 
     @property
     def n_weak(self) -> int:
@@ -144,10 +148,14 @@ class Cascade:
 
     def respond_to_cells(self, cells: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Responses (n, n_weak) of trees to the channels (n, 10, rows, columns) of windows."""
+        from whet.features.channels import ChannelStack
+
         return np.ascontiguousarray(self.stages[0].respond(ChannelStack(cells)).T).view(np.uint8)
 
     def respond_in_context(self, patches: Patches, context: int) -> NDArray[np.uint8]:
         """Responses (n, n_weak) of trees to patches (n, height, width, 3) with so many pixels around the window."""
+        from whet.features.channels import CELL, compute_channels
+
         rim = slice(context // CELL, -(context // CELL))
         return self.respond_to_cells(np.array([compute_channels(patch)[:, rim, rim] for patch in patches]))
 

@@ -15,7 +15,8 @@ from whet._kernels.threads import blocks, for_each_block
 from whet.cascade.cascade import Cascade
 from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import Level, Pyramid, WindowIndex
-from whet.features.channels import CELL, LEAVES, ChannelTrees, Trees, cells_of
+from whet.features.channels import CELL, ChannelTrees, cells_of
+from whet.features.weak_learners import LEAVES, Trees
 
 # Rows of windows a task.
 BAND = 16

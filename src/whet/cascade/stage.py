@@ -6,19 +6,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.threads import for_each_block
-from whet.features.channels import ChannelStack
 from whet.features.families import columns_of, family_name
 from whet.features.integral import FeatureFamily, IntegralStack
 from whet.features.weak_learners import WeakLearners
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant, check_combination
 from whet.lda.statistics import MOST_SAMPLES, BinaryStatistics
 from whet.lda.thresholds import Asymmetric, Rate, RejectionThresholds, Rule
+
+if TYPE_CHECKING:
+    from whet.features.channels import ChannelStack
 
 Patches = NDArray[np.uint8]
 Floats = NDArray[np.float64]

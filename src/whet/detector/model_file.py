@@ -20,7 +20,7 @@ from whet.detector.model_header import MOST_BYTES, Contents, FixedHeader, Header
 from whet.detector.records import Record, Records
 from whet.detector.reference import Reference
 from whet.errors import DetectorNotFoundError, ModelFileError, WhetError
-from whet.features.families import LAYOUTS, columns_of, from_columns
+from whet.features.families import columns_of, from_columns, layout_of
 from whet.lda.statistics import BinaryStatistics
 from whet.lda.thresholds import RejectionThresholds
 
@@ -209,7 +209,7 @@ def _layout(stage: StageHeader) -> dict[str, Layout]:
     """Every array that a stage has: dtypes that it may be of, and its shape."""
     T = stage.n_weak
     columns: dict[str, Layout] = {
-        name: ((dtype,), (stage.n_conditions, *shape)) for name, (dtype, shape) in LAYOUTS[stage.family].items()
+        name: ((dtype,), (stage.n_conditions, *shape)) for name, (dtype, shape) in layout_of(stage.family).items()
     }
     floats = ["coef"] * isinstance(stage, FixedHeader) + ["exits"] * stage.soft
     columns |= dict.fromkeys(floats, ((np.dtype(np.float64),), (T,)))

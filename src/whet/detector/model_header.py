@@ -15,7 +15,7 @@ from whet.cascade.stage import LearningStage, Stage, TrainedStage, z_of
 from whet.detector.base import Delta, DetectorBase, Provenance, Reporting
 from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Kind, Record, Records
 from whet.errors import ModelFileError
-from whet.features.families import LAYOUTS, LEAVES, MOST_CONDITIONS, TREES, family_name, n_rows, rows_of_trees
+from whet.features.families import LEAVES, MOST_CONDITIONS, TREES, family_name, family_names, n_rows, rows_of_trees
 from whet.lda.discriminant import Criterion
 from whet.lda.statistics import MOST_SAMPLES
 from whet.lda.thresholds import Asymmetric, Rate
@@ -339,7 +339,7 @@ def _shape_table(stage: StageHeader) -> Table:
 
 
 def _shape(table: Table, where: str) -> tuple[str, int, int]:
-    family = one_of(table["family"], LAYOUTS, f"feature family of {where}")
+    family = one_of(table["family"], family_names(), f"feature family of {where}")
     n_weak = whole(table["n_weak"], 1, MOST_CONDITIONS if family in TREES else MOST_WEAK, f"n_weak of {where}")
     if (_OF_LEAVES in table) != (family in LEAVES):
         raise ModelFileError(f"{where} is of {family}: {_OF_LEAVES} belongs to leaves, and to them alone")

@@ -24,7 +24,6 @@ from whet.errors import (
     ModelFileError,
     SeveralClassesError,
 )
-from whet.io.files import locked, write_atomically
 
 if TYPE_CHECKING:
     from whet.detector.classes import MultiClassDetector
@@ -161,6 +160,8 @@ def _load_opencv(path: Path) -> Detector:
 
 def save(model: Detector | MultiClassDetector, path: str | PathLike[str]) -> None:
     """Write a model to a file, or the detector of one class into the file of several; see `Detector.save`."""
+    from whet.io.files import locked
+
     with locked(class_in_file(path)[0]):
         _write(model, path)
 
@@ -178,6 +179,8 @@ def edit(path: str | PathLike[str]) -> Iterator[Detector]:
     >>> load(path).n_examples
     (0, 5)
     """
+    from whet.io.files import locked
+
     with locked(class_in_file(path)[0]):
         detector = load_file(path)
         before = detector.to_bytes()
@@ -201,6 +204,8 @@ def _write(model: Detector | MultiClassDetector, path: str | PathLike[str]) -> N
         if now is None or not isinstance(model, Detector):
             raise DetectorNotFoundError(f"there is no file {file} to save the class {class_name!r} in")
         data = _loaded_classes(file, now).with_class(class_name, model).to_bytes()
+    from whet.io.files import write_atomically
+
     write_atomically(file, data)
     model.origin = file.resolve(), _digest(data)
 

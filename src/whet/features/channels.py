@@ -15,12 +15,10 @@ from whet._kernels.channels import CELL as CELL
 from whet._kernels.channels import N_CHANNELS as N_CHANNELS
 from whet._kernels.channels import RADIUS
 from whet.features.integral import Columns, ColumnTypes, Indices, IntegralStack
+from whet.features.weak_learners import LEAVES, NODES, trees_of_leaves
 
 Cells = NDArray[np.uint8]
 
-# A tree asks its root, and then one of two further cells: four leaves.
-NODES = 3
-LEAVES = 4
 # Pixels that levels are padded by, the same for all windows, so that detectors can share levels. Windows have a margin
 # around the object, so that objects at the border of an image are found in the padding.
 PADDING = 2 * CELL
@@ -191,52 +189,3 @@ class ChannelTrees:
             raise ValueError(f"got cells of shape {stack.cells.shape} for a window of {self.window}")
         flat = stack.cells.reshape(len(stack), prod(stack.cells.shape[1:]))
         return np.ascontiguousarray(flat[:, self.indices.ravel()].T)
-
-
-@dataclass(frozen=True, eq=False)
-class Trees:
-    """Trees of depth two by thresholds (trees, 3): a cell answers 1 if its value is above its threshold.
-
-    A leaf responds 1 where a window ends in it, so that each tree has exactly one 1 among its four leaves.
-
-    >>> Trees(np.uint8([[5, 0, 7]])).respond(np.uint8([[9, 2], [1, 1], [7, 9]])).astype(int)
-    array([[0, 0],
-           [0, 1],
-           [1, 0],
-           [0, 0]])
-    """
-
-    threshold: NDArray[np.uint8]
-
-    column_types: ClassVar[ColumnTypes] = {"threshold": (np.dtype(np.uint8), (NODES,))}
-
-    @classmethod
-    def from_columns(cls, columns: Columns) -> Trees:
-        """Trees from the columns of a file."""
-        return cls(columns["threshold"])
-
-    def __len__(self) -> int:
-        return LEAVES * len(self.threshold)
-
-    def take(self, indices: Indices) -> Trees:
-        """Whole trees, by the indices of their leaves."""
-        return Trees(self.threshold[trees_of_leaves(indices, len(self))])
-
-    def respond(self, values: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Responses (4 trees, samples) to the values of the cells (3 trees, samples)."""
-        above = values.reshape(len(self.threshold), NODES, values.shape[1]) > self.threshold[:, :, None]
-        leaf = np.where(above[:, 0], 2 + above[:, 2], 0 + above[:, 1])
-        return np.asarray((leaf[:, None] == np.arange(LEAVES)[:, None]).reshape(len(self), values.shape[1]))
-
-
-def trees_of_leaves(indices: Indices, n: int) -> NDArray[np.intp]:
-    """The trees whose leaves these are, in order; raises ValueError if some leaves of a tree are missing.
-
-    >>> trees_of_leaves(slice(4, 12), 16)
-    array([1, 2])
-    """
-    leaves = np.arange(n)[indices]
-    trees = leaves[::LEAVES] // LEAVES
-    if not np.array_equal(leaves, (trees[:, None] * LEAVES + np.arange(LEAVES)).ravel()):
-        raise ValueError("the leaves of a tree stay together")
-    return trees

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections import UserDict
+from functools import cache
+from importlib import import_module
 from typing import Any, Protocol, Self
 
 import numpy as np
 
-from whet.features.channels import LEAVES as LEAVES_PER_TREE
-from whet.features.channels import ChannelTrees, Trees
-from whet.features.haar import HaarPool
 from whet.features.integral import Columns, ColumnTypes, FeatureFamily, ScannedFamily
-from whet.features.lbp import BlockPatternPool
-from whet.features.rectangles import RectanglePool
-from whet.features.weak_learners import LeafPool, Leaves, Stumps, Subsets, WeakLearners, conditions_of
+from whet.features.weak_learners import LEAVES as LEAVES_PER_TREE
+from whet.features.weak_learners import LeafPool, Leaves, Stumps, Subsets, Trees, WeakLearners, conditions_of
 
 
 class TrainableFamily(ScannedFamily, Protocol):
@@ -23,13 +22,31 @@ class TrainableFamily(ScannedFamily, Protocol):
         """All features of the family that fit into a window (height, width)."""
 
 
+class Table(UserDict[str, Any]):
+    """Classes by name. A text is where a class is: a detector imports only those that it has."""
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a class of features
+        found = self.data[name]
+        if isinstance(found, str):
+            module, _, kind = found.rpartition(".")
+            found = self.data[name] = getattr(import_module(module), kind)
+        return found
+
+    def name_of(self, kind: type) -> str | None:
+        """The name of a class, or None; imports nothing."""
+        places = kind, f"{kind.__module__}.{kind.__qualname__}"
+        return next((name for name, found in self.data.items() if found in places), None)
+
+
+_HAAR, _LBP = "whet.features.haar.HaarPool", "whet.features.lbp.BlockPatternPool"
+_RECTANGLES = "whet.features.rectangles.RectanglePool"
 # Names are those of the `features` setting and of model files.
-TRAINABLE: dict[str, type[TrainableFamily]] = {"haar": HaarPool, "lbp": BlockPatternPool}
-FAMILIES: dict[str, type[ScannedFamily]] = {**TRAINABLE, "rectangles": RectanglePool}
+TRAINABLE = Table({"haar": _HAAR, "lbp": _LBP})
+FAMILIES = Table({"haar": _HAAR, "lbp": _LBP, "rectangles": _RECTANGLES})
 # Families whose features are conditions of leaves of trees.
-LEAVES: dict[str, type[ScannedFamily]] = {"lbp leaves": BlockPatternPool, "rectangle leaves": RectanglePool}
+LEAVES = Table({"lbp leaves": _LBP, "rectangle leaves": _RECTANGLES})
 # Families of whole trees: a column has a row for each tree, and a tree has four weak learners.
-TREES: dict[str, type[ChannelTrees]] = {"channels": ChannelTrees}
+TREES = Table({"channels": "whet.features.channels.ChannelTrees"})
 # Leaves of a tree of n nodes have up to n^2 / 2 conditions. OpenCV's cascades have up to 6,000; more than this in all
 # stages of a detector is somebody's attack.
 MOST_CONDITIONS = 100_000
@@ -43,34 +60,41 @@ def weak_type(family: type[ScannedFamily] | ScannedFamily) -> type[Stumps] | typ
 def family_name(features: FeatureFamily) -> str:
     """The name by which a file knows this family.
 
+    >>> from whet.features.lbp import BlockPatternPool
     >>> family_name(BlockPatternPool.from_window((3, 3)))
     'lbp'
     """
     kind = type(features.conditions) if isinstance(features, LeafPool) else type(features)
-    table: dict[str, Any] = LEAVES if isinstance(features, LeafPool) else {**FAMILIES, **TREES}
-    name = next((name for name, family in table.items() if family is kind), None)
+    tables = (LEAVES,) if isinstance(features, LeafPool) else (FAMILIES, TREES)
+    name = next(filter(None, (table.name_of(kind) for table in tables)), None)
     if name is None:
         raise TypeError(
             f"got features of type {kind.__name__}; expected a family that whet.features.families lists: "
-            f"{', '.join(table)}"
+            f"{', '.join(name for table in tables for name in table)}"
         )
-    if isinstance(features, RectanglePool) and features.tilted.any():
+    if name == "rectangles" and getattr(features, "tilted", np.False_).any():
         raise TypeError("got tilted features: a detector has those in leaves, be they of a single condition")
     return name
 
 
-def _column_types(name: str) -> ColumnTypes:
-    """Columns of a family, then of its weak learners, then those that only leaves have."""
+def family_names() -> list[str]:
+    """All names that a file may have."""
+    return [*FAMILIES, *LEAVES, *TREES]
+
+
+@cache
+def layout_of(name: str) -> ColumnTypes:
+    """Name and dtype of every column of a family, and the shape of one row.
+
+    Columns of the family come first, then those of its weak learners, then those that only leaves have. A column has a
+    row for each weak learner; in families of leaves, for each of their conditions, and in families of trees for each
+    tree.
+    """
     if name in TREES:
         return {**TREES[name].column_types, **Trees.column_types}
     family = LEAVES[name] if name in LEAVES else FAMILIES[name]
     types = {**family.column_types, **weak_type(family).column_types}
     return {**types, **family.leaf_column_types, "joins": (np.dtype(np.uint8), ())} if name in LEAVES else types
-
-
-# Name and dtype of every column, and the shape of one row. A column has a row for each weak learner; in families
-# of leaves, for each of their conditions, and in families of trees for each tree.
-LAYOUTS: dict[str, ColumnTypes] = {name: _column_types(name) for name in (*FAMILIES, *LEAVES, *TREES)}
 
 
 def rows_of_trees(name: str, n_weak: int) -> int | None:
@@ -97,12 +121,13 @@ def columns_of(features: FeatureFamily, weak: WeakLearners) -> Columns:
 
     The weak learners' index into a training pool and their training errors are not among them: neither is run.
 
+    >>> from whet.features.lbp import BlockPatternPool
     >>> pool = BlockPatternPool.from_window((3, 3))
     >>> columns = columns_of(pool, Subsets(np.arange(1), np.ones((1, 4), np.uint64), np.zeros(1)))
     >>> {name: column.shape for name, column in columns.items()}
     {'x': (1,), 'y': (1,), 'block_width': (1,), 'block_height': (1,), 'subset': (1, 4)}
     """
-    layout, sources = LAYOUTS[family_name(features)], (*conditions_of(features, weak)[:2], features)
+    layout, sources = layout_of(family_name(features)), (*conditions_of(features, weak)[:2], features)
     found = {name: next((getattr(s, name) for s in sources if hasattr(s, name)), None) for name in layout}
     missing = [name for name, column in found.items() if column is None]
     if missing:

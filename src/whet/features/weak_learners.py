@@ -1,4 +1,7 @@
-"""Weak learners as they are run: stumps, subsets of codes and leaves of trees. `whet.features.training` trains them."""
+"""Weak learners as they are run: stumps, subsets of codes, leaves of trees, and trees.
+
+`whet.features.training` and `whet.training.boosting` train them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.integral import respond_one
-from whet.features.channels import Trees
 from whet.features.integral import Columns, ColumnTypes, FeatureFamily, Indices, IntegralStack, ScannedFamily
 
 Ints = NDArray[np.intp]
@@ -17,6 +19,9 @@ Floats = NDArray[np.float64]
 
 # Codes are bytes, and a subset has a bit for each: families with fewer codes leave some of them unused.
 MOST_CODES = 256
+# A tree of channels asks its root, and then one of two further cells: four leaves.
+NODES = 3
+LEAVES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +197,55 @@ class Leaves:
         """Responses (leaves, samples) to the values of each condition's own feature (conditions, samples)."""
         answers: NDArray[np.bool_] = self.conditions.respond(values)  # type: ignore[arg-type]  # made for each other
         return np.logical_and.reduceat(answers, self.first[:-1], axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Trees:
+    """Trees of depth two by thresholds (trees, 3): a cell answers 1 if its value is above its threshold.
+
+    A leaf responds 1 where a window ends in it, so that each tree has exactly one 1 among its four leaves.
+
+    >>> Trees(np.uint8([[5, 0, 7]])).respond(np.uint8([[9, 2], [1, 1], [7, 9]])).astype(int)
+    array([[0, 0],
+           [0, 1],
+           [1, 0],
+           [0, 0]])
+    """
+
+    threshold: NDArray[np.uint8]
+
+    column_types: ClassVar[ColumnTypes] = {"threshold": (np.dtype(np.uint8), (NODES,))}
+
+    @classmethod
+    def from_columns(cls, columns: Columns) -> Trees:
+        """Trees from the columns of a file."""
+        return cls(columns["threshold"])
+
+    def __len__(self) -> int:
+        return LEAVES * len(self.threshold)
+
+    def take(self, indices: Indices) -> Trees:
+        """Whole trees, by the indices of their leaves."""
+        return Trees(self.threshold[trees_of_leaves(indices, len(self))])
+
+    def respond(self, values: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Responses (4 trees, samples) to the values of the cells (3 trees, samples)."""
+        above = values.reshape(len(self.threshold), NODES, values.shape[1]) > self.threshold[:, :, None]
+        leaf = np.where(above[:, 0], 2 + above[:, 2], 0 + above[:, 1])
+        return np.asarray((leaf[:, None] == np.arange(LEAVES)[:, None]).reshape(len(self), values.shape[1]))
+
+
+def trees_of_leaves(indices: Indices, n: int) -> NDArray[np.intp]:
+    """The trees whose leaves these are, in order; raises ValueError if some leaves of a tree are missing.
+
+    >>> trees_of_leaves(slice(4, 12), 16)
+    array([1, 2])
+    """
+    leaves = np.arange(n)[indices]
+    trees = leaves[::LEAVES] // LEAVES
+    if not np.array_equal(leaves, (trees[:, None] * LEAVES + np.arange(LEAVES)).ravel()):
+        raise ValueError("the leaves of a tree stay together")
+    return trees
 
 
 WeakLearners = Stumps | Subsets | Leaves | Trees

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels import cholesky
-from whet._kernels.statistics import binary_step, centred_step, direction_and_moments
+from whet._kernels import lda as cholesky
+from whet._kernels.lda import binary_step, centred_step, direction_and_moments
 from whet.errors import CannotUnlearnError, ForgettingError, SingularScatterError
 from whet.lda.statistics import BinaryStatistics, ClassStatistics, DecayingStatistics
 from whet.lda.thresholds import Projection, Rule, deviations, fisher

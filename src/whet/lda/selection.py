@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.cholesky import best_gain, invert, project_out
+from whet._kernels.lda import best_gain, invert, project_out
 from whet._kernels.threads import for_each_block
 from whet.lda.discriminant import Criterion, factorise, regularised_scatter
 from whet.lda.statistics import ClassStatistics

@@ -10,7 +10,7 @@ from typing import Any, Never, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.statistics import binary_scatter, in_order, insert_binary, insert_centred
+from whet._kernels.lda import binary_scatter, in_order, insert_binary, insert_centred
 from whet.errors import CannotUnlearnError, ForgettingError
 
 # Kernels turn counts into float64 by their bits, which is exact below 2^52.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.statistics import leading_forms
+from whet._kernels.lda import leading_forms
 from whet.lda.statistics import ClassStatistics
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.features.channels import CELL, LEAVES, ChannelTrees
+from whet.features.channels import CELL, ChannelTrees
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
 from whet.features.rectangles import RectanglePool
-from whet.features.weak_learners import LeafPool
+from whet.features.weak_learners import LEAVES, LeafPool
 from whet.io.images import as_rgb
 from whet.plots.drawing import FALSE_POSITIVE, LINE, Color, RgbImage, draw_boxes, draw_caption
 

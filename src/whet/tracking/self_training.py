@@ -8,7 +8,7 @@ from math import exp, fsum, pi, sqrt
 
 import numpy as np
 
-from whet._kernels.statistics import project_binary
+from whet._kernels.lda import project_binary
 from whet.cascade.stage import Stage, TrainedStage
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector

@@ -14,7 +14,8 @@ from whet.cascade.stage import Stage
 from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, POSITIVE, Reference
 from whet.errors import TrainingDataError
 from whet.evaluation.curves import image_interval, rate_interval
-from whet.features.channels import LEAVES, N_CHANNELS, ChannelTrees, Trees, cells_of
+from whet.features.channels import N_CHANNELS, ChannelTrees, cells_of
+from whet.features.weak_learners import LEAVES, Trees
 from whet.training.boosting import BoostedTrees, boost
 from whet.training.channel_preparation import ChannelPreparation
 from whet.training.channel_samples import Places

@@ -19,8 +19,8 @@ from msgspec import Meta
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
 from whet.detector.model_header import MOST_WEAK
 from whet.errors import ConfigError
-from whet.features.channels import LEAVES
 from whet.features.families import MOST_CONDITIONS, TRAINABLE
+from whet.features.weak_learners import LEAVES
 from whet.io.files import write_atomically
 from whet.training.positives import Jitter
 
