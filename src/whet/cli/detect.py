@@ -70,8 +70,9 @@ def detect(
 ) -> None:
     """Detect objects in images and print their boxes and scores.
 
-    JSON, CSV and COCO also have the probability that a detection is right, if the model has a reference set. To correct
-    false positives, add a column (or key) wrong with 1 for each of them, and run whet learn --detections.
+    JSON, CSV and COCO also have the class for which the model was trained, if it is known, and the probability that a
+    detection is right, if the model can estimate it. To correct false positives, add a column (or key) wrong with 1 for
+    each of them, and run whet learn --detections.
 
     Images that cannot be read are skipped and listed at the end; the exit code is then 5.
 
@@ -85,7 +86,7 @@ def detect(
     start(quiet=quiet)
     from whet.detector.detector import load
     from whet.evaluation.runs import detect_many
-    from whet.io.detections import PIECEMEAL, Layout, coco_ids, ids_of, pieces
+    from whet.io.detections import PIECEMEAL, Layout, category_of, coco_ids, ids_of, pieces
     from whet.io.images import find_images
 
     if as_json and layout not in (Format.text, Format.json):
@@ -109,8 +110,10 @@ def detect(
         # Lines that appear one by one on a terminal are progress enough, and a bar would be mixed up with them.
         is_streaming = out is None and chosen in PIECEMEAL and sys.stdout.isatty()
         with progress_bar("detecting", hidden=quiet or is_streaming or len(paths) < 2) as progress:
-            results = _Results(drawings, lambda done: progress(done / len(paths)))
-            write_text(pieces(results.detections(run), chosen, numbers), out)
+            name = detector.class_name
+            results = _Results(drawings, lambda done: progress(done / len(paths)), name or "")
+            category = 1 if ids is None or name is None else category_of(ids, name)
+            write_text(pieces(results.detections(run), chosen, numbers, category, name), out)
     if not quiet and out is not None:
         n = len(paths) - len(results.errors)
         typer.echo(f"Wrote {plural(results.n_boxes, 'detection')} in {plural(n, 'image')} to {out}", err=True)
@@ -131,6 +134,7 @@ class _Results:
 
     drawings: DrawnFolder | None
     progress: Callable[[int], None]
+    label: str = ""
     n_boxes: int = 0
     errors: list[UnreadableImageError] = field(default_factory=list)
 
@@ -144,6 +148,6 @@ class _Results:
             if one.found is not None:
                 self.n_boxes += len(one.found)
                 if self.drawings is not None:
-                    self.drawings.add(one.path, one.found)
+                    self.drawings.add(one.path, one.found, self.label)
                 yield one.path, Detections(one.found.boxes, one.found.scores, calibration=one.found.calibration)
             self.progress(number)

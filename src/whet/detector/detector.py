@@ -468,7 +468,7 @@ class Detector:
         return None if judged is None else judged.estimate(self._reporting_of(state).min_score(None))
 
     def _calibration(self, state: State) -> Callable[[Floats], Floats] | None:
-        if self._base.reference is None:
+        if self._base.reference is None or not self._base.reference.n_images:
             return None
 
         def probability(scores: Floats) -> Floats:
@@ -534,6 +534,11 @@ class Detector:
         return self._base.provenance
 
     @property
+    def class_name(self) -> str | None:
+        """The class that the base was trained for, as its annotations call it; None if it is not known."""
+        return self._base.provenance.class_name
+
+    @property
     def n_examples(self) -> tuple[int, int]:
         """Positive and negative examples that were learned since the base; corrections are no examples."""
         objects, others = zip(*self._state.total.counts, strict=True)
@@ -544,7 +549,7 @@ class Detector:
         n_corrections = sum(record.kind == "correction" for record in self._state.records.values())
         points = "".join(f", {name!r}: {score:g}" for name, score in sorted(self.operating_points.items()))
         return (
-            f"Detector({width} x {height} windows, {n} stage{'s' * (n != 1)}, {self.cascade.n_weak} weak learners; "
+            f"Detector({self.class_name + ': ' if self.class_name else ''}{width} x {height} windows, {n} stage{'s' * (n != 1)}, {self.cascade.n_weak} weak learners; "
             f"learned {n_corrections} correction{'s' * (n_corrections != 1)}, {objects} positives, {others} negatives"
             f"{'; operating points ' + points[2:] if points else ''})"
         )

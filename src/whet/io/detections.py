@@ -102,38 +102,60 @@ class Layout(StrEnum):
 PIECEMEAL = (Layout.text, Layout.csv)
 
 
-def written(images: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1) -> str:
+def category_of(path: Path, label: str) -> int:
+    """The id of a class in a COCO annotation file, by its name; 1 if the file does not have it."""
+    try:
+        table = json.loads(path.read_bytes())["categories"]
+        return next((int(one["id"]) for one in table if one["name"] == label), 1)
+    except (ValueError, KeyError, TypeError):
+        return 1
+
+
+def written(
+    images: Iterable[Found],
+    layout: Layout,
+    ids: Mapping[Path, int] | None = None,
+    category: int = 1,
+    label: str | None = None,
+) -> str:
     """Format all detections as one text.
 
     `json` is a list with `image`, `boxes` (x1, y1, x2, y2, half-open) and `scores` of each image; `csv` has a row
     for each detection. `coco` is a list of results (x, y, width, height) as COCO's evaluation reads them, with the
     `file_name` of the image: `ids` are the image ids; without, images are numbered from 1. `category` is their
-    category id. Where the detector is calibrated, each detection has a probability beside its score.
+    category id, and `label` the name of the class, in all layouts but `text`. Where the detector is calibrated, each
+    detection has a probability beside its score.
 
     >>> import numpy as np
     >>> found = Detections(np.array([[10.0, 20.0, 34.0, 44.0]]), np.array([2.5]))
-    >>> print(written([(Path("a.png"), found)], Layout.csv), end="")
-    path,x,y,width,height,score
-    a.png,10.0,20.0,24.0,24.0,2.5
+    >>> print(written([(Path("a.png"), found)], Layout.csv, label="car"), end="")
+    path,x,y,width,height,score,label
+    a.png,10.0,20.0,24.0,24.0,2.5,car
     """
-    return "".join(pieces(images, layout, ids, category))
+    return "".join(pieces(images, layout, ids, category, label))
 
 
 def pieces(
-    images: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1
+    images: Iterable[Found],
+    layout: Layout,
+    ids: Mapping[Path, int] | None = None,
+    category: int = 1,
+    label: str | None = None,
 ) -> Iterator[str]:
     """Yield the text of `written` in pieces; `text` and `csv` yield one piece per image."""
     match layout:
         case Layout.text:
             yield from (f"{path}: {line(found)}\n" for path, found in images)
         case Layout.json:
-            yield json.dumps([_plain(path, found) for path, found in images], indent=1) + "\n"
+            named = {} if label is None else {"label": label}
+            yield json.dumps([_plain(path, found) | named for path, found in images], indent=1) + "\n"
         case Layout.csv:
-            yield from _csv_pieces(images)
+            yield from _csv_pieces(images, label)
         case Layout.coco:
             every = list(images)
             numbers = {path: n for n, (path, _) in enumerate(every, start=1)} if ids is None else ids
-            rows = (row for path, found in every for row in _coco_rows(path, found, numbers[path], category))
+            named = {} if label is None else {"category_name": label}
+            rows = (row | named for path, found in every for row in _coco_rows(path, found, numbers[path], category))
             yield json.dumps(list(rows)) + "\n"
 
 
@@ -173,10 +195,11 @@ def _coco_rows(path: Path, found: Detections, image_id: int, category: int) -> I
         yield {**row, **known, "file_name": str(path)}
 
 
-def _csv_pieces(images: Iterable[Found]) -> Iterator[str]:
-    head = [HEADER]  # written with the first image, so that a failed call writes nothing
+def _csv_pieces(images: Iterable[Found], label: str | None) -> Iterator[str]:
+    named = [] if label is None else [label]
+    head = [(*HEADER, *(["label"] if named else []))]  # written with the first image: a failed call writes nothing
     for path, found in images:
-        rows, probabilities = [[str(path), *row] for row in _rows(found)], _probabilities(found)
+        rows, probabilities = [[str(path), *row, *named] for row in _rows(found)], _probabilities(found)
         if probabilities is not None:
             head = [(*names, "probability") for names in head]
             rows = [[*row, "" if value is None else value] for row, value in zip(rows, probabilities, strict=True)]

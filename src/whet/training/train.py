@@ -19,6 +19,8 @@ from whet.evaluation.curves import operating_point
 from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import detect_many
 from whet.features.integral import FeatureFamily
+from whet.io.annotations.annotation import ONLY_CLASS
+from whet.io.files import short_hashes
 from whet.training.cascade import Callback, Patches, common_window, train_stages
 from whet.training.channel_preparation import ChannelPreparation
 from whet.training.channel_training import train_channels
@@ -152,7 +154,8 @@ def train_prepared(
         seed=config.seed,
         threads=threads,
     )
-    detector = Detector(replace(trained.base, reference=reference), reporting=Reporting(offset))
+    base = replace(trained.base, reference=reference, training_images=_training_images(prepared))
+    detector = Detector(base, reporting=Reporting(offset))
     return _with_points(detector, result, data.held_out_images, data.excluded_boxes, threads)
 
 
@@ -176,7 +179,10 @@ def _train_channels(
         is_cascade=False,
         origin=origin,
     )
-    base = DetectorBase(choice.window, (stage,), provenance=provenance, reference=reference)
+    images = _training_images(prepared)
+    base = DetectorBase(
+        choice.window, (stage,), provenance=provenance, reference=reference, training_images=images
+    )
     detector = Detector(base, reporting=Reporting(choice.box_offset, min_size=choice.min_size))
     excluded = {image.path: image.boxes for image in prepared.annotations.images}
     return _with_points(detector, result, prepared.held_out_images, excluded, threads)
@@ -207,12 +213,20 @@ def _with_points(
 
 
 def _origin(prepared: Preparation | ChannelPreparation, origin: Provenance | None) -> Provenance:
+    classes = prepared.annotations.classes
     origin = Provenance() if origin is None else origin
+    origin = origin.with_class(classes[0]) if classes and classes[0] != ONLY_CLASS else origin
     if origin.data:
         return origin
     source = prepared.config.annotations or ""
     name = Path(source).name if ABSOLUTE_PATH.search(source) else source
     return replace(origin, data=f"{name}: {prepared.annotations.summary()}")
+
+
+def _training_images(prepared: Preparation | ChannelPreparation) -> NDArray[np.uint32]:
+    """Short hashes of all images that have a part in the detector, held-out images included."""
+    with_objects = [image.path for image in prepared.annotations.images if len(image.objects)]
+    return short_hashes(dict.fromkeys([*with_objects, *prepared.images]))
 
 
 def train_detector(

@@ -285,6 +285,10 @@ class Annotations:
         note = [Problem(ProblemKind.NOTE, "", None, what)] if others else []
         return replace(self, images=chosen, classes=(name,), problems=(*self.problems, *note))
 
+    def has_class(self, name: str) -> bool:
+        """Whether `select` finds this class, or all classes of a name such as "cat,dog"."""
+        return name in self.classes or all(each.strip() in self.classes for each in name.split(","))
+
     def summary(self) -> str:
         """Return one line with the numbers of images, boxes by class, and problems."""
         by_class = ", ".join(f"{name} {count:,}" for name, count in self.counts.items())
