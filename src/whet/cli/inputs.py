@@ -88,9 +88,7 @@ class AnnotationOptions(NamedTuple):
         return self.model_class
 
 
-def _of_part(
-    found: Annotations, path: Path, split: str | None, parts: Sequence[str], *, quiet: bool
-) -> Annotations:
+def _of_part(found: Annotations, path: Path, split: str | None, parts: Sequence[str], *, quiet: bool) -> Annotations:
     named = [part for part in found.splits if part]
     if split is None and len(found.splits) > 1:
         split = found.find_split(*parts)

@@ -42,7 +42,7 @@ ABSOLUTE_PATH = re.compile(r"""(?:^|[\s='"(,])(?:/\w|~[\w./\\]|[A-Za-z]:[\\/]|\\
 class Provenance:
     """What a detector was trained on, under which licence, by which command, and to which goals.
 
-    `facts` are further numbers and text (seeds, seconds, versions, the name of the class). Nothing here changes what the
+    `facts` are further numbers and text (class of the objects, seeds, seconds, versions). Nothing here changes what a
     detector finds.
 
     >>> Provenance(data="faces of our own", licence="CC0-1.0", goals={"detection_rate": 0.99}).licence
@@ -199,7 +199,9 @@ class DetectorBase:
         if images is not None and not (
             images.dtype == np.uint32 and images.ndim == 1 and (images[1:] > images[:-1]).all()
         ):
-            raise ValueError(f"got training images of {images.dtype} {images.shape}; expected rising uint32 hashes (n,)")
+            raise ValueError(
+                f"got training images of {images.dtype} {images.shape}; expected rising uint32 hashes (n,)"
+            )
         if mean is not None and (mean.shape != tuple(self.window) or mean.dtype != np.uint8):
             raise ValueError(f"got a mean positive of {mean.dtype} {mean.shape}; expected uint8 {self.window}")
         if not (np.isfinite(self.min_sigma) and self.min_sigma > 0):

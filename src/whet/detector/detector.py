@@ -25,7 +25,15 @@ from whet.cascade.detections import Detections
 from whet.cascade.pyramid import SCALE_FACTOR, SMALLEST, Pyramid
 from whet.cascade.scan import scan_pyramid
 from whet.detector import model_file
-from whet.detector.base import Delta, DetectorBase, Provenance, Reporting, check_delta, estimated_setbacks
+from whet.detector.base import (
+    DEFAULT_POINT,
+    Delta,
+    DetectorBase,
+    Provenance,
+    Reporting,
+    check_delta,
+    estimated_setbacks,
+)
 from whet.detector.model_header import Contents
 from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Records, State, Update, check_record, image_hash
 from whet.detector.reference import Estimate, Judgement
@@ -424,7 +432,21 @@ class Detector:
         """
         from whet.opencv.export import write_opencv
 
-        return write_opencv(self.cascade, Path(path), early_exits=early_exits, exact=exact)
+        exported = write_opencv(self.cascade, Path(path), early_exits=early_exits, exact=exact)
+        height, width = self.box_offset.size
+        more = []
+        if self.box_offset != BoxOffset():
+            more.append(
+                f"OpenCV reports whole windows: its boxes are {1 / width:.2f} times as wide and {1 / height:.2f} times "
+                "as high as those of whet"
+            )
+        default = self.operating_points.get(DEFAULT_POINT)
+        if default is not None:
+            more.append(
+                f"OpenCV has no minimum score (that of whet is {default:.3g}); raise minNeighbors for fewer false "
+                "positives"
+            )
+        return replace(exported, differences=(*exported.differences, *more))
 
     def set_operating_point(self, name: str, min_score: float | None) -> None:
         """Give a minimum score a name, for `detect(min_score=name)`; None removes the name.
@@ -548,8 +570,9 @@ class Detector:
         (height, width), (objects, others), n = self.window, self.n_examples, len(self.cascade.stages)
         n_corrections = sum(record.kind == "correction" for record in self._state.records.values())
         points = "".join(f", {name!r}: {score:g}" for name, score in sorted(self.operating_points.items()))
+        name = "" if self.class_name is None else f"{self.class_name}: "
         return (
-            f"Detector({self.class_name + ': ' if self.class_name else ''}{width} x {height} windows, {n} stage{'s' * (n != 1)}, {self.cascade.n_weak} weak learners; "
+            f"Detector({name}{width} x {height} windows, {n} stage{'s' * (n != 1)}, {self.cascade.n_weak} weak learners; "
             f"learned {n_corrections} correction{'s' * (n_corrections != 1)}, {objects} positives, {others} negatives"
             f"{'; operating points ' + points[2:] if points else ''})"
         )

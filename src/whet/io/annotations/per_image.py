@@ -20,7 +20,15 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from whet.errors import AnnotationError
-from whet.io.annotations.annotation import PART_NAMES, AnnotatedImage, Annotations, Problem, ProblemKind, Problems, counted
+from whet.io.annotations.annotation import (
+    PART_NAMES,
+    AnnotatedImage,
+    Annotations,
+    Problem,
+    ProblemKind,
+    Problems,
+    counted,
+)
 from whet.io.annotations.assembly import (
     ImageFinder,
     Progress,
