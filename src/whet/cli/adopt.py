@@ -138,8 +138,8 @@ def _warn_of_misses(run: AdoptionRun) -> None:
     estimate = run.detector.estimate
     if estimate is not None and estimate.recall < FEWEST_FOUND:
         warn(
-            f"Warning: the cascade accepts {estimate.recall:.0%} of the held-out objects as the boxes enclose them. Draw "
-            "boxes as the cascade reports them (whet detect CASCADE IMAGE --draw DIR); measure with whet evaluate"
+            f"Warning: the cascade accepts {estimate.recall:.0%} of the held-out objects, as boxes enclose them. "
+            "Draw boxes as the cascade reports them (whet detect CASCADE IMAGE --draw DIR); measure with whet evaluate"
         )
 
 

@@ -254,7 +254,7 @@ def reported_sizes(pyramid: Pyramid, offset: BoxOffset) -> str:
     scales = pyramid.scales or (1.0,)
     least, most = (f"{scale * width:.0f} x {scale * height:.0f}" for scale in (min(scales), max(scales)))
     span = f"from {least} to {most} pixels" if pyramid.levels else f"of {least} pixels or larger"
-    return f"{span} and of about that shape (min_size and max_size, or --min-size and --max-size, choose the sizes)"
+    return f"{span} and of that shape (min_size and max_size choose the sizes)"
 
 
 def _box_text(box: Floats) -> str:

@@ -572,8 +572,8 @@ class Detector:
         points = "".join(f", {name!r}: {score:g}" for name, score in sorted(self.operating_points.items()))
         name = "" if self.class_name is None else f"{self.class_name}: "
         return (
-            f"Detector({name}{width} x {height} windows, {n} stage{'s' * (n != 1)}, {self.cascade.n_weak} weak learners; "
-            f"learned {n_corrections} correction{'s' * (n_corrections != 1)}, {objects} positives, {others} negatives"
+            f"Detector({name}{width} x {height} windows, {n} stage{'s' * (n != 1)}, {self.cascade.n_weak} weak learners"
+            f"; learned {n_corrections} correction{'s' * (n_corrections != 1)}, {objects} positives, {others} negatives"
             f"{'; operating points ' + points[2:] if points else ''})"
         )
 
