@@ -110,8 +110,8 @@ def evaluate(
     target = None
     if set_point is not None:
         target = model_out(model, save_as, force=force, option="--save-as")
-    options_ = AnnotationOptions(format, images, class_, split, detector.class_name)
-    annotated = options_.read(annotations, HELD_OUT_PARTS, quiet=quiet)
+    source = AnnotationOptions(format, images, class_, split, detector.class_name)
+    annotated = source.read(annotations, HELD_OUT_PARTS, quiet=quiet)
     check_places([image.path for image in annotated.images], out, draw)
     options = scan_options(min_size, max_size, scale_factor, step, threads)
     with usage_errors(), progress_bar("evaluating", hidden=quiet) as progress:

@@ -168,8 +168,7 @@ def learn(
     if run.report.undetected:
         print_list(
             f"the model detects nothing near {plural(len(run.report.undetected), 'box', 'boxes')} of --wrong or "
-            "--detections, so this changes nothing now; it is stored in case another correction would change that. "
-            "Expected x,y,w,h of a detection, as whet detect prints it",
+            "--detections; expected x,y,w,h of a detection, as whet detect prints it",
             run.report.undetected,
         )
     if outcome.setbacks:
@@ -272,7 +271,8 @@ def _report(run: LearningRun, given: LearningInput, update: Update) -> Iterator[
         known = f"; {n_known:,} of them known already" if n_known else ""
         yield f"Learned {', '.join(part for part in parts if not part.startswith('0 '))}{known}"
         if report.undetected:
-            yield f"Nothing is detected at {plural(len(report.undetected), 'box', 'boxes')}; nothing changes there"
+            boxes = plural(len(report.undetected), "box", "boxes")
+            yield f"Nothing is detected at {boxes}: nothing changes there, unless another correction would change it"
     if run.on_examples is not None:
         before, after = run.on_examples
         yield (

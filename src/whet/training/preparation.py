@@ -19,10 +19,9 @@ from whet.features.integral import FeatureFamily, IntegralStack
 from whet.features.training import train_weak_learners
 from whet.io.annotations.annotation import Annotations, Problem
 from whet.io.annotations.formats import read_annotations
-from whet.io.images import image_shape
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.training.cascade import train_cascade
-from whet.training.channel_preparation import ChannelPreparation, data_line, prepare_channels
+from whet.training.channel_preparation import ChannelPreparation, data_line, mean_megapixels, prepare_channels
 from whet.training.config import CHANNELS, TrainingConfig
 from whet.training.data import TrainingData
 from whet.training.mining import MAX_PER_IMAGE, Miner
@@ -166,8 +165,7 @@ def _best(errors: NDArray[np.float64]) -> RidgeChoice:
 # Core seconds on a server of 2024: per feature and sample, and per megapixel that is scanned.
 SECONDS_PER_RESPONSE = 6e-9
 SECONDS_PER_MEGAPIXEL = 0.15
-# Images whose sizes are read for the estimate, and windows of a pyramid per pixel of its image.
-SIZED_IMAGES = 20
+# Windows of a pyramid per pixel of its image.
 WINDOWS_PER_PIXEL = 1 / (1 - 1 / SCALE_FACTOR**2)
 # Context on each side, as a share of the box size.
 MARGIN = 0.1
@@ -216,8 +214,7 @@ class Preparation:
         """Estimated training time, within a factor of two or three."""
         samples = len(self.positives) + self.config.negatives_per_stage
         stage = SECONDS_PER_RESPONSE * self.n_features / len(self.families) * samples
-        few = self.images[:: max(1, len(self.images) // SIZED_IMAGES)]
-        megapixels = float(np.mean([height * width for height, width in map(image_shape, few)])) / 1e6
+        megapixels = mean_megapixels(self.images)
         scanning = SECONDS_PER_MEGAPIXEL * megapixels * self._n_scans(1e6 * megapixels * WINDOWS_PER_PIXEL)
         return (self.config.max_stages * stage + scanning) / (threads or available_threads())
 
