@@ -26,18 +26,18 @@ from experiments.report import versions
 from numpy.typing import NDArray
 
 import whet
-from benchmarks.corrections import (
+from benchmarks.correction_data import (
     Found,
     Grey,
     Setting,
     compared,
-    corrections,
     drawn_false_positives,
     images_without_faces,
     is_found,
     measure,
     progress,
 )
+from benchmarks.corrections import corrections
 from benchmarks.pasted_faces import scenes
 from whet.detector.base import DEFAULT_POINT
 from whet.detector.detector import Detector

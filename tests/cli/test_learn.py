@@ -291,6 +291,7 @@ def test_a_false_positive_where_nothing_is_detected_gets_a_hint(run_here):
     done = run_here("learn", "bull.whet", "--wrong", "scene 1.png:150,10,15,15", "--dry-run")
     assert done.code == 0, done.err
     assert "detects nothing near 1 box" in done.err
+    assert "Nothing is detected at 1 box: nothing changes there" in done.out
     assert "150,10,15,15" in done.err
     for _ in range(2):  # the second time, the correction holds already
         assert "detects nothing" not in run_here("learn", "bull.whet", "--wrong", WRONG).err

@@ -51,6 +51,8 @@ def test_a_summary_of_the_data_comes_first_the_stages_follow_and_a_summary_says_
         assert word in log
     assert "stage 2: trained" in log
     assert "stop reason: " in summary
+    assert "at any score: " in summary
+    assert "at the default minimum score of " in summary
     assert "whet evaluate vans.whet" in summary
     assert not (folder / "vans.whet.checkpoint").exists()
 
@@ -68,6 +70,8 @@ def test_what_was_trained_finds_vans_of_their_shape(folder, tmp_path):
     )
     assert judged.curve.recall[-1] > 0.7
     assert detector.provenance.data.startswith("vans.csv: 30 images")
+    assert detector.class_name == "van"
+    assert len(detector.base.training_images) == 30 + 12
     assert detector.base.mean_positive.shape == detector.window
 
 
@@ -177,6 +181,8 @@ def test_a_corrupt_negative_is_named_once_and_reported_by_the_exit_code(tmp_path
             "--min-detection-rate 2.0:",
         ),
         (("vans.csv", "--out", "a.whet", "--max-weak-learners", "8,x"), 2, "expected a number such as 100"),
+        (("vans.csv", "--out", "a.whet", "--for-opencv", "--features", "channels"), 2, "with --for-opencv"),
+        (("vans.csv", "--out", "a.whet", "--for-opencv", "--features", "haar,lbp"), 1, "expected haar or lbp"),
     ],
 )
 def test_what_is_wrong_is_said_before_any_work(folder, arguments, code, says):
@@ -218,6 +224,9 @@ def test_channels_are_the_default_and_work_in_all_commands(folder, tmp_path):
     assert library.load(model).cascade.uses_channels
     assert read_settings(tmp_path / "channels.toml")["features"] == "channels"
     evaluated = json.loads(whet("evaluate", model, "vans.csv", "--json", cwd=folder).stdout)
+    assert evaluated["trained_on"] == 30
+    rows = whet("detect", model, "vans", "-f", "csv", cwd=folder).stdout.splitlines()
+    assert rows[0] == "path,x,y,width,height,score,label"  # no probability: there is nothing to estimate it by
     assert evaluated["measures"]["average_precision"]["value"] > 0.8
     assert "channels, soft" in whet("inspect", model, "textures", "--windows", 50, cwd=folder).stdout
     refused = whet("export", model, tmp_path / "channels.xml", cwd=folder)

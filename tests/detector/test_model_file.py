@@ -12,7 +12,7 @@ from whet.cascade.stage import LearningStage
 from whet.detector.base import DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector
 from whet.detector.storage import load
-from whet.errors import CannotUnlearnError
+from whet.errors import CannotUnlearnError, ModelFileError
 from whet.io import files as atomic_file
 from whet.lda.thresholds import Asymmetric, Rate
 
@@ -192,3 +192,32 @@ def test_the_mean_positive_travels_and_is_no_part_of_the_id():
     assert seen.base.base_id == plain.base_id
     with pytest.raises(ValueError, match="mean positive"):
         replace(plain, mean_positive=mean.T.copy())
+
+
+def test_class_and_training_images_travel_and_are_no_part_of_the_id():
+    plain = base()
+    known = replace(
+        plain,
+        provenance=plain.provenance.with_class("van"),
+        training_images=np.array([3, 2**32 - 1], np.uint32),
+    )
+    seen = from_bytes(to_bytes(Detector(known)))
+    assert seen.class_name == "van"
+    assert np.array_equal(seen.base.training_images, known.training_images)
+    assert seen.base_id == plain.base_id
+    assert to_bytes(Detector(replace(known, provenance=plain.provenance, training_images=None))) == to_bytes(
+        Detector(plain)
+    )
+    for wrong in ([3, 3], [3, 2], [[3]]):
+        with pytest.raises(ValueError, match="training images"):
+            replace(plain, training_images=np.array(wrong, np.uint32))
+    assert Provenance().with_class("/home/ada").class_name is None
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("annotations = 'a.csv'\n", "text"), ("<?xml version='1.0'?>\n<a/>", "suffix .xml")]
+)
+def test_a_text_file_is_said_to_be_one(text, says, tmp_path):
+    (tmp_path / "a.whet").write_text(text)
+    with pytest.raises(ModelFileError, match=says):
+        load(tmp_path / "a.whet")

@@ -85,6 +85,7 @@ def report(
     max_detections: int | None = None,
     calibration: Calibration | None = None,
     by_object: bool = False,
+    class_name: str | None = None,
 ) -> Detections:
     """Detections of the windows that fired: grouped, with the box that is reported for a window, and thresholded.
 
@@ -98,7 +99,8 @@ def report(
     else:
         groups = group_windows(fired, grouping, iou)
         boxes = offset.boxes(groups.boxes)
-    found = Detections(boxes, groups.scores, fired, groups.group, calibration)
+    names = () if class_name is None else (class_name,)
+    found = Detections(boxes, groups.scores, fired, groups.group, calibration, names)
     found = found if min_score is None else found.above(min_score)
     return found if max_detections is None else found.first(max_detections)
 

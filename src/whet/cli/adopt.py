@@ -104,6 +104,7 @@ def adopt(
         run.detector.save(target)
     for warning in found:
         warn(f"Warning: {warning.message}")
+    _warn_of_misses(run)
     print_problems(skipped(run.problems) if quiet else run.problems)
     if as_json:
         typer.echo(json.dumps(_results(run, target), indent=1))
@@ -129,6 +130,17 @@ def _warn_of_shape(examples: Examples, window: tuple[int, int]) -> None:
     warning = shape_warning(examples.boxes, window) if examples.n_objects else None
     if warning is not None:
         warn(f"Warning: {warning}; see its boxes with whet detect CASCADE IMAGE --draw DIR")
+
+
+def _warn_of_misses(run: AdoptionRun) -> None:
+    from whet.training.progress import FEWEST_FOUND
+
+    estimate = run.detector.estimate
+    if estimate is not None and estimate.recall < FEWEST_FOUND:
+        warn(
+            f"Warning: the cascade accepts {estimate.recall:.0%} of the held-out objects, as boxes enclose them. "
+            "Draw boxes as the cascade reports them (whet detect CASCADE IMAGE --draw DIR); measure with whet evaluate"
+        )
 
 
 def _results(run: AdoptionRun, out: Path) -> dict[str, Any]:

@@ -70,8 +70,9 @@ def detect(
 ) -> None:
     """Detect objects in images and print their boxes and scores.
 
-    JSON, CSV and COCO also have the probability that a detection is right, if the model has a reference set. To correct
-    false positives, add a column (or key) wrong with 1 for each of them, and run whet learn --detections.
+    JSON, CSV and COCO also have the class, if the model names it, and the probability that a
+    detection is right, if the model can estimate it. To correct false positives, add a column (or key) wrong with 1 for
+    each of them, and run whet learn --detections.
 
     Images that cannot be read are skipped and listed at the end; the exit code is then 5.
 
@@ -85,7 +86,7 @@ def detect(
     start(quiet=quiet)
     from whet.detector.storage import load_model
     from whet.evaluation.runs import detect_many
-    from whet.io.detections import PIECEMEAL, Layout, coco_ids, ids_of, pieces
+    from whet.io.detections import PIECEMEAL, Layout, coco_categories, coco_ids, ids_of, pieces
     from whet.io.images import find_images
 
     if as_json and layout not in (Format.text, Format.json):
@@ -110,7 +111,8 @@ def detect(
         is_streaming = out is None and chosen in PIECEMEAL and sys.stdout.isatty()
         with progress_bar("detecting", hidden=quiet or is_streaming or len(paths) < 2) as progress:
             results = _Results(drawings, lambda done: progress(done / len(paths)))
-            write_text(pieces(results.detections(run), chosen, numbers), out)
+            categories = {} if ids is None else coco_categories(ids)
+            write_text(pieces(results.detections(run), chosen, numbers, categories), out)
     if not quiet and out is not None:
         n = len(paths) - len(results.errors)
         typer.echo(f"Wrote {plural(results.n_boxes, 'detection')} in {plural(n, 'image')} to {out}", err=True)

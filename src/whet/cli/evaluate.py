@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.inputs import load_annotations, skipped
+from whet.cli.inputs import HELD_OUT_PARTS, AnnotationOptions, skipped
 from whet.cli.models import Force, model_out
 from whet.cli.options import (
     Class,
@@ -87,6 +87,9 @@ def evaluate(
 ) -> None:
     """Measure a detector on annotated images that were not used for training.
 
+    Of a data set with several parts, the part test is used, or else val. If there are several classes, that of the
+    model is used. A warning counts the images on which the model was trained.
+
     Recall, precision and false positives per image hold at the minimum score in use. Average precision and
     log-average miss rate cover all scores. The 95 % intervals resample images, not boxes.
 
@@ -98,7 +101,7 @@ def evaluate(
     """
     start(quiet=quiet)
     from whet.detector.storage import load
-    from whet.evaluation.runs import evaluate
+    from whet.evaluation.runs import evaluate, trained_on
     from whet.plots.figure import check_places
 
     if save_as is not None and set_point is None:
@@ -107,7 +110,8 @@ def evaluate(
     target = None
     if set_point is not None:
         target = model_out(model, save_as, force=force, option="--save-as")
-    annotated = load_annotations(annotations, format, images, class_, split, quiet=quiet, held_out=True)
+    source = AnnotationOptions(format, images, class_, split, detector.class_name)
+    annotated = source.read(annotations, HELD_OUT_PARTS, quiet=quiet)
     check_places([image.path for image in annotated.images], out, draw)
     options = scan_options(min_size, max_size, scale_factor, step, threads)
     with usage_errors(), progress_bar("evaluating", hidden=quiet) as progress:
@@ -116,6 +120,8 @@ def evaluate(
         )
     problems = [str(problem) for problem in skipped(annotated.problems)]
     results = _results(run, model, annotations, iou, seed, problems)
+    results |= {"class": annotated.classes[0], "split": annotated.splits[0] if len(annotated.splits) == 1 else ""}
+    results["trained_on"] = len(trained_on(detector, run.paths))
     if set_point is not None and target is not None:
         point = _set_point(detector, run, set_point, false_positives)
         detector.save(target)
@@ -128,6 +134,11 @@ def evaluate(
             typer.echo(line)
         if written:
             typer.echo(f"Wrote {', '.join(map(str, written))}")
+    if results["trained_on"]:
+        warn(
+            f"Warning: the model was trained on {results['trained_on']:,} of these {plural(len(run.paths), 'image')}, "
+            "so the results are too optimistic; evaluate on other images"
+        )
     if fault and not quiet:
         warn(f"Warning: curves were not drawn: {fault}")
     exit_if_skipped(run.unread, len(annotated.images))

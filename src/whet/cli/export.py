@@ -39,8 +39,9 @@ def export(
 ) -> None:
     """Write a detector as an OpenCV cascade.
 
-    All stages must use Haar features, or all must use LBP. Sample counts, box offset and operating points cannot be
-    represented in OpenCV's format. Differences in the decisions are listed.
+    All stages must use Haar features, or all must use LBP: whet train --for-opencv trains such a detector. Sample
+    counts, box offset and operating points cannot be represented in OpenCV's format. Differences in decisions and in
+    the size of boxes are listed.
 
     \b
     Examples:

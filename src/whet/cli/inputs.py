@@ -50,48 +50,56 @@ def print_problems(problems: Sequence[Problem]) -> None:
         typer.echo(f"... and {len(problems) - MAX_LISTED:,} more", err=True)
 
 
-def load_annotations(
-    path: Path,
-    format: AnnotationFormat | None = None,
-    images: Path | None = None,
-    class_: str | None = None,
-    split: str | None = None,
-    *,
-    quiet: bool = False,
-    held_out: bool = False,
-) -> Annotations:
-    """Read the annotations of one class and print the problems; with `quiet`, only those that skip something.
-
-    With `held_out`, a data set with a train part is represented by its test part, or else its val part.
-    """
-    from whet.io.annotations.formats import read_annotations
-
-    with progress_bar("reading", hidden=quiet) as progress:
-        found = read_annotations(path, format and format.value, images, progress)
-    if split is None and held_out and "train" in found.splits:
-        split = next((part for part in ("test", "val") if part in found.splits), None)
-        if split is not None and not quiet:
-            typer.echo(f"Using the part {split} of {path} (format {found.format}); --split chooses another", err=True)
-    if split is not None:
-        found = found.select_split(split)
-    found = found.select(class_)
-    print_problems(skipped(found.problems) if quiet else found.problems)
-    return found
+# Parts of a data set to evaluate on and to learn from, if no other is selected: the first that exists.
+HELD_OUT_PARTS = ("test", "val")
+TRAINING_PARTS = ("train",)
 
 
 class AnnotationOptions(NamedTuple):
-    """Options by which annotations are read."""
+    """Options by which annotations are read; `model_class` is used if there are several classes and none is chosen."""
 
     format: AnnotationFormat | None = None
     images: Path | None = None
     class_: str | None = None
     split: str | None = None
+    model_class: str | None = None
 
-    def read(self, path: Path, *, held_out: bool = False, quiet: bool) -> Annotations:
-        """Read the annotations of one class; held-out ones may have no split of this name."""
-        return load_annotations(
-            path, self.format, self.images, self.class_, None if held_out else self.split, quiet=quiet
-        )
+    def read(self, path: Path, parts: Sequence[str], *, quiet: bool) -> Annotations:
+        """Read one class and one part of annotations; prints the choice and the problems.
+
+        Without --split, a data set of several parts is represented by the first of `parts` that it has. With `quiet`,
+        only problems that skip something are printed.
+        """
+        from whet.io.annotations.formats import read_annotations
+
+        with progress_bar("reading", hidden=quiet) as progress:
+            found = read_annotations(path, self.format and self.format.value, self.images, progress)
+        found = _of_part(found, path, self.split, parts, quiet=quiet)
+        found = found.select(self._class_of(found, quiet=quiet))
+        print_problems(skipped(found.problems) if quiet else found.problems)
+        return found
+
+    def _class_of(self, found: Annotations, *, quiet: bool) -> str | None:
+        several = sum(n > 0 for n in found.counts.values()) > 1
+        if self.class_ is not None or self.model_class is None or not several or not found.has_class(self.model_class):
+            return self.class_
+        if not quiet:
+            typer.echo(f"Using the class {self.model_class}, as in the training; --class chooses another", err=True)
+        return self.model_class
+
+
+def _of_part(found: Annotations, path: Path, split: str | None, parts: Sequence[str], *, quiet: bool) -> Annotations:
+    named = [part for part in found.splits if part]
+    if split is None and len(found.splits) > 1:
+        split = found.find_split(*parts)
+    chosen = found if split is None else found.select_split(split)
+    if named and not quiet:
+        used = ", ".join(part for part in chosen.splits if part) or "without a name"
+        which = f"the part {used}" if len(chosen.splits) == 1 else f"all parts ({used})"
+        others = [part for part in named if part not in chosen.splits]
+        hint = "; --split chooses another" if others else ""
+        typer.echo(f"Using {which} of {path} (format {found.format}){hint}", err=True)
+    return chosen
 
 
 class TrainingInput(NamedTuple):
@@ -115,8 +123,13 @@ def read_training_input(
     from whet.io.images import find_images
     from whet.training.examples import Examples
 
-    annotated = None if annotations is None else options.read(annotations, quiet=quiet)
-    held = None if held_out is None else options.read(held_out, held_out=True, quiet=quiet)
+    annotated = None if annotations is None else options.read(annotations, TRAINING_PARTS, quiet=quiet)
+    held = None
+    if held_out is not None:
+        # The part to learn from is not the one to evaluate on.
+        is_same = annotations is not None and annotations.resolve() == held_out.resolve()
+        of_part = options._replace(split=None) if is_same else options
+        held = of_part.read(held_out, HELD_OUT_PARTS, quiet=quiet)
     examples = Examples.from_annotations(
         () if annotated is None else annotated.images,
         find_images(positives, sys.stdin) if positives else (),

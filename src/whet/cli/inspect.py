@@ -96,6 +96,7 @@ class StageSummary:
 class Summary:
     """A detector: window (height, width), stages, what was learned, the reference set, points and provenance."""
 
+    class_name: str | None
     window: tuple[int, int]
     n_weak: int
     base_id: str
@@ -106,6 +107,7 @@ class Summary:
     reference: dict[str, int] | None
     estimate: dict[str, float] | None
     provenance: dict[str, Any]
+    training_images: int | None = None
 
     @classmethod
     def from_detector(cls, detector: Detector) -> Summary:
@@ -120,6 +122,7 @@ class Summary:
         parts = zip(base.stages, detector.delta.counts, base.cascade.stages, strict=True)
         stages = tuple(_summary(*part) for part in parts)
         return cls(
+            detector.class_name,
             (int(base.window[0]), int(base.window[1])),
             sum(stage.n_weak for stage in stages),
             base.base_id,
@@ -130,6 +133,7 @@ class Summary:
             _reference(detector),
             estimate_fields(detector.estimate),
             asdict(base.provenance),
+            None if base.training_images is None else len(base.training_images),
         )
 
     def table(self) -> dict[str, Any]:
@@ -192,6 +196,8 @@ def _table(summary: Summary, rejected: list[int] | None, windows: int) -> Iterat
     from whet.features.families import TREES
 
     (height, width), stages = summary.window, summary.stages
+    if summary.class_name is not None:
+        yield f"Class {summary.class_name}"
     yield f"Window {width} x {height}, {len(stages)} stages, {summary.n_weak} weak learners"
     yield f"Base {summary.base_id[:12]}"
     if summary.stages[0].family not in TREES:
@@ -235,6 +241,8 @@ def _learned(summary: Summary) -> Iterator[str]:
     else:
         samples = f"{plural(reference['positives'], 'positive')}, {plural(reference['negatives'], 'negative')}"
         yield f"Reference set: {samples} from {plural(reference['images'], 'image')}"
+    if summary.training_images is not None:
+        yield f"Record of training images: {plural(summary.training_images, 'image')}"
     if estimate is not None:
         rate = estimate["false_positives_per_image"]
         yield f"Estimate: recall {100 * estimate['recall']:.1f} %, {rate:.2g} false positives per image"

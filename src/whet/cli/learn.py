@@ -142,7 +142,7 @@ def learn(
     target = model_out(model, out, force=force)
     options = scan_options(min_size, max_size, scale_factor, step, threads) | {"min_score": parse_min_score(min_score)}
     with nothing_changed_on_ctrl_c():
-        source = AnnotationOptions(format, images, class_, split)
+        source = AnnotationOptions(format, images, class_, split, detector.class_name)
         read, held, is_incomplete = read_learning_input(source, given, quiet=quiet)
         warning = tight_crop_warning(read, detector.box_offset)
         if warning is not None:
@@ -270,6 +270,9 @@ def _report(run: LearningRun, given: LearningInput, update: Update) -> Iterator[
         ]
         known = f"; {n_known:,} of them known already" if n_known else ""
         yield f"Learned {', '.join(part for part in parts if not part.startswith('0 '))}{known}"
+        if report.undetected:
+            boxes = plural(len(report.undetected), "box", "boxes")
+            yield f"Nothing is detected at {boxes}: nothing changes there, unless another correction would change it"
     if run.on_examples is not None:
         before, after = run.on_examples
         yield (

@@ -81,7 +81,10 @@ Class = Annotated[
         "--class", metavar="NAME", help="Object class; required if there are several. cat,dog makes one class of both."
     ),
 ]
-Split = Annotated[str | None, typer.Option(metavar="NAME", help="Use only this split of the annotations, such as val.")]
+Split = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Part of the data set, such as val (default: train; test or val to evaluate)."),
+]
 MinSize = Annotated[
     float | None,
     typer.Option(metavar="PIXELS", help="Longer side of the smallest boxes, in pixels (default: the window)."),

@@ -24,6 +24,7 @@ from whet.cli.options import (
     Quiet,
     Split,
     Threads,
+    refuse,
     usage_errors,
 )
 from whet.cli.output import progress_bar, start, warnings_as_lines
@@ -129,8 +130,10 @@ def result_table(trained: Trained, out: Path) -> dict[str, Any]:
         "false_positive_interval": result.false_positive_interval,
         "detection_rate": result.detection_rate,
         "detection_interval": result.detection_interval,
+        "default_detection_rate": trained.default_detection_rate,
         "held_out_images": trained.n_images,
         "false_positives": trained.false_positives,
+        "default_false_positives": trained.default_false_positives,
         "operating_points": dict(trained.detector.operating_points),
         "seconds": round(result.seconds, 1),
     }
@@ -142,7 +145,14 @@ def summary_lines(trained: Trained, out: Path, settings: Path) -> list[str]:
 
     result, points = trained.result, trained.detector.operating_points
     (low, high), (lowest, highest) = result.detection_interval, result.false_positive_interval
-    default = f"; default minimum score {points['default']:.3g}" if "default" in points else ""
+    images = f"{trained.n_images:,} held-out images"
+    rate = trained.default_detection_rate
+    found = "" if rate is None else f"{rate:.1%} of held-out objects, "
+    at_default = [
+        f"at the default minimum score of {points['default']:.3g}: {found}{trained.default_false_positives:,} false "
+        f"positives in {images}"
+        for _ in range("default" in points)
+    ]
     cascade = trained.detector.cascade
     size = f"{result.n_stages} stages, {cascade.n_weak} weak learners"
     if cascade.uses_channels:
@@ -153,10 +163,11 @@ def summary_lines(trained: Trained, out: Path, settings: Path) -> list[str]:
         *fault,
         f"{out}: {size}, {out.stat().st_size:,} bytes, trained in {duration(result.seconds)}",
         f"stop reason: {result.message}",
-        f"detection rate: {result.detection_rate:.1%} of held-out objects ({low:.1%} to {high:.1%}); "
-        "expect less on a test set",
         f"false-positive rate: {result.false_positive_rate:.2g} of held-out windows ({lowest:.2g} to {highest:.2g})",
-        f"false positives: {trained.false_positives:,} in {trained.n_images:,} held-out images at any score{default}",
+        f"at any score: {result.detection_rate:.1%} of held-out objects ({low:.1%} to {high:.1%}), "
+        f"{trained.false_positives:,} false positives in {images}",
+        *at_default,
+        "expect a lower detection rate on a test set",
         f"settings: {settings}",
         *([] if fault else next_step),
     ]
@@ -200,7 +211,9 @@ def train(
     ] = None,
     margin: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Context on each side, as a share of the box size. [default: 0.1; crops: 0]"),
+        typer.Option(
+            min=0, max=1, help="Context on each side, as a share of the box. [default: 0.2; cascade 0.1; crops 0]"
+        ),
     ] = None,
     mirror: Annotated[
         MirrorChoice | None,
@@ -277,6 +290,13 @@ def train(
         int | None, typer.Option(min=1, help="Memory for features, in bytes. [default: 1073741824]")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Random seed. [default: 0]")] = None,
+    for_opencv: Annotated[
+        bool,
+        typer.Option(
+            "--for-opencv",
+            help="Train a cascade for whet export: features haar (or --features lbp), --min-sigma 10, no early exits.",
+        ),
+    ] = False,
     config: Annotated[
         Path | None, typer.Option(help="TOML file with settings; options on the command line override it.")
     ] = None,
@@ -300,7 +320,7 @@ def train(
     whet train cars.json --class car --out cars.whet
     whet train signs/ --classes stop,speedlimit --out signs.whet
     whet train boxes.csv --negatives streets/ --out plates.whet --mirror no
-    whet train crops/ --negatives backgrounds/ --out logo.whet --dry-run
+    whet train cars.json --for-opencv --out cars.whet
     whet train --config cars.toml --out cars2.whet --seed 1
     """
     given = locals()
@@ -321,7 +341,15 @@ def train(
 def _settings(given: Mapping[str, Any], file: Path | None) -> tuple[TrainingConfig, tuple[str, ...]]:
     """The settings of the command line, over those of a file; and the classes of a model of several."""
     from whet.errors import ConfigError
-    from whet.training.config import CLASSES, SETTINGS, TOML_NAMES, TrainingConfig, read_settings
+    from whet.training.config import (
+        CHANNELS,
+        CLASSES,
+        SETTINGS,
+        TOML_NAMES,
+        TrainingConfig,
+        opencv_settings,
+        read_settings,
+    )
     from whet.training.train import classes_of
 
     parsers: dict[str, Callable[[Any], Any]] = {
@@ -334,11 +362,15 @@ def _settings(given: Mapping[str, Any], file: Path | None) -> tuple[TrainingConf
     settings = chosen if file is None else read_settings(file) | chosen
     if "annotations" not in settings:
         raise typer.BadParameter("missing annotations: give a file or folder, or --config with `annotations`")
+    if given["for_opencv"]:
+        clashing = {name: chosen.get(name) for name in ("min_sigma", "early_exits")}
+        clashing["features"] = CHANNELS if chosen.get("features") == CHANNELS else None
+        refuse("with --for-opencv, which sets it; give one of them", **clashing)
     names = settings.pop(CLASSES, ()) if given["classes"] is None else _names(given["classes"])
     if names and "class_name" in settings:
         raise typer.BadParameter("--class and --classes exclude each other: give one of them")
     try:
-        config = TrainingConfig(**settings)
+        config = TrainingConfig(**(opencv_settings(settings) if given["for_opencv"] else settings))
         if names:
             every = None if names == ("all",) else names
             names = tuple(classes_of(settings["annotations"], config.format, config.images, every))

@@ -28,6 +28,9 @@ LONGEST_NAME = 100
 # The operating point that is used where none is named.
 DEFAULT_POINT = "default"
 
+# The fact of the provenance that names the class of the objects.
+CLASS_FACT = "class"
+
 # In units of |w|: where votes hardly separate the classes, margins still have a width.
 SMALLEST_UNIT = 0.02
 
@@ -39,7 +42,8 @@ ABSOLUTE_PATH = re.compile(r"""(?:^|[\s='"(,])(?:/\w|~[\w./\\]|[A-Za-z]:[\\/]|\\
 class Provenance:
     """What a detector was trained on, under which licence, by which command, and to which goals.
 
-    `facts` are further numbers and text (seeds, seconds, versions). Nothing here changes what the detector does.
+    `facts` are further numbers and text (class of the objects, seeds, seconds, versions). Nothing here changes what a
+    detector finds.
 
     >>> Provenance(data="faces of our own", licence="CC0-1.0", goals={"detection_rate": 0.99}).licence
     'CC0-1.0'
@@ -53,6 +57,22 @@ class Provenance:
     command: str = ""
     goals: Mapping[str, Fact] = field(default_factory=dict)
     facts: Mapping[str, Fact] = field(default_factory=dict)
+
+    @property
+    def class_name(self) -> str | None:
+        """The class of the objects, as the annotations call it; None if it is not known.
+
+        >>> Provenance().with_class("van").class_name
+        'van'
+        """
+        name = self.facts.get(CLASS_FACT)
+        return name if isinstance(name, str) and name and name.isprintable() else None
+
+    def with_class(self, name: str) -> Provenance:
+        """The same with the name of the class; without it where the name looks like a path, which no file holds."""
+        if not name or ABSOLUTE_PATH.search(name):
+            return self
+        return replace(self, facts={CLASS_FACT: name} | dict(self.facts))
 
     def __post_init__(self) -> None:
         texts: list[object] = [self.data, self.licence, self.command]
@@ -161,7 +181,9 @@ class DetectorBase:
     """Stages on windows (height, width): those that learn, and those with fixed weights, which only run.
 
     `mean_positive` (height, width) is the average object, for display; like the provenance it is no part of the id.
-    `reference` are responses to held-out samples: they judge and guard corrections.
+    `reference` are responses to held-out samples: they judge and guard corrections. `training_images` (n,) are sorted
+    short hashes of the image files of the training (`whet.io.files.short_hashes`), or None if they are not known; no
+    part of the id either.
     """
 
     window: tuple[int, int]
@@ -170,9 +192,16 @@ class DetectorBase:
     provenance: Provenance = field(default_factory=Provenance)
     mean_positive: NDArray[np.uint8] | None = None
     reference: Reference | None = None
+    training_images: NDArray[np.uint32] | None = None
 
     def __post_init__(self) -> None:
-        mean = self.mean_positive
+        mean, images = self.mean_positive, self.training_images
+        if images is not None and not (
+            images.dtype == np.uint32 and images.ndim == 1 and (images[1:] > images[:-1]).all()
+        ):
+            raise ValueError(
+                f"got training images of {images.dtype} {images.shape}; expected rising uint32 hashes (n,)"
+            )
         if mean is not None and (mean.shape != tuple(self.window) or mean.dtype != np.uint8):
             raise ValueError(f"got a mean positive of {mean.dtype} {mean.shape}; expected uint8 {self.window}")
         if not (np.isfinite(self.min_sigma) and self.min_sigma > 0):

@@ -186,7 +186,7 @@ def object_record(
     )
     if not aligned.any():
         raise BoxError(
-            f"got the box {box.round(1).tolist()}; its windows have less contrast than a standard deviation of "
+            f"got a box of {_box_text(box)}; its windows have less contrast than a standard deviation of "
             f"{base.min_sigma:g}, and are never looked at; nothing was changed"
         )
     beside = box_iou(box[None], detections.boxes)[0]
@@ -236,16 +236,30 @@ def _as_box(box: Floats) -> tuple[float, float, float, float]:
 
 
 def _no_window(pyramid: Pyramid, offset: BoxOffset, box: Floats) -> BoxError:
-    height, width = (float(side * size) for side, size in zip(pyramid.window, offset.size, strict=True))
     rows, columns = pyramid.shape
+    sizes = reported_sizes(pyramid, offset)
     near = ""
     if pyramid.levels:
         (ours,) = offset.boxes(pyramid.boxes(pyramid.nearest(offset.windows(box[None])[0])))
-        near = f"; the nearest box that this detector can report is {ours.round(1).tolist()}"
+        near = f"; the nearest box that this detector can report is {_box_text(ours)}"
     return BoxError(
-        f"got the box {box.round(1).tolist()} in an image of {columns} x {rows}{near}. Expected a box of about "
-        f"{width:g} x {height:g} pixels or larger, of that shape, inside the image; nothing was changed"
+        f"got a box of {_box_text(box)} in an image of {columns} x {rows}{near}. Expected a box inside the image, "
+        f"{sizes}; nothing was changed"
     )
+
+
+def reported_sizes(pyramid: Pyramid, offset: BoxOffset) -> str:
+    """The sizes of boxes that a detector can report in an image, in words."""
+    height, width = (float(side * size) for side, size in zip(pyramid.window, offset.size, strict=True))
+    scales = pyramid.scales or (1.0,)
+    least, most = (f"{scale * width:.0f} x {scale * height:.0f}" for scale in (min(scales), max(scales)))
+    span = f"from {least} to {most} pixels" if pyramid.levels else f"of {least} pixels or larger"
+    return f"{span} and of that shape (min_size and max_size choose the sizes)"
+
+
+def _box_text(box: Floats) -> str:
+    x1, y1, x2, y2 = box.tolist()
+    return f"{x2 - x1:.0f} x {y2 - y1:.0f} pixels at ({x1:.0f}, {y1:.0f})"
 
 
 def look_alikes(base: DetectorBase, pyramid: Pyramid, index: WindowIndex, image: str, near: float = NEAR) -> Windows:

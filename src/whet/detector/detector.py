@@ -22,7 +22,15 @@ from whet.cascade.detections import Detections
 from whet.cascade.pyramid import SCALE_FACTOR, SMALLEST, Level, Pyramid
 from whet.cascade.scan import scan_pyramid
 from whet.detector import model_file
-from whet.detector.base import Delta, DetectorBase, Provenance, Reporting, check_delta, estimated_setbacks
+from whet.detector.base import (
+    DEFAULT_POINT,
+    Delta,
+    DetectorBase,
+    Provenance,
+    Reporting,
+    check_delta,
+    estimated_setbacks,
+)
 from whet.detector.model_header import Contents
 from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Records, State, Update, check_record, image_hash
 from whet.detector.reference import Estimate, Judgement
@@ -199,6 +207,7 @@ class Detector:
             max_detections=options.get("max_detections"),
             calibration=self._calibration(state),
             by_object=state.derived.cascade.uses_channels,
+            class_name=self.class_name,
         )
 
     def learn(self, image: ImageLike, boxes: ArrayLike, labels: ArrayLike, **options: Unpack[LearnOptions]) -> Update:
@@ -442,7 +451,21 @@ class Detector:
         """
         from whet.opencv.export import write_opencv
 
-        return write_opencv(self.cascade, Path(path), early_exits=early_exits, exact=exact)
+        exported = write_opencv(self.cascade, Path(path), early_exits=early_exits, exact=exact)
+        height, width = self.box_offset.size
+        more = []
+        if self.box_offset != BoxOffset():
+            more.append(
+                f"OpenCV reports whole windows: its boxes are {1 / width:.2f} times as wide and {1 / height:.2f} times "
+                "as high as those of whet"
+            )
+        default = self.operating_points.get(DEFAULT_POINT)
+        if default is not None:
+            more.append(
+                f"OpenCV has no minimum score (that of whet is {default:.3g}); raise minNeighbors for fewer false "
+                "positives"
+            )
+        return replace(exported, differences=(*exported.differences, *more))
 
     def set_operating_point(self, name: str, min_score: float | None) -> None:
         """Give a minimum score a name, for `detect(min_score=name)`; None removes the name.
@@ -486,7 +509,7 @@ class Detector:
         return None if judged is None else judged.estimate(self._reporting_of(state).min_score(None))
 
     def _calibration(self, state: State) -> Callable[[Floats], Floats] | None:
-        if self._base.reference is None:
+        if self._base.reference is None or not self._base.reference.n_images:
             return None
 
         def probability(scores: Floats) -> Floats:
@@ -552,6 +575,11 @@ class Detector:
         return self._base.provenance
 
     @property
+    def class_name(self) -> str | None:
+        """The class that the base was trained for, as its annotations call it; None if it is not known."""
+        return self._base.provenance.class_name
+
+    @property
     def n_examples(self) -> tuple[int, int]:
         """Positive and negative examples that were learned since the base; corrections are no examples."""
         objects, others = zip(*self._state.total.counts, strict=True)
@@ -561,9 +589,10 @@ class Detector:
         (height, width), (objects, others), n = self.window, self.n_examples, len(self.cascade.stages)
         n_corrections = sum(record.kind == "correction" for record in self._state.records.values())
         points = "".join(f", {name!r}: {score:g}" for name, score in sorted(self.operating_points.items()))
+        name = "" if self.class_name is None else f"{self.class_name}: "
         return (
-            f"Detector({width} x {height} windows, {n} stage{'s' * (n != 1)}, {self.cascade.n_weak} weak learners; "
-            f"learned {n_corrections} correction{'s' * (n_corrections != 1)}, {objects} positives, {others} negatives"
+            f"Detector({name}{width} x {height} windows, {n} stage{'s' * (n != 1)}, {self.cascade.n_weak} weak learners"
+            f"; learned {n_corrections} correction{'s' * (n_corrections != 1)}, {objects} positives, {others} negatives"
             f"{'; operating points ' + points[2:] if points else ''})"
         )
 

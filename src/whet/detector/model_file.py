@@ -35,6 +35,7 @@ KEY = "whet"
 CLASSES_KEY = "whet classes"
 CLASSES = ("positive", "negative")
 MEAN = "mean_positive"
+TRAINED = "training_images"
 # Arrays of the reference set and of the windows of all records, one row for each sample or window.
 _REFERENCE: dict[str, np.dtype[Any]] = {
     "part": np.dtype(np.uint8),
@@ -120,6 +121,8 @@ def damage_as_error() -> Iterator[None]:
 def _tensors_of(detector: Contents) -> Iterator[tuple[str, NDArray[Any]]]:
     if detector.base.mean_positive is not None:
         yield MEAN, np.ascontiguousarray(detector.base.mean_positive)
+    if detector.base.training_images is not None:
+        yield TRAINED, np.ascontiguousarray(detector.base.training_images)
     for number, (stage, pair) in enumerate(zip(detector.base.stages, detector.counts.stages, strict=True)):
         for name, column in columns_of(stage.features, stage.weak).items():
             yield _name(number, name), column
@@ -180,11 +183,24 @@ def _statistics(n: int, triangle: NDArray[Any], size: int) -> BinaryStatistics:
     return BinaryStatistics(n, np.diagonal(C).copy(), C)
 
 
+def is_text(data: bytes) -> bool:
+    """Whether bytes are text: those of a detector begin with its length in eight bytes, most of them zero.
+
+    >>> is_text(b"annotations = 'cars.csv'"), is_text(b"\\x10" + bytes(7) + b"{}")
+    (True, False)
+    """
+    return bool(data) and all(byte >= 32 or byte in b"\t\n\r" for byte in data[:64])
+
+
 def deserialised(data: bytes) -> Tensors:
     """The arrays of a safetensors file."""
     from safetensors import SafetensorError
     from safetensors.numpy import load as deserialise
 
+    if is_text(data):
+        start = data[:30].decode(errors="ignore").split("\n")[0].strip()
+        what = "an XML file; OpenCV cascades need the suffix .xml" if start.startswith("<") else f"text ({start!r} ...)"
+        raise ModelFileError(f"the file is {what}; expected a detector that whet has saved, such as cars.whet")
     try:
         tensors: Tensors = deserialise(data)
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -228,6 +244,8 @@ def _check_layout(tensors: Tensors, header: Header) -> None:
     expected |= _shared_layout(header, tensors)
     if MEAN in tensors:
         expected[MEAN] = (np.dtype(np.uint8),), header.window
+    if TRAINED in tensors:
+        expected[TRAINED] = (np.dtype(np.uint32),), (tensors[TRAINED].size,)
     wrong = sorted(set(tensors) ^ set(expected))
     if wrong:
         fault = "is missing" if wrong[0] in expected else "does not belong there"
@@ -283,8 +301,8 @@ def _assembled(header: Header, tensors: Tensors) -> Contents:
         responses, part, gain, item = (tensors[f"reference.{name}"] for name in ("responses", *_REFERENCE))
         n_weak = sum(stage.n_weak for stage in header.stages)
         reference = Reference(responses, part, gain, item, header.reference, n_weak)
-    mean = tensors.get(MEAN)
-    base = DetectorBase(header.window, tuple(stages), header.min_sigma, header.provenance, mean, reference)
+    mean, trained = tensors.get(MEAN), tensors.get(TRAINED)
+    base = DetectorBase(header.window, tuple(stages), header.min_sigma, header.provenance, mean, reference, trained)
     if base.base_id != header.base_id:
         raise ModelFileError(
             f"the base hashes to {base.base_id[:12]}, the header says {header.base_id[:12]!r}: the file was damaged "

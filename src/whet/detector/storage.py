@@ -70,7 +70,8 @@ def load_classes(name_or_path: str | PathLike[str]) -> MultiClassDetector:
         data = model_file.read_bytes(path)
         if model_file.has_classes(data):
             return _loaded_classes(path, data)
-    return MultiClassDetector({"object": load(name_or_path)})
+    detector = load(name_or_path)
+    return MultiClassDetector({detector.class_name or "object": detector})
 
 
 def load_model(name_or_path: str | PathLike[str]) -> Detector | MultiClassDetector:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -22,6 +22,7 @@ from whet.evaluation.evaluation import Evaluation, evaluate_detections
 from whet.evaluation.matching import Label
 from whet.io.annotations.annotation import AnnotatedImage, Annotations
 from whet.io.annotations.formats import read_annotations
+from whet.io.files import short_hash
 
 if TYPE_CHECKING:
     from whet.detector.classes import MultiClassDetector
@@ -218,6 +219,15 @@ def evaluate(
         raise UnreadableImageError(f"none of the {len(images)} images could be read; the first: {unread[0]}")
     result = evaluate_detections(detections, [truths_of(image) for image in read], iou=iou)
     return EvaluationRun(tuple(image.path for image in read), result, above, tuple(unread))
+
+
+def trained_on(detector: Detector, paths: Iterable[Path]) -> list[Path]:
+    """Those of the image files on which the detector was trained, by its record of them; none without a record."""
+    known = detector.base.training_images
+    if known is None:
+        return []
+    hashes = set(known.tolist())
+    return [path for path in paths if short_hash(path) in hashes]
 
 
 def _images(annotations: str | PathLike[str] | Annotations | Sequence[AnnotatedImage]) -> Sequence[AnnotatedImage]:

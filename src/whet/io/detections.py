@@ -102,26 +102,42 @@ class Layout(StrEnum):
 PIECEMEAL = (Layout.text, Layout.csv)
 
 
-def written(images: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1) -> str:
+def coco_categories(path: Path) -> dict[str, int]:
+    """The category ids of a COCO annotation file, by name; none if it has no categories."""
+    try:
+        return {str(one["name"]): int(one["id"]) for one in json.loads(path.read_bytes())["categories"]}
+    except (ValueError, KeyError, TypeError):
+        return {}
+
+
+def written(
+    images: Iterable[Found],
+    layout: Layout,
+    ids: Mapping[Path, int] | None = None,
+    categories: Mapping[str, int] | None = None,
+) -> str:
     """Format all detections as one text.
 
     `json` is a list with `image`, `boxes` (x1, y1, x2, y2, half-open) and `scores` of each image; `csv` has a row
     for each detection. `coco` is a list of results (x, y, width, height) as COCO's evaluation reads them, with the
-    `file_name` of the image: `ids` are the image ids; without, images are numbered from 1. `category` is the id of the
-    first category. Where the detector is calibrated, each detection has a probability beside its score; where it names
-    its classes, each has its class.
+    `file_name` of the image: `ids` are the image ids; without, images are numbered from 1. `categories` are the ids of
+    classes by name; others are numbered from 1. Where the detector is calibrated, each detection has a probability
+    beside its score; where it names its classes, each has its label.
 
     >>> import numpy as np
-    >>> found = Detections(np.array([[10.0, 20.0, 34.0, 44.0]]), np.array([2.5]))
+    >>> found = Detections(np.array([[10.0, 20.0, 34.0, 44.0]]), np.array([2.5]), class_names=("car",))
     >>> print(written([(Path("a.png"), found)], Layout.csv), end="")
-    path,x,y,width,height,score
-    a.png,10.0,20.0,24.0,24.0,2.5
+    path,x,y,width,height,score,label
+    a.png,10.0,20.0,24.0,24.0,2.5,car
     """
-    return "".join(pieces(images, layout, ids, category))
+    return "".join(pieces(images, layout, ids, categories))
 
 
 def pieces(
-    images: Iterable[Found], layout: Layout, ids: Mapping[Path, int] | None = None, category: int = 1
+    images: Iterable[Found],
+    layout: Layout,
+    ids: Mapping[Path, int] | None = None,
+    categories: Mapping[str, int] | None = None,
 ) -> Iterator[str]:
     """Yield the text of `written` in pieces; `text` and `csv` yield one piece per image."""
     match layout:
@@ -134,7 +150,7 @@ def pieces(
         case Layout.coco:
             every = list(images)
             numbers = {path: n for n, (path, _) in enumerate(every, start=1)} if ids is None else ids
-            rows = (row for path, found in every for row in _coco_rows(path, found, numbers[path], category))
+            rows = (row for path, found in every for row in _coco_rows(path, found, numbers[path], categories or {}))
             yield json.dumps(list(rows)) + "\n"
 
 
@@ -166,16 +182,16 @@ def _probabilities(found: Detections) -> list[float | None] | None:
 def _plain(path: Path, found: Detections) -> dict[str, object]:
     probabilities = _probabilities(found)
     table: dict[str, object] = {"image": str(path), "boxes": found.boxes.tolist(), "scores": found.scores.tolist()}
-    table |= {"classes": found.labels} if found.class_names else {}
+    table |= {"labels": found.labels} if found.class_names else {}
     return table if probabilities is None else table | {"probabilities": probabilities}
 
 
-def _coco_rows(path: Path, found: Detections, image_id: int, category: int) -> Iterator[dict[str, Any]]:
-    rows = found.to_coco(image_id, category)
+def _coco_rows(path: Path, found: Detections, image_id: int, categories: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     probabilities = _probabilities(found)
-    for i, row in enumerate(rows):
+    for i, (row, label) in enumerate(zip(found.to_coco(image_id), found.labels, strict=True)):
         known: dict[str, Any] = {} if probabilities is None else {"probability": probabilities[i]}
-        known |= {"category": found.labels[i]} if found.class_names else {}
+        if label:
+            known |= {"category_name": label, "category_id": categories.get(label, row["category_id"])}
         yield {**row, **known, "file_name": str(path)}
 
 
@@ -184,7 +200,7 @@ def _csv_pieces(images: Iterable[Found]) -> Iterator[str]:
     for path, found in images:
         rows, probabilities = [[str(path), *row] for row in _rows(found)], _probabilities(found)
         if found.class_names:
-            head = [(*names, "class") for names in head]
+            head = [(*names, "label") for names in head]
             rows = [[*row, label] for row, label in zip(rows, found.labels, strict=True)]
         if probabilities is not None:
             head = [(*names, "probability") for names in head]

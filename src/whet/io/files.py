@@ -1,16 +1,20 @@
-"""Files: atomic writes, locks, output directories and unique names."""
+"""Files: atomic writes, locks, short hashes, output directories and unique names."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import local
+
+import numpy as np
+from numpy.typing import NDArray
 
 from whet.errors import ModelChangedError, WhetError
 
@@ -51,6 +55,23 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def short_hashes(paths: Iterable[Path]) -> NDArray[np.uint32]:
+    """Short hashes (n,) of the contents of files, each once, sorted; files that cannot be read are left out.
+
+    They tell whether a file is among others. Two different files have the same hash once in four billion pairs.
+    """
+    found = (short_hash(path) for path in paths)
+    return np.unique(np.array([each for each in found if each is not None], np.uint32))
+
+
+def short_hash(path: Path) -> int | None:
+    """Four bytes of the BLAKE2 hash of a file; None if it cannot be read."""
+    try:
+        return int.from_bytes(hashlib.blake2b(path.read_bytes(), digest_size=4).digest(), "little")
+    except OSError:
+        return None
 
 
 _held = local()

@@ -206,8 +206,8 @@ def _family(cascade: Cascade) -> str:
     """Return HAAR or LBP; a file holds one of them."""
     if cascade.uses_channels:
         raise CannotExportError(
-            "trees on colour and gradient channels cannot be represented in OpenCV's format; train with --features "
-            "haar or lbp for a detector that can be exported"
+            "trees on colour and gradient channels cannot be represented in OpenCV's format; train with --for-opencv "
+            "(features haar or lbp) for a detector that can be exported"
         )
     conditions = [conditions_of(stage.features, stage.weak)[:2] for stage in cascade.stages]
     kinds = {(type(features), type(weak)) for features, weak in conditions}
@@ -217,11 +217,11 @@ def _family(cascade: Cascade) -> str:
         names = sorted(f"{weak.__name__} on {features.__name__}" for features, weak in kinds)
         raise CannotExportError(
             f"got stages of {', '.join(names)}; an OpenCV file holds either Haar stumps or LBP stumps: train with "
-            "--features haar or --features lbp"
+            "--for-opencv"
         )
     if cascade.min_sigma != OPENCV_MIN_SIGMA:
         raise CannotExportError(
-            f"got min_sigma={cascade.min_sigma}; expected {OPENCV_MIN_SIGMA}, OpenCV's value: train with it"
+            f"got min_sigma={cascade.min_sigma}; expected {OPENCV_MIN_SIGMA}, OpenCV's value: train with --for-opencv"
         )
     if 2 * 255 * cascade.window[0] * cascade.window[1] >= EXACT:
         raise CannotExportError(f"got a window of {cascade.window}; sums of its pixels are not exact in float32")

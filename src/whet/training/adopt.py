@@ -19,6 +19,7 @@ from whet.detector.detector import Detector
 from whet.errors import TrainingDataError
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations, Boxes, Problem, ProblemKind
 from whet.io.annotations.formats import read_annotations
+from whet.io.files import short_hashes
 from whet.io.images import find_images
 from whet.opencv.cascade import OpenCVCascade, stages_of
 from whet.opencv.xml import read_opencv
@@ -152,6 +153,7 @@ def _adopted(
     seed: int,
     threads: int | None,
     progress: Callable[[float], None] = lambda _: None,
+    photographs: Sequence[Path] = (),
 ) -> Adoption:
     stages, short = count_stages(
         stages_of(source),
@@ -178,7 +180,9 @@ def _adopted(
         threads=threads,
         progress=lambda done: progress(0.7 + 0.3 * done),
     )
-    return Adoption(Detector(replace(base, reference=held_out), reporting=Reporting(box_offset)), tuple(short))
+    images = short_hashes(dict.fromkeys([*counted.images, *reference.images, *photographs]))
+    base = replace(base, reference=held_out, training_images=images)
+    return Adoption(Detector(base, reporting=Reporting(box_offset)), tuple(short))
 
 
 def _few_negatives(short: Sequence[int], n_stages: int) -> str:
@@ -309,13 +313,20 @@ def adopt_from(
         *_split_by_photograph(annotations, positives, backgrounds, seed),
         excluded_boxes=excluded_boxes,
         box_offset=BoxOffset(),
-        provenance=provenance or Provenance(),
+        provenance=(provenance or Provenance()).with_class(_class_of(annotations)),
         seed=seed,
         threads=threads,
         progress=lambda done: progress(0.1 + 0.9 * done),
+        photographs=[image.path for image in annotations.images if len(image.objects)],
     )
     unreadable = (Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
     return AdoptionRun(run.detector, run.short_stages, positives, backgrounds, (*positives.problems, *unreadable))
+
+
+def _class_of(annotations: Annotations) -> str:
+    """The class of all objects; empty if they have several, or none."""
+    labels = {label for image in annotations.images for label in image.labels if label != ONLY_CLASS}
+    return labels.pop() if len(labels) == 1 else ""
 
 
 def _split_by_photograph(

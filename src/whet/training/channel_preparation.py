@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from whet._kernels.threads import available_threads
-from whet.errors import TrainingDataError
+from whet.errors import TrainingDataError, UnreadableImageError
 from whet.features.channels import N_CHANNELS, cells_of
 from whet.io.annotations.annotation import Annotations, Problem
 from whet.io.images import image_shape
@@ -24,6 +25,9 @@ from whet.training.progress import duration
 
 # Images that supply no negatives, but the false positives of operating points; more would be missed in training.
 MOST_HELD_OUT = 20
+# Images whose sizes are read to estimate the time, and a size for want of any.
+SIZED_IMAGES = 20
+TYPICAL_MEGAPIXELS = 0.3
 # Core seconds on a server of 2024: per megapixel of an image and its pyramid, per tree and sample, per positive.
 SECONDS_PER_MEGAPIXEL = 0.5
 SECONDS_PER_TREE_AND_SAMPLE = 1.3e-7
@@ -74,11 +78,10 @@ class ChannelPreparation:
 
     def seconds(self, threads: int | None = None) -> float:
         """Estimated training time, within a factor of two."""
-        shapes = [image_shape(path) for path in self.training_images[:20]]
-        sizes = [height * width / 1e6 for height, width in shapes]
+        megapixels = mean_megapixels(self.training_images)
         longer = max(self.choice.object_height, self.choice.object_width)
         enlarged = max(1.0, longer / self.choice.min_size) ** 2
-        mining = SECONDS_PER_MEGAPIXEL * float(np.mean(sizes)) * enlarged * len(self.training_images)
+        mining = SECONDS_PER_MEGAPIXEL * megapixels * enlarged * len(self.training_images)
         samples = len(self.positives) + 4 * self.config.negatives_per_round
         share = self.n_features / 5440
         growing = SECONDS_PER_TREE_AND_SAMPLE * share * TREES_IN_ALL * self.config.trees * samples
@@ -146,6 +149,16 @@ def prepare_channels(
     share = min(config.validation_share, MOST_HELD_OUT / len(images))
     training, held_out = split_images(images, share, config.seed)
     return ChannelPreparation(config, annotations, choice, positives, training, held_out, unreadable)
+
+
+def mean_megapixels(images: Sequence[Path]) -> float:
+    """Megapixels of an image on average, by some of them; those that cannot be read are left out."""
+    sizes = []
+    for path in images[:: max(1, len(images) // SIZED_IMAGES)]:
+        with suppress(UnreadableImageError):
+            height, width = image_shape(path)
+            sizes.append(height * width / 1e6)
+    return float(np.mean(sizes)) if sizes else TYPICAL_MEGAPIXELS
 
 
 def data_line(annotations: Annotations) -> str:

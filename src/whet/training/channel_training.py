@@ -175,6 +175,7 @@ class _Training:
         stage = self._stage(trees, rejection, least)
         _, mined = self.held_out.mine(self._cascade(stage), 1)
         accepted = (unseen[-1] > stage.threshold) & (unseen > rejection[:, None]).all(axis=0)
+        object_scores = np.where(accepted, unseen[-1] - stage.threshold, -np.inf)[self._first_copies()]
         accepted = accepted[self._first_copies()]
         n_accepted, n = int(accepted.sum()), len(accepted)
         return (
@@ -192,6 +193,7 @@ class _Training:
                 (),
                 1,
                 self._seconds(),
+                object_scores,
             ),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, fields
 from difflib import get_close_matches
 from functools import cache
@@ -17,6 +17,7 @@ import tomli_w
 from msgspec import Meta
 
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
+from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.detector.model_header import MOST_WEAK
 from whet.errors import ConfigError
 from whet.features.families import MOST_CONDITIONS, TRAINABLE
@@ -58,7 +59,8 @@ class TrainingConfig:
     `backgrounds`, the annotated images also supply negatives, outside all boxes.
 
     Positives: `window` is (width, height) in pixels (None: choose from the boxes). `margin` is the context on each
-    side, as a share of the box size (None: 0.1, or 0 for crops). `mirror` adds mirror images; "safe" adds them if
+    side, as a share of the box size (None: 0.2 of the square root of its area with channels, 0.1 of each side in a
+    cascade, 0 for crops). `mirror` adds mirror images; "safe" adds them if
     they resemble the originals. `copies_per_object` patches are cut from each object (None: as many as give about
     1,000 patches, at most 10), at random shifted by up to `jitter_shift` windows, scaled by up to `jitter_scale` and
     rotated by up to `jitter_rotation` degrees.
@@ -202,6 +204,27 @@ def _description(hint: Any) -> str | None:  # noqa: ANN401 - any type hint
     own = [part.description for part in parts if isinstance(part, Meta) and part.description]
     inner = (_description(part) for part in parts if not isinstance(part, Meta))
     return own[0] if own else next((text for text in inner if text), None)
+
+
+def opencv_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a detector that can be exported to OpenCV, from other settings.
+
+    One family of grey features (haar, unless it is lbp), OpenCV's smallest standard deviation, and no early exits: the
+    exported cascade then decides as the detector does.
+
+    >>> opencv_settings({"annotations": "cars.csv"})["features"]
+    'haar'
+    >>> opencv_settings({"features": "haar,lbp"})
+    Traceback (most recent call last):
+    whet.errors.ConfigError: features='haar,lbp': expected haar or lbp, because an OpenCV cascade has one kind of ...
+    """
+    features = settings.get("features", CHANNELS)
+    if features not in (CHANNELS, "haar", "lbp"):
+        raise ConfigError(
+            f"features={features!r}: expected haar or lbp, because an OpenCV cascade has one kind of features"
+        )
+    grey = "haar" if features == CHANNELS else features
+    return {**settings, "features": grey, "min_sigma": OPENCV_MIN_SIGMA, "early_exits": False}
 
 
 def unknown_setting(name: str, valid: Collection[str]) -> str:

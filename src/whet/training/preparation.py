@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from whet._kernels.threads import available_threads
 from whet._kernels.windows import OPENCV_MIN_SIGMA
+from whet.cascade.pyramid import SCALE_FACTOR
 from whet.errors import ConfigError, WhetError
 from whet.features.families import TRAINABLE
 from whet.features.integral import FeatureFamily, IntegralStack
@@ -20,10 +21,10 @@ from whet.io.annotations.annotation import Annotations, Problem
 from whet.io.annotations.formats import read_annotations
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.training.cascade import train_cascade
-from whet.training.channel_preparation import ChannelPreparation, data_line, prepare_channels
+from whet.training.channel_preparation import ChannelPreparation, data_line, mean_megapixels, prepare_channels
 from whet.training.config import CHANNELS, TrainingConfig
 from whet.training.data import TrainingData
-from whet.training.mining import Miner
+from whet.training.mining import MAX_PER_IMAGE, Miner
 from whet.training.negatives import ExcludedBoxes, backgrounds_of, images_to_mine
 from whet.training.positives import Positives, WindowChoice, cut_positives, window_of
 from whet.training.progress import duration
@@ -161,10 +162,11 @@ def _best(errors: NDArray[np.float64]) -> RidgeChoice:
     return RidgeChoice(RIDGES[int(sure.argmax())] if sure.max() > 0 else DEFAULT_RIDGE, tried)
 
 
-# Core seconds on a server of 2024: per feature and sample, and per stage and megapixel of images.
+# Core seconds on a server of 2024: per feature and sample, and per megapixel that is scanned.
 SECONDS_PER_RESPONSE = 6e-9
 SECONDS_PER_MEGAPIXEL = 0.15
-TYPICAL_MEGAPIXELS = 0.3
+# Windows of a pyramid per pixel of its image.
+WINDOWS_PER_PIXEL = 1 / (1 - 1 / SCALE_FACTOR**2)
 # Context on each side, as a share of the box size.
 MARGIN = 0.1
 # The part of a data set to train on, if it exists and no other was selected.
@@ -212,8 +214,21 @@ class Preparation:
         """Estimated training time, within a factor of two or three."""
         samples = len(self.positives) + self.config.negatives_per_stage
         stage = SECONDS_PER_RESPONSE * self.n_features / len(self.families) * samples
-        mining = SECONDS_PER_MEGAPIXEL * TYPICAL_MEGAPIXELS * len(self.images)
-        return self.config.max_stages * (stage + mining) / (threads or available_threads())
+        megapixels = mean_megapixels(self.images)
+        scanning = SECONDS_PER_MEGAPIXEL * megapixels * self._n_scans(1e6 * megapixels * WINDOWS_PER_PIXEL)
+        return (self.config.max_stages * stage + scanning) / (threads or available_threads())
+
+    def _n_scans(self, windows_per_image: float) -> float:
+        """Images that all stages together scan: each stage as many as supply its negatives.
+
+        Held-out images are scanned twice more, for the reference set and for the operating points.
+        """
+        config, n_held_out = self.config, len(self.data.held_out_images)
+        sides = (len(self.data.images), config.negatives_per_stage), (n_held_out, config.held_out_per_stage)
+        found = windows_per_image * config.max_false_positive_rate ** np.arange(config.max_stages)
+        return 2 * n_held_out + float(
+            sum(np.minimum(n, wanted / np.clip(found, None, MAX_PER_IMAGE)).sum() for n, wanted in sides)
+        )
 
     def describe(self, threads: int | None = None) -> str:
         """A summary of data and settings, one topic per line."""

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from whet.cascade.cascade import Cascade
 from whet.cascade.stage import TrainedStage
 from whet.evaluation.curves import image_interval
@@ -250,6 +253,7 @@ class TrainingResult:
     `false_positive_rate` is the share of windows that the cascade accepts, of all places and scales in the held-out
     images. `detection_rate` is measured on the validation positives that also set the thresholds; expect a lower rate
     on a test set. `weak_stages` are the stages above `max_false_positive_rate`. `seconds` include all runs.
+    `object_scores` (n,) of a channel detector are cross-validated scores of the objects, -inf if they are rejected.
     """
 
     stop_reason: StopReason
@@ -263,6 +267,7 @@ class TrainingResult:
     weak_stages: tuple[int, ...]
     n_stages: int
     seconds: float
+    object_scores: NDArray[np.float64] | None = None
 
     @property
     def fault(self) -> str | None:

@@ -21,12 +21,14 @@ from whet.evaluation.curves import operating_point
 from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import detect_many
 from whet.features.integral import FeatureFamily
+from whet.io.annotations.annotation import ONLY_CLASS
 from whet.io.annotations.formats import read_annotations
+from whet.io.files import short_hashes
 from whet.training.cascade import Callback, Patches, common_window, train_stages
 from whet.training.channel_preparation import ChannelPreparation
 from whet.training.channel_training import train_channels
 from whet.training.checkpoint import Checkpoint
-from whet.training.config import CHANNELS, SETTINGS, Mirror, TrainingConfig, unknown_setting
+from whet.training.config import CHANNELS, SETTINGS, Mirror, TrainingConfig, opencv_settings, unknown_setting
 from whet.training.data import TrainingData
 from whet.training.negatives import ExcludedBoxes
 from whet.training.preparation import Preparation, prepare
@@ -70,6 +72,7 @@ def train(
     min_sigma: float = 5.0,
     max_memory: int = DEFAULT_MAX_MEMORY,
     seed: int = 0,
+    for_opencv: bool = False,
     checkpoint: PathOrText | None = None,
     callback: Callable[[Event], None] | None = None,
     threads: int | None = None,
@@ -79,8 +82,11 @@ def train(
 
     `negatives` are images without the object, or folders of them; the annotated images also supply negatives, outside
     their boxes. `class_name` selects one of several classes. `whet.training.config.TrainingConfig` describes all
-    settings. A `checkpoint` file lets a repeated call resume an interrupted training. `callback` receives the events
-    of `whet.training.progress`. `threads` is the number of threads (None: all processors).
+    settings. With `for_opencv`, the detector is a cascade that `Detector.export_opencv` can write: of "haar" features,
+    or of "lbp" if `features` says so, with `min_sigma` and `early_exits` as OpenCV needs them.
+
+    A `checkpoint` file lets a repeated call resume an interrupted training. `callback` receives the events of
+    `whet.training.progress`. `threads` is the number of threads (None: all processors).
 
     >>> import tempfile
     >>> from PIL import Image
@@ -104,7 +110,9 @@ def train(
     given = locals()  # all parameters by name; TrainingConfig checks their values
     if unknown:
         raise TypeError(unknown_setting(next(iter(unknown)), [*SETTINGS, *ARGUMENTS]))
-    prepared = prepare(TrainingConfig(**{name: given[name] for name in SETTINGS}), threads=threads)
+    settings = {name: given[name] for name in SETTINGS}
+    config = TrainingConfig(**(opencv_settings(settings) if for_opencv else settings))
+    prepared = prepare(config, threads=threads)
     file = None if checkpoint is None else Path(checkpoint)
     return train_prepared(prepared, callback or (lambda _: None), checkpoint=file, threads=threads).detector
 
@@ -173,17 +181,31 @@ def class_checkpoint(folder: Path, number: int) -> Path:
 
 
 # Parameters of `train` that are no settings of the detector.
-ARGUMENTS = ("checkpoint", "callback", "threads")
+ARGUMENTS = ("for_opencv", "checkpoint", "callback", "threads")
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A detector, the result of its training, and its false positives in the held-out images."""
+    """A detector, the result of its training, and its false positives in the held-out images.
+
+    `false_positives` are those at any score, `default_false_positives` those at the default operating point.
+    """
 
     detector: Detector
     result: TrainingResult
     n_images: int
     false_positives: int
+    default_false_positives: int
+
+    @property
+    def default_detection_rate(self) -> float | None:
+        """Share of the held-out objects found at the default operating point; None if it cannot be estimated."""
+        point, scores = self.detector.operating_points.get(DEFAULT_POINT), self.result.object_scores
+        if point is None:
+            return None
+        if scores is not None:
+            return float((scores > point).mean())
+        return None if self.detector.estimate is None else self.detector.estimate.recall
 
 
 def train_prepared(
@@ -218,7 +240,8 @@ def train_prepared(
         seed=config.seed,
         threads=threads,
     )
-    detector = Detector(replace(trained.base, reference=reference), reporting=Reporting(offset))
+    base = replace(trained.base, reference=reference, training_images=_training_images(prepared))
+    detector = Detector(base, reporting=Reporting(offset))
     return _with_points(detector, result, data.held_out_images, data.excluded_boxes, threads)
 
 
@@ -242,7 +265,8 @@ def _train_channels(
         is_cascade=False,
         origin=origin,
     )
-    base = DetectorBase(choice.window, (stage,), provenance=provenance, reference=reference)
+    images = _training_images(prepared)
+    base = DetectorBase(choice.window, (stage,), provenance=provenance, reference=reference, training_images=images)
     detector = Detector(base, reporting=Reporting(choice.box_offset, min_size=choice.min_size))
     excluded = {image.path: image.boxes for image in prepared.annotations.images}
     reference = with_judging_places(detector, prepared.held_out_images, excluded, threads)
@@ -271,16 +295,25 @@ def _with_points(
             detector.set_operating_point(name, threshold)
             if rate >= 1 or len(done) >= ENOUGH_IMAGES:
                 detector.set_operating_point(DEFAULT_POINT, threshold)
-    return Trained(detector, result, len(done), int(curve.false_positives[-1]))
+    default = curve.false_positives[curve.thresholds >= detector.reporting.min_score(None)]
+    return Trained(detector, result, len(done), int(curve.false_positives[-1]), int(default.max(initial=0)))
 
 
 def _origin(prepared: Preparation | ChannelPreparation, origin: Provenance | None) -> Provenance:
+    classes = prepared.annotations.classes
     origin = Provenance() if origin is None else origin
+    origin = origin.with_class(classes[0]) if classes and classes[0] != ONLY_CLASS else origin
     if origin.data:
         return origin
     source = prepared.config.annotations or ""
     name = Path(source).name if ABSOLUTE_PATH.search(source) else source
     return replace(origin, data=f"{name}: {prepared.annotations.summary()}")
+
+
+def _training_images(prepared: Preparation | ChannelPreparation) -> NDArray[np.uint32]:
+    """Short hashes of all images that have a part in the detector, held-out images included."""
+    with_objects = [image.path for image in prepared.annotations.images if len(image.objects)]
+    return short_hashes(dict.fromkeys([*with_objects, *prepared.images]))
 
 
 def train_detector(

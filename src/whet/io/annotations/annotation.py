@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -105,6 +105,16 @@ def counted(n: int, things: str) -> str:
 Boxes = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
+# The parts of a data set, by all names that tools and people give them.
+PART_NAMES = {
+    "train": "train",
+    "training": "train",
+    "test": "test",
+    "testing": "test",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+}
 # The class name for formats without classes.
 ONLY_CLASS = "object"
 
@@ -173,6 +183,8 @@ class AnnotatedImage:
 class Annotations:
     """A data set: images with boxes, class names, and the problems found while reading it.
 
+    `aliases` are further names of parts: {"val": "test"} if data.yaml names one directory for both.
+
     >>> box = np.array([[10.0, 20.0, 110.0, 60.0]])
     >>> image = AnnotatedImage(Path("a.jpg"), (100, 200), box, ("car",), np.array([False]))
     >>> Annotations((image,), ("car", "person"))
@@ -183,6 +195,7 @@ class Annotations:
     classes: tuple[str, ...]
     problems: tuple[Problem, ...] = ()
     format: str = ""
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -221,12 +234,25 @@ class Annotations:
         """Names of the parts of the data set, in order; the name is empty for images without a part."""
         return tuple(dict.fromkeys(image.split for image in self.images))
 
+    def find_split(self, *names: str) -> str | None:
+        """The first of these parts that the data set has; None if it has none of them.
+
+        A part can have several names: "valid" is "val", and `aliases` are those of this data set.
+        """
+        for name in names:
+            usual = PART_NAMES.get(name, name)
+            found = next((each for each in (name, usual, self.aliases.get(usual)) if each in self.splits), None)
+            if found is not None:
+                return found
+        return None
+
     def select_split(self, name: str) -> Annotations:
         """Select the images of one part of the data set, such as "val"."""
-        if name not in self.splits:
-            there = ", ".join(filter(None, self.splits)) or "none"
+        part = self.find_split(name)
+        if part is None:
+            there = ", ".join([*filter(None, self.splits), *self.aliases]) or "none"
             raise AnnotationError(f"unknown split {name!r}; available splits: {there}")
-        return replace(self, images=tuple(image for image in self.images if image.split == name))
+        return replace(self, images=tuple(image for image in self.images if image.split == part))
 
     def select(self, name: str | None = None) -> Annotations:
         """Select one class; objects of other classes become background, and a note in `problems` counts them.
@@ -258,6 +284,10 @@ class Annotations:
         what = f"other classes count as background for {name}: {listed}"
         note = [Problem(ProblemKind.NOTE, "", None, what)] if others else []
         return replace(self, images=chosen, classes=(name,), problems=(*self.problems, *note))
+
+    def has_class(self, name: str) -> bool:
+        """Whether `select` finds this class, or all classes of a name such as "cat,dog"."""
+        return name in self.classes or all(each.strip() in self.classes for each in name.split(","))
 
     def summary(self) -> str:
         """Return one line with the numbers of images, boxes by class, and problems."""

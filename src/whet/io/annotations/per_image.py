@@ -20,7 +20,15 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from whet.errors import AnnotationError
-from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems
+from whet.io.annotations.annotation import (
+    PART_NAMES,
+    AnnotatedImage,
+    Annotations,
+    Problem,
+    ProblemKind,
+    Problems,
+    counted,
+)
 from whet.io.annotations.assembly import (
     ImageFinder,
     Progress,
@@ -42,8 +50,6 @@ from whet.io.xml import parse_bounded, read_bounded
 # --- Pascal VOC ---
 
 SIDES = ("xmin", "ymin", "xmax", "ymax")
-# Directories of the parts of a data set.
-PARTS = ("train", "val", "valid", "test")
 
 
 def read_voc(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
@@ -56,13 +62,13 @@ def read_voc(path: Path, images: Path | None = None, progress: Progress = lambda
     finder = ImageFinder(path if path.is_dir() else path.parent, images)
     finders: dict[Path, ImageFinder] = {}
     for number, file in enumerate(files):
-        part = next((name for name in file.relative_to(path).parts[:-1] if name in PARTS), "")
+        part = next((name for name in file.relative_to(path).parts[:-1] if name in PART_NAMES), "")
         root, folder = path / part, file.parent
         if folder not in finders:
             finders[folder] = ImageFinder(folder, images or (root if path.is_dir() and root != folder else None))
         raw = _read_file(file, finders[folder], problems)
         if raw is not None:
-            raws.append(replace(raw, split="val" if part == "valid" else part))
+            raws.append(replace(raw, split=PART_NAMES.get(part, part)))
         progress((number + 1) / len(files) / 2)
     return assemble(raws, (), finder, problems, "voc", lambda share: progress((1 + share) / 2))
 
@@ -70,7 +76,7 @@ def read_voc(path: Path, images: Path | None = None, progress: Progress = lambda
 def xml_files(folder: Path) -> list[Path]:
     """List the XML files of a directory, of its subdirectory Annotations, or of its parts, such as train and test."""
     own = sorted(folder.glob("*.xml")) or sorted(folder.glob("Annotations/*.xml"))
-    return own or [file for part in PARTS if (folder / part).is_dir() for file in xml_files(folder / part)]
+    return own or [file for part in PART_NAMES if (folder / part).is_dir() for file in xml_files(folder / part)]
 
 
 def _read_file(file: Path, finder: ImageFinder, problems: Problems) -> RawImage | None:
@@ -181,29 +187,50 @@ class Description:
 def read_yolo(path: Path, images: Path | None = None, progress: Progress = lambda _: None) -> Annotations:
     """Read a data set from its data.yaml or its directory. A polygon becomes its bounding box.
 
-    Classes without a name are named by their number. `split` of each image is its part of the data set.
+    Classes without a name are named by their number. `split` of each image is its part of the data set; an image of
+    several parts belongs to train, or else to test.
     """
     problems = Problems()
     said = read_description(path, problems)
     finder = ImageFinder(said.folder, images)
     raws: dict[Path, RawImage] = {}
     used: set[Path] = set()
+    parts: dict[str, set[Path]] = {}
     for part, image in _images(said, images, finder, problems):
-        label = _label_file(image, said.folder)
-        if image not in raws:
-            raws[image] = RawImage(image, label or image, split=part)
+        label, file = _label_file(image, said.folder), image.resolve()
+        parts.setdefault(part, set()).add(file)
+        if file not in raws:
+            raws[file] = RawImage(image, label or image, split=part)
             if label is not None:
-                used.add(label)
-                raws[image].boxes += _boxes(label, said, problems)
-    lost = [RawImage(f"{file.stem}.*", file) for file in _label_files(said.folder) if file not in used]
-    return assemble([*raws.values(), *lost], said.names.values(), finder, problems, "yolo", progress)
+                used.add(label.resolve())
+                raws[file].boxes += _boxes(label, said, problems)
+    aliases = _aliases(parts, said.folder, problems)
+    lost = [RawImage(f"{file.stem}.*", file) for file in _label_files(said.folder) if file.resolve() not in used]
+    found = assemble([*raws.values(), *lost], said.names.values(), finder, problems, "yolo", progress)
+    return replace(found, aliases=aliases)
+
+
+def _aliases(parts: Mapping[str, set[Path]], folder: Path, problems: Problems) -> dict[str, str]:
+    """Parts with the same images as an earlier one, by name; images that two other parts share are reported."""
+    aliases: dict[str, str] = {}
+    names = list(parts)
+    for i, later in enumerate(names):
+        for earlier in names[:i]:
+            if parts[later] == parts[earlier]:
+                aliases[later] = aliases.get(earlier, earlier)
+                break
+            shared = len(parts[later] & parts[earlier])
+            if shared:
+                what = f"{counted(shared, 'images')} of {later} also in {earlier}; counted as {earlier} only"
+                problems.add(ProblemKind.NOTE, folder, None, what)
+    return aliases
 
 
 def read_description(path: Path, problems: Problems) -> Description:
     """Read data.yaml from a path or a directory; without data.yaml, use the files of class names."""
     file = path if path.is_file() else yaml_file(path)
     if file is None:
-        return Description(path, _listed_names(path, problems))
+        return Description(path, _listed_names(path, problems) or _names_above(path, problems))
     table = parse_yaml(file)
     return Description(
         _root(table, file.parent), _names(table.get("names"), file), _parts(table), _pose_values(table.get("kpt_shape"))
@@ -256,9 +283,12 @@ def _names(said: object, file: Path) -> dict[int, str]:
 
 
 def _parts(table: dict[str, Any]) -> dict[str, list[str]]:
-    parts = {part: said if isinstance(said := table.get(part), list) else [said] for part in PARTS}
-    texts = {part: [each for each in said if isinstance(each, str) and each] for part, said in parts.items()}
-    return {part: said for part, said in texts.items() if said}
+    parts: dict[str, list[str]] = {}
+    for key, part in PART_NAMES.items():
+        said = table.get(key)
+        texts = [each for each in (said if isinstance(said, list) else [said]) if isinstance(each, str) and each]
+        parts[part] = parts.get(part, []) + texts
+    return {part: texts for part, texts in parts.items() if texts}
 
 
 def _pose_values(shape: object) -> int:
@@ -278,14 +308,29 @@ def _listed_names(folder: Path, problems: Problems) -> dict[int, str]:
     return {} if file is None else dict(enumerate(text for _, text in lines_of(file, problems)))
 
 
+def _names_above(folder: Path, problems: Problems) -> dict[int, str]:
+    """Class names of the data set of which a directory is a part: set/train, set/train/images or set/images/train."""
+    here = Path(os.path.abspath(folder))
+    usual = {*PART_NAMES, "images"}
+    n_levels = 0 if here.name not in usual else 1 + (here.parent.name in usual)
+    for above in here.parents[:n_levels]:
+        file = yaml_file(above)
+        if file is not None and _has_names(file):
+            return _names(parse_yaml(file).get("names"), file)
+        names = _listed_names(above, problems)
+        if names:
+            return names
+    return {}
+
+
 def _images(
     said: Description, images: Path | None, finder: ImageFinder, problems: Problems
 ) -> Iterator[tuple[str, Path]]:
     """Iterate over the split and the path of each image."""
     if images is not None or not said.parts:
         for image in images_in(images or said.folder):
-            part = next((name for name in image.relative_to(images or said.folder).parts if name in PARTS), "")
-            yield ("val" if part == "valid" else part), image
+            part = next((name for name in image.relative_to(images or said.folder).parts if name in PART_NAMES), "")
+            yield PART_NAMES.get(part, part), image
         return
     for part, places in said.parts.items():
         for name in places:
@@ -295,7 +340,7 @@ def _images(
                     ProblemKind.MISSING_IMAGE, said.folder, None, f"{part}: no such file or directory: {name!r}"
                 )
             elif place.is_dir():
-                yield from (("val" if part == "valid" else part, image) for image in images_in(place))
+                yield from ((part, image) for image in images_in(place))
             else:
                 yield from ((part, image) for image in _listed(place, finder, problems))
 
@@ -303,7 +348,10 @@ def _images(
 def _place(folder: Path, name: str) -> Path | None:
     # Some exports write ../train/images for the directory train/images next to data.yaml.
     name = name.replace("\\", "/")
-    return next((folder / each for each in (name, name.removeprefix("../")) if _is_there(folder / each)), None)
+    found = next((folder / each for each in (name, name.removeprefix("../")) if _is_there(folder / each)), None)
+    # Normalized, so that a file has one name; not behind a link, where `..` leads elsewhere.
+    short = None if found is None else Path(os.path.normpath(found))
+    return short if found is not None and short is not None and short.resolve() == found.resolve() else found
 
 
 def _is_there(path: Path) -> bool:
@@ -343,10 +391,10 @@ def _label_files(folder: Path) -> list[Path]:
 
 
 def has_labels(folder: Path) -> bool:
-    """Return whether a directory has label files, in `labels` or next to images."""
+    """Return whether images of a directory have label files, where YOLO has them."""
     if _label_files(folder):
         return True
-    return any(is_image_name(file) and file.with_suffix(".txt").is_file() for file in files_in(folder))
+    return any(is_image_name(file) and _label_file(file, folder) is not None for file in files_in(folder))
 
 
 def _boxes(file: Path, said: Description, problems: Problems) -> Iterator[RawBox]:
