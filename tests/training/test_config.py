@@ -117,7 +117,7 @@ def test_python_toml_and_the_command_line_have_the_same_settings():
     for name in SETTINGS:
         option = TOML_NAMES[name].replace("_", "-")
         assert name == "annotations" or f"--{option}" in options, name
-    others = {"out", "config", "resume", "fresh", "force", "dry-run", "threads", "json", "quiet", "help"}
+    others = {"out", "for-opencv", "config", "resume", "fresh", "force", "dry-run", "threads", "json", "quiet", "help"}
     assert {option.removeprefix("--").removeprefix("no-") for option in options if option.startswith("--")} == {
         name.replace("_", "-") for name in TOML_NAMES.values() if name != "annotations"
     } | others
