@@ -50,6 +50,7 @@ def test_an_opencv_cascade_is_adopted_corrected_and_exported_without_corrections
     assert result["negatives"] == [stage.statistics[1].n for stage in detector.base.stages]
     assert result["on_reference_set"]["recall"] == detector.estimate.recall
     assert "width/height" not in done.stderr
+    assert "as boxes enclose them" not in done.stderr
     image = textured((60, 70), np.random.default_rng(20))
     Image.fromarray(image).save(folder / "street.png")
     found = load(folder / "object.xml").detect(image)
@@ -88,6 +89,16 @@ def test_boxes_of_another_shape_and_too_few_photographs_are_reported(folder, mon
         (folder / "crops" / f"{number}.png").unlink()
     call = ("object.xml", "-p", "crops", "-n", "none", "-o", "mine.whet", "--force")
     assert "fewer than 50 photographs" in whet_here(monkeypatch, capsys, "adopt", *call).err
+
+
+@pytest.mark.slow
+def test_objects_that_the_cascade_does_not_accept_are_reported(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    for number, patch in enumerate(patches(60, 5)):
+        Image.fromarray(255 - patch).save(folder / "crops" / f"{number}.png")  # darker on the right
+    done = whet_here(monkeypatch, capsys, "adopt", "object.xml", "-p", "crops", "-n", "none", "-o", "mine.whet")
+    assert done.code == 0, done.err
+    assert "of the held-out objects, as boxes enclose them" in done.err
 
 
 def test_what_cannot_be_adopted_is_said_and_nothing_is_written(folder, monkeypatch, capsys):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -130,10 +131,11 @@ def result_table(trained: Trained, out: Path) -> dict[str, Any]:
         "false_positive_interval": result.false_positive_interval,
         "detection_rate": result.detection_rate,
         "detection_interval": result.detection_interval,
-        "default_detection_rate": trained.default_detection_rate,
+        "found_at_any_score": _rate(trained.detection_rate(-inf)),
+        "found_at_default_score": _rate(trained.detection_rate()),
         "held_out_images": trained.n_images,
         "false_positives": trained.false_positives,
-        "default_false_positives": trained.default_false_positives,
+        "false_positives_at_default_score": trained.default_false_positives,
         "operating_points": dict(trained.detector.operating_points),
         "seconds": round(result.seconds, 1),
     }
@@ -144,15 +146,11 @@ def summary_lines(trained: Trained, out: Path, settings: Path) -> list[str]:
     from whet.training.progress import duration
 
     result, points = trained.result, trained.detector.operating_points
-    (low, high), (lowest, highest) = result.detection_interval, result.false_positive_interval
-    images = f"{trained.n_images:,} held-out images"
-    rate = trained.default_detection_rate
-    found = "" if rate is None else f"{rate:.1%} of held-out objects, "
-    at_default = [
-        f"at the default minimum score of {points['default']:.3g}: {found}{trained.default_false_positives:,} false "
-        f"positives in {images}"
-        for _ in range("default" in points)
-    ]
+    lowest, highest = result.false_positive_interval
+    rows = [("at any score", trained.detection_rate(-inf), trained.false_positives)]
+    if "default" in points:
+        name = f"at the default minimum score of {points['default']:.3g}"
+        rows.append((name, trained.detection_rate(), trained.default_false_positives))
     cascade = trained.detector.cascade
     size = f"{result.n_stages} stages, {cascade.n_weak} weak learners"
     if cascade.uses_channels:
@@ -164,13 +162,25 @@ def summary_lines(trained: Trained, out: Path, settings: Path) -> list[str]:
         f"{out}: {size}, {out.stat().st_size:,} bytes, trained in {duration(result.seconds)}",
         f"stop reason: {result.message}",
         f"false-positive rate: {result.false_positive_rate:.2g} of held-out windows ({lowest:.2g} to {highest:.2g})",
-        f"at any score: {result.detection_rate:.1%} of held-out objects ({low:.1%} to {high:.1%}), "
-        f"{trained.false_positives:,} false positives in {images}",
-        *at_default,
+        *(
+            f"{name}: {_found_text(rate)}{n:,} false positives in {trained.n_images:,} held-out images"
+            for name, rate, n in rows
+        ),
         "expect a lower detection rate on a test set",
         f"settings: {settings}",
         *([] if fault else next_step),
     ]
+
+
+def _rate(measured: tuple[float, tuple[float, float]] | None) -> float | None:
+    return None if measured is None else measured[0]
+
+
+def _found_text(measured: tuple[float, tuple[float, float]] | None) -> str:
+    if measured is None:
+        return ""
+    rate, (low, high) = measured
+    return f"{rate:.1%} of held-out objects ({low:.1%} to {high:.1%}), "
 
 
 class MirrorChoice(StrEnum):

@@ -253,7 +253,8 @@ class TrainingResult:
     `false_positive_rate` is the share of windows that the cascade accepts, of all places and scales in the held-out
     images. `detection_rate` is measured on the validation positives that also set the thresholds; expect a lower rate
     on a test set. `weak_stages` are the stages above `max_false_positive_rate`. `seconds` include all runs.
-    `object_scores` (n,) of a channel detector are cross-validated scores of the objects, -inf if they are rejected.
+    `object_scores` (n,) are scores of held-out objects in their images, -inf if they are not found; with channels,
+    cross-validated scores of all objects.
     """
 
     stop_reason: StopReason

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 import whet
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
+from whet.cascade.boxes import box_iou
 from whet.detector.base import ABSOLUTE_PATH, DEFAULT_POINT, DetectorBase, Fact, Provenance, Reporting
 from whet.detector.classes import MultiClassDetector
 from whet.detector.detector import Detector
-from whet.evaluation.curves import operating_point
+from whet.evaluation.curves import operating_point, rate_interval
 from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import detect_many
 from whet.features.integral import FeatureFamily
@@ -197,15 +198,16 @@ class Trained:
     false_positives: int
     default_false_positives: int
 
-    @property
-    def default_detection_rate(self) -> float | None:
-        """Share of the held-out objects found at the default operating point; None if it cannot be estimated."""
-        point, scores = self.detector.operating_points.get(DEFAULT_POINT), self.result.object_scores
-        if point is None:
+    def detection_rate(self, min_score: float | str | None = None) -> tuple[float, tuple[float, float]] | None:
+        """Share of the held-out objects found above a score, by default that of `detect`, and its 95 % interval.
+
+        None if there are no objects to measure it by.
+        """
+        scores = self.result.object_scores
+        if scores is None or not len(scores):
             return None
-        if scores is not None:
-            return float((scores > point).mean())
-        return None if self.detector.estimate is None else self.detector.estimate.recall
+        n_found = int((scores > self.detector.reporting.min_score(min_score)).sum())
+        return n_found / len(scores), rate_interval(n_found, len(scores))
 
 
 def train_prepared(
@@ -242,7 +244,31 @@ def train_prepared(
     )
     base = replace(trained.base, reference=reference, training_images=_training_images(prepared))
     detector = Detector(base, reporting=Reporting(offset))
+    result = replace(result, object_scores=_held_out_scores(detector, prepared, threads))
     return _with_points(detector, result, data.held_out_images, data.excluded_boxes, threads)
+
+
+# A detection finds an object from this IoU on.
+FOUND_IOU = 0.5
+
+
+def _held_out_scores(detector: Detector, prepared: Preparation, threads: int | None) -> NDArray[np.float64]:
+    """Scores (n,) of the held-out objects in their images, -inf if they are not found.
+
+    The reference set does not give them: objects that are larger than the window score higher, as more windows fire.
+    """
+    objects = [(image.path, box) for image in prepared.annotations.images for box in image.objects]
+    boxes: dict[Path, list[NDArray[np.float64]]] = {}
+    groups = prepared.data.held_out_groups
+    for number in [] if groups is None else np.unique(groups).tolist():
+        path, box = objects[number]
+        boxes.setdefault(path, []).append(box)
+    scores = [np.empty(0)]
+    for one in detect_many(detector, list(boxes), min_score=-np.inf, threads=threads):
+        if one.found is not None:
+            matches = box_iou(np.array(boxes[one.path]), one.found.boxes) > FOUND_IOU
+            scores.append(np.where(matches, one.found.scores, -np.inf).max(axis=1, initial=-np.inf))
+    return np.concatenate(scores)
 
 
 def _train_channels(
