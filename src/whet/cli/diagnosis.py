@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from whet.cli.output import finite_or_none, plural
 
 if TYPE_CHECKING:
-    from whet.evaluation.advice import Advice, LearningCurve
+    from whet.evaluation.advice import Advice
     from whet.evaluation.error_kinds import ErrorReport
+    from whet.training.train import Trained
 
 # Advice that is printed; --json has all.
 MOST_ADVICE = 2
@@ -38,15 +39,50 @@ def advice_table(advice: Sequence[Advice]) -> list[dict[str, Any]]:
     return [{"what": one.what, "why": one.why, "gain": round(one.gain, 4)} for one in advice]
 
 
-def curve_table(curve: LearningCurve) -> dict[str, Any]:
-    """A learning curve, for --json."""
+def training_table(trained: Trained) -> dict[str, Any]:
+    """What cross-validation of a channel detector says, for --json; nothing for a cascade."""
+    findings = trained.findings
+    if findings is None or findings.curve is None:
+        return {}
+    curve, errors = findings.curve, findings.errors
     return {
-        "objects": list(curve.n_objects),
-        "unseen_detection_rates": list(curve.unseen),
-        "seen_detection_rates": list(curve.seen),
-        "negative_images": list(curve.n_negative_images),
-        "detection_rates_by_negatives": list(curve.by_negatives),
+        "unseen_objects": {
+            "objects": errors.n_objects,
+            "recall": finite_or_none(errors.recall),
+            "average_precision": finite_or_none(errors.average_precision),
+            "errors": errors_table(errors),
+        },
+        "learning_curve": {
+            "objects": curve.n_objects,
+            "unseen": curve.unseen,
+            "seen": curve.seen,
+            "negative_images": curve.n_negative_images,
+            "by_negatives": curve.by_negatives,
+        },
+        "advice": advice_table(trained.advice),
     }
+
+
+def training_lines(trained: Trained) -> Iterator[str]:
+    """Why a channel detector is weak, for the terminal; nothing if it is not, and nothing for a cascade."""
+    findings = trained.findings
+    if findings is None or findings.curve is None:
+        return
+    if not findings.is_weak:
+        yield from advice_lines(trained.advice)
+        return
+    curve, errors = findings.curve, findings.errors
+    n_found = errors.n_objects - errors.n_missed
+    yield (
+        f"weak: finds {n_found:,} of {plural(errors.n_objects, 'object')} not trained on ({errors.recall:.0%}) at the "
+        f"default minimum score, average precision {errors.average_precision:.2f} (cross-validated)"
+    )
+    kinds = [f"{one.missed:,} {one.kind}" for one in errors.counts if one.missed]
+    if kinds:
+        yield f"missed: {', '.join(kinds)}"
+    points = ", ".join(f"{n:,} objects {rate:.0%}" for n, rate in zip(curve.n_objects, curve.unseen, strict=True))
+    yield f"learning curve: {points} of objects not trained on; {curve.seen[-1]:.0%} of those trained on"
+    yield from advice_lines(trained.advice)
 
 
 def error_lines(errors: ErrorReport) -> Iterator[str]:
@@ -69,18 +105,3 @@ def advice_lines(advice: Sequence[Advice]) -> Iterator[str]:
     """The most promising advice, for the terminal."""
     for number, one in enumerate(advice[:MOST_ADVICE]):
         yield f"{'what would help most' if not number else 'then'}: {one}"
-
-
-def curve_line(curve: LearningCurve) -> str:
-    """A learning curve in one line, for the terminal."""
-    points = ", ".join(f"{rate:.0%} with {n:,}" for n, rate in zip(curve.n_objects, curve.unseen, strict=True))
-    return f"learning curve: {points} objects (of those not trained on); {curve.seen[-1]:.0%} of those trained on"
-
-
-def unseen_line(errors: ErrorReport) -> str:
-    """How many objects were found that were not trained on, for the terminal."""
-    n_found = errors.n_objects - errors.n_missed
-    return (
-        f"weak: finds {errors.recall:.0%} of objects that it was not trained on ({n_found:,} of "
-        f"{plural(errors.n_objects, 'object')}, default minimum score)"
-    )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whet.cli.diagnosis import training_lines, training_table
 from whet.cli.inputs import print_problems, skipped
 from whet.cli.models import provenance
 from whet.cli.options import (
@@ -131,6 +132,7 @@ def result_table(trained: Trained, out: Path) -> dict[str, Any]:
         "held_out_images": trained.n_images,
         "false_positives": trained.false_positives,
         "operating_points": dict(trained.detector.operating_points),
+        **training_table(trained),
         "seconds": round(result.seconds, 1),
     }
 
@@ -156,6 +158,7 @@ def summary_lines(trained: Trained, out: Path, settings: Path) -> list[str]:
         "expect less on a test set",
         f"false-positive rate: {result.false_positive_rate:.2g} of held-out windows ({lowest:.2g} to {highest:.2g})",
         f"false positives: {trained.false_positives:,} in {trained.n_images:,} held-out images at any score{default}",
+        *training_lines(trained),
         f"settings: {settings}",
         *([] if fault else next_step),
     ]
@@ -289,7 +292,7 @@ def train(
 
     The settings are written beside the model as TOML; `whet train --config` repeats the training. After Ctrl-C or a
     crash, --resume continues the training and gives the same detector. The exit code is 7 if the detector is not
-    usable.
+    usable. A channel detector that is weak on objects it was not trained on comes with a learning curve and advice.
 
     \b
     whet train cars.json --class car --out cars.whet

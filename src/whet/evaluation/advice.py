@@ -24,7 +24,7 @@ WIDE_ASPECTS = 2.0
 MORE_OFTEN = 0.15
 FEWEST_SUCH = 5
 # Sizes of detected boxes in relation to the annotated ones: standard deviation of their logarithm, and bias.
-SPREAD = 0.2
+SPREAD = 0.15
 BIAS = 0.15
 # Rate of false positives per image at which recall is compared, as in the default operating point.
 TARGET_RATE = 0.1
@@ -34,6 +34,7 @@ TARGET_RATE = 0.1
 class LearningCurve:
     """Detection rates over the number of objects trained on, and over the number of images that negatives come from.
 
+    Rates are means over 0.25 to 2 false positives per image, of models with few trees: they compare, and no more.
     `unseen` are rates of objects that were not trained on, `seen` of those that were; the difference is overfitting.
     `by_negatives` are rates of unseen objects with the negatives of `n_negative_images`: of half of the images, and
     of all.
@@ -75,6 +76,11 @@ class Findings:
         """Whether this is about a training; otherwise about an evaluation on other images."""
         return self.n_training_objects is not None
 
+    @property
+    def is_weak(self) -> bool:
+        """Whether recall or average precision is low."""
+        return self.errors.recall < WEAK or self.errors.average_precision < WEAK
+
     def gain(self, kind: ErrorKind) -> float:
         """Average precision that errors of a kind cost."""
         return self.errors.count(kind).average_precision - self.errors.average_precision
@@ -92,17 +98,11 @@ class Advice:
         return f"{self.what}: {self.why}"
 
 
-def is_weak(recall: float, average_precision: float = 1.0) -> bool:
-    """Whether a detector is so weak that advice helps.
-
-    >>> is_weak(0.9, 0.7), is_weak(0.85), is_weak(float("nan"), float("nan"))
-    (True, False, False)
-    """
-    return recall < WEAK or average_precision < WEAK
-
-
 def advise(findings: Findings) -> list[Advice]:
-    """List what would help a weak detector, the most promising first.
+    """List what would help a weak detector, the most promising first; one that is not weak gets no advice.
+
+    A detector is weak if its recall or its average precision is below 0.8. Boxes that disagree are reported of others
+    too, if they cost average precision.
 
     >>> from whet.evaluation.error_kinds import BoxFit, ErrorCount, ErrorReport
     >>> background = ErrorCount(ErrorKind.BACKGROUND, false_positives=40, missed=0, average_precision=0.85)
@@ -110,7 +110,11 @@ def advise(findings: Findings) -> list[Advice]:
     >>> print(*advise(Findings(ErrorReport(100, 50, 0.6, (background,), fit))), sep="\\n")
     more negatives: 40 false positives on the background, 0.80 per image; add images like these without the object
     """
-    found = [advice for rule in RULES for advice in rule(findings)]
+    rules = RULES
+    if not findings.is_weak:
+        costs = findings.errors.box_fit.size_spread > SPREAD and findings.gain(ErrorKind.POOR_BOX) >= LEAST_GAIN
+        rules = (_boxes,) if costs else ()
+    found = [advice for rule in rules for advice in rule(findings)]
     return sorted((one for one in found if one.gain >= LEAST_GAIN), key=lambda one: -one.gain)
 
 
@@ -120,8 +124,8 @@ def _minimum_score(findings: Findings) -> list[Advice]:
     if at_target is None or rate > TARGET_RATE / 2:
         return []
     why = (
-        f"{at_target:.0%} of the objects are found at {TARGET_RATE:g} false positives per image, {errors.recall:.0%} at "
-        f"the minimum score in use, with {rate:.2g} per image; set it with --set-point default"
+        f"it finds {errors.recall:.0%} of the objects, and would find {at_target:.0%} at {TARGET_RATE:g} false "
+        f"positives per image (now {rate:.2g}); set it with --set-point default"
     )
     return [Advice("a lower minimum score", why, at_target - errors.recall)]
 
@@ -155,8 +159,8 @@ def _negatives(findings: Findings) -> list[Advice]:
         return []
     rate = background.false_positives / findings.errors.n_images
     why = (
-        f"{background.false_positives:,} false positives on the background, {rate:.2f} per image; add images like these "
-        "without the object"
+        f"{background.false_positives:,} false positives on the background, {rate:.2f} per image; add images like "
+        "these without the object"
     )
     return [Advice("more negatives", why, findings.gain(ErrorKind.BACKGROUND))]
 
@@ -183,15 +187,23 @@ def _aspect_ratios(findings: Findings) -> list[Advice]:
 
 
 def _boxes(findings: Findings) -> list[Advice]:
-    errors, fit = findings.errors, findings.errors.box_fit
-    poor = errors.count(ErrorKind.POOR_BOX)
-    counts = f"{poor.false_positives:,} poor boxes, {poor.missed:,} objects missed by them" if poor.missed else ""
+    fit, poor = findings.errors.box_fit, findings.errors.count(ErrorKind.POOR_BOX)
     if fit.n < FEWEST_SUCH:
         return []
+    counts = f"{poor.false_positives:,} of {fit.n:,} detections on objects overlap them too little"
+    gain = max(findings.gain(ErrorKind.POOR_BOX), LEAST_GAIN)
     if fit.size_spread > SPREAD:
-        why = f"detected boxes differ from annotated ones by {fit.size_spread:.0%} in size; {counts}".removesuffix("; ")
-        return [Advice("boxes that agree", f"{why}; draw boxes around the same part of each object", 1.0)]
-    return []
+        why = f"sizes of detected and annotated boxes differ by {fit.size_spread:.0%}, now larger, now smaller"
+        return [Advice("boxes that agree", f"{why}; {counts}; draw boxes around the same part of each object", gain)]
+    sizes = max(abs(fit.width - 1), abs(fit.height - 1), abs(1 / fit.width - 1), abs(1 / fit.height - 1))
+    if max(sizes, abs(fit.shift_x), abs(fit.shift_y)) < BIAS or not poor.false_positives:
+        return []
+    why = (
+        f"detected boxes are {fit.width:.2g} times as wide and {fit.height:.2g} times as high as annotated ones, and "
+        f"lie {abs(fit.shift_x):.0%} {'right' if fit.shift_x > 0 else 'left'} and {abs(fit.shift_y):.0%} "
+        f"{'down' if fit.shift_y > 0 else 'up'} of them; {counts}"
+    )
+    return [Advice("boxes of the same extent in training and test", why, gain)]
 
 
 def _small(findings: Findings) -> list[Advice]:
@@ -220,7 +232,7 @@ def _look_alikes(findings: Findings) -> list[Advice]:
 
 
 def _more_often(errors: ErrorReport, count: ErrorCount, what: str) -> tuple[float, str]:
-    """How much recall would rise if these objects were missed as rarely as others, and a sentence; 0 if it would not."""
+    """How much recall would rise if such objects were missed as rarely as others, and a sentence; or 0."""
     such = count.n_objects or 0
     others, missed = errors.n_objects - such, errors.n_missed - count.missed
     if such < FEWEST_SUCH or not others or count.missed / such < missed / others + MORE_OFTEN:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from whet.cascade.boxes import Boxes, box_iou, checked_boxes
 from whet.evaluation import curves
@@ -139,7 +139,7 @@ def count_errors(
     *,
     iou: float = 0.5,
     shapes: Sequence[tuple[int, int]] | None = None,
-    others: Iterable[Boxes] | None = None,
+    others: Iterable[ArrayLike] | None = None,
     min_size: float = 0.0,
     aspect: float | None = None,
 ) -> ErrorReport:
@@ -166,11 +166,15 @@ def count_errors(
     background 1 0 0.5
     """
     n = len(evaluation.images)
-    all_shapes = [None] * n if shapes is None else list(shapes)
-    all_others = [np.empty((0, 4))] * n if others is None else [checked_boxes(each) for each in others]
+    known = zip(
+        evaluation.images,
+        [None] * n if shapes is None else shapes,
+        [[]] * n if others is None else others,
+        strict=True,
+    )
     images = [
-        _ImageErrors.from_result(result, threshold, iou, *known, min_size, aspect)
-        for result, *known in zip(evaluation.images, all_shapes, all_others, strict=True)
+        _ImageErrors.from_result(result, threshold, iou, shape, checked_boxes(boxes), min_size, aspect)
+        for result, shape, boxes in known
     ]
     before = curves.average_precision(evaluation.curve)
     counts = [_counted(kind, images, evaluation, threshold) for kind in ErrorKind]
@@ -248,14 +252,11 @@ class _ImageErrors:
 def _traits(truths: Boxes, shape: tuple[int, int] | None, min_size: float, aspect: float | None) -> NDArray[np.str_]:
     """The property (M,) that makes each object hard to find, or ""."""
     size = truths[:, 2:] - truths[:, :2]
-    is_cut = np.zeros(len(truths), np.bool_)
-    if shape is not None:
-        height, width = shape
-        is_cut = (truths[:, :2] < BORDER).any(axis=1) | (truths[:, 2:] > np.array([width, height]) - BORDER).any(axis=1)
-    is_other = np.zeros(len(truths), np.bool_)
-    if aspect is not None:
-        factor = np.abs(np.log(np.maximum(size[:, 0], 1e-9) / np.maximum(size[:, 1], 1e-9) / aspect))
-        is_other = factor > np.log(ASPECT_FACTOR)
+    height, width = (np.inf, np.inf) if shape is None else shape
+    beyond = truths[:, 2:] > np.array([width, height]) - BORDER
+    is_cut = (beyond | (truths[:, :2] < BORDER)).any(axis=1) & (shape is not None)
+    factor = np.log(np.maximum(size[:, 0], 1e-9) / np.maximum(size[:, 1], 1e-9) / (aspect or 1.0))
+    is_other = (np.abs(factor) > np.log(ASPECT_FACTOR)) & (aspect is not None)
     return np.select([size.max(axis=1, initial=0.0) < min_size, is_cut, is_other], list(TRAITS), NONE)
 
 

@@ -16,7 +16,7 @@ from whet._kernels.threads import available_threads, map_in_order
 from whet.cascade.detections import Detections
 from whet.detector.detector import DetectOptions, Detector, ScanOptions, load
 from whet.errors import DataNotFoundError, UnreadableImageError
-from whet.evaluation.advice import TARGET_RATE, Advice, Findings, advise, is_weak
+from whet.evaluation.advice import TARGET_RATE, Advice, Findings, advise
 from whet.evaluation.curves import Curve, average_precision, image_interval, log_average_miss_rate, operating_point
 from whet.evaluation.error_kinds import ErrorReport, count_errors
 from whet.evaluation.evaluation import Evaluation, evaluate_detections
@@ -143,12 +143,10 @@ class EvaluationRun:
 
     @property
     def advice(self) -> list[Advice]:
-        """What would help, the most promising first; empty unless recall or average precision is below 0.8."""
-        curve, errors = self.evaluation.curve, self.errors
-        if not is_weak(errors.recall, errors.average_precision):
-            return []
+        """What would help a weak detector, the most promising first (see `whet.evaluation.advice.advise`)."""
+        curve = self.evaluation.curve
         at_target = curve.recall[curve.thresholds >= operating_point(curve, TARGET_RATE)]
-        return advise(Findings(errors, float(at_target.max(initial=0.0))))
+        return advise(Findings(self.errors, float(at_target.max(initial=0.0))))
 
     def measures(self, seed: int = 0) -> dict[str, Measured]:
         """Rates at the threshold in use and areas over all thresholds, with 95 % intervals.

@@ -15,7 +15,9 @@ import whet
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
 from whet.detector.base import ABSOLUTE_PATH, DEFAULT_POINT, DetectorBase, Fact, Provenance, Reporting
 from whet.detector.detector import Detector
+from whet.evaluation.advice import Advice, Findings, advise
 from whet.evaluation.curves import operating_point
+from whet.evaluation.error_kinds import count_errors
 from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import detect_many
 from whet.features.integral import FeatureFamily
@@ -112,12 +114,21 @@ ARGUMENTS = ("checkpoint", "callback", "threads")
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A detector, the result of its training, and its false positives in the held-out images."""
+    """A detector, the result of its training, and its false positives in the held-out images.
+
+    `findings` are the errors on objects that were not trained on and the learning curve; None for a cascade.
+    """
 
     detector: Detector
     result: TrainingResult
     n_images: int
     false_positives: int
+    findings: Findings | None = None
+
+    @property
+    def advice(self) -> list[Advice]:
+        """What would help a weak detector, the most promising first; nothing is known of a cascade."""
+        return [] if self.findings is None else advise(self.findings)
 
 
 def train_prepared(
@@ -164,7 +175,7 @@ def _train_channels(
     threads: int | None,
 ) -> Trained:
     file = Checkpoint(checkpoint, prepared.fingerprint())
-    stage, reference, result = train_channels(prepared, callback, checkpoint=file, threads=threads)
+    stage, reference, result, validated = train_channels(prepared, callback, checkpoint=file, threads=threads)
     config, choice = prepared.config, prepared.choice
     provenance = training_provenance(
         config,
@@ -179,7 +190,17 @@ def _train_channels(
     base = DetectorBase(choice.window, (stage,), provenance=provenance, reference=reference)
     detector = Detector(base, reporting=Reporting(choice.box_offset, min_size=choice.min_size))
     excluded = {image.path: image.boxes for image in prepared.annotations.images}
-    return _with_points(detector, result, prepared.held_out_images, excluded, threads)
+    trained = _with_points(detector, result, prepared.held_out_images, excluded, threads)
+    errors = count_errors(
+        validated.unseen.evaluation,
+        detector.operating_points.get(DEFAULT_POINT, -np.inf),
+        shapes=validated.unseen.shapes,
+        min_size=choice.min_size,
+        aspect=choice.object_width / choice.object_height,
+    )
+    aspects = choice.aspect_low, choice.aspect_high
+    findings = Findings(errors, None, validated.curve, prepared.positives.n_objects, aspects)
+    return replace(trained, findings=findings)
 
 
 # False positives per image by the name of the operating point; the last measurable one is the default.
