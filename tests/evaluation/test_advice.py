@@ -85,6 +85,7 @@ def test_missed_shapes_and_a_wide_range_of_aspect_ratios_ask_for_several_detecto
     assert "0.5 to 1.9" in advice.why
     assert "83% of 30 objects" in advice.why
     assert advise(trained(*shapes, aspects=(0.9, 1.1))) == []
+    assert "shape" in first(trained(missed(ErrorKind.LOW_SCORE, 40), aspects=(0.5, 1.9))).what
 
 
 @pytest.mark.parametrize(

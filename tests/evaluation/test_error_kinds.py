@@ -135,6 +135,12 @@ def test_the_fit_of_boxes_shows_size_and_shift(rng):
     assert BoxFit.from_boxes(truths[:0], truths[:0]).n == 0
 
 
+def test_the_best_detection_of_an_object_decides_how_boxes_fit():
+    part, whole = [100.0, 100.0, 130.0, 130.0], [100.0, 100.0, 150.0, 140.0]
+    fit = errors([(whole, 2.0), (part, 1.0)], [OBJECT]).box_fit
+    assert (fit.n, fit.width, fit.height) == pytest.approx((1, 1.0, 0.8))
+
+
 def test_a_report_without_objects_has_no_recall():
     report = errors([(FAR, 1.0)], [])
     assert np.isnan(report.recall)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from whet.training.train import Trained
 
 # Advice that is printed; --json has all.
-MOST_ADVICE = 2
+MOST_ADVICE = 3
 
 
 def errors_table(errors: ErrorReport) -> dict[str, Any]:

@@ -135,9 +135,7 @@ def _objects(findings: Findings) -> list[Advice]:
     if curve is None or n is None:
         return []
     (*_, fewer, most), gain = curve.n_objects, curve.gain_by_objects
-    rates = (
-        f"{curve.unseen[-2]:.0%} of other objects with {fewer:,} training objects, {curve.unseen[-1]:.0%} with {most:,}"
-    )
+    rates = f"{curve.unseen[-2]:.0%} of unseen objects with {fewer:,} training objects, {curve.unseen[-1]:.0%} with {most:,}"
     if n < FEW_OBJECTS:
         return [Advice("more objects", f"only {n:,} were trained on; trees find {rates}", max(gain, WEAK / 4))]
     return [Advice("more objects", f"trees find {rates}: more would find further ones", gain)]
@@ -148,7 +146,7 @@ def _negatives(findings: Findings) -> list[Advice]:
     if curve is not None:
         few, many = curve.n_negative_images
         rates = (
-            f"trees find {curve.by_negatives[0]:.0%} of other objects with negatives of {few:,} images, "
+            f"trees find {curve.by_negatives[0]:.0%} of unseen objects with negatives of {few:,} images, "
             f"{curve.by_negatives[1]:.0%} with {many:,}, at equal false positives"
         )
         if many < FEW_NEGATIVE_IMAGES:
@@ -178,9 +176,8 @@ def _aspect_ratios(findings: Findings) -> list[Advice]:
         low, high = findings.aspects
         if high / low < WIDE_ASPECTS:
             return []
-        why = (
-            f"80 % of the boxes are {low:.2g} to {high:.2g} times as wide as high, and one window fits one shape; {why}"
-        )
+        widths = f"80 % of the boxes are {low:.2g} to {high:.2g} times as wide as high, and one window fits one shape"
+        more, why = max(more, LEAST_GAIN), f"{widths}; {why}".removesuffix("; ")
     if not more:
         return []
     return [Advice("one detector for each view or shape", why, more)]
@@ -190,7 +187,7 @@ def _boxes(findings: Findings) -> list[Advice]:
     fit, poor = findings.errors.box_fit, findings.errors.count(ErrorKind.POOR_BOX)
     if fit.n < FEWEST_SUCH:
         return []
-    counts = f"{poor.false_positives:,} of {fit.n:,} detections on objects overlap them too little"
+    counts = f"{poor.false_positives:,} false positives overlap an object too little"
     gain = max(findings.gain(ErrorKind.POOR_BOX), LEAST_GAIN)
     if fit.size_spread > SPREAD:
         why = f"sizes of detected and annotated boxes differ by {fit.size_spread:.0%}, now larger, now smaller"

@@ -64,7 +64,7 @@ class ErrorCount:
 
 @dataclass(frozen=True)
 class BoxFit:
-    """How detected boxes fit the annotated ones: means over `n` detections on objects, poor boxes included.
+    """How detected boxes fit the annotated ones: means over `n` objects with a detection, which may be a poor box.
 
     `width` and `height` are those of detections in relation to the annotated box (geometric means). `shift_x` and
     `shift_y` are distances between centres, as shares of the annotated box. `size_spread` is the standard deviation of
@@ -228,11 +228,15 @@ class _ImageErrors:
         return cls(result, of_detection, of_truth, traits, nearest)
 
     def pairs(self) -> tuple[Boxes, Boxes]:
-        """Detections that are correct or poor boxes (n, 4), and their objects (n, 4)."""
-        result, truth = self.result, np.flatnonzero((self.of_truth == NONE) & ~self.result.ignored)
+        """The best detection of each object that has one, correct or a poor box (n, 4), and the objects (n, 4)."""
+        result = self.result
+        truths = np.flatnonzero((self.of_truth == NONE) & ~result.ignored)
         poor = np.flatnonzero(self.of_detection == ErrorKind.POOR_BOX)
-        detected = np.concatenate([result.matching.found_by[truth], poor]).astype(np.intp)
-        return result.boxes[detected], result.truths[np.concatenate([truth, self.nearest[poor]]).astype(np.intp)]
+        detected = np.concatenate([result.matching.found_by[truths], poor]).astype(np.intp)
+        of = np.concatenate([truths, self.nearest[poor]]).astype(np.intp)
+        best = np.lexsort([-result.scores[detected], of])
+        best = best[np.unique(of[best], return_index=True)[1]]
+        return result.boxes[detected[best]], result.truths[of[best]]
 
     def mended(self, kind: ErrorKind) -> tuple[NDArray[np.int8], int]:
         """Labels (N,) of the detections without errors of a kind, and the number of objects that have to be added."""
