@@ -135,7 +135,8 @@ def _objects(findings: Findings) -> list[Advice]:
     if curve is None or n is None:
         return []
     (*_, fewer, most), gain = curve.n_objects, curve.gain_by_objects
-    rates = f"{curve.unseen[-2]:.0%} of unseen objects with {fewer:,} training objects, {curve.unseen[-1]:.0%} with {most:,}"
+    before, after = curve.unseen[-2:]
+    rates = f"{before:.0%} of unseen objects with {fewer:,} training objects, {after:.0%} with {most:,}"
     if n < FEW_OBJECTS:
         return [Advice("more objects", f"only {n:,} were trained on; trees find {rates}", max(gain, WEAK / 4))]
     return [Advice("more objects", f"trees find {rates}: more would find further ones", gain)]

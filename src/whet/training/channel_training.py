@@ -19,6 +19,7 @@ from whet.training.boosting import BoostedTrees, boost, tree_stage
 from whet.training.channel_preparation import ChannelPreparation
 from whet.training.channel_samples import Places
 from whet.training.channel_validation import (
+    CURVE_MODELS,
     CURVE_TREES,
     FOLDS,
     CrossValidation,
@@ -205,7 +206,20 @@ class _Training:
         cells = self.held_out.cells(places[self.held_out.is_apart(places)])
         negatives = np.ascontiguousarray(cells.reshape(len(cells), len(self.positives)).T)
         n_trees = max(round(CURVE_TREES * len(trees)), 1)
-        curve = learning_curve(samples, validation.fold, negatives, n_images, n_trees, seed=seed, threads=self.threads)
+
+        def progress(n: int) -> None:
+            self._send(TreesAdded, n * n_trees, CURVE_MODELS * n_trees, "learning curve")
+
+        curve = learning_curve(
+            samples,
+            validation.fold,
+            negatives,
+            n_images,
+            n_trees,
+            seed=seed,
+            threads=self.threads,
+            progress=progress,
+        )
         images = [image for image in self.prepared.annotations.images if len(image.objects)]
         sources = (self.images, self.held_out)
         found = detect_unseen(images, samples, validation, trees, stage, sources, seed=seed, threads=self.threads)

@@ -30,8 +30,9 @@ Flags = NDArray[np.bool_]
 
 FOLDS = 3
 # Trees of a model of the learning curve, as a share of those of the detector, and its negatives.
-CURVE_TREES = 1 / 8
+CURVE_TREES = 1 / 16
 CURVE_NEGATIVES = 4000
+CURVE_MODELS = FOLDS + 2
 # False positives per image at which detection rates of the learning curve are measured.
 CURVE_RATES = np.array([0.25, 0.5, 1.0, 2.0])
 # Annotated images that are scanned for objects that were not trained on.
@@ -112,13 +113,15 @@ def learning_curve(
     *,
     seed: int,
     threads: int | None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> LearningCurve:
     """Detection rates of objects that were not trained on, with a sixth, a third and two thirds of the objects.
 
     All models are measured on the same objects: those that are not in the first `fold` (n,) of the positives. One more
     model has a third of the objects, and as many negatives from half of the images. To be cheap, models have few trees
     and few negatives. A detection rate is the mean over thresholds that accept 0.25 to 2 of the `held_out` negatives
-    (features, m) per image; an object counts by its best positive, as in a scan.
+    (features, m) per image; an object counts by its best positive, as in a scan. `progress` receives the number of
+    models that are done, of `CURVE_MODELS`.
     """
     rng = np.random.default_rng([seed, 14])
     objects = rng.permutation(np.unique(samples.groups[fold == 0]))
@@ -142,9 +145,13 @@ def learning_curve(
         least = falling[np.minimum(np.rint(CURVE_RATES * n_images).astype(int), len(falling) - 1)]
         return np.asarray((best[:, None] > least).mean(axis=1))
 
-    few, some = grow(sixth, every), grow(fold == 0, every)
-    most = {k: grow(fold != k, every) for k in range(1, FOLDS)}
-    other_images = grow(fold == 0, half)
+    chosen = [(sixth, every), (fold == 0, every), (fold == 0, half), *((fold != k, every) for k in range(1, FOLDS))]
+    models = []
+    for inside, negatives in chosen:
+        models.append(grow(inside, negatives))
+        progress(len(models))
+    few, some, other_images, *others = models
+    most = dict(enumerate(others, start=1))
     unseen = [rates(few, fold != 0), rates(some, fold != 0), *_joined(rates(most[k], fold == k) for k in most)]
     seen = [rates(few, sixth), rates(some, fold == 0), *_joined(rates(most[k], fold != k) for k in most)]
     return LearningCurve(
