@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -81,6 +82,31 @@ def test_a_box_outside_and_a_corrupt_image_are_left_out_and_named(folder, run_he
         assert result["images"] == 1
         assert name in result["skipped"][0]
         assert result["measures"]["average_precision"]["low"] is None
+
+
+def test_kinds_of_errors_are_counted_and_advice_follows(folder, run_here):
+    """One box is of another class, and one object has no bull."""
+    rows = ["path,x,y,w,h,label", "Stier 1.png,40,30,30,30,bull", "Stier 1.png,120,70,50,50,cow"]
+    rows += ["Stier 2.png,10,100,30,30,bull", "Stier 2.png,40,30,30,30,bull", "Stier 2.png,120,70,50,50,bull"]
+    (folder / "mixed.csv").write_text("\n".join(rows) + "\n")
+    options = ("evaluate", "bull.whet", "mixed.csv", "--class", "bull", "--min-score", 15)
+    result = json.loads(run_here(*options, "--json").out)
+    kinds = {one["kind"]: one for one in result["errors"]["kinds"]}
+    assert kinds["other class"]["false_positives"] == 1
+    assert sum(one["missed"] for one in kinds.values()) == result["missed"] == 1
+    assert sum(one["false_positives"] for one in kinds.values()) == result["false_positives"]
+    assert result["errors"]["box_fit"]["n"] >= 3
+    assert result["advice"]
+    shown = run_here(*options).out
+    assert re.search(r"other class +1 +-", shown)
+    assert "what would help most" in shown
+
+
+def test_a_good_detector_gets_no_advice(run_here):
+    done = run_here("evaluate", "bull.whet", "truths.csv", "--min-score", 15, "--json")
+    result = json.loads(done.out)
+    assert result["measures"]["average_precision"]["value"] > 0.8
+    assert result["advice"] == []
 
 
 def test_neither_drawings_nor_reports_replace_images(run_here, tmp_path):

@@ -85,9 +85,9 @@ def test_a_process_that_is_killed_between_load_and_save_leaves_the_old_file(fold
     code = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from whet.detector import saving\n"
+        "from whet.detector import storage\n"
         "def die(*_):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
-        + ("Path.replace = die\n" if moment == "replace" else "saving._write = die\n")
+        + ("Path.replace = die\n" if moment == "replace" else "storage._write = die\n")
         + "from whet.cli.main import main\n"
         f"sys.argv = ['whet', 'learn', 'bull.whet', '--wrong', {WRONG!r}]\n"
         "main()\n"

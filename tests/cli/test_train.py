@@ -126,10 +126,10 @@ def test_killed_at_several_moments_and_resumed_it_is_the_same_detector(folder):
 
 def test_a_dry_run_shows_the_data_and_writes_nothing(folder):
     before = sorted(folder.iterdir())
-    done = whet("train", "vans.csv", "--dry-run", "--json", "--window", "32x12", "--mirror", "no", cwd=folder)
+    done = whet("train", "vans.csv", "--dry-run", "--json", "--window", "32x24", "--mirror", "no", cwd=folder)
     assert done.returncode == 0, done.stderr
     table = json.loads(done.stdout)
-    assert table["window"] == {"width": 32, "height": 12}
+    assert table["window"] == {"width": 32, "height": 24}
     assert table["images"] == 30  # no others were given: the vans' own, outside their boxes
     assert sorted(folder.iterdir()) == before
 
@@ -226,7 +226,7 @@ def test_channels_are_the_default_and_work_in_all_commands(folder, tmp_path):
     evaluated = json.loads(whet("evaluate", model, "vans.csv", "--json", cwd=folder).stdout)
     assert evaluated["trained_on"] == 30
     rows = whet("detect", model, "vans", "-f", "csv", cwd=folder).stdout.splitlines()
-    assert rows[0] == "path,x,y,width,height,score,label"  # no probability: there is nothing to estimate it by
+    assert rows[0] == "path,x,y,width,height,score,label,probability"
     assert evaluated["measures"]["average_precision"]["value"] > 0.8
     assert "channels, soft" in whet("inspect", model, "textures", "--windows", 50, cwd=folder).stdout
     refused = whet("export", model, tmp_path / "channels.xml", cwd=folder)

@@ -13,7 +13,7 @@ from tests.training.test_checkpoint import StoppedError, stop_at
 from whet.errors import CheckpointError, TrainingDataError
 from whet.evaluation.runs import evaluate
 from whet.training.boosting import BoostedTrees, boost, heavy_samples
-from whet.training.channel_training import carried_over
+from whet.training.channel_validation import carried_over
 from whet.training.channel_window import ChannelWindow
 from whet.training.config import TrainingConfig
 from whet.training.preparation import prepare

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whet.cli.diagnosis import advice_lines, advice_table, error_lines, errors_table
 from whet.cli.inputs import HELD_OUT_PARTS, AnnotationOptions, skipped
 from whet.cli.models import Force, model_out
 from whet.cli.options import (
@@ -91,7 +92,9 @@ def evaluate(
     model is used. A warning counts the images on which the model was trained.
 
     Recall, precision and false positives per image hold at the minimum score in use. Average precision and
-    log-average miss rate cover all scores. The 95 % intervals resample images, not boxes.
+    log-average miss rate cover all scores. The 95 % intervals resample images, not boxes. A table shows the kinds of
+    errors, and what average precision would be without each. If recall or average precision is below 0.8, advice
+    follows.
 
     \b
     Examples:
@@ -130,7 +133,9 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(results, indent=1))
     elif not quiet:
-        for line in _table(results):
+        for line in (*_table(results), *error_lines(run.errors), *advice_lines(run.advice)):
+            typer.echo(line)
+        for line in _point_lines(results):
             typer.echo(line)
         if written:
             typer.echo(f"Wrote {', '.join(map(str, written))}")
@@ -169,6 +174,8 @@ def _results(
         "iou": iou,
         "min_score": finite_or_none(run.threshold),
         "measures": measures,
+        "errors": errors_table(run.errors),
+        "advice": advice_table(run.advice),
         "skipped": [*problems, *map(str, run.unread)],
     }
 
@@ -190,6 +197,9 @@ def _table(results: dict[str, Any]) -> Iterator[str]:
         yield f"{title:<26}  {rounded(one['value']):>7}  {interval:<16}  {counts.get(name, '')}".rstrip()
     if results["images"] < MIN_IMAGES:
         yield f"Warning: fewer than {MIN_IMAGES} images; the last three intervals are too narrow"
+
+
+def _point_lines(results: dict[str, Any]) -> Iterator[str]:
     if "operating_point" in results:
         point = results["operating_point"]
         yield f"Stored operating point '{point['name']}' (minimum score {point['min_score']:.4g}) in {point['model']}"

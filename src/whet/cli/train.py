@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whet.cli.diagnosis import training_lines, training_table
 from whet.cli.inputs import print_problems, skipped
 from whet.cli.models import provenance
 from whet.cli.options import (
@@ -137,6 +138,7 @@ def result_table(trained: Trained, out: Path) -> dict[str, Any]:
         "false_positives": trained.false_positives,
         "false_positives_at_default_score": trained.default_false_positives,
         "operating_points": dict(trained.detector.operating_points),
+        **training_table(trained),
         "seconds": round(result.seconds, 1),
     }
 
@@ -167,6 +169,7 @@ def summary_lines(trained: Trained, out: Path, settings: Path) -> list[str]:
             for name, rate, n in rows
         ),
         "expect a lower detection rate on a test set",
+        *training_lines(trained),
         f"settings: {settings}",
         *([] if fault else next_step),
     ]
@@ -324,7 +327,7 @@ def train(
 
     The settings are written beside the model as TOML; `whet train --config` repeats the training. After Ctrl-C or a
     crash, --resume continues the training and gives the same detector. The exit code is 7 if the detector is not
-    usable.
+    usable. A channel detector that is weak on objects it was not trained on comes with a learning curve and advice.
 
     \b
     whet train cars.json --class car --out cars.whet

@@ -17,7 +17,9 @@ from whet.cascade.detections import Detections
 from whet.detector.detector import DetectOptions, Detector, ScanOptions
 from whet.detector.storage import load
 from whet.errors import DataNotFoundError, UnreadableImageError
-from whet.evaluation.curves import Curve, average_precision, image_interval, log_average_miss_rate
+from whet.evaluation.advice import TARGET_RATE, Advice, Findings, advise
+from whet.evaluation.curves import Curve, average_precision, image_interval, log_average_miss_rate, operating_point
+from whet.evaluation.error_kinds import ErrorReport, count_errors
 from whet.evaluation.evaluation import Evaluation, evaluate_detections
 from whet.evaluation.matching import Label
 from whet.io.annotations.annotation import AnnotatedImage, Annotations
@@ -86,12 +88,20 @@ class Measured:
 
 @dataclass(frozen=True, eq=False)
 class EvaluationRun:
-    """What a detector did on images: those that could be read, the result at every threshold, and the one in use."""
+    """What a detector did on images: those that could be read, the result at every threshold, and the one in use.
+
+    `images` are the annotations, one for each path. `iou` is the overlap that finds an object. `min_size` and `aspect`
+    are the longer side of the smallest boxes that the detector reports, and the width over height of all of them.
+    """
 
     paths: tuple[Path, ...]
     evaluation: Evaluation
     threshold: float
     unread: tuple[UnreadableImageError, ...] = ()
+    images: tuple[AnnotatedImage, ...] = ()
+    iou: float = 0.5
+    min_size: float = 0.0
+    aspect: float | None = None
 
     @cached_property
     def found(self) -> Counts:
@@ -122,6 +132,26 @@ class EvaluationRun:
     def recall(self) -> float:
         """Share of the truths that are found; NaN without any."""
         return _share(int(self.found.sum()), int(self.truths.sum()))
+
+    @cached_property
+    def errors(self) -> ErrorReport:
+        """The kinds of errors at the threshold in use, and what each costs in average precision."""
+        return count_errors(
+            self.evaluation,
+            self.threshold,
+            iou=self.iou,
+            shapes=[image.shape for image in self.images] or None,
+            others=[image.others for image in self.images] or None,
+            min_size=self.min_size,
+            aspect=self.aspect,
+        )
+
+    @property
+    def advice(self) -> list[Advice]:
+        """What would help a weak detector, the most promising first (see `whet.evaluation.advice.advise`)."""
+        curve = self.evaluation.curve
+        at_target = curve.recall[curve.thresholds >= operating_point(curve, TARGET_RATE)]
+        return advise(Findings(self.errors, float(at_target.max(initial=0.0))))
 
     def measures(self, seed: int = 0) -> dict[str, Measured]:
         """Rates at the threshold in use and areas over all thresholds, with 95 % intervals.
@@ -218,7 +248,22 @@ def evaluate(
     if not read:
         raise UnreadableImageError(f"none of the {len(images)} images could be read; the first: {unread[0]}")
     result = evaluate_detections(detections, [truths_of(image) for image in read], iou=iou)
-    return EvaluationRun(tuple(image.path for image in read), result, above, tuple(unread))
+    return EvaluationRun(
+        tuple(image.path for image in read),
+        result,
+        above,
+        tuple(unread),
+        tuple(read),
+        iou,
+        *_reported_sizes(detector, options.get("min_size")),
+    )
+
+
+def _reported_sizes(detector: Detector, min_size: float | None) -> tuple[float, float]:
+    """The longer side of the smallest boxes that a detector reports, and the width over height of its boxes."""
+    (height, width), (rows, columns) = detector.window, detector.box_offset.size
+    by_default = detector.reporting.min_size or max(height * rows, width * columns)
+    return by_default if min_size is None else min_size, width * columns / (height * rows)
 
 
 def trained_on(detector: Detector, paths: Iterable[Path]) -> list[Path]:

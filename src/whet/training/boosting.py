@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.cell_trees import best_nodes, leaves_by_feature
 from whet._kernels.threads import available_threads, for_each_block
+from whet.cascade.stage import Stage
+from whet.features.channels import ChannelTrees
+from whet.features.weak_learners import LEAVES, Trees
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -44,6 +47,11 @@ class BoostedTrees:
 
     def __len__(self) -> int:
         return len(self.votes)
+
+    @property
+    def last(self) -> BoostedTrees:
+        """The last tree, with the running scores after it."""
+        return BoostedTrees(*(getattr(self, each.name)[-1:] for each in fields(self)))
 
     def running_scores(self, samples: Bytes) -> Floats:
         """Sums of votes (trees, samples) after each tree, for samples (features, samples)."""
@@ -94,6 +102,14 @@ def boost(
         traces[:, t] = of_positives.min(), np.median(of_positives), np.median(scores[n_positives:])
         progress(t + 1)
     return BoostedTrees(features, thresholds, votes, *traces)
+
+
+def tree_stage(trees: BoostedTrees, window: tuple[int, int], rejection: Floats, threshold: float) -> Stage:
+    """The stage of trees on windows (height, width), with rejection thresholds (trees,) after each of them."""
+    thresholds = np.full(LEAVES * len(trees), -np.inf)
+    thresholds[LEAVES - 1 :: LEAVES] = rejection
+    features = ChannelTrees.from_indices(window, trees.features)
+    return Stage(features, Trees(trees.threshold), trees.votes.ravel(), threshold, thresholds)
 
 
 def leaf_votes(leaf: Bytes, weights: Floats, n_positives: int) -> Floats:

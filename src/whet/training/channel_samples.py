@@ -18,6 +18,7 @@ from whet.cascade.channel_scan import scan_channels
 from whet.cascade.detect import suppress_non_maxima
 from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.errors import TrainingDataError, UnreadableImageError
+from whet.evaluation.error_kinds import LEAST_OVERLAP
 from whet.features.channels import N_CHANNELS, cells_of, compute_channels
 from whet.io.annotations.annotation import AnnotatedImage, Annotations, ProblemKind, Problems
 from whet.io.images import as_rgb
@@ -242,10 +243,24 @@ class Backgrounds:
         places = np.column_stack([np.full(len(fired), number), level, fired.index.y, fired.index.x])
         return places.astype(np.int32), fired.scores, accepted, scan.n_windows
 
-    def scores(self, cascade: Cascade) -> NDArray[np.float64]:
-        """Scores of all places that a cascade accepts, without near-copies, image by image."""
-        parts = map_in_order(lambda i: self._mine(i, cascade, MOST_PLACES)[1], range(len(self.images)), self.threads)
-        return np.concatenate([np.empty(0), *parts])
+    def accepted(self, cascade: Cascade) -> tuple[Places, NDArray[np.float64]]:
+        """All places that a cascade accepts, without near-copies, image by image, and their scores."""
+        parts = map_in_order(lambda i: self._mine(i, cascade, MOST_PLACES)[:2], range(len(self.images)), self.threads)
+        places, scores = zip((np.empty((0, 4), np.int32), np.empty(0)), *parts, strict=True)
+        return np.concatenate(places), np.concatenate(scores)
+
+    def is_apart(self, places: Places) -> NDArray[np.bool_]:
+        """Which places (n,) hardly overlap any box: objects that were trained on raise the scores around them."""
+        found = np.zeros(len(places), np.bool_)
+        for number in np.unique(places[:, 0]).tolist():
+            rows, pyramid = np.flatnonzero(places[:, 0] == number), self.pyramid(number)
+            if pyramid is not None:
+                level, y, x = places[rows, 1:].T.astype(np.intp)
+                windows = pyramid.boxes(WindowIndex(np.array(pyramid.scales)[level], y, x))
+                excluded = self.excluded.get(self.images[number], np.empty((0, 4)))
+                overlaps = box_iou(self.choice.box_offset.boxes(windows), excluded)
+                found[rows] = ~(overlaps >= LEAST_OVERLAP).any(axis=1)
+        return found
 
     def cells(self, places: Places) -> Bytes:
         """Cells (n, 10, rows, columns) of places."""

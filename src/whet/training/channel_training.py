@@ -14,11 +14,21 @@ from whet.cascade.stage import Stage
 from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, POSITIVE, Reference
 from whet.errors import TrainingDataError
 from whet.evaluation.curves import image_interval, rate_interval
-from whet.features.channels import N_CHANNELS, ChannelTrees, cells_of
-from whet.features.weak_learners import LEAVES, Trees
-from whet.training.boosting import BoostedTrees, boost
+from whet.features.channels import N_CHANNELS, cells_of
+from whet.training.boosting import BoostedTrees, boost, tree_stage
 from whet.training.channel_preparation import ChannelPreparation
 from whet.training.channel_samples import Places
+from whet.training.channel_validation import (
+    CURVE_MODELS,
+    CURVE_TREES,
+    FOLDS,
+    CrossValidation,
+    Samples,
+    Validated,
+    cross_validate,
+    detect_unseen,
+    learning_curve,
+)
 from whet.training.checkpoint import Checkpoint, StageRecord, State
 from whet.training.progress import (
     Event,
@@ -42,7 +52,6 @@ ROUNDS = (1 / 32, 1 / 8, 1 / 2, 1.0)
 SLACK = 0.8
 # In the end, objects of other folds decide: all that the threshold accepts pass the trees before, by this share.
 UNSEEN_SLACK = 0.1
-FOLDS = 3
 # The threshold lets so many places of an image without objects through: far more than any operating point needs.
 PLACES_PER_IMAGE = 20
 # Samples of each class that guard corrections: with 1,024 trees, they take half a megabyte.
@@ -59,7 +68,7 @@ def train_channels(
     *,
     checkpoint: Checkpoint,
     threads: int | None = None,
-) -> tuple[Stage, Reference, TrainingResult]:
+) -> tuple[Stage, Reference, TrainingResult, Validated]:
     """Train the stage of trees of a channel detector, and collect samples that guard its corrections.
 
     Each round grows trees on all positives and on all negatives so far, from the beginning, and then mines further
@@ -91,7 +100,7 @@ class _Training:
         """Trees of each round."""
         return [max(round(self.prepared.config.trees * share), 1) for share in ROUNDS]
 
-    def run(self) -> tuple[Stage, Reference, TrainingResult]:
+    def run(self) -> tuple[Stage, Reference, TrainingResult, Validated]:
         self._resume_or_start()
         while True:
             trees = self._round()
@@ -141,15 +150,8 @@ class _Training:
 
     def _stage(self, trees: BoostedTrees, rejection: Floats | None = None, threshold: float | None = None) -> Stage:
         rejection = rejection_by_slack(trees) if rejection is None else rejection
-        thresholds = np.full(LEAVES * len(trees), -np.inf)
-        thresholds[LEAVES - 1 :: LEAVES] = rejection
-        return Stage(
-            ChannelTrees.from_indices(self.prepared.choice.window, trees.features),
-            Trees(trees.threshold),
-            trees.votes.ravel(),
-            float(rejection[-1]) if threshold is None else threshold,
-            thresholds,
-        )
+        threshold = float(rejection[-1]) if threshold is None else threshold
+        return tree_stage(trees, self.prepared.choice.window, rejection, threshold)
 
     def _cascade(self, stage: Stage) -> Cascade:
         return Cascade(self.prepared.choice.window, (stage,))
@@ -164,23 +166,26 @@ class _Training:
         places, _ = self.images.mine(self._cascade(stage), config.negatives_per_round, progress)
         self._add(places)
 
-    def _finish(self, trees: BoostedTrees) -> tuple[Stage, Reference, TrainingResult]:
+    def _finish(self, trees: BoostedTrees) -> tuple[Stage, Reference, TrainingResult, Validated]:
         """The final stage, with its rejection thresholds, and its rates on what it was not trained on."""
-        unseen = self._unseen_scores(trees)
+        samples = Samples(self.positives, self.prepared.positives.groups, self.negatives, self.places[:, 0])
+        validation = self._cross_validate(samples, len(trees))
+        unseen = validation.unseen_scores(self.positives, trees)
         loose = self._cascade(self._stage(trees))
         n_places = PLACES_PER_IMAGE * len(self.held_out.images)
-        scores = np.sort(self.held_out.scores(loose))[::-1] + loose.stages[0].threshold
+        places, scores = self.held_out.accepted(loose)
+        scores = np.sort(scores)[::-1] + loose.stages[0].threshold
         least = float(scores[n_places]) if len(scores) > n_places else loose.stages[0].threshold
         rejection = rejection_of_accepted(trees, unseen, least)
         stage = self._stage(trees, rejection, least)
         _, mined = self.held_out.mine(self._cascade(stage), 1)
+        validated = self._validated(samples, validation, trees, stage, places)
+        n_found, n = validated.n_found, validated.n_objects
         accepted = (unseen[-1] > stage.threshold) & (unseen > rejection[:, None]).all(axis=0)
-        object_scores = np.where(accepted, unseen[-1] - stage.threshold, -np.inf)[self._first_copies()]
-        accepted = accepted[self._first_copies()]
-        n_accepted, n = int(accepted.sum()), len(accepted)
+        unseen_scores = np.where(accepted, unseen[-1] - stage.threshold, 0.0)[samples.first_copies]
         return (
             stage,
-            self._reference(trees, stage, np.where(accepted, unseen[-1, self._first_copies()] - stage.threshold, 0.0)),
+            self._reference(trees, stage, unseen_scores),
             TrainingResult(
                 StopReason.ALL_STAGES,
                 f"Trained {len(trees)} trees in {len(ROUNDS)} rounds",
@@ -188,14 +193,42 @@ class _Training:
                 image_interval(mined.accepted, mined.tested),
                 int(mined.tested.sum()),
                 len(mined.tested),
-                n_accepted / n,
-                rate_interval(n_accepted, n),
+                n_found / n,
+                rate_interval(n_found, n),
                 (),
                 1,
                 self._seconds(),
-                object_scores,
+                validated.object_scores,
             ),
+            validated,
         )
+
+    def _validated(
+        self, samples: Samples, validation: CrossValidation, trees: BoostedTrees, stage: Stage, places: Places
+    ) -> Validated:
+        """Learning curve and detections of objects that were not trained on; `places` are held-out negatives."""
+        seed, n_images = self.prepared.config.seed, len(self.held_out.images)
+        cells = self.held_out.cells(places[self.held_out.is_apart(places)])
+        negatives = np.ascontiguousarray(cells.reshape(len(cells), len(self.positives)).T)
+        n_trees = max(round(CURVE_TREES * len(trees)), 1)
+
+        def progress(n: int) -> None:
+            self._send(TreesAdded, n * n_trees, CURVE_MODELS * n_trees, "learning curve")
+
+        curve = learning_curve(
+            samples,
+            validation.fold,
+            negatives,
+            n_images,
+            n_trees,
+            seed=seed,
+            threads=self.threads,
+            progress=progress,
+        )
+        images = [image for image in self.prepared.annotations.images if len(image.objects)]
+        sources = (self.images, self.held_out)
+        found = detect_unseen(images, samples, validation, trees, stage, sources, seed=seed, threads=self.threads)
+        return Validated(curve, found)
 
     def _reference(self, trees: BoostedTrees, stage: Stage, unseen: Floats) -> Reference:
         """Responses to the objects and their mirror images, and to the negatives with the highest scores: guards.
@@ -204,7 +237,7 @@ class _Training:
         they were `unseen` (objects,), 0 where they would be rejected. There are no judging negatives yet.
         """
         groups, cascade = self.prepared.positives.groups, self._cascade(stage)
-        first = self._first_copies()
+        first = np.unique(groups, return_index=True)[1]
         mirrored = np.flatnonzero(groups[1:] == groups[:-1]) + 1
         positives = np.concatenate([first, mirrored[np.isin(mirrored - 1, first)]])[:MOST_GUARDS]
         negatives = np.argsort(-trees.running_scores(self.negatives)[-1], kind="stable")[:MOST_GUARDS]
@@ -226,33 +259,12 @@ class _Training:
             cascade.n_weak,
         )
 
-    def _first_copies(self) -> NDArray[np.intp]:
-        """The first positive of each object: the one without jitter."""
-        return np.unique(self.prepared.positives.groups, return_index=True)[1]
+    def _cross_validate(self, samples: Samples, n_trees: int) -> CrossValidation:
+        def progress(n: int) -> None:
+            if n % TREES_PER_EVENT == 0:
+                self._send(TreesAdded, n, FOLDS * n_trees, "cross-validation")
 
-    def _unseen_scores(self, trees: BoostedTrees) -> Floats:
-        """Running scores (trees, positives) as objects would have them that were not trained on.
-
-        For each fold of the objects, trees are grown on the others and on the same negatives. Scores are carried over
-        by the medians of both classes, since trees differ.
-        """
-        groups = self.prepared.positives.groups
-        _, number = np.unique(groups, return_inverse=True)
-        rng = np.random.default_rng([self.prepared.config.seed, 13])
-        fold = (rng.permutation(number.max() + 1) % FOLDS)[number]
-        scores = np.empty((len(trees), len(groups)))
-        for k in range(FOLDS):
-            inside, outside = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-            samples = np.concatenate([self.positives[:, inside], self.negatives], axis=1)
-
-            def progress(n: int, done: int = k) -> None:
-                if n % TREES_PER_EVENT == 0:
-                    self._send(TreesAdded, done * len(trees) + n, FOLDS * len(trees), "cross-validation")
-
-            other = boost(samples, len(inside), len(trees), rng, threads=self.threads, progress=progress)
-            running = other.running_scores(np.ascontiguousarray(self.positives[:, outside]))
-            scores[:, outside] = carried_over(running, other, trees)
-        return scores
+        return cross_validate(samples, n_trees, self.prepared.config.seed, self.threads, progress)
 
     def _save(self) -> None:
         none = np.empty((0, 4), np.int32)
@@ -280,17 +292,6 @@ class _Training:
     def _send(self, kind: type[Event], *details: object, number: int | None = None) -> None:
         number = len(self.state.records) if number is None else number
         self.callback(kind(number, self._seconds(), self._seconds_left(), *details))
-
-
-def carried_over(running: Floats, other: BoostedTrees, trees: BoostedTrees) -> Floats:
-    """Running scores (trees, n) of other trees as these trees would give them, by the medians of both classes.
-
-    Where the first trees do not tell the medians apart, scores stay as they are.
-    """
-    gap = (other.median - other.median_negative)[:, None]
-    share = (running - other.median_negative[:, None]) / np.where(gap > 0, gap, 1.0)
-    carried = trees.median_negative[:, None] + share * (trees.median - trees.median_negative)[:, None]
-    return np.where(gap > 0, carried, running)
 
 
 def rejection_of_accepted(trees: BoostedTrees, unseen: Floats, least: float) -> Floats:

@@ -105,7 +105,7 @@ def with_judging_places(
         except UnreadableImageError:
             continue
         found = detector.detect_pixels(pixels, min_score=-np.inf, threads=threads)
-        outside = np.flatnonzero(_is_outside(found.boxes, excluded_boxes.get(path)))[:MOST_NEGATIVES]
+        outside = np.flatnonzero(is_outside(found.boxes, excluded_boxes.get(path)))[:MOST_NEGATIVES]
         index, gains = _best_windows(found, outside)
         bits = detector.cascade.responses(detector.pyramid(pixels, threads=threads), index)
         samples.add((bits, gains), NEGATIVE)
@@ -220,10 +220,10 @@ def _hard_places(
     if not pyramid.levels:
         return np.empty((0, base.cascade.n_weak), np.uint8), np.empty(0)
     found = report(scan_pyramid(base.cascade, pyramid, threads=threads))
-    found = found[_is_outside(offset.boxes(found.boxes), excluded)]
+    found = found[is_outside(offset.boxes(found.boxes), excluded)]
     near = scan_pyramid(_loosened(base), pyramid, threads=threads)
     near = near.take(np.argsort(-near.scores, kind="stable")[:MOST_NEAR])
-    is_far = ~(box_iou(near.boxes, found.boxes) >= IOU).any(axis=1) & _is_outside(offset.boxes(near.boxes), excluded)
+    is_far = ~(box_iou(near.boxes, found.boxes) >= IOU).any(axis=1) & is_outside(offset.boxes(near.boxes), excluded)
     near = near.take(is_far)
     index, gains = _best_windows(found, np.arange(len(found)))
     index = WindowIndex.concatenate([index, _separate(near, REJECTED_PER_IMAGE)])
@@ -235,7 +235,8 @@ def _nothing(base: DetectorBase) -> Bits:
     return np.empty((0, base.cascade.n_weak), np.uint8)
 
 
-def _is_outside(boxes: NDArray[np.float64], excluded: NDArray[np.float64] | None) -> NDArray[np.bool_]:
+def is_outside(boxes: NDArray[np.float64], excluded: NDArray[np.float64] | None) -> NDArray[np.bool_]:
+    """Which boxes (n, 4) neither overlap one of the excluded boxes much nor lie in it."""
     if excluded is None or not len(excluded):
         return np.ones(len(boxes), np.bool_)
     overlaps = (box_iou(boxes, excluded) >= IOU) | (intersection_over_first(boxes, excluded) >= 0.5)

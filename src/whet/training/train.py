@@ -18,7 +18,9 @@ from whet.cascade.boxes import box_iou
 from whet.detector.base import ABSOLUTE_PATH, DEFAULT_POINT, DetectorBase, Fact, Provenance, Reporting
 from whet.detector.classes import MultiClassDetector
 from whet.detector.detector import Detector
+from whet.evaluation.advice import Advice, Findings, advise
 from whet.evaluation.curves import operating_point, rate_interval
+from whet.evaluation.error_kinds import count_errors
 from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import detect_many
 from whet.features.integral import FeatureFamily
@@ -34,7 +36,7 @@ from whet.training.data import TrainingData
 from whet.training.negatives import ExcludedBoxes
 from whet.training.preparation import Preparation, prepare
 from whet.training.progress import Event, TrainingResult
-from whet.training.reference import make_reference, with_judging_places
+from whet.training.reference import is_outside, make_reference, with_judging_places
 from whet.training.stage import GreedyLDA, StageLearner
 
 PathOrText = str | PathLike[str]
@@ -190,6 +192,7 @@ class Trained:
     """A detector, the result of its training, and its false positives in the held-out images.
 
     `false_positives` are those at any score, `default_false_positives` those at the default operating point.
+    `findings` are the errors on objects that were not trained on and the learning curve; None for a cascade.
     """
 
     detector: Detector
@@ -197,6 +200,7 @@ class Trained:
     n_images: int
     false_positives: int
     default_false_positives: int
+    findings: Findings | None = None
 
     def detection_rate(self, min_score: float | str | None = None) -> tuple[float, tuple[float, float]] | None:
         """Share of the held-out objects found above a score, by default that of `detect`, and its 95 % interval.
@@ -208,6 +212,11 @@ class Trained:
             return None
         n_found = int((scores > self.detector.reporting.min_score(min_score)).sum())
         return n_found / len(scores), rate_interval(n_found, len(scores))
+
+    @property
+    def advice(self) -> list[Advice]:
+        """What would help a weak detector, the most promising first; nothing is known of a cascade."""
+        return [] if self.findings is None else advise(self.findings)
 
 
 def train_prepared(
@@ -279,7 +288,7 @@ def _train_channels(
     threads: int | None,
 ) -> Trained:
     file = Checkpoint(checkpoint, prepared.fingerprint())
-    stage, reference, result = train_channels(prepared, callback, checkpoint=file, threads=threads)
+    stage, reference, result, validated = train_channels(prepared, callback, checkpoint=file, threads=threads)
     config, choice = prepared.config, prepared.choice
     provenance = training_provenance(
         config,
@@ -297,7 +306,17 @@ def _train_channels(
     excluded = {image.path: image.boxes for image in prepared.annotations.images}
     reference = with_judging_places(detector, prepared.held_out_images, excluded, threads)
     detector = Detector(replace(base, reference=reference), reporting=detector.reporting)
-    return _with_points(detector, result, prepared.held_out_images, excluded, threads)
+    trained = _with_points(detector, result, prepared.held_out_images, excluded, threads)
+    errors = count_errors(
+        validated.unseen.evaluation,
+        detector.operating_points.get(DEFAULT_POINT, -np.inf),
+        shapes=validated.unseen.shapes,
+        min_size=choice.min_size,
+        aspect=choice.object_width / choice.object_height,
+    )
+    aspects = choice.aspect_low, choice.aspect_high
+    findings = Findings(errors, None, validated.curve, prepared.positives.n_objects, aspects)
+    return replace(trained, findings=findings)
 
 
 # False positives per image by the name of the operating point; the last measurable one is the default.
@@ -309,12 +328,18 @@ ENOUGH_IMAGES = 10
 def _with_points(
     detector: Detector, result: TrainingResult, images: Sequence[Path], excluded: ExcludedBoxes, threads: int | None
 ) -> Trained:
-    """Count false positives in the held-out images; their objects may be training positives and are ignored."""
+    """Count false positives in the held-out images.
+
+    Their objects may be training positives: what is detected on them, or on parts of them, is left out.
+    """
     done = [one for one in detect_many(detector, images, threads=threads) if one.found is not None]
-    none = np.empty((0, 4))
-    boxes = [excluded.get(one.path, none) for one in done]
-    found = [(one.found.boxes, one.found.scores) for one in done if one.found is not None]
-    curve = evaluate_detections(found, [(each, np.ones(len(each), np.bool_)) for each in boxes]).curve
+    found = []
+    for one in done:
+        assert one.found is not None
+        outside = one.found[is_outside(one.found.boxes, excluded.get(one.path))]
+        found.append((outside.boxes, outside.scores))
+    nothing = np.empty((0, 4)), np.empty(0, np.bool_)
+    curve = evaluate_detections(found, [nothing] * len(found)).curve
     for name, rate in POINTS.items():
         threshold = operating_point(curve, rate)
         if np.isfinite(threshold):

@@ -126,7 +126,8 @@ class AnnotatedImage:
     Boxes are x1, y1, x2, y2 in pixels, half-open, of the image after rotation by its EXIF orientation. Boxes with
     `ignore` (VOC's difficult, COCO's iscrowd) count neither as objects nor as background. `split` is the part of the
     data set, such as "train", if the format has one. `is_complete` is False if a box was invalid: the image then has an
-    object at an unknown position, and training takes no background from it.
+    object at an unknown position, and training takes no background from it. `others` are the boxes (n, 4) of classes
+    that were not selected.
 
     >>> AnnotatedImage(Path("a.jpg"), (100, 200), np.array([[10.0, 20.0, 110.0, 60.0]]), ("car",), np.array([False]))
     AnnotatedImage(path=PosixPath('a.jpg'), shape=(100, 200), boxes=array([[ 10.,  20., 110.,  60.]]), ...)
@@ -139,6 +140,7 @@ class AnnotatedImage:
     ignore: Flags = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     split: str = ""
     is_complete: bool = True
+    others: Boxes = field(default_factory=lambda: np.empty((0, 4)))
 
     def __post_init__(self) -> None:
         n = len(self.labels)
@@ -168,10 +170,16 @@ class AnnotatedImage:
         return bool((self.objects == [0, 0, width, height]).all(axis=1).any())
 
     def only(self, keep: Callable[[str, bool], bool]) -> AnnotatedImage:
-        """Keep the boxes for which `keep(label, ignore)` is true."""
+        """Keep the boxes for which `keep(label, ignore)` is true; the other objects become `others`."""
         rows = [i for i, row in enumerate(zip(self.labels, self.ignore.tolist(), strict=True)) if keep(*row)]
+        dropped = ~self.ignore
+        dropped[rows] = False
         return replace(
-            self, boxes=self.boxes[rows], labels=tuple(self.labels[i] for i in rows), ignore=self.ignore[rows]
+            self,
+            boxes=self.boxes[rows],
+            labels=tuple(self.labels[i] for i in rows),
+            ignore=self.ignore[rows],
+            others=np.concatenate([self.others, self.boxes[dropped]]),
         )
 
     def relabelled(self, name: str) -> AnnotatedImage:

@@ -1,0 +1,263 @@
+"""What a channel detector does with objects that it was not trained on: cross-validation and a learning curve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet._kernels.threads import map_in_order
+from whet.cascade.cascade import Cascade
+from whet.cascade.channel_scan import scan_channels
+from whet.cascade.detect import report
+from whet.cascade.detections import FiredWindows
+from whet.cascade.stage import Stage
+from whet.errors import UnreadableImageError
+from whet.evaluation.advice import LearningCurve
+from whet.evaluation.evaluation import Detected, Evaluation, Labelled, evaluate_detections
+from whet.features.weak_learners import LEAVES
+from whet.io.annotations.annotation import AnnotatedImage
+from whet.io.images import as_rgb
+from whet.training.boosting import BoostedTrees, boost, tree_stage
+from whet.training.channel_samples import Backgrounds
+
+Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+FOLDS = 3
+# Trees of a model of the learning curve, as a share of those of the detector, and its negatives.
+CURVE_TREES = 1 / 16
+CURVE_NEGATIVES = 4000
+CURVE_MODELS = FOLDS + 2
+# False positives per image at which detection rates of the learning curve are measured.
+CURVE_RATES = np.array([0.25, 0.5, 1.0, 2.0])
+# Annotated images that are scanned for objects that were not trained on.
+MOST_SCANNED = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Positives (features, n) with the objects (n,) that they show, negatives (features, m) and their images (m,)."""
+
+    positives: Bytes
+    groups: Indices
+    negatives: Bytes
+    images: NDArray[np.int32]
+
+    @property
+    def first_copies(self) -> Indices:
+        """The first positive of each object: the one without jitter."""
+        return np.unique(self.groups, return_index=True)[1]
+
+
+@dataclass(frozen=True, eq=False)
+class CrossValidation:
+    """Trees grown without the objects of each fold, and the fold (n,) of each positive."""
+
+    folds: tuple[BoostedTrees, ...]
+    fold: Indices
+
+    def unseen_scores(self, positives: Bytes, trees: BoostedTrees) -> Floats:
+        """Running scores (trees, n) of `trees` for positives (features, n), as if it had not been trained on them.
+
+        Scores of each fold are carried over by the medians of both classes, since trees differ.
+        """
+        scores = np.empty((len(trees), len(self.fold)))
+        for k, other in enumerate(self.folds):
+            outside = np.flatnonzero(self.fold == k)
+            running = other.running_scores(np.ascontiguousarray(positives[:, outside]))
+            scores[:, outside] = carried_over(running, other, trees)
+        return scores
+
+
+def cross_validate(
+    samples: Samples, n_trees: int, seed: int, threads: int | None, progress: Callable[[int], None]
+) -> CrossValidation:
+    """Grow trees on the objects of all folds but one, and on all negatives; `progress` receives trees of all folds."""
+    _, number = np.unique(samples.groups, return_inverse=True)
+    rng = np.random.default_rng([seed, 13])
+    fold = (rng.permutation(number.max() + 1) % FOLDS)[number]
+    folds = []
+    for k in range(FOLDS):
+        inside = np.flatnonzero(fold != k)
+        chosen = np.concatenate([samples.positives[:, inside], samples.negatives], axis=1)
+
+        def grown(n: int, done: int = k) -> None:
+            progress(done * n_trees + n)
+
+        folds.append(boost(chosen, len(inside), n_trees, rng, threads=threads, progress=grown))
+    return CrossValidation(tuple(folds), fold)
+
+
+def carried_over(running: Floats, other: BoostedTrees, trees: BoostedTrees) -> Floats:
+    """Running scores (trees, n) of other trees as these trees would give them, by the medians of both classes.
+
+    Where the first trees do not tell the medians apart, scores stay as they are.
+    """
+    gap = (other.median - other.median_negative)[:, None]
+    share = (running - other.median_negative[:, None]) / np.where(gap > 0, gap, 1.0)
+    carried = trees.median_negative[:, None] + share * (trees.median - trees.median_negative)[:, None]
+    return np.where(gap > 0, carried, running)
+
+
+def learning_curve(
+    samples: Samples,
+    fold: Indices,
+    held_out: Bytes,
+    n_images: int,
+    n_trees: int,
+    *,
+    seed: int,
+    threads: int | None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> LearningCurve:
+    """Detection rates of objects that were not trained on, with a sixth, a third and two thirds of the objects.
+
+    All models are measured on the same objects: those that are not in the first `fold` (n,) of the positives. One more
+    model has a third of the objects, and as many negatives from half of the images. To be cheap, models have few trees
+    and few negatives. A detection rate is the mean over thresholds that accept 0.25 to 2 of the `held_out` negatives
+    (features, m) per image; an object counts by its best positive, as in a scan. `progress` receives the number of
+    models that are done, of `CURVE_MODELS`.
+    """
+    rng = np.random.default_rng([seed, 14])
+    objects = rng.permutation(np.unique(samples.groups[fold == 0]))
+    images = rng.permutation(np.unique(samples.images))
+    sixth = np.isin(samples.groups, objects[: len(objects) // 2])
+    every = rng.permutation(len(samples.images))
+    half = every[np.isin(samples.images[every], images[: len(images) // 2])]
+
+    def grow(inside: Flags, negatives: Indices) -> BoostedTrees:
+        chosen = samples.negatives[:, np.sort(negatives[:CURVE_NEGATIVES])]
+        both = np.concatenate([samples.positives[:, inside], chosen], axis=1)
+        return boost(both, int(inside.sum()), n_trees, rng, threads=threads)
+
+    def rates(trees: BoostedTrees, among: Flags) -> Floats:
+        """Detection rate (objects,) of each object among some positives (n,)."""
+        scores = trees.running_scores(np.ascontiguousarray(samples.positives[:, among]))[-1]
+        _, number = np.unique(samples.groups[among], return_inverse=True)
+        best = np.full(number.max() + 1, -np.inf)
+        np.maximum.at(best, number, scores)
+        falling = np.append(np.sort(trees.running_scores(held_out)[-1])[::-1], -np.inf)
+        least = falling[np.minimum(np.rint(CURVE_RATES * n_images).astype(int), len(falling) - 1)]
+        return np.asarray((best[:, None] > least).mean(axis=1))
+
+    chosen = [(sixth, every), (fold == 0, every), (fold == 0, half), *((fold != k, every) for k in range(1, FOLDS))]
+    models = []
+    for inside, negatives in chosen:
+        models.append(grow(inside, negatives))
+        progress(len(models))
+    few, some, other_images, *others = models
+    most = dict(enumerate(others, start=1))
+    unseen = [rates(few, fold != 0), rates(some, fold != 0), *_joined(rates(most[k], fold == k) for k in most)]
+    seen = [rates(few, sixth), rates(some, fold == 0), *_joined(rates(most[k], fold != k) for k in most)]
+    return LearningCurve(
+        tuple(len(np.unique(samples.groups[inside])) for inside in (sixth, fold == 0, fold != 1)),
+        tuple(float(each.mean()) for each in unseen),
+        tuple(float(each.mean()) for each in seen),
+        (len(images) // 2, len(images)),
+        (float(rates(other_images, fold != 0).mean()), float(unseen[1].mean())),
+    )
+
+
+def _joined(parts: Iterable[Floats]) -> list[Floats]:
+    return [np.concatenate(list(parts))]
+
+
+@dataclass(frozen=True, eq=False)
+class UnseenObjects:
+    """Detections in annotated images by trees that were not trained on their objects, and the images' shapes.
+
+    An image appears once for each fold that has objects in it; its other objects are ignored.
+    """
+
+    evaluation: Evaluation
+    shapes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Validated:
+    """What was measured on objects that were not trained on."""
+
+    curve: LearningCurve
+    unseen: UnseenObjects
+
+    @property
+    def n_found(self) -> int:
+        """Objects that are found at any score."""
+        return sum(len(image.found()) for image in self.unseen.evaluation.images)
+
+    @property
+    def object_scores(self) -> Floats:
+        """Scores (n,) of the objects in the images that were scanned, -inf where they are not found."""
+        images = self.unseen.evaluation.images
+        return np.concatenate([np.empty(0), *(image.truth_scores[~image.ignored] for image in images)])
+
+    @property
+    def n_objects(self) -> int:
+        """Objects in the images that were scanned."""
+        return self.unseen.evaluation.curve.n_truths
+
+
+def detect_unseen(
+    images: Sequence[AnnotatedImage],
+    samples: Samples,
+    validation: CrossValidation,
+    trees: BoostedTrees,
+    stage: Stage,
+    backgrounds: Sequence[Backgrounds],
+    *,
+    seed: int,
+    threads: int | None,
+) -> UnseenObjects:
+    """Scan images for objects with the trees of their folds; scores are carried over to those of `stage`.
+
+    At most 100 images are scanned. `backgrounds` have pyramids of some of the images.
+    """
+    places = {path: (each, number) for each in backgrounds for number, path in enumerate(each.images)}
+    cascades = [_fold_cascade(other, trees, stage) for other in validation.folds]
+    folds = dict(zip(samples.groups.tolist(), validation.fold.tolist(), strict=True))
+    numbers = np.cumsum([0, *(len(image.objects) for image in images)])
+    some = np.sort(np.random.default_rng([seed, 15]).permutation(len(images))[:MOST_SCANNED])
+
+    def scan(i: int) -> list[tuple[Detected, Labelled]]:
+        image = images[i]
+        own = np.array([folds.get(number, -1) for number in range(numbers[i], numbers[i + 1])])
+        source, number = places.get(image.path, (backgrounds[0], -1))
+        try:
+            pyramid = source.pyramid(number) if number >= 0 else source.pyramid_of(as_rgb(image.path))
+        except UnreadableImageError:
+            return []
+        found: list[tuple[Detected, Labelled]] = []
+        for k in np.unique(own[own >= 0]).tolist():
+            fired = FiredWindows()
+            if pyramid is not None and pyramid.levels:
+                fired = scan_channels(cascades[k], pyramid, threads=1).fired
+                sums = (fired.scores + cascades[k].stages[0].threshold)[None]
+                scores = carried_over(sums, validation.folds[k].last, trees.last)[0] - stage.threshold
+                fired = replace(fired, scores=scores).take(scores > 0)
+            detected = report(fired, offset=source.choice.box_offset, by_object=True)
+            ignored = image.ignore.copy()
+            ignored[np.flatnonzero(~image.ignore)[own != k]] = True
+            found.append(((detected.boxes, detected.scores), (image.boxes, ignored)))
+        return found
+
+    parts = list(map_in_order(scan, some.tolist(), threads))
+    pairs = [pair for part in parts for pair in part]
+    shapes = [images[i].shape for i, part in zip(some.tolist(), parts, strict=True) for _ in part]
+    evaluation = evaluate_detections([found for found, _ in pairs], [truths for _, truths in pairs])
+    return UnseenObjects(evaluation, tuple(shapes))
+
+
+def _fold_cascade(other: BoostedTrees, trees: BoostedTrees, stage: Stage) -> Cascade:
+    """The trees of a fold, with the thresholds of a stage of `trees`."""
+    rejection = np.full(len(trees), -np.inf)
+    if stage.rejection_thresholds is not None:
+        rejection = stage.rejection_thresholds[LEAVES - 1 :: LEAVES]
+    last = np.full((len(trees), 1), stage.threshold)
+    thresholds = carried_over(np.column_stack([rejection, last]), trees, other)
+    window = stage.features.window
+    return Cascade(window, (tree_stage(other, window, thresholds[:, 0], float(thresholds[-1, 1])),))
