@@ -21,7 +21,7 @@ Cells = NDArray[np.uint8]
 
 # Pixels that levels are padded by, the same for all windows, so that detectors can share levels. Windows have a margin
 # around the object, so that objects at the border of an image are found in the padding.
-PADDING = 2 * CELL
+PADDING = 3 * CELL
 # Cells of a side: places are saved as bytes.
 MOST_CELLS = 256
 # Bytes of working memory that a thread keeps: enough for levels of two megapixels.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,9 +24,11 @@ from whet.training.channel_validation import (
     FOLDS,
     CrossValidation,
     Samples,
+    Scale,
     Validated,
     cross_validate,
     detect_unseen,
+    fold_stage,
     learning_curve,
 )
 from whet.training.checkpoint import Checkpoint, StageRecord, State
@@ -179,10 +181,10 @@ class _Training:
         rejection = rejection_of_accepted(trees, unseen, least)
         stage = self._stage(trees, rejection, least)
         _, mined = self.held_out.mine(self._cascade(stage), 1)
-        validated = self._validated(samples, validation, trees, stage, places)
+        own, *others = self._scales(validation, trees, loose.stages[0])
+        validated = self._validated(samples, validation, trees, stage, places, (own, *others))
         n_found, n = validated.n_found, validated.n_objects
-        accepted = (unseen[-1] > stage.threshold) & (unseen > rejection[:, None]).all(axis=0)
-        unseen_scores = np.where(accepted, unseen[-1] - stage.threshold, 0.0)[samples.first_copies]
+        unseen_scores = validation.last_scores(self.positives, others, own)[samples.first_copies] - stage.threshold
         return (
             stage,
             self._reference(trees, stage, unseen_scores),
@@ -203,8 +205,19 @@ class _Training:
             validated,
         )
 
+    def _scales(self, validation: CrossValidation, trees: BoostedTrees, loose: Stage) -> list[Scale]:
+        """Scales of scores: of the trees, and of those of each fold."""
+        folds = [(other, fold_stage(other, trees, loose)) for other in validation.folds]
+        return [Scale.from_trees(each, stage, self.held_out) for each, stage in [(trees, loose), *folds]]
+
     def _validated(
-        self, samples: Samples, validation: CrossValidation, trees: BoostedTrees, stage: Stage, places: Places
+        self,
+        samples: Samples,
+        validation: CrossValidation,
+        trees: BoostedTrees,
+        stage: Stage,
+        places: Places,
+        scales: Sequence[Scale],
     ) -> Validated:
         """Learning curve and detections of objects that were not trained on; `places` are held-out negatives."""
         seed, n_images = self.prepared.config.seed, len(self.held_out.images)
@@ -227,14 +240,16 @@ class _Training:
         )
         images = [image for image in self.prepared.annotations.images if len(image.objects)]
         sources = (self.images, self.held_out)
-        found = detect_unseen(images, samples, validation, trees, stage, sources, seed=seed, threads=self.threads)
+        found = detect_unseen(
+            images, samples, validation, trees, stage, sources, scales, seed=seed, threads=self.threads
+        )
         return Validated(curve, found)
 
     def _reference(self, trees: BoostedTrees, stage: Stage, unseen: Floats) -> Reference:
         """Responses to the objects and their mirror images, and to the negatives with the highest scores: guards.
 
         The objects also judge. They were trained on: their gains make of their scores those that they would have if
-        they were `unseen` (objects,), 0 where they would be rejected. There are no judging negatives yet.
+        they were `unseen` (objects,). There are no judging negatives yet.
         """
         groups, cascade = self.prepared.positives.groups, self._cascade(stage)
         first = np.unique(groups, return_index=True)[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,8 @@ Indices = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
 FOLDS = 3
+# Places of a held-out image that exceed the lower of the two scores of a scale.
+MANY = 20
 # Trees of a model of the learning curve, as a share of those of the detector, and its negatives.
 CURVE_TREES = 1 / 16
 CURVE_NEGATIVES = 4000
@@ -54,12 +57,45 @@ class Samples:
         return np.unique(self.groups, return_index=True)[1]
 
 
+class Scale(NamedTuple):
+    """Sums of votes that one, and that twenty, places of a held-out image exceed: the zero and the unit of scores.
+
+    Trees of fewer objects give lower scores to objects and to other places alike.
+    """
+
+    low: float
+    high: float
+
+    @classmethod
+    def from_trees(cls, trees: BoostedTrees, stage: Stage, held_out: Backgrounds) -> Scale:
+        """Measure on places that hardly overlap any object; where too few are accepted, by medians of both classes."""
+        places, scores = held_out.accepted(Cascade(stage.features.window, (stage,)))
+        scores = np.sort(scores[held_out.is_apart(places)])[::-1] + stage.threshold
+        n = len(held_out.images)
+        if len(scores) <= MANY * n or scores[n] == scores[MANY * n]:
+            return cls(float(trees.median_negative[-1]), float(trees.median[-1]))
+        return cls(float(scores[MANY * n]), float(scores[n]))
+
+    def converted(self, sums: Floats, to: Scale) -> Floats:
+        """Sums of votes on this scale as those on another."""
+        return np.asarray(to.low + (sums - self.low) * ((to.high - to.low) / (self.high - self.low)))
+
+
 @dataclass(frozen=True, eq=False)
 class CrossValidation:
     """Trees grown without the objects of each fold, and the fold (n,) of each positive."""
 
     folds: tuple[BoostedTrees, ...]
     fold: Indices
+
+    def last_scores(self, positives: Bytes, scales: Sequence[Scale], to: Scale) -> Floats:
+        """Sums of votes (n,) of positives (features, n) by the trees of their folds, converted to another scale."""
+        scores = np.empty(len(self.fold))
+        for k, (other, scale) in enumerate(zip(self.folds, scales, strict=True)):
+            outside = np.flatnonzero(self.fold == k)
+            sums = other.running_scores(np.ascontiguousarray(positives[:, outside]))[-1]
+            scores[outside] = scale.converted(sums, to)
+        return scores
 
     def unseen_scores(self, positives: Bytes, trees: BoostedTrees) -> Floats:
         """Running scores (trees, n) of `trees` for positives (features, n), as if it had not been trained on them.
@@ -209,16 +245,23 @@ def detect_unseen(
     trees: BoostedTrees,
     stage: Stage,
     backgrounds: Sequence[Backgrounds],
+    scales: Sequence[Scale],
     *,
     seed: int,
     threads: int | None,
 ) -> UnseenObjects:
-    """Scan images for objects with the trees of their folds; scores are carried over to those of `stage`.
+    """Scan images for objects with the trees of their folds; scores are converted to those of `stage`.
 
-    At most 100 images are scanned. `backgrounds` have pyramids of some of the images.
+    At most 100 images are scanned. `backgrounds` have pyramids of some of the images. `scales` are that of the stage,
+    and then those of the folds.
     """
+    own_scale, *fold_scales = scales
     places = {path: (each, number) for each in backgrounds for number, path in enumerate(each.images)}
-    cascades = [_fold_cascade(other, trees, stage) for other in validation.folds]
+    cascades = []
+    for other, scale in zip(validation.folds, fold_scales, strict=True):
+        made = fold_stage(other, trees, stage)
+        threshold = float(own_scale.converted(np.array([stage.threshold]), scale)[0])
+        cascades.append(Cascade(stage.features.window, (replace(made, threshold=threshold),)))
     folds = dict(zip(samples.groups.tolist(), validation.fold.tolist(), strict=True))
     numbers = np.cumsum([0, *(len(image.objects) for image in images)])
     some = np.sort(np.random.default_rng([seed, 15]).permutation(len(images))[:MOST_SCANNED])
@@ -236,8 +279,8 @@ def detect_unseen(
             fired = FiredWindows()
             if pyramid is not None and pyramid.levels:
                 fired = scan_channels(cascades[k], pyramid, threads=1).fired
-                sums = (fired.scores + cascades[k].stages[0].threshold)[None]
-                scores = carried_over(sums, validation.folds[k].last, trees.last)[0] - stage.threshold
+                sums = fired.scores + cascades[k].stages[0].threshold
+                scores = fold_scales[k].converted(sums, own_scale) - stage.threshold
                 fired = replace(fired, scores=scores).take(scores > 0)
             detected = report(fired, offset=source.choice.box_offset, by_object=True)
             ignored = image.ignore.copy()
@@ -252,12 +295,11 @@ def detect_unseen(
     return UnseenObjects(evaluation, tuple(shapes))
 
 
-def _fold_cascade(other: BoostedTrees, trees: BoostedTrees, stage: Stage) -> Cascade:
+def fold_stage(other: BoostedTrees, trees: BoostedTrees, stage: Stage) -> Stage:
     """The trees of a fold, with the thresholds of a stage of `trees`."""
     rejection = np.full(len(trees), -np.inf)
     if stage.rejection_thresholds is not None:
         rejection = stage.rejection_thresholds[LEAVES - 1 :: LEAVES]
     last = np.full((len(trees), 1), stage.threshold)
     thresholds = carried_over(np.column_stack([rejection, last]), trees, other)
-    window = stage.features.window
-    return Cascade(window, (tree_stage(other, window, thresholds[:, 0], float(thresholds[-1, 1])),))
+    return tree_stage(other, stage.features.window, thresholds[:, 0], float(thresholds[-1, 1]))
