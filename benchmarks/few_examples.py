@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -276,13 +277,13 @@ def measured(run: Run, threads: int, weights: Path | None = None) -> Record:
         "n_images_without": sum(len(image) == 0 for image in images),
     }
     limit_core_seconds(run.core_seconds)
-    begun, used = time.perf_counter(), time.process_time()
+    begun, used = time.perf_counter(), core_time()
     try:
         with tempfile.TemporaryDirectory() as folder:
             trained = train(images, run, Path(folder), threads)
     except TrainingDataError as error:
         return record | {"status": "refused", "error": str(error)}
-    core_seconds, seconds = time.process_time() - used, time.perf_counter() - begun
+    core_seconds, seconds = core_time() - used, time.perf_counter() - begun
     limit_core_seconds(0)
     record |= {"core_seconds": round(core_seconds, 1), "seconds": round(seconds, 1)}
     record |= {"is_limited": trained.is_limited, "settings": trained.settings}
@@ -295,6 +296,38 @@ def limit_core_seconds(seconds: float) -> None:
     The signal keeps its default action, so that it ends compiled code as well.
     """
     signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+def core_time() -> float:
+    """Core seconds of this process and of its children that have ended."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def in_fork(action: Callable[[], float], core_seconds: float) -> float | None:
+    """The result of an action in a child process; None if it takes too many core seconds, or fails.
+
+    >>> in_fork(lambda: 0.5, core_seconds=10)
+    0.5
+    >>> in_fork(lambda: 1 / 0, core_seconds=10)
+    """
+    if core_seconds <= 0:
+        return None
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            limit_core_seconds(core_seconds)
+            os.write(writing, repr(float(action())).encode())
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        text = file.read()
+    _, status = os.waitpid(child, 0)
+    return float(text) if status == 0 else None
 
 
 def evaluated(detect: Detect, test: Annotations) -> Record:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +28,6 @@ SHAPE_LIMITS = (0.6, 0.7, 0.8)
 # Smaller boxes, as a share of the window, are ignored: for one of them, dlib would double all images once more.
 SMALLEST_SHARE = 0.8
 FIRST_C, OTHER_C = 5.0, (1.0, 25.0)
-# A training with another C, or a part of one, can take so many times as long as the first one.
-SLOWER = 1.2
 LOWEST_SCORE = -1.0
 
 
@@ -38,37 +35,39 @@ def dlib_method() -> Method:
     """The HOG trainer of dlib; C is chosen by cross-validation in two folds of images if time allows."""
     import dlib
 
-    from benchmarks.few_examples import Trained
+    from benchmarks.few_examples import Trained, core_time, in_fork
     from whet.evaluation.evaluation import evaluate_detections
     from whet.evaluation.runs import truths_of
 
     def train(images: Sequence[AnnotatedImage], run: Run, folder: Path, threads: int) -> Trained:
-        begun = time.process_time()
+        begun = core_time()
         files = [_as_bitmap(image.path, folder / f"{i}.bmp") for i, image in enumerate(images)]
         boxes = np.concatenate([image.objects for image in images])
         window, upsampling = window_and_upsampling(boxes)
         least = SMALLEST_SHARE * window / 4**upsampling
 
         def seconds_left() -> float:
-            return run.core_seconds - (time.process_time() - begun)
+            return run.core_seconds - (core_time() - begun)
 
-        def fit(C: float, part: Sequence[int], most_seconds: float | None = None) -> tuple[Any, int]:
+        def fit(C: float, part: Sequence[int], name: str) -> tuple[Any, int]:
             options = dlib.simple_object_detector_training_options()
             options.C, options.num_threads, options.detection_window_size = C, threads, window
             options.add_left_right_image_flips, options.upsample_limit = True, upsampling
-            if most_seconds is not None:
-                options.max_runtime_seconds = most_seconds
-            data, result = str(folder / "data.xml"), str(folder / "detector.svm")
+            data = str(folder / f"{name}.xml")
             for limit in SHAPE_LIMITS:
                 text = dataset_xml([files[i] for i in part], [images[i] for i in part], boxes, limit, least)
                 Path(data).write_text(text, encoding="utf-8")
                 try:
-                    dlib.train_simple_object_detector(data, result, options)
+                    dlib.train_simple_object_detector(data, str(folder / name), options)
                     break
                 except RuntimeError as error:
                     if "impossible" not in str(error).lower() or limit == SHAPE_LIMITS[-1]:
                         raise
-            return dlib.fhog_object_detector(result), dlib.simple_object_detector(result).upsampling_amount
+            return loaded(name)
+
+        def loaded(name: str) -> tuple[Any, int]:
+            path = str(folder / name)
+            return dlib.fhog_object_detector(path), dlib.simple_object_detector(path).upsampling_amount
 
         def detect_with(detector: Any, upsampling: int, pixels: NDArray[np.uint8]) -> tuple[Floats, Floats]:  # noqa: ANN401
             found, scores, _ = detector.run(pixels, upsampling, LOWEST_SCORE)
@@ -80,26 +79,29 @@ def dlib_method() -> Method:
             found, truths = [], []
             for fold in (order[::2], order[1::2]):
                 others = sorted(set(range(len(images))) - set(fold.tolist()))
-                model = fit(C, others, max(seconds_left() / SLOWER / threads, 1.0))
+                model = fit(C, others, "fold")
                 found += [detect_with(*model, _pixels(files[i])) for i in fold]
                 truths += [truths_of(images[i]) for i in fold]
             return evaluate_detections(found, truths).average_precision
 
         everything = range(len(images))
-        model = fit(FIRST_C, everything)
-        first = time.process_time() - begun
+        chosen, model = FIRST_C, fit(FIRST_C, everything, "first")
         precision: dict[float, float] = {}
         has_folds = sum(len(image.objects) > 0 for image in images) >= 4
-        # A cross-validation costs about one training; the last one and a training with the chosen C must fit.
-        candidates = (FIRST_C, *OTHER_C) if has_folds and seconds_left() > 4 * SLOWER * first else ()
-        for C in candidates:
-            if seconds_left() > 2 * SLOWER * first:
-                precision[C] = validated(C)
-        best = max(precision, key=precision.__getitem__, default=FIRST_C)
-        if best != FIRST_C and seconds_left() > SLOWER * first:
-            model = fit(best, everything, seconds_left() / SLOWER / threads)
-        is_limited = has_folds and len(precision) < 1 + len(OTHER_C)
-        settings = {"C": best, "window": window, "upsampling": model[1], "validated": precision, "first": round(first)}
+        is_limited = has_folds
+        # A cross-validation costs about one training; with less time left than for all of them, C stays.
+        if has_folds and seconds_left() > (2 + len(OTHER_C)) * (core_time() - begun):
+            for C in (FIRST_C, *OTHER_C):
+                value = in_fork(lambda C=C: validated(C), seconds_left())
+                if value is None:
+                    break
+                precision[C] = value
+            best = max(precision, key=precision.__getitem__, default=FIRST_C)
+            is_limited = len(precision) < 1 + len(OTHER_C)
+            if best != FIRST_C and in_fork(lambda: fit(best, everything, "best") and 0.0, seconds_left()) is not None:
+                chosen, model = best, loaded("best")
+            is_limited |= chosen != best
+        settings = {"C": chosen, "window": window, "upsampling": model[1], "validated": precision}
         return Trained(lambda path: detect_with(*model, _rgb(path)), is_limited, settings)
 
     return train

@@ -12,6 +12,8 @@ from benchmarks.few_examples import (
     Run,
     all_records,
     choose_images,
+    core_time,
+    in_fork,
     planned,
     read_records,
     same_with_more_time,
@@ -132,6 +134,14 @@ def test_a_training_over_its_limit_is_killed_inside_of_compiled_code():
     )  # fmt: skip
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=120, check=False)
     assert done.returncode == -signal.SIGPROF
+
+
+def test_a_step_over_its_limit_ends_without_the_run_and_its_time_counts():
+    before = core_time()
+    assert in_fork(lambda: sum(range(10**12)), core_seconds=0.2) is None
+    assert core_time() - before > 0.15
+    assert in_fork(lambda: 1.5, core_seconds=10) == 1.5
+    assert in_fork(lambda: 1.5, core_seconds=-1) is None
 
 
 def test_trees_are_halved_until_the_expected_time_fits():
