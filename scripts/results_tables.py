@@ -1,4 +1,4 @@
-"""The tables of README.md and docs/results.md, from the JSON in docs/results: `python -m scripts.results_tables`.
+"""The tables of README.md and docs, from the JSON in docs/results: `python -m scripts.results_tables`.
 
 Prints every table as Markdown, to be pasted into its page. `tests/test_docs_numbers.py` compares the pages with them:
 each table of a page has a function here, and each function a table. To add a table, write a function that returns it
@@ -260,6 +260,51 @@ def objects() -> Table:
         cells = run[key]["core_seconds"], run[key]["core_milliseconds_per_image"]
         rows.append([name, spread, *(f"{cell:.0f}" for cell in cells)])
     return Table.from_cells(["objects", "average precision", "training, core seconds", "test image, core ms"], rows)
+
+
+# docs/guides/how-many-images.md
+
+FEW_EXAMPLES_METHODS = {
+    "whet": "whet",
+    "dlib": "dlib",
+    "yolo": "YOLOv8n, fine-tuned",
+    "opencv-people": "OpenCV people detector",
+}
+
+
+def few_examples() -> Table:
+    """Average precision by number of training boxes."""
+    return few_examples_table(results("benchmark-few-examples")["summary"])
+
+
+def few_examples_table(rows: Sequence[Any]) -> Table:
+    """A row for each set, method and limit, a column for each number of boxes."""
+    boxes = sorted({row["boxes"] for row in rows if row["boxes"]})
+    cells = {(row["set"], row["method"], row["minutes"], row["boxes"]): _few_examples_cell(row) for row in rows}
+    limits = sorted({row["minutes"] for row in rows})
+    lines = []
+    for name, title in OBJECTS.items():
+        for method, label in FEW_EXAMPLES_METHODS.items():
+            for minutes in limits:
+                found = [cells.get((name, method, minutes, n), "") for n in boxes]
+                untrained = cells.get((name, method, minutes, 0))
+                if untrained is not None:
+                    lines.append([title, label, "not trained", *[untrained] * len(boxes)])
+                elif any(found):
+                    lines.append([title, label, f"{minutes:g} min", *found])
+    return Table.from_cells(["objects", "method", "limit", *(f"{n} boxes" for n in boxes)], lines)
+
+
+def _few_examples_cell(row: Any) -> str:  # noqa: ANN401 - JSON
+    """The mean and range over seeds; or why no run gave a detector, or how many did."""
+    if not row["trained"]:
+        return ", ".join(row["faults"])
+    text = f"{row['mean']:.2f}"
+    if row["trained"] > 1:
+        text += f" ({row['low']:.2f} to {row['high']:.2f})"
+    if row["trained"] < row["runs"]:
+        text += f", {row['trained']} of {row['runs']} runs"
+    return text
 
 
 def _drawn(kind: str) -> Any:  # noqa: ANN401 - JSON
@@ -717,6 +762,7 @@ def house() -> Table:
 
 TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
     "README.md": (readme_faces, readme_video, readme_measures),
+    "docs/guides/how-many-images.md": (few_examples,),
     "docs/results.md": (
         *(faces, speed, easy_choices, hard_choices, drawn_objects),
         *(objects, corrected_faces, corrected_plates, corrected_misses, corrected_camera, correction_cost),
