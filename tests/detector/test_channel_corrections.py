@@ -126,7 +126,8 @@ def test_windows_of_a_correction_have_the_responses_of_the_scan(image):
 def test_look_alikes_are_the_same_every_time_and_near_their_window(image):
     detector = random_detector()
     pyramid = detector.pyramid(image)
-    index = detector.detect(image, grouping=None).windows.index.take(slice(2))
+    every = detector.detect(image, grouping=None).windows.index
+    index = every.take(np.array([0, len(every) // 2]))
     one, again, other = (
         look_alikes(detector.base, pyramid, index, name, near=np.inf) for name in ("ab" * 32, "ab" * 32, "cd" * 32)
     )

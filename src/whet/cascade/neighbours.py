@@ -27,8 +27,8 @@ FOLLOWING = 0.0015
 MUCH_NEARER = 0.8
 # Windows per task of a thread.
 AT_ONCE = 512
-# Where no sample of the other class is known, one is taken to be so far away, as a share of the weak learners. Of the
-# face detector's false positives, 99 % are farther than 0.23 from every held-out face.
+# Where fewer guards of the other class are known than `fewest_guards`, one more is taken to be so far away, as a share
+# of the weak learners. Of the face detector's false positives, 99 % are farther than 0.23 from every held-out face.
 UNKNOWN = 0.15
 
 
@@ -58,14 +58,15 @@ class Neighbours:
     others: Bits
     n_guards: tuple[int, int]
     reach: float = MOST_REACH
+    fewest_guards: int = 1
 
     def judge(self, responses: Bits, scores: Floats, threads: int | None = None) -> Floats:
         """Scores (n,) of windows with responses (n, n_weak) that have these `scores` in the stages, or -inf there."""
         windows = _words(np.packbits(responses, axis=1))
-        reject = self.reach, self.n_guards[0] > 0
+        reject = self.reach, self.n_guards[0] >= self.fewest_guards
         contrary = self._accepted, self._objects
         scores = np.where(self._is_nearest(windows, self._rejected, contrary, *reject, threads)[0], -np.inf, scores)
-        accept = MUCH_NEARER, self.n_guards[1] > 0
+        accept = MUCH_NEARER, self.n_guards[1] >= self.fewest_guards
         contrary = self._rejected, self._others
         is_accepted, which = self._is_nearest(windows, self._accepted, contrary, *accept, threads)
         scores[is_accepted] = np.maximum(scores[is_accepted], self.targets[which[is_accepted]])
