@@ -10,8 +10,9 @@ from tests.commands import whet_here
 from tests.detectors import bull_base, bull_finder, bull_scene
 
 from whet.detector.base import Provenance
+from whet.detector.classes import MultiClassDetector
 from whet.detector.detector import Detector
-from whet.detector.storage import load
+from whet.detector.storage import load, load_classes
 from whet.io.files import short_hashes
 
 # Bulls in both places of every scene, and a cow.
@@ -93,3 +94,61 @@ def test_the_class_is_shown_and_labels_detections(folder, run_here):
     assert {(one["image_id"], one["category_id"], one["category_name"]) for one in found} == {(3, 9, "bull")}
     bull_finder().save(folder / "plain.whet")
     assert run_here("detect", "plain.whet", image, "-f", "csv").out.startswith("path,x,y,width,height,score\n")
+
+
+@pytest.fixture
+def several(folder):
+    """A model of two classes: bulls, and what an untrained copy of the same base takes for cows."""
+    base = replace(bull_base(), provenance=Provenance().with_class("cow"))
+    both = MultiClassDetector({"bull": load(folder / "bull.whet"), "cow": Detector(base)})
+    both.save(folder / "both.whet")
+    return both
+
+
+@pytest.mark.usefixtures("several")
+def test_detect_labels_the_boxes_of_all_classes(run_here):
+    image = "set/test/images/test.png"
+    rows = list(csv.DictReader(run_here("detect", "both.whet", image, "--format", "csv").out.splitlines()))
+    assert {row["label"] for row in rows} == {"bull", "cow"}
+    assert len(rows) == 2 * len(bull_finder().detect(bull_scene(2)))
+    coco = json.loads(run_here("detect", "both.whet", image, "--format", "coco").out)
+    assert {(row["category_name"], row["category_id"]) for row in coco} == {("bull", 1), ("cow", 2)}
+    assert run_here("detect", "both.whet:cow", image).out.count("cow ") == len(rows) // 2
+
+
+@pytest.mark.usefixtures("several")
+def test_evaluate_measures_each_class_and_their_mean(run_here):
+    done = run_here("evaluate", "both.whet", "set", "--out", "report")
+    assert done.code == 0, done.err
+    assert "class bull:" in done.out
+    assert "mean average precision of 2 classes: " in done.out
+    results = json.loads(run_here("evaluate", "both.whet", "set", "--json").out)
+    precisions = [one["measures"]["average_precision"]["value"] for one in results["classes"].values()]
+    assert results["mean_average_precision"] == sum(precisions) / 2
+    assert results["classes"]["cow"]["objects"] == 1
+    assert run_here("evaluate", "both.whet", "set", "--set-point", "x").code == 2
+
+
+def test_one_of_several_classes_is_corrected_logged_and_unlearned(several, folder, run_here):
+    image = "set/test/images/test.png"
+    x1, y1, x2, y2 = several["cow"].detect(bull_scene(2)).boxes[0].tolist()
+    wrong = f"{image}:{x1},{y1},{x2 - x1},{y2 - y1}"
+    done = run_here("learn", "both.whet", "--wrong", wrong)
+    assert done.code == 1
+    assert "several classes: bull, cow" in done.err
+    assert run_here("learn", "both.whet:cow", "--wrong", wrong, "--force").code == 0
+    after = load_classes(folder / "both.whet")
+    assert [len(one.records) for one in after.values()] == [0, 1]
+    assert after["bull"].to_bytes() == several["bull"].to_bytes()
+    assert "not object" in run_here("log", "both.whet").out
+    assert run_here("unlearn", "both.whet:cow", "--all").code == 0
+    assert (folder / "both.whet").read_bytes() == several.to_bytes()
+
+
+@pytest.mark.usefixtures("several")
+def test_inspect_lists_the_classes(run_here):
+    done = run_here("inspect", "both.whet")
+    assert "both.whet:bull Detector(" in done.out
+    assert set(json.loads(run_here("inspect", "both.whet", "--json").out)["classes"]) == {"bull", "cow"}
+    assert run_here("inspect", "both.whet", "--draw", "x.png").code == 2
+    assert "Class cow" in run_here("inspect", "both.whet:cow").out

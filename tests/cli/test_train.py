@@ -232,3 +232,17 @@ def test_channels_are_the_default_and_work_in_all_commands(folder, tmp_path):
     refused = whet("export", model, tmp_path / "channels.xml", cwd=folder)
     assert refused.returncode == ExitCode.FAILED
     assert "haar or lbp" in refused.stderr
+
+
+def test_several_classes_make_one_model_and_its_settings_repeat_it(folder, tmp_path):
+    model = tmp_path / "signs.whet"
+    done = whet("train", "vans.csv", "--classes", "all", *QUICK_CHANNELS, "--out", model, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "class van, 1 of 1" in done.stderr
+    assert list(library.load_classes(model)) == ["van"]
+    assert not (tmp_path / "signs.whet.checkpoint").exists()
+    again = tmp_path / "again.whet"
+    assert whet("train", "--config", tmp_path / "signs.toml", "--out", again, cwd=folder).returncode == 0
+    assert library.load_classes(again)["van"].base_id == library.load_classes(model)["van"].base_id
+    assert whet("train", "vans.csv", "--classes", "all", "--class", "van", "--out", again, cwd=folder).returncode == 2
+    assert "unknown class 'cow'" in whet("train", "vans.csv", "--classes", "cow", "--out", again, cwd=folder).stderr

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -89,7 +90,8 @@ def evaluate(
     """Measure a detector on annotated images that were not used for training.
 
     Of a data set with several parts, the part test is used, or else val. If there are several classes, that of the
-    model is used. A warning counts the images on which the model was trained.
+    model is used; a model of several classes is evaluated for each. A warning counts the images on which the model was
+    trained.
 
     Recall, precision and false positives per image hold at the minimum score in use. Average precision and
     log-average miss rate cover all scores. The 95 % intervals resample images, not boxes. A table shows the kinds of
@@ -102,53 +104,113 @@ def evaluate(
       whet evaluate mine.whet VOC2007 --class car --out report
       whet evaluate mine.whet val.json --set-point default --false-positives 0.1
     """
+    given = locals()
     start(quiet=quiet)
-    from whet.detector.storage import load
-    from whet.evaluation.runs import evaluate, trained_on
-    from whet.plots.figure import check_places
+    from whet.detector.storage import class_names_in
 
     if save_as is not None and set_point is None:
         raise typer.BadParameter(f"got --save-as {save_as} without --set-point; use --set-point NAME")
-    detector = load(model)
-    target = None
+    several = class_names_in(model)
+    if not several or class_ is not None:
+        one = _Evaluated.from_options(given)
+        one.show(as_json=as_json, quiet=quiet)
+        one.exit_if_skipped()
+        return
     if set_point is not None:
-        target = model_out(model, save_as, force=force, option="--save-as")
-    source = AnnotationOptions(format, images, class_, split, detector.class_name)
-    annotated = source.read(annotations, HELD_OUT_PARTS, quiet=quiet)
-    check_places([image.path for image in annotated.images], out, draw)
-    options = scan_options(min_size, max_size, scale_factor, step, threads)
-    with usage_errors(), progress_bar("evaluating", hidden=quiet) as progress:
-        run = evaluate(
-            detector, annotated.images, iou=iou, min_score=parse_min_score(min_score), progress=progress, **options
-        )
-    problems = [str(problem) for problem in skipped(annotated.problems)]
-    results = _results(run, model, annotations, iou, seed, problems)
-    results |= {"class": annotated.classes[0], "split": annotated.splits[0] if len(annotated.splits) == 1 else ""}
-    results["trained_on"] = len(trained_on(detector, run.paths))
-    if set_point is not None and target is not None:
-        point = _set_point(detector, run, set_point, false_positives)
-        detector.save(target)
-        results["operating_point"] = {"name": set_point, "min_score": point, "model": str(target)}
-    written, fault = _write_report(run, out, draw, model, results)
+        raise typer.BadParameter(f"got --set-point for several classes; name one: {model}:{several[0]}")
+    done = [_Evaluated.from_options(_of_class(given, name)) for name in several]
+    precisions = [one.results["measures"]["average_precision"]["value"] for one in done]
+    mean = None if None in precisions else sum(precisions) / len(precisions)
     if as_json:
-        typer.echo(json.dumps(results, indent=1))
+        results = {name: one.results for name, one in zip(several, done, strict=True)}
+        typer.echo(json.dumps({"classes": results, "mean_average_precision": mean}, indent=1))
     elif not quiet:
-        for line in (*_table(results), *error_lines(run.errors), *advice_lines(run.advice)):
-            typer.echo(line)
-        for line in _point_lines(results):
-            typer.echo(line)
-        if written:
-            typer.echo(f"Wrote {', '.join(map(str, written))}")
-    if results["trained_on"]:
-        warn(
-            f"Warning: the model was trained on {results['trained_on']:,} of these {plural(len(run.paths), 'image')}, "
-            "so the results are too optimistic; evaluate on other images"
+        for name, one in zip(several, done, strict=True):
+            typer.echo(f"class {name}:")
+            one.show(as_json=False, quiet=quiet)
+        typer.echo(f"mean average precision of {len(several)} classes: {rounded(mean)}")
+    for one in done:
+        one.exit_if_skipped()
+
+
+def _of_class(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The options of one of several classes; each has a folder of its own for reports and drawings."""
+    folders = {key: None if given[key] is None else given[key] / name for key in ("out", "draw")}
+    return {**given, **folders, "model": f"{given['model']}:{name}", "class_": name}
+
+
+@dataclass(frozen=True)
+class _Evaluated:
+    """An evaluation: the numbers for --json, the run, what was written, and what was skipped."""
+
+    results: dict[str, Any]
+    run: EvaluationRun
+    written: list[Path]
+    fault: str
+    problems: list[str]
+    n_images: int
+
+    @classmethod
+    def from_options(cls, given: Mapping[str, Any]) -> _Evaluated:
+        """Evaluate one detector, write what was asked for, and store the operating point."""
+        from whet.detector.storage import load
+        from whet.evaluation.runs import evaluate, trained_on
+        from whet.plots.figure import check_places
+
+        model, quiet, set_point = given["model"], given["quiet"], given["set_point"]
+        detector, target = load(model), None
+        if set_point is not None:
+            target = model_out(model, given["save_as"], force=given["force"], option="--save-as")
+        source = AnnotationOptions(
+            given["format"], given["images"], given["class_"], given["split"], detector.class_name
         )
-    if fault and not quiet:
-        warn(f"Warning: curves were not drawn: {fault}")
-    exit_if_skipped(run.unread, len(annotated.images))
-    if problems:
-        raise typer.Exit(ExitCode.SOME_SKIPPED)
+        annotated = source.read(given["annotations"], HELD_OUT_PARTS, quiet=quiet)
+        check_places([image.path for image in annotated.images], given["out"], given["draw"])
+        options = scan_options(*(given[name] for name in ("min_size", "max_size", "scale_factor", "step", "threads")))
+        with usage_errors(), progress_bar("evaluating", hidden=quiet) as progress:
+            run = evaluate(
+                detector,
+                annotated.images,
+                iou=given["iou"],
+                min_score=parse_min_score(given["min_score"]),
+                progress=progress,
+                **options,
+            )
+        problems = [str(problem) for problem in skipped(annotated.problems)]
+        results = _results(run, model, given["annotations"], given["iou"], given["seed"], problems)
+        results |= {"class": annotated.classes[0], "split": annotated.splits[0] if len(annotated.splits) == 1 else ""}
+        results["trained_on"] = len(trained_on(detector, run.paths))
+        if set_point is not None and target is not None:
+            point = _set_point(detector, run, set_point, given["false_positives"])
+            detector.save(target)
+            results["operating_point"] = {"name": set_point, "min_score": point, "model": str(target)}
+        written, fault = _write_report(run, given["out"], given["draw"], model, results)
+        return cls(results, run, written, fault, problems, len(annotated.images))
+
+    def show(self, *, as_json: bool, quiet: bool) -> None:
+        """Print the results, and warnings after them."""
+        results, run = self.results, self.run
+        if as_json:
+            typer.echo(json.dumps(results, indent=1))
+        elif not quiet:
+            lines = *_table(results), *error_lines(run.errors), *advice_lines(run.advice), *_point_lines(results)
+            for line in lines:
+                typer.echo(line)
+            if self.written:
+                typer.echo(f"Wrote {', '.join(map(str, self.written))}")
+        if results["trained_on"]:
+            warn(
+                f"Warning: the model was trained on {results['trained_on']:,} of these "
+                f"{plural(len(run.paths), 'image')}, so the results are too optimistic; evaluate on other images"
+            )
+        if self.fault and not quiet:
+            warn(f"Warning: curves were not drawn: {self.fault}")
+
+    def exit_if_skipped(self) -> None:
+        """Exit with code 5 if images or annotations were skipped."""
+        exit_if_skipped(self.run.unread, self.n_images)
+        if self.problems:
+            raise typer.Exit(ExitCode.SOME_SKIPPED)
 
 
 def _results(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whet.cli.corrections import estimate_fields, kind_name
-from whet.cli.options import ExitCode, Json, Model, Quiet, Seed, Threads
+from whet.cli.options import ExitCode, Json, Model, Quiet, Seed, Threads, refuse
 from whet.cli.output import plural, start, warnings_as_lines
 
 if TYPE_CHECKING:
@@ -49,8 +49,19 @@ def inspect(
       whet inspect mine.whet shots/ --json | jq .rejected
     """
     start(quiet=quiet)
-    from whet.detector.storage import load
+    from whet.detector.storage import class_names_in, load
 
+    several = class_names_in(model)
+    if several:
+        refuse("for a model of several classes; name one of them: FILE:CLASS", draw=draw, images=images)
+        detectors = {name: load(f"{model}:{name}") for name in several}
+        if as_json:
+            tables = {name: Summary.from_detector(one).table() for name, one in detectors.items()}
+            typer.echo(json.dumps({"classes": tables}, indent=1))
+        elif not quiet:
+            for name, one in detectors.items():
+                typer.echo(f"{model}:{name} {one!r}")
+        return
     detector = load(model)
     summary = Summary.from_detector(detector)
     rejected, is_incomplete = None, False

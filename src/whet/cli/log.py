@@ -42,8 +42,15 @@ def log(model: Model, as_json: Json = False) -> None:
       whet log mine.whet --json | jq '.[] | select(.holds == false)'
     """
     start(quiet=True)
-    from whet.detector.storage import load
+    from whet.detector.storage import class_names_in, load
 
+    several = class_names_in(model)
+    for name in several:
+        if not as_json:
+            typer.echo(f"class {name}:")
+        log(f"{model}:{name}", as_json)
+    if several:
+        return
     detector = load(model)
     records, unsatisfied = detector.records, {record.id for record in detector.unsatisfied}
     if as_json:

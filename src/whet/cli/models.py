@@ -24,9 +24,12 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing outp
 
 
 def is_model_file(model: str) -> bool:
-    """Whether a model argument is a .whet file, not a bundled name and not an OpenCV cascade."""
-    path = Path(model)
-    return not re.fullmatch(r"[\w-]+", model) and path.suffix.lower() != ".xml" and path.is_file()
+    """Whether a model argument is a .whet file or a class of one, not a bundled name and not an OpenCV cascade."""
+    if re.fullmatch(r"[\w-]+", model) or Path(model).suffix.lower() == ".xml":
+        return False
+    from whet.detector.storage import class_in_file
+
+    return class_in_file(model)[0].is_file()
 
 
 def check_output_file(out: Path, *, force: bool = True) -> None:
@@ -58,8 +61,11 @@ def model_out(model: str, out: Path | None, *, force: bool = False, option: str 
 
 
 def is_in_place(model: str, out: Path) -> bool:
-    """Whether the output file is the model itself."""
-    return is_model_file(model) and out.exists() and out.samefile(model)
+    """Whether the output file, and the class of it, is the model itself."""
+    from whet.detector.storage import class_in_file
+
+    (file, name), (target, target_name) = class_in_file(model), class_in_file(out)
+    return is_model_file(model) and target.exists() and target.samefile(file) and name == target_name
 
 
 @contextmanager

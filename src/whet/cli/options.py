@@ -41,7 +41,10 @@ class AnnotationFormat(StrEnum):
 
 Model = Annotated[
     str,
-    typer.Argument(metavar="MODEL", help="Detector: a bundled name (face), a .whet file or an OpenCV .xml file."),
+    typer.Argument(
+        metavar="MODEL",
+        help="Detector: a bundled name (face), a .whet file or an OpenCV .xml file; of several classes: FILE:CLASS.",
+    ),
 ]
 Images = Annotated[
     list[str],

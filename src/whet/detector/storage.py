@@ -82,6 +82,15 @@ def load_model(name_or_path: str | PathLike[str]) -> Detector | MultiClassDetect
         return load_classes(name_or_path)
 
 
+def class_names_in(name_or_path: str | PathLike[str]) -> list[str]:
+    """The classes of a file with several; none for all other models."""
+    path = Path(name_or_path)
+    if not path.is_file():
+        return []
+    data = model_file.read_bytes(path)
+    return list(_loaded_classes(path, data)) if model_file.has_classes(data) else []
+
+
 def class_in_file(path: str | PathLike[str]) -> tuple[Path, str | None]:
     """The file, and the class that is named after a colon: `signs.whet:stop`; None for all of the file.
 
