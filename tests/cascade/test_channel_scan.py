@@ -77,7 +77,7 @@ def test_threads_do_not_change_a_bit(cascade, image):
 def test_windows_reach_into_the_padding(cascade, image):
     pyramid = pyramid_of(cascade, image)
     every = scan_channels(cascade, pyramid, reject=False).fired
-    assert every.boxes[every.index.scale == 1].min() == -cascade.grid.padding == -12
+    assert every.boxes[every.index.scale == 1].min() == -cascade.grid.padding == -16
 
 
 def test_windows_near_a_box_are_scored_whether_accepted_or_not(cascade, image):

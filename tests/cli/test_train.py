@@ -126,10 +126,10 @@ def test_killed_at_several_moments_and_resumed_it_is_the_same_detector(folder):
 
 def test_a_dry_run_shows_the_data_and_writes_nothing(folder):
     before = sorted(folder.iterdir())
-    done = whet("train", "vans.csv", "--dry-run", "--json", "--window", "32x24", "--mirror", "no", cwd=folder)
+    done = whet("train", "vans.csv", "--dry-run", "--json", "--window", "48x36", "--mirror", "no", cwd=folder)
     assert done.returncode == 0, done.stderr
     table = json.loads(done.stdout)
-    assert table["window"] == {"width": 32, "height": 24}
+    assert table["window"] == {"width": 48, "height": 36}
     assert table["images"] == 30  # no others were given: the vans' own, outside their boxes
     assert sorted(folder.iterdir()) == before
 

@@ -20,8 +20,10 @@ from whet.features.weak_learners import LEAVES, NODES, trees_of_leaves
 Cells = NDArray[np.uint8]
 
 # Pixels that levels are padded by, the same for all windows, so that detectors can share levels. Windows have a margin
-# around the object, so that objects at the border of an image are found in the padding.
-PADDING = 3 * CELL
+# around the object, so that objects at the border of an image are found in the padding. With 8, 12 and 16 pixels,
+# average precision in cross-validation was 0.55, 0.62 and 0.70 for raccoons; with 12 and 16, 0.72 and 0.74 for cars
+# from behind, 0.72 and 0.70 for cats, 0.97 for stop signs.
+PADDING = 4 * CELL
 # Cells of a side: places are saved as bytes.
 MOST_CELLS = 256
 # Bytes of working memory that a thread keeps: enough for levels of two megapixels.

@@ -22,7 +22,7 @@ MOST_ENLARGED = 2.0
 # Context around the object on each side, as a share of the square root of its area.
 CONTEXT = 0.2
 # More than the padding of levels on both sides.
-FEWEST_CELLS = 7
+FEWEST_CELLS = 9
 # Percentages of the objects that may be too small for the window, and for the largest level of a pyramid.
 SMALL, SMALLEST = 5.0, 2.0
 # Wider or higher objects are fitted by their longer side, others by their area.
