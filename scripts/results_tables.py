@@ -226,6 +226,40 @@ def corrected_camera() -> Table:
     return Table.from_cells(["fixed camera, second half", *HARM], cells)
 
 
+def corrected_plates_elsewhere() -> Table:
+    """Misses and a fixed camera with a detector of plates, and training it again instead."""
+    data = results("benchmark-corrections-plates")
+    rows = [(f"{n} missed plates found", row) for n, row in data["misses"].items() if isinstance(row, dict)]
+    cells = [[label, percent(row["found"]), *_harm(row)] for label, row in rows]
+    cells.append(["fixed camera, second half", "", *_harm(data["camera"])])
+    again = data["retraining"]
+    label = f"trained again with 20 corrected images ({again['seconds']:.0f} s), gone"
+    cells.append([label, percent(again["gone"]), *_harm(again["20"])])
+    return Table.from_cells(["detector of plates, also", "%", *HARM], cells)
+
+
+def corrected_by_command() -> Table:
+    """Corrections by `whet learn` against those in Python."""
+    different = "images with other detections than in Python"
+    cells = [
+        [f"{name}, {n} corrections", percent(row["gone"]), row[different], row["images"]]
+        for name in ("face", "plates")
+        for n, row in results(f"benchmark-corrections-{name}")["command line"].items()
+    ]
+    return Table.from_cells(["`whet learn --wrong`", "gone (%)", different, "images"], cells)
+
+
+def calibration() -> Table:
+    """Probabilities of detections against shares that are right."""
+    cells = [
+        [f"{name}, {when}", row["detections"], row["expected calibration error"], row["brier score"]]
+        for name in ("face", "plates")
+        for when, row in results(f"benchmark-corrections-{name}")["calibration"].items()
+        if isinstance(row, dict)
+    ]
+    return Table.from_cells(["probabilities", "detections", "expected calibration error", "Brier score"], cells)
+
+
 def correction_cost() -> Table:
     """Time and space of corrections."""
     cost = results("benchmark-corrections-face")["cost"]
@@ -366,8 +400,13 @@ def tracking() -> Table:
     return Table.from_cells(header, [[label, *_tracking_rates(method)] for method, label in names.items()])
 
 
+def _before_after(run: Any, name: str) -> str:  # noqa: ANN401 - JSON
+    before, after = (run["harm"][side][name] for side in ("before", "after"))
+    return f"{percent(before)}, {percent(after)}" if isinstance(before, float) else f"{before}, {after}"
+
+
 def tracking_cost() -> Table:
-    """Processor time of tracking and of self-training."""
+    """Processor time of tracking and of self-training, and what self-training does to other images."""
     runs = [results("benchmark-tracking")[video] for video in VIDEOS]
     measures: dict[str, Callable[[Any], object]] = {
         "tracking, processor ms per frame": lambda run: f"{run['without_learning']['processor_ms_a_frame']:.1f}",
@@ -377,6 +416,9 @@ def tracking_cost() -> Table:
         "share of self-training (%)": lambda run: percent(run["share_of_learning"]),
         "samples learned": lambda run: run["with_learning"]["updates"],
         "samples undone by the guard": lambda run: run["with_learning"]["updates_rolled_back"],
+        "held-out faces accepted, before and after (%)": lambda run: _before_after(run, "held_out_faces_accepted"),
+        "false positives in 100 images, before and after": lambda run: _before_after(run, "false_positives_at_it"),
+        "at any score": lambda run: _before_after(run, "false_positives_at_any_score"),
     }
     return Table.from_cells(["measure", *VIDEOS], [[label, *map(value, runs)] for label, value in measures.items()])
 
@@ -766,6 +808,7 @@ TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
     "docs/results.md": (
         *(faces, speed, easy_choices, hard_choices, drawn_objects),
         *(objects, corrected_faces, corrected_plates, corrected_misses, corrected_camera, correction_cost),
+        *(corrected_plates_elsewhere, corrected_by_command, calibration),
         *(tracking, tracking_cost, live_page, video_nodes, video_deviations, video_false_positives),
         *(agreement, opencv_speed, adopted, soft_export, exported_in_opencv5),
         *(one_sample, one_sample_ratios, blocks, samples_seen, node, node_time, adaboost),

@@ -1,25 +1,16 @@
-"""The command `whet train`: options, live progress, summary."""
+"""The command `whet train`: options and settings."""
 
 from __future__ import annotations
 
-import json
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from enum import StrEnum
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.diagnosis import training_lines, training_table
-from whet.cli.inputs import print_problems, skipped
-from whet.cli.models import provenance
 from whet.cli.options import (
     Class,
-    ExitCode,
     FormatOption,
     ImageFolder,
     Json,
@@ -27,163 +18,14 @@ from whet.cli.options import (
     Split,
     Threads,
     refuse,
-    usage_errors,
 )
-from whet.cli.output import progress_bar, start, warnings_as_lines
+from whet.cli.output import start
+from whet.cli.training import Run, checkpoint_of, discard, settings_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from whet.training.channel_preparation import ChannelPreparation
     from whet.training.config import TrainingConfig
-    from whet.training.preparation import Preparation
-    from whet.training.progress import Event
-    from whet.training.train import Trained
-
-
-@contextmanager
-def training_view(*, quiet: bool) -> Iterator[tuple[Callable[[Event], None], list[Warning | str]]]:
-    """Yields a callback for events, and a list of warnings, which are printed as lines."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    with warnings_as_lines(console) as warned:
-        if quiet:
-            yield (lambda _: None), warned
-        elif console.is_terminal:
-            with _live(console) as callback:
-                yield callback, warned
-        else:
-            yield _print_stages, warned
-
-
-def _print_stages(event: Event) -> None:
-    from whet.training.progress import Mining, TreesAdded, WeakAdded
-
-    if not isinstance(event, WeakAdded | TreesAdded | Mining):
-        typer.echo(str(event), err=True)
-
-
-@contextmanager
-def _live(console: Any) -> Iterator[Callable[[Event], None]]:  # noqa: ANN401 - rich is imported when needed
-    """Print finished stages; below them, one live line shows the current step and the estimated time."""
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from whet.training.progress import Mining, RoundStarted, StageStarted, TreesAdded, WeakAdded, duration
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("starting", total=1.0)
-
-        def callback(event: Event) -> None:
-            left = "" if event.seconds_left is None else f", about {duration(event.seconds_left)} left"
-            match event:
-                case WeakAdded():
-                    text = (
-                        f"stage {event.stage}: {event.n_weak} weak learners, detection rate "
-                        f"{event.detection_rate:.1%}, false-positive rate {event.false_positive_rate:.1%}{left}"
-                    )
-                    progress.update(task, description=text, completed=event.n_weak / event.max_weak)
-                case TreesAdded():
-                    purpose = f"{event.purpose or f'round {event.stage}'}: "
-                    text = f"{purpose}{event.n_trees:,} of {event.max_trees:,} trees{left}"
-                    progress.update(task, description=text, completed=event.n_trees / event.max_trees)
-                case Mining():
-                    text = (
-                        f"{event.part} {event.stage}: mined {event.n_found:,} of {event.n_wanted:,} "
-                        f"{'held-out ' * event.held_out}negatives, {event.n_tested:,} windows{left}"
-                    )
-                    progress.update(task, description=text, completed=event.n_found / max(event.n_wanted, 1))
-                case StageStarted() | RoundStarted():
-                    text = f"{event.part} {event.stage}: computing features{left}"
-                    progress.update(task, description=text, completed=0.0)
-                case _:
-                    console.print(str(event), highlight=False, markup=False)
-
-        yield callback
-
-
-def preparation_table(preparation: Preparation | ChannelPreparation, threads: int | None) -> dict[str, Any]:
-    """Data and estimates of a training, for --json."""
-    height, width = preparation.choice.window
-    return {
-        "window": {"width": width, "height": height},
-        "positives": len(preparation.positives),
-        "objects": preparation.positives.n_objects,
-        "images": len(preparation.images),
-        "features": preparation.n_features,
-        "memory_bytes": preparation.memory,
-        "seconds": round(preparation.seconds(threads), 1),
-        "problems": [str(problem) for problem in preparation.problems],
-    }
-
-
-def result_table(trained: Trained, out: Path) -> dict[str, Any]:
-    """Result of a training, for --json."""
-    result = trained.result
-    return {
-        "detector": str(out),
-        "stop_reason": str(result.stop_reason),
-        "message": result.message,
-        "fault": result.fault,
-        "stages": result.n_stages,
-        "weak_learners": trained.detector.cascade.n_weak,
-        "false_positive_rate": result.false_positive_rate,
-        "false_positive_interval": result.false_positive_interval,
-        "detection_rate": result.detection_rate,
-        "detection_interval": result.detection_interval,
-        "found_at_any_score": _rate(trained.detection_rate(-inf)),
-        "found_at_default_score": _rate(trained.detection_rate()),
-        "held_out_images": trained.n_images,
-        "false_positives": trained.false_positives,
-        "false_positives_at_default_score": trained.default_false_positives,
-        "operating_points": dict(trained.detector.operating_points),
-        **training_table(trained),
-        "seconds": round(result.seconds, 1),
-    }
-
-
-def summary_lines(trained: Trained, out: Path, settings: Path) -> list[str]:
-    """Result of a training, for the terminal."""
-    from whet.training.progress import duration
-
-    result, points = trained.result, trained.detector.operating_points
-    lowest, highest = result.false_positive_interval
-    rows = [("at any score", trained.detection_rate(-inf), trained.false_positives)]
-    if "default" in points:
-        name = f"at the default minimum score of {points['default']:.3g}"
-        rows.append((name, trained.detection_rate(), trained.default_false_positives))
-    cascade = trained.detector.cascade
-    size = f"{result.n_stages} stages, {cascade.n_weak} weak learners"
-    if cascade.uses_channels:
-        size = f"{cascade.n_weak // 4:,} trees"
-    fault = [] if result.fault is None else [f"not usable: {out} {result.fault}"]
-    next_step = [f"next: whet detect {out} IMAGES --draw drawn; whet evaluate {out} ANNOTATIONS"]
-    return [
-        *fault,
-        f"{out}: {size}, {out.stat().st_size:,} bytes, trained in {duration(result.seconds)}",
-        f"stop reason: {result.message}",
-        f"false-positive rate: {result.false_positive_rate:.2g} of held-out windows ({lowest:.2g} to {highest:.2g})",
-        *(
-            f"{name}: {_found_text(rate)}{n:,} false positives in {trained.n_images:,} held-out images"
-            for name, rate, n in rows
-        ),
-        "expect a lower detection rate on a test set",
-        *training_lines(trained),
-        f"settings: {settings}",
-        *([] if fault else next_step),
-    ]
-
-
-def _rate(measured: tuple[float, tuple[float, float]] | None) -> float | None:
-    return None if measured is None else measured[0]
-
-
-def _found_text(measured: tuple[float, tuple[float, float]] | None) -> str:
-    if measured is None:
-        return ""
-    rate, (low, high) = measured
-    return f"{rate:.1%} of held-out objects ({low:.1%} to {high:.1%}), "
 
 
 class MirrorChoice(StrEnum):
@@ -346,9 +188,8 @@ def train(
     if out is not None:
         _check_files(out, config, resume=resume, fresh=fresh, force=force)
     if fresh and out is not None:
-        _discard(_checkpoint(out))
-    run = _Run(settings, names, None if dry_run else out, threads, as_json, quiet)
-    run.run()
+        discard(checkpoint_of(out))
+    Run(settings, names, None if dry_run else out, threads, as_json, quiet).run()
 
 
 def _settings(given: Mapping[str, Any], file: Path | None) -> tuple[TrainingConfig, tuple[str, ...]]:
@@ -419,25 +260,6 @@ def _sizes(text: str) -> int | tuple[int, ...]:
     return sizes if len(sizes) > 1 else sizes[0]
 
 
-def _prepared(
-    settings: TrainingConfig, threads: int | None, *, quiet: bool
-) -> tuple[Preparation | ChannelPreparation, list[Warning | str]]:
-    """Prepare the data; warnings are printed below the progress bar."""
-    from whet.training.preparation import prepare
-
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with progress_bar("prepare", hidden=quiet) as progress, usage_errors():
-            prepared = prepare(settings, lambda _, share: progress(share), threads)
-    for one in caught:
-        typer.echo(f"whet: warning: {one.message}", err=True)
-    return prepared, [one.message for one in caught]
-
-
-def _checkpoint(out: Path) -> Path:
-    return out.with_name(f"{out.name}.checkpoint")
-
-
 def _check_files(out: Path, config: Path | None, *, resume: bool, fresh: bool, force: bool) -> None:
     """Refuse to overwrite a model, settings or an interrupted training without --force, --resume or --fresh."""
     if not out.parent.is_dir():
@@ -446,11 +268,11 @@ def _check_files(out: Path, config: Path | None, *, resume: bool, fresh: bool, f
         raise typer.BadParameter(f"{out} is a directory: give a file, such as --out {out / 'model.whet'}")
     if not _can_write_in(out.parent):
         raise typer.BadParameter(f"cannot write to the directory {out.parent}: choose another --out")
-    if _checkpoint(out).exists() and not resume and not fresh:
+    if checkpoint_of(out).exists() and not resume and not fresh:
         raise typer.BadParameter(
-            f"found an interrupted training, {_checkpoint(out)}: use --resume to continue or --fresh to start again"
+            f"found an interrupted training, {checkpoint_of(out)}: use --resume to continue or --fresh to start again"
         )
-    settings = _settings_file(out)
+    settings = settings_file(out)
     if config is not None and settings.exists() and settings.samefile(config):
         raise typer.BadParameter(f"the settings of {out} would overwrite {config}: choose another --out")
     existing = [path for path in (out, settings) if path.exists()]
@@ -468,102 +290,3 @@ def _can_write_in(folder: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _settings_file(out: Path) -> Path:
-    return out.with_suffix(".toml")
-
-
-def _discard(checkpoint: Path) -> None:
-    """Remove a checkpoint, or the folder of those of several classes."""
-    if checkpoint.is_dir():
-        for file in checkpoint.glob("*.checkpoint"):
-            file.unlink()
-        checkpoint.rmdir()
-    else:
-        checkpoint.unlink(missing_ok=True)
-
-
-@dataclass
-class _Run:
-    """Train one detector, or one for each of several classes; print and save the result. Without `out`, a dry run."""
-
-    config: TrainingConfig
-    classes: tuple[str, ...]
-    out: Path | None
-    threads: int | None
-    as_json: bool
-    quiet: bool
-    skipped: bool = False
-
-    def run(self) -> None:
-        tables, trained = [], {}
-        for number, name in enumerate(self.classes or (None,)):
-            if name is not None and not self.quiet:
-                typer.echo(f"class {name}, {number + 1} of {len(self.classes)}", err=True)
-            prepared = self._prepared(name)
-            if self.out is None:
-                tables.append(preparation_table(prepared, self.threads))
-                continue
-            trained[name] = self._train(prepared, self.out, number)
-            tables.append(result_table(trained[name], self.out))
-        if self.out is not None:
-            self._save(trained, self.out)
-        if self.as_json:
-            typer.echo(
-                json.dumps(dict(zip(self.classes, tables, strict=True)) if self.classes else tables[0], indent=1)
-            )
-        elif self.out is not None and not self.quiet:
-            self._summarize(trained, self.out)
-        if any(one.result.fault is not None for one in trained.values()):
-            raise typer.Exit(ExitCode.NOT_USABLE)
-        if self.skipped:
-            raise typer.Exit(ExitCode.SOME_SKIPPED)
-
-    def _prepared(self, class_name: str | None) -> Preparation | ChannelPreparation:
-        config = self.config if class_name is None else replace(self.config, class_name=class_name)
-        prepared, warned = _prepared(config, self.threads, quiet=self.quiet)
-        lost = skipped(prepared.problems)
-        print_problems(lost if self.quiet else prepared.problems)
-        if not self.quiet:
-            typer.echo(prepared.describe(self.threads), err=True)
-        self._note(warned, is_skipped=bool(lost))
-        return prepared
-
-    def _train(self, prepared: Preparation | ChannelPreparation, out: Path, number: int) -> Trained:
-        from whet.training.config import write_settings
-        from whet.training.train import class_checkpoint, train_prepared
-
-        write_settings(self.config, _settings_file(out), self.classes)
-        checkpoint = class_checkpoint(_checkpoint(out), number) if self.classes else _checkpoint(out)
-        try:
-            with training_view(quiet=self.quiet) as (callback, warned):
-                trained = train_prepared(
-                    prepared, callback, checkpoint=checkpoint, origin=provenance("train"), threads=self.threads
-                )
-        except KeyboardInterrupt:
-            typer.echo(f"whet: stopped; repeat the command with --resume to continue from {_checkpoint(out)}", err=True)
-            raise
-        self._note(warned)
-        return trained
-
-    def _save(self, trained: Mapping[str | None, Trained], out: Path) -> None:
-        from whet.detector.classes import MultiClassDetector
-
-        if self.classes:
-            MultiClassDetector({name: trained[name].detector for name in self.classes}).save(out)
-        else:
-            trained[None].detector.save(out)
-        _discard(_checkpoint(out))
-
-    def _summarize(self, trained: Mapping[str | None, Trained], out: Path) -> None:
-        for name, one in trained.items():
-            if name is not None:
-                typer.echo(f"class {name}:")
-            for line in summary_lines(one, out, _settings_file(out)):
-                typer.echo(line)
-
-    def _note(self, warned: list[Warning | str], *, is_skipped: bool = False) -> None:
-        from whet.training.negatives import SkippedImagesWarning
-
-        self.skipped |= is_skipped or any(isinstance(one, SkippedImagesWarning) for one in warned)
