@@ -261,7 +261,7 @@ class Run:
         from whet.training.train import train_prepared
 
         write_settings(self.config, settings_file(out), self.classes)
-        checkpoint = classcheckpoint_of(checkpoint_of(out), number) if self.classes else checkpoint_of(out)
+        checkpoint = class_checkpoint(checkpoint_of(out), number) if self.classes else checkpoint_of(out)
         try:
             with training_view(quiet=self.quiet) as (callback, warned):
                 trained = train_prepared(
