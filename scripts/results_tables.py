@@ -260,6 +260,14 @@ def calibration() -> Table:
     return Table.from_cells(["probabilities", "detections", "expected calibration error", "Brier score"], cells)
 
 
+def people_speed() -> Table:
+    """Time per image of detectors of people and of a cascade."""
+    data = results("benchmark-people-speed")
+    times, ratios = data["milliseconds per image"], data["times as long as whet"]
+    cells = [[name, times[name], ratios[name]] for name in times]
+    return Table.from_cells(["640 x 480, from 100 pixels up", "ms per image", "times as long"], cells)
+
+
 def correction_cost() -> Table:
     """Time and space of corrections."""
     cost = results("benchmark-corrections-face")["cost"]
@@ -808,7 +816,7 @@ TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
     "docs/results.md": (
         *(faces, speed, easy_choices, hard_choices, drawn_objects),
         *(objects, corrected_faces, corrected_plates, corrected_misses, corrected_camera, correction_cost),
-        *(corrected_plates_elsewhere, corrected_by_command, calibration),
+        *(people_speed, corrected_plates_elsewhere, corrected_by_command, calibration),
         *(tracking, tracking_cost, live_page, video_nodes, video_deviations, video_false_positives),
         *(agreement, opencv_speed, adopted, soft_export, exported_in_opencv5),
         *(one_sample, one_sample_ratios, blocks, samples_seen, node, node_time, adaboost),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from tests.channels import colourful, random_detector
-from tests.detectors import bull_finder, bull_scene
+from tests.detectors import bull_finder, bull_scene, judged_finder
 
 import whet
 from whet.cascade import pyramid as pyramids
@@ -185,3 +185,49 @@ def test_detections_without_classes_have_no_labels():
 def test_errors_of_classes_are_errors_of_whet():
     assert issubclass(UnknownClassError, WhetError)
     assert str(UnknownClassError("no class")) == "no class"
+
+
+def test_a_detector_of_one_class_does_not_replace_a_file_of_several(signs, tmp_path):
+    path = tmp_path / "signs.whet"
+    signs.save(path)
+    stop = whet.load(f"{path}:stop")
+    with pytest.raises(SeveralClassesError, match="has several classes, which a detector of one would replace"):
+        stop.save(path)
+    with pytest.raises(UnknownClassError, match="no class 'sotp'"):
+        stop.save(f"{path}:sotp")
+    assert whet.load_classes(path).to_bytes() == signs.to_bytes()
+
+
+def test_a_class_of_a_loaded_model_is_not_saved_over_the_changes_of_another_writer(signs, image, tmp_path):
+    path = tmp_path / "signs.whet"
+    signs.save(path)
+    loaded = whet.load_classes(path)
+    with edit(f"{path}:yield") as other:
+        other.learn(image, other.detect(image).boxes[:1], False)
+    with pytest.raises(ModelChangedError):
+        loaded["stop"].save(f"{path}:stop")
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a\\b", "a:b", "..", " ", "a\nb", 3])
+def test_names_that_no_path_can_have_are_refused(name):
+    with pytest.raises(ValueError, match="class name"):
+        MultiClassDetector({name: random_detector()})
+
+
+def test_a_class_may_be_called_like_a_file(signs, tmp_path):
+    MultiClassDetector({"stop.xml": signs["stop"], "a b": signs["yield"]}).save(tmp_path / "odd.whet")
+    assert whet.load(f"{tmp_path / 'odd.whet'}:stop.xml").base_id == signs["stop"].base_id
+    assert whet.load(f"{tmp_path / 'odd.whet'}:a b").base_id == signs["yield"].base_id
+
+
+def test_probabilities_are_those_of_each_class():
+    both = MultiClassDetector({"bull": judged_finder(), "other": random_detector()})
+    found = both.detect(bull_scene(), min_score=-np.inf)
+    alone = judged_finder().detect(bull_scene(), min_score=-np.inf)
+    assert np.array_equal(found.of_class("bull").probabilities, alone.probabilities)
+    assert np.isnan(found.of_class("other").probabilities).all()
+
+
+def test_classes_that_only_one_of_two_models_has_are_not_merged(signs):
+    with pytest.raises(CannotMergeError, match="'third'"):
+        signs.merge(signs.with_class("third", random_detector(7)))

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
-# Probabilities (n,) of scores (n,).
-Calibration = Callable[[Floats], Floats]
+# Probabilities (n,) of scores (n,) of detections of classes (n,).
+Calibration = Callable[[Floats, Indices], Floats]
 
 
 def _no_indices() -> Indices:
@@ -139,7 +139,8 @@ class Detections:
         numbers = [np.where(part.group < 0, -1, part.group + n) for part, n in zip(parts, before, strict=False)]
         group = rank[np.concatenate([_no_indices(), *numbers])]
         windows = FiredWindows.concatenate([part.windows for part in parts])
-        return cls(boxes[order], scores[order], windows, group, None, tuple(found), class_ids[order])
+        calibration = _of_each_class([part.calibration for part in parts])
+        return cls(boxes[order], scores[order], windows, group, calibration, tuple(found), class_ids[order])
 
     @property
     def probabilities(self) -> Floats:
@@ -148,7 +149,7 @@ class Detections:
         It is calibrated on samples held out from the training, rises with the score, and follows what is learned. NaN
         where the detector has no reference set.
         """
-        return np.full(len(self), np.nan) if self.calibration is None else self.calibration(self.scores)
+        return np.full(len(self), np.nan) if self.calibration is None else self.calibration(self.scores, self.class_ids)
 
     def __iter__(self) -> Iterator[tuple[Floats, float]]:
         """Each box (4,) with its score, best first."""
@@ -253,3 +254,19 @@ class Detections:
     def from_supervision(cls, detections: supervision.Detections) -> Detections:
         """Detections from those of supervision; where these have no confidence, all score 1."""
         return cls.from_boxes(detections.xyxy, detections.confidence)
+
+
+def _of_each_class(calibrations: Sequence[Calibration | None]) -> Calibration | None:
+    """The probabilities that each class has by itself; NaN for a class without, None if no class has any."""
+    if not any(calibrations):
+        return None
+
+    def probability(scores: Floats, class_ids: Indices) -> Floats:
+        found = np.full(len(scores), np.nan)
+        for number, calibration in enumerate(calibrations):
+            rows = class_ids == number
+            if calibration is not None:
+                found[rows] = calibration(scores[rows], np.zeros(int(rows.sum()), np.intp))
+        return found
+
+    return probability

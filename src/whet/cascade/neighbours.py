@@ -41,7 +41,7 @@ class Neighbours:
     of the reference set. A window that is nearer to a rejected one than to all accepted ones and objects, by the factor
     `reach`, is rejected. One that is much nearer to an accepted one than to all rejected ones and others is accepted.
     Of all other windows, the stages decide. Nearness is the Hamming distance: the number of weak learners that answer
-    differently.
+    differently. With fewer guards than `fewest_guards`, what is far from a correction does not follow it.
 
     >>> seen = np.packbits([[0, 0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1]], axis=1)
     >>> none, no_scores = seen[:0], np.empty(0)

@@ -111,8 +111,8 @@ def evaluate(
     if save_as is not None and set_point is None:
         raise typer.BadParameter(f"got --save-as {save_as} without --set-point; use --set-point NAME")
     several = class_names_in(model)
-    if not several or class_ is not None:
-        one = _Evaluated.from_options(given)
+    if not several or class_ in several:
+        one = _Evaluated.from_options(_of_class(given, class_) if several and class_ else given)
         one.show(as_json=as_json, quiet=quiet)
         one.exit_if_skipped()
         return
@@ -136,6 +136,9 @@ def evaluate(
 def _of_class(given: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The options of one of several classes; each has a folder of its own for reports and drawings."""
     folders = {key: None if given[key] is None else given[key] / name for key in ("out", "draw")}
+    for folder in folders.values():
+        if folder is not None:
+            folder.parent.mkdir(parents=True, exist_ok=True)
     return {**given, **folders, "model": f"{given['model']}:{name}", "class_": name}
 
 

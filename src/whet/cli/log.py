@@ -45,19 +45,17 @@ def log(model: Model, as_json: Json = False) -> None:
     from whet.detector.storage import class_names_in, load
 
     several = class_names_in(model)
-    for name in several:
-        if not as_json:
-            typer.echo(f"class {name}:")
-        log(f"{model}:{name}", as_json)
-    if several:
-        return
-    detector = load(model)
-    records, unsatisfied = detector.records, {record.id for record in detector.unsatisfied}
+    detectors = {name: load(f"{model}:{name}") for name in several} or {"": load(model)}
+    failing = {name: {record.id for record in one.unsatisfied} for name, one in detectors.items()}
     if as_json:
-        typer.echo(json.dumps([as_fields(record, unsatisfied) for record in records], indent=1))
+        rows = {name: [as_fields(each, failing[name]) for each in one.records] for name, one in detectors.items()}
+        typer.echo(json.dumps(rows if several else rows[""], indent=1))
         return
-    for line in _table(records, unsatisfied):
-        typer.echo(line)
+    for name, one in detectors.items():
+        if several:
+            typer.echo(f"class {name}:")
+        for line in _table(one.records, failing[name]):
+            typer.echo(line)
 
 
 def _table(records: Sequence[Record], unsatisfied: set[str]) -> Iterator[str]:

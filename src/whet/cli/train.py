@@ -221,6 +221,8 @@ def _settings(given: Mapping[str, Any], file: Path | None) -> tuple[TrainingConf
         clashing["features"] = CHANNELS if chosen.get("features") == CHANNELS else None
         refuse("with --for-opencv, which sets it; give one of them", **clashing)
     names = settings.pop(CLASSES, ()) if given["classes"] is None else _names(given["classes"])
+    if given["classes"] is None and "class_name" in chosen:
+        names = ()
     if names and "class_name" in settings:
         raise typer.BadParameter("--class and --classes exclude each other: give one of them")
     try:

@@ -223,18 +223,20 @@ class Run:
 
     def run(self) -> None:
         """Train, print and save."""
-        tables, trained = [], {}
-        for number, name in enumerate(self.classes or (None,)):
-            if name is not None and not self.quiet:
-                typer.echo(f"class {name}, {number + 1} of {len(self.classes)}", err=True)
-            prepared = self._prepared(name)
-            if self.out is None:
-                tables.append(preparation_table(prepared, self.threads))
-                continue
-            trained[name] = self._train(prepared, self.out, number)
-            tables.append(result_table(trained[name], self.out))
-        if self.out is not None:
+        names: tuple[str | None, ...] = self.classes or (None,)
+        prepared = {}
+        for name in names:  # all of them first: an error comes before the first training
+            self._announce(name)
+            prepared[name] = self._prepared(name)
+        trained: dict[str | None, Trained] = {}
+        if self.out is None:
+            tables = [preparation_table(one, self.threads) for one in prepared.values()]
+        else:
+            for number, name in enumerate(names):
+                self._announce(name)
+                trained[name] = self._train(prepared[name], self.out, number)
             self._save(trained, self.out)
+            tables = [result_table(one, self.out) for one in trained.values()]
         if self.as_json:
             typer.echo(
                 json.dumps(dict(zip(self.classes, tables, strict=True)) if self.classes else tables[0], indent=1)
@@ -245,6 +247,10 @@ class Run:
             raise typer.Exit(ExitCode.NOT_USABLE)
         if self.skipped:
             raise typer.Exit(ExitCode.SOME_SKIPPED)
+
+    def _announce(self, name: str | None) -> None:
+        if name is not None and not self.quiet:
+            typer.echo(f"class {name}, {self.classes.index(name) + 1} of {len(self.classes)}", err=True)
 
     def _prepared(self, class_name: str | None) -> Preparation | ChannelPreparation:
         config = self.config if class_name is None else replace(self.config, class_name=class_name)

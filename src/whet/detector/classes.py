@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from whet.cascade.detections import Detections
 from whet.detector.detector import DetectOptions, Detector, LearnOptions, PixelOptions
 from whet.detector.model_file import CLASSES_KEY, damage_as_error, deserialised, metadata_of
+from whet.detector.model_header import MOST_BYTES
 from whet.detector.records import Update
 from whet.errors import CannotMergeError, ModelFileError, UnknownClassError
 
@@ -48,8 +49,8 @@ class MultiClassDetector(Mapping[str, Detector]):
     def __init__(self, detectors: Mapping[str, Detector]) -> None:
         if not 0 < len(detectors) <= MOST_CLASSES:
             raise ValueError(f"got {len(detectors)} classes; expected 1 to {MOST_CLASSES:,}")
-        if not all(isinstance(name, str) and name for name in detectors):
-            raise ValueError(f"got the class names {list(detectors)!r}; expected texts that are not empty")
+        for name in detectors:
+            check_class_name(name)
         self._detectors = MappingProxyType(dict(detectors))
         # File and SHA-256 of its bytes, as it was loaded or saved last.
         self.origin: tuple[Path, str] | None = None
@@ -103,11 +104,12 @@ class MultiClassDetector(Mapping[str, Detector]):
 
     def merge(self, other: MultiClassDetector) -> None:
         """Add all that another one with the same classes and bases has learned; see `Detector.merge`."""
-        for name in self:
-            if name not in other or other[name].base_id != self[name].base_id:
+        for name in {**self, **other}:
+            if name not in self or name not in other or other[name].base_id != self[name].base_id:
                 raise CannotMergeError(f"the class {name!r} has not the same base in both: merge copies of one model")
-        for name, detector in self.items():
-            detector.merge(other[name])
+        for detectors in (self.copy(), self):  # copies first: if one of them fails, nothing is changed
+            for name, detector in detectors.items():
+                detector.merge(other[name])
 
     def copy(self) -> MultiClassDetector:
         """Detectors that learn on their own from here on."""
@@ -121,7 +123,10 @@ class MultiClassDetector(Mapping[str, Detector]):
 
         parts = [detector.to_bytes() for detector in self.values()]
         tensors = {f"{number:04}": np.frombuffer(part, np.uint8) for number, part in enumerate(parts)}
-        return bytes(serialise(tensors, {CLASSES_KEY: _header(list(self), parts)}))
+        data = bytes(serialise(tensors, {CLASSES_KEY: _header(list(self), parts)}))
+        if len(data) > MOST_BYTES:  # what could not be loaded is not saved
+            raise ModelFileError(f"the file would have {len(data):,} bytes; at most {MOST_BYTES:,} can be loaded")
+        return data
 
     @classmethod
     def from_bytes(cls, data: bytes) -> MultiClassDetector:
@@ -146,6 +151,19 @@ class MultiClassDetector(Mapping[str, Detector]):
         from whet.detector.storage import save
 
         save(self, path)
+
+
+def check_class_name(name: object) -> None:
+    """Raise ValueError for a name that cannot stand after the colon of `signs.whet:stop`, or name a folder.
+
+    >>> check_class_name("a/b")
+    Traceback (most recent call last):
+    ValueError: got the class name 'a/b'; expected a printable text without / \\ and :, and not only dots
+    """
+    if not isinstance(name, str) or not name.strip(". ") or not name.isprintable() or set("/\\:") & set(name):
+        raise ValueError(
+            f"got the class name {name!r}; expected a printable text without / \\ and :, and not only dots"
+        )
 
 
 def _header(names: list[str], parts: list[bytes]) -> str:

@@ -82,8 +82,10 @@ def _neighbours(
     none = np.empty((0, -(-base.cascade.n_weak // 8)), np.uint8)
     guards = (none, none) if base.reference is None else base.reference.guards
     judging = none, np.empty(0, np.int64)
-    if base.reference is not None and len(base.reference.guarded_positives[0]) >= FEWEST_JUDGES:
-        judging = base.reference.guarded_positives
+    # The objects of channel detectors were trained on: they are nearer to one another than to new ones.
+    if base.reference is not None and not base.cascade.uses_channels:
+        held_out = base.reference.guarded_positives
+        judging = held_out if len(held_out[0]) >= FEWEST_JUDGES else judging
     slight = SLIGHT * float(base.lengths[base.cascade.first_scoring :].sum())
     targets = [min(max(SCORE_ROOM * record.min_score, slight), HIGHEST) for record in accepted]
     return Neighbours(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import isfinite
 from os import PathLike
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import Cascade
 from whet.cascade.detect import GROUPING, IOU, Grouping, report
-from whet.cascade.detections import Detections
+from whet.cascade.detections import Calibration, Detections
 from whet.cascade.pyramid import SCALE_FACTOR, SMALLEST, Level, Pyramid
 from whet.cascade.scan import scan_pyramid
 from whet.detector import model_file
@@ -508,11 +508,11 @@ class Detector:
         judged = self._judgement(state)
         return None if judged is None else judged.estimate(self._reporting_of(state).min_score(None))
 
-    def _calibration(self, state: State) -> Callable[[Floats], Floats] | None:
+    def _calibration(self, state: State) -> Calibration | None:
         if self._base.reference is None or not self._base.reference.n_images:
             return None
 
-        def probability(scores: Floats) -> Floats:
+        def probability(scores: Floats, _: NDArray[np.intp]) -> Floats:
             judged = self._judgement(state)
             return np.full(len(scores), np.nan) if judged is None else judged.calibration.probability(scores)
 

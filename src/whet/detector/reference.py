@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 
 # What a sample is for: guard or judge, positive or negative.
 GUARD_POSITIVE, GUARD_NEGATIVE, POSITIVE, NEGATIVE = range(4)
+# Of an object that is rejected in cross-validation; files have gains above 0.
+LEAST_GAIN = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,14 +75,13 @@ class Reference:
     def guarded_positives(self) -> tuple[Bits, NDArray[np.int64]]:
         """Responses (n, bytes) of the best window of each judging object, and distances (n,) to the nearest guard.
 
-        The best is the first of its item. Objects that are guards themselves are left out.
+        The best is the first of its item.
         """
         from whet.cascade.neighbours import nearest_distances
 
         rows = np.flatnonzero(self.part == POSITIVE)
         best = self.responses[rows[np.unique(self.item[rows], return_index=True)[1]]]
-        distances = nearest_distances(best, self.guards[0])
-        return best[distances > 0], distances[distances > 0]
+        return best, nearest_distances(best, self.guards[0])
 
     @cached_property
     def _judging(self) -> list[tuple[Bits, Floats, NDArray[np.intp]]]:
@@ -107,7 +108,8 @@ def _judge(reference: Reference, cascade: Cascade) -> Judgement:
 def _item_scores(scores: Floats, gain: Floats, items: NDArray[np.intp]) -> Floats:
     """The score of each item: the best of its windows, times its gain."""
     best = np.full(int(items.max(initial=-1)) + 1, -np.inf)
-    np.maximum.at(best, items, np.where(np.isneginf(scores), -np.inf, scores * gain))
+    is_rejected = np.isneginf(scores) | (gain <= LEAST_GAIN)
+    np.maximum.at(best, items, np.where(is_rejected, -np.inf, scores * gain))
     return best
 
 

@@ -52,7 +52,7 @@ def load(name_or_path: str | PathLike[str]) -> Detector:
     """
     if isinstance(name_or_path, str) and re.fullmatch(r"[\w-]+", name_or_path):
         return _load_bundled(name_or_path)
-    if Path(name_or_path).suffix.lower() == ".xml":
+    if class_in_file(name_or_path)[1] is None and Path(name_or_path).suffix.lower() == ".xml":
         return _load_opencv(Path(name_or_path))
     return load_file(name_or_path)
 
@@ -71,7 +71,9 @@ def load_classes(name_or_path: str | PathLike[str]) -> MultiClassDetector:
         if model_file.has_classes(data):
             return _loaded_classes(path, data)
     detector = load(name_or_path)
-    return MultiClassDetector({detector.class_name or "object": detector})
+    found = MultiClassDetector({detector.class_name or "object": detector})
+    found.origin = detector.origin
+    return found
 
 
 def load_model(name_or_path: str | PathLike[str]) -> Detector | MultiClassDetector:
@@ -123,7 +125,7 @@ def load_file(path: str | PathLike[str]) -> Detector:
         )
     else:
         detector = _from_bytes(file, data)
-    detector.origin = file.resolve(), _digest(data)
+    _remember(detector, file, data)
     return detector
 
 
@@ -141,8 +143,16 @@ def _loaded_classes(path: Path, data: bytes) -> MultiClassDetector:
         found = MultiClassDetector.from_bytes(data)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
-    found.origin = path.resolve(), _digest(data)
+    _remember(found, path, data)
     return found
+
+
+def _remember(model: Detector | MultiClassDetector, path: Path, data: bytes) -> None:
+    """Note the bytes of the file that a model is in, so that `save` can tell whether they have changed."""
+    model.origin = path.resolve(), _digest(data)
+    if not isinstance(model, Detector):
+        for detector in model.values():
+            detector.origin = model.origin
 
 
 def _hint(name: str) -> str:
@@ -211,13 +221,20 @@ def _write(model: Detector | MultiClassDetector, path: str | PathLike[str]) -> N
         )
     data = model.to_bytes()
     if class_name is not None:
-        if now is None or not isinstance(model, Detector):
-            raise DetectorNotFoundError(f"there is no file {file} to save the class {class_name!r} in")
-        data = _loaded_classes(file, now).with_class(class_name, model).to_bytes()
+        if now is None or not isinstance(model, Detector) or not model_file.has_classes(now):
+            raise DetectorNotFoundError(f"there is no file {file} with several classes to save {class_name!r} in")
+        every = _loaded_classes(file, now)
+        _ = every[class_name]  # or an error that lists the classes
+        data = every.with_class(class_name, model).to_bytes()
+    elif now is not None and isinstance(model, Detector) and model_file.has_classes(now):
+        raise SeveralClassesError(
+            f"{file} has several classes, which a detector of one would replace; name the class, such as "
+            f"'{file}:{model.class_name or 'NAME'}', or choose another file"
+        )
     from whet.io.files import write_atomically
 
     write_atomically(file, data)
-    model.origin = file.resolve(), _digest(data)
+    _remember(model, file, data)
 
 
 def _digest(data: bytes) -> str:

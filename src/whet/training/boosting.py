@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,11 +47,6 @@ class BoostedTrees:
 
     def __len__(self) -> int:
         return len(self.votes)
-
-    @property
-    def last(self) -> BoostedTrees:
-        """The last tree, with the running scores after it."""
-        return BoostedTrees(*(getattr(self, each.name)[-1:] for each in fields(self)))
 
     def running_scores(self, samples: Bytes) -> Floats:
         """Sums of votes (trees, samples) after each tree, for samples (features, samples)."""

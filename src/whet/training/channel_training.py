@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whet.cascade.cascade import Cascade
 from whet.cascade.stage import Stage
-from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, POSITIVE, Reference
+from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, LEAST_GAIN, POSITIVE, Reference
 from whet.errors import TrainingDataError
 from whet.evaluation.curves import image_interval, rate_interval
 from whet.features.channels import N_CHANNELS, cells_of
@@ -28,8 +28,8 @@ from whet.training.channel_validation import (
     Validated,
     cross_validate,
     detect_unseen,
-    fold_stage,
     learning_curve,
+    measure_scales,
 )
 from whet.training.checkpoint import Checkpoint, StageRecord, State
 from whet.training.progress import (
@@ -58,8 +58,6 @@ UNSEEN_SLACK = 0.1
 PLACES_PER_IMAGE = 20
 # Samples of each class that guard corrections: with 1,024 trees, they take half a megabyte.
 MOST_GUARDS = 500
-# Gains are above 0: an object that would be rejected has a score next to it.
-LEAST_GAIN = 1e-3
 # Events of growing trees.
 TREES_PER_EVENT = 16
 
@@ -181,13 +179,12 @@ class _Training:
         rejection = rejection_of_accepted(trees, unseen, least)
         stage = self._stage(trees, rejection, least)
         _, mined = self.held_out.mine(self._cascade(stage), 1)
-        own, *others = self._scales(validation, trees, loose.stages[0])
-        validated = self._validated(samples, validation, trees, stage, places, (own, *others))
+        scales = measure_scales(trees, loose.stages[0], validation.folds, self.held_out)
+        validated = self._validated(samples, validation, trees, stage, places, scales)
         n_found, n = validated.n_found, validated.n_objects
-        unseen_scores = validation.last_scores(self.positives, others, own)[samples.first_copies] - stage.threshold
         return (
             stage,
-            self._reference(trees, stage, unseen_scores),
+            self._reference(trees, stage, validated),
             TrainingResult(
                 StopReason.ALL_STAGES,
                 f"Trained {len(trees)} trees in {len(ROUNDS)} rounds",
@@ -195,7 +192,7 @@ class _Training:
                 image_interval(mined.accepted, mined.tested),
                 int(mined.tested.sum()),
                 len(mined.tested),
-                n_found / n,
+                n_found / max(n, 1),
                 rate_interval(n_found, n),
                 (),
                 1,
@@ -204,11 +201,6 @@ class _Training:
             ),
             validated,
         )
-
-    def _scales(self, validation: CrossValidation, trees: BoostedTrees, loose: Stage) -> list[Scale]:
-        """Scales of scores: of the trees, and of those of each fold."""
-        folds = [(other, fold_stage(other, trees, loose)) for other in validation.folds]
-        return [Scale.from_trees(each, stage, self.held_out) for each, stage in [(trees, loose), *folds]]
 
     def _validated(
         self,
@@ -245,31 +237,33 @@ class _Training:
         )
         return Validated(curve, found)
 
-    def _reference(self, trees: BoostedTrees, stage: Stage, unseen: Floats) -> Reference:
-        """Responses to the objects and their mirror images, and to the negatives with the highest scores: guards.
+    def _reference(self, trees: BoostedTrees, stage: Stage, validated: Validated) -> Reference:
+        """Guards: responses to every other object with its mirror image, and to the highest-scoring negatives.
 
-        The objects also judge. They were trained on: their gains make of their scores those that they would have if
-        they were `unseen` (objects,). There are no judging negatives yet.
+        The objects between them judge. They were trained on: their gains make of their scores those that they have in
+        cross-validation. There are no judging negatives yet.
         """
         groups, cascade = self.prepared.positives.groups, self._cascade(stage)
-        first = np.unique(groups, return_index=True)[1]
-        mirrored = np.flatnonzero(groups[1:] == groups[:-1]) + 1
-        positives = np.concatenate([first, mirrored[np.isin(mirrored - 1, first)]])[:MOST_GUARDS]
+        numbers, first = np.unique(groups, return_index=True)
+        guarding = np.flatnonzero(np.isin(groups, numbers[::2]))
+        guarding = guarding[np.isin(guarding, np.concatenate([first, first + 1]))][:MOST_GUARDS]
         negatives = np.argsort(-trees.running_scores(self.negatives)[-1], kind="stable")[:MOST_GUARDS]
-        judging = first[:MOST_GUARDS]
+        unseen = validated.scores_by_object
+        others = zip(numbers[1::2].tolist(), first[1::2].tolist(), strict=True)
+        judging = np.array([row for number, row in others if number in unseen][:MOST_GUARDS], np.intp)
         seen = trees.running_scores(np.ascontiguousarray(self.positives[:, judging]))[-1] - stage.threshold
-        gains = np.clip(unseen[: len(judging)] / np.maximum(seen, LEAST_GAIN), LEAST_GAIN, 1 / LEAST_GAIN)
+        scores = np.array([unseen[n] for n in groups[judging].tolist()])
+        gains = np.clip(scores / np.maximum(seen, LEAST_GAIN), LEAST_GAIN, 1 / LEAST_GAIN)
         shape = -1, N_CHANNELS, *cells_of(cascade.window)
-        chosen = self.positives[:, positives], self.negatives[:, negatives], self.positives[:, judging]
+        chosen = self.positives[:, guarding], self.negatives[:, negatives], self.positives[:, judging]
         bits = [np.packbits(cascade.respond_to_cells(each.T.reshape(shape)), axis=1) for each in chosen]
         sizes = [each.shape[1] for each in chosen]
+        items = groups[guarding], groups.max() + 1 + np.arange(len(negatives)), groups[judging]
         return Reference(
             np.concatenate(bits),
             np.repeat(np.array([GUARD_POSITIVE, GUARD_NEGATIVE, POSITIVE], np.uint8), sizes),
             np.concatenate([np.ones(sum(sizes[:2])), gains]).astype(np.float32),
-            np.concatenate([groups[positives], groups.max() + 1 + np.arange(len(negatives)), groups[judging]]).astype(
-                np.int32
-            ),
+            np.concatenate(items).astype(np.int32),
             0,
             cascade.n_weak,
         )

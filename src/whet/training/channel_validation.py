@@ -66,19 +66,28 @@ class Scale(NamedTuple):
     low: float
     high: float
 
-    @classmethod
-    def from_trees(cls, trees: BoostedTrees, stage: Stage, held_out: Backgrounds) -> Scale:
-        """Measure on places that hardly overlap any object; where too few are accepted, by medians of both classes."""
-        places, scores = held_out.accepted(Cascade(stage.features.window, (stage,)))
-        scores = np.sort(scores[held_out.is_apart(places)])[::-1] + stage.threshold
-        n = len(held_out.images)
-        if len(scores) <= MANY * n or scores[n] == scores[MANY * n]:
-            return cls(float(trees.median_negative[-1]), float(trees.median[-1]))
-        return cls(float(scores[MANY * n]), float(scores[n]))
-
     def converted(self, sums: Floats, to: Scale) -> Floats:
         """Sums of votes on this scale as those on another."""
-        return np.asarray(to.low + (sums - self.low) * ((to.high - to.low) / (self.high - self.low)))
+        ratio = (to.high - to.low) / (self.high - self.low) if self.high > self.low else 1.0
+        return np.asarray(to.low + (sums - self.low) * ratio)
+
+
+def measure_scales(
+    trees: BoostedTrees, loose: Stage, folds: Sequence[BoostedTrees], held_out: Backgrounds
+) -> list[Scale]:
+    """The scales of trees and of those of each fold.
+
+    They are measured on places that hardly overlap any object; where too few are accepted, all are given by the medians
+    of both classes.
+    """
+    n, scales = len(held_out.images), []
+    for stage in [loose, *(fold_stage(other, trees, loose) for other in folds)]:
+        places, scores = held_out.accepted(Cascade(stage.features.window, (stage,)))
+        scores = np.sort(scores[held_out.is_apart(places)])[::-1] + stage.threshold
+        if len(scores) <= MANY * n or scores[n] == scores[MANY * n]:
+            return [Scale(float(one.median_negative[-1]), float(one.median[-1])) for one in (trees, *folds)]
+        scales.append(Scale(float(scores[MANY * n]), float(scores[n])))
+    return scales
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,15 +96,6 @@ class CrossValidation:
 
     folds: tuple[BoostedTrees, ...]
     fold: Indices
-
-    def last_scores(self, positives: Bytes, scales: Sequence[Scale], to: Scale) -> Floats:
-        """Sums of votes (n,) of positives (features, n) by the trees of their folds, converted to another scale."""
-        scores = np.empty(len(self.fold))
-        for k, (other, scale) in enumerate(zip(self.folds, scales, strict=True)):
-            outside = np.flatnonzero(self.fold == k)
-            sums = other.running_scores(np.ascontiguousarray(positives[:, outside]))[-1]
-            scores[outside] = scale.converted(sums, to)
-        return scores
 
     def unseen_scores(self, positives: Bytes, trees: BoostedTrees) -> Floats:
         """Running scores (trees, n) of `trees` for positives (features, n), as if it had not been trained on them.
@@ -164,7 +164,7 @@ def learning_curve(
     images = rng.permutation(np.unique(samples.images))
     sixth = np.isin(samples.groups, objects[: len(objects) // 2])
     every = rng.permutation(len(samples.images))
-    half = every[np.isin(samples.images[every], images[: len(images) // 2])]
+    half = every[np.isin(samples.images[every], images[: max(len(images) // 2, 1)])]
 
     def grow(inside: Flags, negatives: Indices) -> BoostedTrees:
         chosen = samples.negatives[:, np.sort(negatives[:CURVE_NEGATIVES])]
@@ -207,11 +207,13 @@ def _joined(parts: Iterable[Floats]) -> list[Floats]:
 class UnseenObjects:
     """Detections in annotated images by trees that were not trained on their objects, and the images' shapes.
 
-    An image appears once for each fold that has objects in it; its other objects are ignored.
+    An image appears once for each fold that has objects in it; its other objects are ignored. `numbers` are those of
+    its objects that are not ignored.
     """
 
     evaluation: Evaluation
     shapes: tuple[tuple[int, int], ...]
+    numbers: tuple[list[int], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,6 +233,12 @@ class Validated:
         """Scores (n,) of the objects in the images that were scanned, -inf where they are not found."""
         images = self.unseen.evaluation.images
         return np.concatenate([np.empty(0), *(image.truth_scores[~image.ignored] for image in images)])
+
+    @property
+    def scores_by_object(self) -> dict[int, float]:
+        """The same by the number of the object."""
+        numbers = [number for part in self.unseen.numbers for number in part]
+        return dict(zip(numbers, self.object_scores.tolist(), strict=True))
 
     @property
     def n_objects(self) -> int:
@@ -266,7 +274,7 @@ def detect_unseen(
     numbers = np.cumsum([0, *(len(image.objects) for image in images)])
     some = np.sort(np.random.default_rng([seed, 15]).permutation(len(images))[:MOST_SCANNED])
 
-    def scan(i: int) -> list[tuple[Detected, Labelled]]:
+    def scan(i: int) -> list[tuple[Detected, Labelled, list[int]]]:
         image = images[i]
         own = np.array([folds.get(number, -1) for number in range(numbers[i], numbers[i + 1])])
         source, number = places.get(image.path, (backgrounds[0], -1))
@@ -274,7 +282,7 @@ def detect_unseen(
             pyramid = source.pyramid(number) if number >= 0 else source.pyramid_of(as_rgb(image.path))
         except UnreadableImageError:
             return []
-        found: list[tuple[Detected, Labelled]] = []
+        found: list[tuple[Detected, Labelled, list[int]]] = []
         for k in np.unique(own[own >= 0]).tolist():
             fired = FiredWindows()
             if pyramid is not None and pyramid.levels:
@@ -285,14 +293,15 @@ def detect_unseen(
             detected = report(fired, offset=source.choice.box_offset, by_object=True)
             ignored = image.ignore.copy()
             ignored[np.flatnonzero(~image.ignore)[own != k]] = True
-            found.append(((detected.boxes, detected.scores), (image.boxes, ignored)))
+            objects = (numbers[i] + np.flatnonzero(own == k)).tolist()
+            found.append(((detected.boxes, detected.scores), (image.boxes, ignored), objects))
         return found
 
     parts = list(map_in_order(scan, some.tolist(), threads))
     pairs = [pair for part in parts for pair in part]
     shapes = [images[i].shape for i, part in zip(some.tolist(), parts, strict=True) for _ in part]
-    evaluation = evaluate_detections([found for found, _ in pairs], [truths for _, truths in pairs])
-    return UnseenObjects(evaluation, tuple(shapes))
+    evaluation = evaluate_detections([found for found, _, _ in pairs], [truths for _, truths, _ in pairs])
+    return UnseenObjects(evaluation, tuple(shapes), tuple(objects for _, _, objects in pairs))
 
 
 def fold_stage(other: BoostedTrees, trees: BoostedTrees, stage: Stage) -> Stage:

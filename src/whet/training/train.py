@@ -16,8 +16,9 @@ import whet
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
 from whet.cascade.boxes import box_iou
 from whet.detector.base import ABSOLUTE_PATH, DEFAULT_POINT, DetectorBase, Fact, Provenance, Reporting
-from whet.detector.classes import MultiClassDetector
+from whet.detector.classes import MultiClassDetector, check_class_name
 from whet.detector.detector import Detector
+from whet.errors import CheckpointError, ConfigError
 from whet.evaluation.advice import Advice, Findings, advise
 from whet.evaluation.curves import operating_point, rate_interval
 from whet.evaluation.error_kinds import count_errors
@@ -170,15 +171,27 @@ def classes_of(
     """The classes to train, in the order given; None: all that have boxes. An unknown one is an `AnnotationError`."""
     found = read_annotations(annotations, format, images)
     if classes is None:
-        return [name for name, n in found.counts.items() if n]
+        return checked_names([name for name, n in found.counts.items() if n])
     names = list(dict.fromkeys(classes))
     for name in names:
         found.select(name)
+    return checked_names(names)
+
+
+def checked_names(names: list[str]) -> list[str]:
+    """The same names; raises `ConfigError` for one that a model of several classes cannot have."""
+    try:
+        for name in names:
+            check_class_name(name)
+    except ValueError as error:
+        raise ConfigError(f"classes={', '.join(names)}: {error}; rename it, or train it alone with --class") from error
     return names
 
 
 def class_checkpoint(folder: Path, number: int) -> Path:
     """The checkpoint of one of several classes, in a folder that is made."""
+    if folder.is_file():
+        raise CheckpointError(f"{folder} is of a training of one class; remove it (--fresh), or choose another output")
     folder.mkdir(exist_ok=True)
     return folder / f"{number}.checkpoint"
 
