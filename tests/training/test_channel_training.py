@@ -10,6 +10,7 @@ from PIL import Image
 from tests.drawn_sets import van_set
 from tests.training.test_checkpoint import StoppedError, stop_at
 
+from whet.detector.reference import GUARD_POSITIVE, POSITIVE
 from whet.errors import CheckpointError, TrainingDataError
 from whet.evaluation.runs import evaluate
 from whet.training.boosting import BoostedTrees, boost, heavy_samples
@@ -82,6 +83,44 @@ def test_the_result_has_rates_on_what_was_not_trained_on(trained, prepared):
     assert 0 <= result.false_positive_rate < 0.05
     assert result.n_images == len(prepared.held_out_images) == trained.n_images
     assert not set(prepared.training_images) & set(prepared.held_out_images)
+
+
+def test_objects_that_judge_corrections_do_not_guard_them(trained):
+    reference = trained.detector.base.reference
+    items = {part: set(reference.item[reference.part == part].tolist()) for part in range(4)}
+    assert items[GUARD_POSITIVE]
+    assert items[POSITIVE]
+    assert not items[GUARD_POSITIVE] & items[POSITIVE]
+    assert reference.n_images == trained.n_images
+
+
+def test_the_estimate_falls_where_objects_are_called_wrong(trained, tmp_path):
+    detector = trained.detector.copy()
+    before = detector.estimate
+    assert 0.5 < before.recall <= 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for image in van_set(tmp_path, n=20, seed=3).images:
+            detector.learn(image.path, image.objects, False)
+    assert detector.estimate.recall < before.recall
+
+
+def test_probabilities_rise_with_the_score(trained, folder):
+    found = trained.detector.detect(next((folder / "vans").glob("*.png")), min_score=-np.inf)
+    assert np.isfinite(found.probabilities).all()
+    assert found.probabilities[0] > 0.5
+    assert (np.diff(found.probabilities) <= 0).all()
+
+
+def test_a_set_of_two_images_is_trained(tmp_path):
+    scene = np.random.default_rng(0).integers(0, 255, (400, 600, 3), dtype=np.uint8)
+    rows = []
+    for i in range(2):
+        Image.fromarray(scene).save(tmp_path / f"{i}.png")
+        rows += [f"{i}.png,{20 + 90 * (k % 6)},{20 + 90 * (k // 6)},40,40,patch" for k in range(24)]
+    (tmp_path / "boxes.csv").write_text("\n".join(rows) + "\n")
+    made = train_prepared(prepare(TrainingConfig(tmp_path / "boxes.csv", **QUICK)))
+    assert made.result.n_stages == 1
 
 
 def test_negatives_lie_outside_of_the_boxes(prepared):
