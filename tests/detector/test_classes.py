@@ -1,5 +1,7 @@
 """Several classes in one model: each finds and learns what its detector would by itself, and files hold all."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.channels import colourful, random_detector
@@ -9,7 +11,9 @@ import whet
 from whet.cascade import pyramid as pyramids
 from whet.cascade.detections import Detections
 from whet.detector import edit
+from whet.detector.base import Provenance
 from whet.detector.classes import MultiClassDetector
+from whet.detector.detector import Detector
 from whet.detector.storage import class_in_file, load_model
 from whet.errors import (
     CannotMergeError,
@@ -231,3 +235,20 @@ def test_probabilities_are_those_of_each_class():
 def test_classes_that_only_one_of_two_models_has_are_not_merged(signs):
     with pytest.raises(CannotMergeError, match="'third'"):
         signs.merge(signs.with_class("third", random_detector(7)))
+
+
+def test_the_class_of_a_file_of_one_may_be_named(tmp_path):
+    named = replace(bull_finder().base, provenance=Provenance().with_class("bull"))
+    path = tmp_path / "bull.whet"
+    Detector(named).save(path)
+    again = whet.load(f"{path}:bull")
+    again.set_operating_point("careful", 2.0)
+    again.save(f"{path}:bull")
+    assert whet.load(path).operating_points == {"careful": 2.0}
+    with pytest.raises(UnknownClassError, match="is of one class, bull"):
+        whet.load(f"{path}:cow")
+
+
+def test_several_classes_are_not_evaluated_at_once(signs):
+    with pytest.raises(SeveralClassesError, match="one class at a time"):
+        whet.evaluate(signs, [])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from whet.cli.diagnosis import advice_lines, advice_table, error_lines, errors_table
-from whet.cli.inputs import HELD_OUT_PARTS, AnnotationOptions, skipped
+from whet.cli.inputs import AnnotationOptions, skipped
 from whet.cli.models import Force, model_out
 from whet.cli.options import (
     Class,
@@ -124,10 +124,11 @@ def evaluate(
     if as_json:
         results = {name: one.results for name, one in zip(several, done, strict=True)}
         typer.echo(json.dumps({"classes": results, "mean_average_precision": mean}, indent=1))
-    elif not quiet:
-        for name, one in zip(several, done, strict=True):
+    for name, one in zip(several, done, strict=True):
+        if not as_json and not quiet:
             typer.echo(f"class {name}:")
-            one.show(as_json=False, quiet=quiet)
+        one.show(as_json=False, quiet=quiet or as_json)
+    if not as_json and not quiet:
         typer.echo(f"mean average precision of {len(several)} classes: {rounded(mean)}")
     for one in done:
         one.exit_if_skipped()
@@ -158,6 +159,7 @@ class _Evaluated:
         """Evaluate one detector, write what was asked for, and store the operating point."""
         from whet.detector.storage import load
         from whet.evaluation.runs import evaluate, trained_on
+        from whet.io.annotations.annotation import HELD_OUT_PARTS
         from whet.plots.figure import check_places
 
         model, quiet, set_point = given["model"], given["quiet"], given["set_point"]

@@ -51,7 +51,6 @@ def print_problems(problems: Sequence[Problem]) -> None:
 
 
 # Parts of a data set to evaluate on and to learn from, if no other is selected: the first that exists.
-HELD_OUT_PARTS = ("test", "val")
 TRAINING_PARTS = ("train",)
 
 
@@ -129,6 +128,8 @@ def read_training_input(
         # The part to learn from is not the one to evaluate on.
         is_same = annotations is not None and annotations.resolve() == held_out.resolve()
         of_part = options._replace(split=None) if is_same else options
+        from whet.io.annotations.annotation import HELD_OUT_PARTS
+
         held = of_part.read(held_out, HELD_OUT_PARTS, quiet=quiet)
     examples = Examples.from_annotations(
         () if annotated is None else annotated.images,

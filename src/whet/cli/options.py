@@ -90,7 +90,7 @@ Split = Annotated[
 ]
 MinSize = Annotated[
     float | None,
-    typer.Option(metavar="PIXELS", help="Longer side of the smallest boxes, in pixels (default: the window)."),
+    typer.Option(metavar="PIXELS", help="Longer side of the smallest boxes, in pixels (default: the model's own)."),
 ]
 MaxSize = Annotated[
     float | None,

@@ -156,7 +156,7 @@ def summary_lines(trained: Trained, out: Path, settings: Path) -> list[str]:
             f"{name}: {_found_text(rate)}{n:,} false positives in {trained.n_images:,} held-out images"
             for name, rate, n in rows
         ),
-        "expect a lower detection rate on a test set",
+        *([] if cascade.uses_channels else ["expect a lower detection rate on a test set"]),
         *training_lines(trained),
         f"settings: {settings}",
         *([] if fault else next_step),

@@ -23,6 +23,7 @@ from whet.errors import (
     ModelChangedError,
     ModelFileError,
     SeveralClassesError,
+    UnknownClassError,
 )
 
 if TYPE_CHECKING:
@@ -116,12 +117,14 @@ def load_file(path: str | PathLike[str]) -> Detector:
     file, class_name = class_in_file(path)
     data = model_file.read_bytes(file)
     if class_name is not None:
-        detector = _loaded_classes(file, data)[class_name]
+        detector = _loaded_classes(file, data)[class_name] if model_file.has_classes(data) else _from_bytes(file, data)
+        if not model_file.has_classes(data) and detector.class_name != class_name:
+            raise UnknownClassError(f"{file} is of one class, {detector.class_name or 'without a name'}; load {file}")
     elif model_file.has_classes(data):
-        names = ", ".join(_loaded_classes(file, data))
+        names = list(_loaded_classes(file, data))
         raise SeveralClassesError(
-            f"{file} has several classes: {names}; name one of them, such as '{file}:{names.split(', ')[0]}', or load "
-            "all with whet.load_classes"
+            f"{file} has several classes: {', '.join(names)}; name one of them, such as '{file}:{names[0]}' (whet."
+            "load_classes loads all)"
         )
     else:
         detector = _from_bytes(file, data)
@@ -220,8 +223,10 @@ def _write(model: Detector | MultiClassDetector, path: str | PathLike[str]) -> N
             "`with whet.detector.edit(path) as detector`"
         )
     data = model.to_bytes()
-    if class_name is not None:
-        if now is None or not isinstance(model, Detector) or not model_file.has_classes(now):
+    if class_name is not None and now is not None and not model_file.has_classes(now):
+        load_file(path)  # or an error that names the class of the file
+    elif class_name is not None:
+        if now is None or not isinstance(model, Detector):
             raise DetectorNotFoundError(f"there is no file {file} with several classes to save {class_name!r} in")
         every = _loaded_classes(file, now)
         _ = every[class_name]  # or an error that lists the classes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -16,13 +16,13 @@ from whet._kernels.threads import available_threads, map_in_order
 from whet.cascade.detections import Detections
 from whet.detector.detector import DetectOptions, Detector, ScanOptions
 from whet.detector.storage import load
-from whet.errors import DataNotFoundError, UnreadableImageError
+from whet.errors import DataNotFoundError, SeveralClassesError, UnreadableImageError
 from whet.evaluation.advice import TARGET_RATE, Advice, Findings, advise
 from whet.evaluation.curves import Curve, average_precision, image_interval, log_average_miss_rate, operating_point
 from whet.evaluation.error_kinds import ErrorReport, count_errors
 from whet.evaluation.evaluation import Evaluation, evaluate_detections
 from whet.evaluation.matching import Label
-from whet.io.annotations.annotation import AnnotatedImage, Annotations
+from whet.io.annotations.annotation import HELD_OUT_PARTS, AnnotatedImage, Annotations
 from whet.io.annotations.formats import read_annotations
 from whet.io.files import short_hash
 
@@ -215,8 +215,9 @@ def evaluate(
 ) -> EvaluationRun:
     """Evaluate a detector on annotated images, at a minimum score (see `Detector.detect`) and at all others.
 
-    `annotations` are a file or folder in any format that `read_annotations` reads, or what it returned. A detection is
-    right if its IoU with an object is above `iou`. Images that cannot be read are left out and listed in `unread`.
+    `annotations` are a file or folder in any format that `read_annotations` reads, or what it returned. Of a file or
+    folder with several parts, the part test is used, or else val; of several classes, that of the detector. A detection
+    is right if its IoU with an object is above `iou`. Images that cannot be read are left out and listed in `unread`.
     Detections in an image whose annotations are incomplete are ignored unless they find an object. `progress` gets
     the share that is done; `options` are sizes, `scale_factor`, `step`, `grouping` and `threads` of
     `Detector.detect`.
@@ -229,8 +230,10 @@ def evaluate(
     >>> run.n_false_positives, run.measures()["false positives per image"].high.__round__(2)
     (0, 3.69)
     """
+    if isinstance(detector, Mapping):
+        raise SeveralClassesError(f"got detectors of {', '.join(detector)}; evaluate one class at a time")
     detector = detector if isinstance(detector, Detector) else load(detector)
-    images = _images(annotations)
+    images = _images(annotations, detector.class_name)
     above = detector.reporting.min_score(min_score)
     if not images:
         raise DataNotFoundError("no images to evaluate; pass annotations with at least one image")
@@ -275,9 +278,15 @@ def trained_on(detector: Detector, paths: Iterable[Path]) -> list[Path]:
     return [path for path in paths if short_hash(path) in hashes]
 
 
-def _images(annotations: str | PathLike[str] | Annotations | Sequence[AnnotatedImage]) -> Sequence[AnnotatedImage]:
+def _images(
+    annotations: str | PathLike[str] | Annotations | Sequence[AnnotatedImage], class_name: str | None
+) -> Sequence[AnnotatedImage]:
     if isinstance(annotations, str | PathLike):
         annotations = read_annotations(annotations)
+        part = next((name for name in HELD_OUT_PARTS if name in annotations.splits), None)
+        annotations = annotations if part is None else annotations.select_split(part)
+        if class_name in annotations.counts and len(annotations.counts) > 1:
+            annotations = annotations.select(class_name)
     return annotations.images if isinstance(annotations, Annotations) else annotations
 
 

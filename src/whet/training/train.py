@@ -172,7 +172,7 @@ def classes_of(
     found = read_annotations(annotations, format, images)
     if classes is None:
         return checked_names([name for name, n in found.counts.items() if n])
-    names = list(dict.fromkeys(classes))
+    names = list(dict.fromkeys(classes.split(",") if isinstance(classes, str) else classes))
     for name in names:
         found.select(name)
     return checked_names(names)

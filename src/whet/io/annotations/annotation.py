@@ -117,6 +117,8 @@ PART_NAMES = {
 }
 # The class name for formats without classes.
 ONLY_CLASS = "object"
+# The parts of a data set that are evaluated on, if it has several: the first that there is.
+HELD_OUT_PARTS = ("test", "val")
 
 
 @dataclass(frozen=True, eq=False)
