@@ -14,6 +14,7 @@ from whet.detector.reference import GUARD_POSITIVE, POSITIVE
 from whet.errors import CheckpointError, TrainingDataError
 from whet.evaluation.runs import evaluate
 from whet.training.boosting import BoostedTrees, boost, heavy_samples
+from whet.training.channel_training import rejection_of_accepted
 from whet.training.channel_validation import carried_over
 from whet.training.channel_window import ChannelWindow
 from whet.training.config import TrainingConfig
@@ -195,6 +196,18 @@ def test_scores_of_other_trees_are_finite_where_the_classes_have_one_median():
     other, trees = (BoostedTrees(*[np.empty(0)] * 4, *medians) for _ in range(2))
     running = np.array([[0.5, -0.5], [2.0, -1.0]])
     np.testing.assert_array_equal(carried_over(running, other, trees), running)
+
+
+def test_what_unseen_objects_score_at_least_is_never_rejected():
+    """Also where a tree has one median for both classes, of its own or in another fold."""
+    medians = np.array([0.1, 0.5, 1.0]), np.array([0.1, -0.5, -2.0])
+    trees = BoostedTrees(*[np.empty(0)] * 4, *medians)
+    unseen = np.array([[0.1, 0.1, 0.1], [0.4, -0.2, -0.5], [0.9, 0.3, -2.0]])
+    rejection = rejection_of_accepted(trees, unseen, least=0.0)
+    assert (unseen[:, :2] > rejection[:, None]).all()
+    other = BoostedTrees(*[np.empty(0)] * 4, medians[0] + [0.3, 0.0, 0.0], medians[1])
+    carried = carried_over(unseen, other, trees)
+    assert np.array_equal(carried[0], unseen[0])
 
 
 def plain_set(folder, box):

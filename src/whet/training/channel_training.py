@@ -54,6 +54,7 @@ ROUNDS = (1 / 32, 1 / 8, 1 / 2, 1.0)
 SLACK = 0.8
 # In the end, objects of other folds decide: all that the threshold accepts pass the trees before, by this share.
 UNSEEN_SLACK = 0.1
+LEAST_GAP = 0.01
 # The threshold lets so many places of an image without objects through: far more than any operating point needs.
 PLACES_PER_IMAGE = 20
 # Samples of each class that guard corrections: with 1,024 trees, they take half a megabyte.
@@ -174,7 +175,9 @@ class _Training:
         loose = self._cascade(self._stage(trees))
         n_places = PLACES_PER_IMAGE * len(self.held_out.images)
         places, scores = self.held_out.accepted(loose)
-        scores = np.sort(scores)[::-1] + loose.stages[0].threshold
+        # Windows beside objects that were trained on have high scores: in crowded images, the threshold would exceed
+        # the scores of all new objects.
+        scores = np.sort(scores[self.held_out.is_apart(places)])[::-1] + loose.stages[0].threshold
         least = float(scores[n_places]) if len(scores) > n_places else loose.stages[0].threshold
         rejection = rejection_of_accepted(trees, unseen, least)
         stage = self._stage(trees, rejection, least)
@@ -311,7 +314,9 @@ def rejection_of_accepted(trees: BoostedTrees, unseen: Floats, least: float) -> 
     accepted = unseen[:, unseen[-1] > least]
     if not accepted.shape[1]:
         return rejection_by_slack(trees)
-    return np.asarray(accepted.min(axis=1) - UNSEEN_SLACK * (trees.median - trees.median_negative))
+    # Early trees may have one median for both classes: the lowest of the accepted still has to pass.
+    slack = UNSEEN_SLACK * np.maximum(trees.median - trees.median_negative, LEAST_GAP)
+    return np.asarray(accepted.min(axis=1) - slack)
 
 
 def rejection_by_slack(trees: BoostedTrees) -> Floats:

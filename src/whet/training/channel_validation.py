@@ -132,12 +132,12 @@ def cross_validate(
 def carried_over(running: Floats, other: BoostedTrees, trees: BoostedTrees) -> Floats:
     """Running scores (trees, n) of other trees as these trees would give them, by the medians of both classes.
 
-    Where the first trees do not tell the medians apart, scores stay as they are.
+    Where the first trees of one of them do not tell the medians apart, scores stay as they are.
     """
-    gap = (other.median - other.median_negative)[:, None]
+    gap, own_gap = ((each.median - each.median_negative)[:, None] for each in (other, trees))
     share = (running - other.median_negative[:, None]) / np.where(gap > 0, gap, 1.0)
-    carried = trees.median_negative[:, None] + share * (trees.median - trees.median_negative)[:, None]
-    return np.where(gap > 0, carried, running)
+    carried = trees.median_negative[:, None] + share * own_gap
+    return np.where((gap > 0) & (own_gap > 0), carried, running)
 
 
 def learning_curve(
