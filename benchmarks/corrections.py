@@ -29,7 +29,6 @@ import argparse
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -58,15 +57,10 @@ from benchmarks.correction_data import (
     point_of,
     progress,
 )
+from benchmarks.correction_peers import sgd, weights
 from whet.cascade.boxes import box_iou
-from whet.cascade.cascade import Cascade
-from whet.cascade.detect import report
-from whet.cascade.pyramid import Pyramid
-from whet.cascade.scan import scan_pyramid
 from whet.cli.main import app
-from whet.detector.base import Delta, DetectorBase
-from whet.detector.corrections import SAME, false_positive_record
-from whet.detector.counting import count_responses
+from whet.detector.corrections import SAME
 from whet.detector.detector import Detector
 from whet.detector.records import image_hash
 from whet.errors import BoxError
@@ -76,10 +70,6 @@ PEER_COUNTS = (20,)
 MISSES = (1, 5, 20)
 FRAMES = 40
 COMMAND_DRAWS = 3
-# The margin, in units of |w|, that SGD goes for.
-MARGIN = 0.2
-# The rule of earlier versions: share of the base's negatives, rounds, and growth of the weight in each round.
-SHARE, ROUNDS, GROWTH = 0.04, 4, 2
 
 
 def main() -> None:
@@ -109,60 +99,6 @@ def corrections(detector: Detector, mistakes: Sequence[Mistake]) -> Detector:
     for mistake in mistakes:
         corrected.learn(mistake.image, mistake.box[None], False)
     return corrected
-
-
-def weights(detector: Detector, mistakes: Sequence[Mistake]) -> Detector:
-    """The rule of earlier versions: the windows that fired count as heavy samples, until they are gone."""
-    base = detector.base
-    single = max(1, round(SHARE * min(stage.statistics[1].n for stage in base.stages if stage.learns)))
-    counts = Delta.empty(base.sizes)
-    corrected = detector
-    for mistake in mistakes:
-        pyramid = Pyramid.from_image(mistake.image, base.window)
-        for turn in range(ROUNDS):
-            fired = scan_pyramid(corrected.cascade, pyramid)
-            found = report(fired, offset=detector.box_offset)
-            hits = np.flatnonzero(box_iou(mistake.box[None], found.boxes)[0] >= SAME)
-            rows = np.flatnonzero(np.isin(found.group, hits))
-            if not len(rows):
-                break
-            responses, _ = base.cascade.respond(pyramid.patches(fired.index.take(rows)))
-            each = np.full(len(rows), max(1, GROWTH**turn * single // len(rows)), np.int64)
-            counts = counts + count_responses(base, responses, np.zeros(len(rows), np.bool_), each)
-            corrected = Detector(base, counts, detector.reporting)
-    return corrected
-
-
-def sgd(detector: Detector, mistakes: Sequence[Mistake]) -> Detector:
-    """Hinge-loss steps on the same windows, each in the stage with its least margin, until they are rejected surely."""
-    base = detector.base
-    stages = list(detector.cascade.stages)
-    for mistake in mistakes:
-        pyramid = Pyramid.from_image(mistake.image, base.window)
-        record = false_positive_record(
-            base, detector.box_offset, pyramid, image_hash(mistake.image), mistake.box, np.empty((0, 4))
-        )
-        bits = record.unpacked(base.cascade.n_weak)
-        least = np.argmin(base.cascade.margins(bits) / base.lengths, axis=1)
-        for number in np.unique(least).tolist():
-            length, run = float(base.lengths[number]), stages[number]
-            x = bits[least == number][:, base.cascade.columns[number]].astype(np.float64)
-            coef, threshold = run.coef.copy(), run.threshold
-            for _ in range(200):
-                late = x[x @ coef - threshold > -MARGIN * length]
-                if not len(late):
-                    break
-                step = 0.05 * length / (1 + late.sum(axis=1).mean())
-                coef, threshold = coef - step * late.mean(axis=0), threshold + step
-            stages[number] = replace(run, coef=coef, threshold=threshold, rejection_thresholds=None)
-    return _Fixed(detector, replace(detector.cascade, stages=tuple(stages)))
-
-
-class _Fixed(Detector):
-    """A detector with weights of another rule."""
-
-    def __init__(self, detector: Detector, cascade: Cascade) -> None:
-        super().__init__(DetectorBase(cascade.window, cascade.stages, cascade.min_sigma), None, detector.reporting)
 
 
 METHODS: dict[str, Callable[[Detector, Sequence[Mistake]], Detector]] = {
@@ -332,13 +268,22 @@ def cost(setting: Setting, options: argparse.Namespace) -> dict[str, Any]:
     data = many.to_bytes()
     begin = time.perf_counter()
     Detector.from_bytes(data)
+    load = time.perf_counter() - begin
+    detectors = {n: corrections(setting.detector, mistakes[:n]) for n in (0, 20, 100)}
+    spent = dict.fromkeys(detectors, 0.0)
+    for mistake in large:
+        for n, one in detectors.items():
+            begin = time.process_time()
+            one.detect(mistake.image, threads=1)
+            spent[n] += time.process_time() - begin
     return {
+        "detecting with n corrections, over none": {str(n): round(spent[n] / spent[0], 3) for n in (20, 100)},
         "images": len(large),
         "learn, milliseconds": _spread(learn),
         "rescan, milliseconds": _spread(rescan),
         "corrections": len(records),
         "derive all, seconds": round(derive, 3),
-        "load, seconds": round(time.perf_counter() - begin, 3),
+        "load, seconds": round(load, 3),
         "bytes of a correction": (len(data) - len(setting.detector.to_bytes())) // len(records),
         "not satisfied": len(many.unsatisfied),
     }

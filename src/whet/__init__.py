@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from whet.io.annotations.formats import read_annotations as read_annotations
     from whet.tracking.tracker import Tracker as Tracker
     from whet.training.adopt import adopt as adopt
+    from whet.training.classes import train_classes as train_classes
     from whet.training.train import train as train
-    from whet.training.train import train_classes as train_classes
 
 __version__ = "0.1.0"
 
@@ -32,7 +32,7 @@ _MODULES = {
     "load_classes": "whet.detector.storage",
     "read_annotations": "whet.io.annotations.formats",
     "train": "whet.training.train",
-    "train_classes": "whet.training.train",
+    "train_classes": "whet.training.classes",
 }
 
 __all__ = [

@@ -106,31 +106,34 @@ def evaluate(
     """
     given = locals()
     start(quiet=quiet)
-    from whet.detector.storage import class_names_in
+    from whet.detector.detector import Detector
+    from whet.detector.storage import load_model
 
     if save_as is not None and set_point is None:
         raise typer.BadParameter(f"got --save-as {save_as} without --set-point; use --set-point NAME")
-    several = class_names_in(model)
-    if not several or class_ in several:
-        one = _Evaluated.from_options(_of_class(given, class_) if several and class_ else given)
+    loaded = load_model(model)
+    if class_ is not None and not isinstance(loaded, Detector):
+        loaded = loaded[class_]
+    if isinstance(loaded, Detector):
+        one = _Evaluated.from_options(given, loaded)
         one.show(as_json=as_json, quiet=quiet)
         one.exit_if_skipped()
         return
     if set_point is not None:
-        raise typer.BadParameter(f"got --set-point for several classes; name one: {model}:{several[0]}")
-    done = [_Evaluated.from_options(_of_class(given, name)) for name in several]
-    precisions = [one.results["measures"]["average_precision"]["value"] for one in done]
+        raise typer.BadParameter(f"got --set-point for several classes; name one: {model}:{next(iter(loaded))}")
+    done = {name: _Evaluated.from_options(_of_class(given, name), one) for name, one in loaded.items()}
+    precisions = [one.results["measures"]["average_precision"]["value"] for one in done.values()]
     mean = None if None in precisions else sum(precisions) / len(precisions)
     if as_json:
-        results = {name: one.results for name, one in zip(several, done, strict=True)}
+        results = {name: one.results for name, one in done.items()}
         typer.echo(json.dumps({"classes": results, "mean_average_precision": mean}, indent=1))
-    for name, one in zip(several, done, strict=True):
+    for name, one in done.items():
         if not as_json and not quiet:
             typer.echo(f"class {name}:")
         one.show(as_json=False, quiet=quiet or as_json)
     if not as_json and not quiet:
-        typer.echo(f"mean average precision of {len(several)} classes: {rounded(mean)}")
-    for one in done:
+        typer.echo(f"mean average precision of {len(done)} classes: {rounded(mean)}")
+    for one in done.values():
         one.exit_if_skipped()
 
 
@@ -155,15 +158,14 @@ class _Evaluated:
     n_images: int
 
     @classmethod
-    def from_options(cls, given: Mapping[str, Any]) -> _Evaluated:
+    def from_options(cls, given: Mapping[str, Any], detector: Detector) -> _Evaluated:
         """Evaluate one detector, write what was asked for, and store the operating point."""
-        from whet.detector.storage import load
         from whet.evaluation.runs import evaluate, trained_on
         from whet.io.annotations.annotation import HELD_OUT_PARTS
         from whet.plots.figure import check_places
 
         model, quiet, set_point = given["model"], given["quiet"], given["set_point"]
-        detector, target = load(model), None
+        target = None
         if set_point is not None:
             target = model_out(model, given["save_as"], force=given["force"], option="--save-as")
         source = AnnotationOptions(

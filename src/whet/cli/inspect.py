@@ -49,20 +49,19 @@ def inspect(
       whet inspect mine.whet shots/ --json | jq .rejected
     """
     start(quiet=quiet)
-    from whet.detector.storage import class_names_in, load
+    from whet.detector.detector import Detector
+    from whet.detector.storage import load_model
 
-    several = class_names_in(model)
-    if several:
+    detector = load_model(model)
+    if not isinstance(detector, Detector):
         refuse("for a model of several classes; name one of them: FILE:CLASS", draw=draw, images=images)
-        detectors = {name: load(f"{model}:{name}") for name in several}
         if as_json:
-            tables = {name: Summary.from_detector(one).table() for name, one in detectors.items()}
+            tables = {name: Summary.from_detector(one).table() for name, one in detector.items()}
             typer.echo(json.dumps({"classes": tables}, indent=1))
         elif not quiet:
-            for name, one in detectors.items():
+            for name, one in detector.items():
                 typer.echo(f"{model}:{name} {one!r}")
         return
-    detector = load(model)
     summary = Summary.from_detector(detector)
     rejected, is_incomplete = None, False
     if images:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,10 +42,11 @@ def log(model: Model, as_json: Json = False) -> None:
       whet log mine.whet --json | jq '.[] | select(.holds == false)'
     """
     start(quiet=True)
-    from whet.detector.storage import class_names_in, load
+    from whet.detector.storage import load_model
 
-    several = class_names_in(model)
-    detectors = {name: load(f"{model}:{name}") for name in several} or {"": load(model)}
+    loaded = load_model(model)
+    several = isinstance(loaded, Mapping)
+    detectors = loaded if isinstance(loaded, Mapping) else {"": loaded}
     failing = {name: {record.id for record in one.unsatisfied} for name, one in detectors.items()}
     if as_json:
         rows = {name: [as_fields(each, failing[name]) for each in one.records] for name, one in detectors.items()}

@@ -195,6 +195,7 @@ def train(
 def _settings(given: Mapping[str, Any], file: Path | None) -> tuple[TrainingConfig, tuple[str, ...]]:
     """The settings of the command line, over those of a file; and the classes of a model of several."""
     from whet.errors import ConfigError
+    from whet.training.classes import classes_of
     from whet.training.config import (
         CHANNELS,
         CLASSES,
@@ -204,7 +205,6 @@ def _settings(given: Mapping[str, Any], file: Path | None) -> tuple[TrainingConf
         opencv_settings,
         read_settings,
     )
-    from whet.training.train import classes_of
 
     parsers: dict[str, Callable[[Any], Any]] = {
         "window": _sides,

@@ -263,8 +263,9 @@ class Run:
         return prepared
 
     def _train(self, prepared: Preparation | ChannelPreparation, out: Path, number: int) -> Trained:
+        from whet.training.classes import class_checkpoint
         from whet.training.config import write_settings
-        from whet.training.train import class_checkpoint, train_prepared
+        from whet.training.train import train_prepared
 
         write_settings(self.config, settings_file(out), self.classes)
         checkpoint = class_checkpoint(checkpoint_of(out), number) if self.classes else checkpoint_of(out)

@@ -601,8 +601,8 @@ class Detector:
         pixels: NDArray[np.uint8],
         scale_factor: float = SCALE_FACTOR,
         step: int = 1,
-        least: float | None = None,
-        most: float | None = None,
+        min_size: float | None = None,
+        max_size: float | None = None,
         threads: int | None = None,
         shared: dict[float, Level] | None = None,
     ) -> Pyramid:
@@ -610,18 +610,18 @@ class Detector:
         (height, width), offset = self.window, self.box_offset
         ratio = max(height, width) / max(height * offset.size[0], width * offset.size[1])
         smallest = SMALLEST * max(height, width) / ratio
-        least = self._default_min_size(smallest, most) if least is None else least
+        least = self._default_min_size(smallest, max_size) if min_size is None else min_size
         if least is not None and not least >= smallest:
             raise ValueError(f"got min_size={least}; this detector finds objects from {smallest:g} pixels up")
-        if least is not None and most is not None and least > most:
-            raise ValueError(f"got min_size={least} above max_size={most}; expected min_size <= max_size")
+        if least is not None and max_size is not None and least > max_size:
+            raise ValueError(f"got min_size={least} above max_size={max_size}; expected min_size <= max_size")
         return Pyramid.from_image(
             pixels,
             self.window,
             scale_factor=scale_factor,
             step=step,
             min_size=None if least is None else least * ratio,
-            max_size=None if most is None else most * ratio,
+            max_size=None if max_size is None else max_size * ratio,
             grid=self._base.cascade.grid,
             shared=shared,
             threads=threads,

@@ -66,32 +66,22 @@ def load_classes(name_or_path: str | PathLike[str]) -> MultiClassDetector:
     """
     from whet.detector.classes import MultiClassDetector
 
+    model = load_model(name_or_path)
+    if isinstance(model, MultiClassDetector):
+        return model
+    found = MultiClassDetector({model.class_name or "object": model})
+    found.origin = model.origin
+    return found
+
+
+def load_model(name_or_path: str | PathLike[str]) -> Detector | MultiClassDetector:
+    """Load a model of one class or of several: what `load` or `load_classes` gives, as the file says."""
     path = Path(name_or_path)
     if path.is_file():
         data = model_file.read_bytes(path)
         if model_file.has_classes(data):
             return _loaded_classes(path, data)
-    detector = load(name_or_path)
-    found = MultiClassDetector({detector.class_name or "object": detector})
-    found.origin = detector.origin
-    return found
-
-
-def load_model(name_or_path: str | PathLike[str]) -> Detector | MultiClassDetector:
-    """Load a model of one class or of several: `load` or `load_classes`, as the file says."""
-    try:
-        return load(name_or_path)
-    except SeveralClassesError:
-        return load_classes(name_or_path)
-
-
-def class_names_in(name_or_path: str | PathLike[str]) -> list[str]:
-    """The classes of a file with several; none for all other models."""
-    path = Path(name_or_path)
-    if not path.is_file():
-        return []
-    data = model_file.read_bytes(path)
-    return list(_loaded_classes(path, data)) if model_file.has_classes(data) else []
+    return load(name_or_path)
 
 
 def class_in_file(path: str | PathLike[str]) -> tuple[Path, str | None]:
@@ -116,27 +106,28 @@ def load_file(path: str | PathLike[str]) -> Detector:
     """Load a model file; its bytes are remembered, so that `save` can tell whether the file has changed."""
     file, class_name = class_in_file(path)
     data = model_file.read_bytes(file)
-    if class_name is not None:
-        detector = _loaded_classes(file, data)[class_name] if model_file.has_classes(data) else _from_bytes(file, data)
-        if not model_file.has_classes(data) and detector.class_name != class_name:
-            raise UnknownClassError(f"{file} is of one class, {detector.class_name or 'without a name'}; load {file}")
-    elif model_file.has_classes(data):
-        names = list(_loaded_classes(file, data))
-        raise SeveralClassesError(
-            f"{file} has several classes: {', '.join(names)}; name one of them, such as '{file}:{names[0]}' (whet."
-            "load_classes loads all)"
-        )
-    else:
+    if not model_file.has_classes(data):
         detector = _from_bytes(file, data)
-    _remember(detector, file, data)
-    return detector
+        if class_name not in (None, detector.class_name):
+            raise UnknownClassError(f"{file} is of one class, {detector.class_name or 'without a name'}; load {file}")
+        return detector
+    every = _loaded_classes(file, data)
+    if class_name is None:
+        first = next(iter(every))
+        raise SeveralClassesError(
+            f"{file} has several classes: {', '.join(every)}; name one of them, such as '{file}:{first}' (in Python, "
+            "whet.load_classes loads all)"
+        )
+    return every[class_name]
 
 
 def _from_bytes(path: Path, data: bytes) -> Detector:
     try:
-        return Detector.from_bytes(data)
+        detector = Detector.from_bytes(data)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
+    _remember(detector, path, data)
+    return detector
 
 
 def _loaded_classes(path: Path, data: bytes) -> MultiClassDetector:
@@ -186,7 +177,7 @@ def save(model: Detector | MultiClassDetector, path: str | PathLike[str]) -> Non
     from whet.io.files import locked
 
     with locked(class_in_file(path)[0]):
-        _write(model, path)
+        _write(model, model.to_bytes(), path)
 
 
 @contextmanager
@@ -208,12 +199,13 @@ def edit(path: str | PathLike[str]) -> Iterator[Detector]:
         detector = load_file(path)
         before = detector.to_bytes()
         yield detector
-        if detector.to_bytes() != before:
-            _write(detector, path)
+        after = detector.to_bytes()
+        if after != before:
+            _write(detector, after, path)
 
 
-def _write(model: Detector | MultiClassDetector, path: str | PathLike[str]) -> None:
-    """Write a model, unless the file has changed since the model was loaded or saved."""
+def _write(model: Detector | MultiClassDetector, data: bytes, path: str | PathLike[str]) -> None:
+    """Write a model as these bytes, unless the file has changed since the model was loaded or saved."""
     file, class_name = class_in_file(path)
     now = file.read_bytes() if file.exists() else None
     known = model.origin
@@ -222,7 +214,6 @@ def _write(model: Detector | MultiClassDetector, path: str | PathLike[str]) -> N
             f"{file} was changed by another writer since it was loaded; nothing was written. Load it again, or use "
             "`with whet.detector.edit(path) as detector`"
         )
-    data = model.to_bytes()
     if class_name is not None and now is not None and not model_file.has_classes(now):
         load_file(path)  # or an error that names the class of the file
     elif class_name is not None:

@@ -1,7 +1,7 @@
 """Kinds of errors of a detector, and what each costs in average precision (as TIDE, Bolya et al., 2020).
 
 TIDE removes one kind of error at a time and measures by how much average precision rises. Here the errors are those at
-one minimum score, and missed objects are told apart further: too small, cut off by the image border, of another aspect
+one minimum score, and missed objects are divided further: too small, cut off by the image border, of another aspect
 ratio, with a poor box, with a low score, or not found at any score.
 """
 

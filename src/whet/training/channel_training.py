@@ -22,6 +22,8 @@ from whet.training.channel_validation import (
     CURVE_MODELS,
     CURVE_TREES,
     FOLDS,
+    PLACES_PER_IMAGE,
+    Apart,
     CrossValidation,
     Samples,
     Scale,
@@ -55,8 +57,6 @@ SLACK = 0.8
 # In the end, objects of other folds decide: all that the threshold accepts pass the trees before, by this share.
 UNSEEN_SLACK = 0.1
 LEAST_GAP = 0.01
-# The threshold lets so many places of an image without objects through: far more than any operating point needs.
-PLACES_PER_IMAGE = 20
 # Samples of each class that guard corrections: with 1,024 trees, they take half a megabyte.
 MOST_GUARDS = 500
 # Events of growing trees.
@@ -173,17 +173,13 @@ class _Training:
         validation = self._cross_validate(samples, len(trees))
         unseen = validation.unseen_scores(self.positives, trees)
         loose = self._cascade(self._stage(trees))
-        n_places = PLACES_PER_IMAGE * len(self.held_out.images)
-        places, scores = self.held_out.accepted(loose)
-        # Windows beside objects that were trained on have high scores: in crowded images, the threshold would exceed
-        # the scores of all new objects.
-        scores = np.sort(scores[self.held_out.is_apart(places)])[::-1] + loose.stages[0].threshold
-        least = float(scores[n_places]) if len(scores) > n_places else loose.stages[0].threshold
+        apart = Apart.from_images(self.held_out, loose.stages[0])
+        least = apart.exceeded_by(PLACES_PER_IMAGE, otherwise=loose.stages[0].threshold)
         rejection = rejection_of_accepted(trees, unseen, least)
         stage = self._stage(trees, rejection, least)
         _, mined = self.held_out.mine(self._cascade(stage), 1)
-        scales = measure_scales(trees, loose.stages[0], validation.folds, self.held_out)
-        validated = self._validated(samples, validation, trees, stage, places, scales)
+        scales = measure_scales(trees, loose.stages[0], apart, validation.folds, self.held_out)
+        validated = self._validated(samples, validation, trees, stage, apart.places, scales)
         n_found, n = validated.n_found, validated.n_objects
         return (
             stage,
@@ -216,7 +212,7 @@ class _Training:
     ) -> Validated:
         """Learning curve and detections of objects that were not trained on; `places` are held-out negatives."""
         seed, n_images = self.prepared.config.seed, len(self.held_out.images)
-        cells = self.held_out.cells(places[self.held_out.is_apart(places)])
+        cells = self.held_out.cells(places)
         negatives = np.ascontiguousarray(cells.reshape(len(cells), len(self.positives)).T)
         n_trees = max(round(CURVE_TREES * len(trees)), 1)
 

@@ -22,7 +22,7 @@ from whet.features.weak_learners import LEAVES
 from whet.io.annotations.annotation import AnnotatedImage
 from whet.io.images import as_rgb
 from whet.training.boosting import BoostedTrees, boost, tree_stage
-from whet.training.channel_samples import Backgrounds
+from whet.training.channel_samples import Backgrounds, Places
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -30,8 +30,8 @@ Indices = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
 FOLDS = 3
-# Places of a held-out image that exceed the lower of the two scores of a scale.
-MANY = 20
+# Places of a held-out image that the threshold of a detector lets through, far more than any operating point needs.
+PLACES_PER_IMAGE = 20
 # Trees of a model of the learning curve, as a share of those of the detector, and its negatives.
 CURVE_TREES = 1 / 16
 CURVE_NEGATIVES = 4000
@@ -58,7 +58,7 @@ class Samples:
 
 
 class Scale(NamedTuple):
-    """Sums of votes that one, and that twenty, places of a held-out image exceed: the zero and the unit of scores.
+    """Sums of votes that twenty places of a held-out image exceed, and that one exceeds.
 
     Trees of fewer objects give lower scores to objects and to other places alike.
     """
@@ -72,22 +72,41 @@ class Scale(NamedTuple):
         return np.asarray(to.low + (sums - self.low) * ratio)
 
 
-def measure_scales(
-    trees: BoostedTrees, loose: Stage, folds: Sequence[BoostedTrees], held_out: Backgrounds
-) -> list[Scale]:
-    """The scales of trees and of those of each fold.
+@dataclass(frozen=True, eq=False)
+class Apart:
+    """Places (n, 4) of held-out images that a stage accepts and that hardly overlap any object; falling sums of votes.
 
-    They are measured on places that hardly overlap any object; where too few are accepted, all are given by the medians
-    of both classes.
+    Windows beside objects that were trained on have high scores: they say nothing of other images.
     """
-    n, scales = len(held_out.images), []
-    for stage in [loose, *(fold_stage(other, trees, loose) for other in folds)]:
+
+    places: Places
+    sums: Floats
+    n_images: int
+
+    @classmethod
+    def from_images(cls, held_out: Backgrounds, stage: Stage) -> Apart:
+        """Scan all images."""
         places, scores = held_out.accepted(Cascade(stage.features.window, (stage,)))
-        scores = np.sort(scores[held_out.is_apart(places)])[::-1] + stage.threshold
-        if len(scores) <= MANY * n or scores[n] == scores[MANY * n]:
-            return [Scale(float(one.median_negative[-1]), float(one.median[-1])) for one in (trees, *folds)]
-        scales.append(Scale(float(scores[MANY * n]), float(scores[n])))
-    return scales
+        is_apart = held_out.is_apart(places)
+        return cls(places[is_apart], np.sort(scores[is_apart])[::-1] + stage.threshold, len(held_out.images))
+
+    def exceeded_by(self, n: int, otherwise: float) -> float:
+        """The sum of votes that n places of an image exceed; where there are fewer places, another value."""
+        return float(self.sums[n * self.n_images]) if len(self.sums) > n * self.n_images else otherwise
+
+
+def measure_scales(
+    trees: BoostedTrees, loose: Stage, apart: Apart, folds: Sequence[BoostedTrees], held_out: Backgrounds
+) -> list[Scale]:
+    """The scales of trees, with the places that `loose` accepts, and of those of each fold.
+
+    Where one of them accepts too few places, all are given by the medians of both classes.
+    """
+    measured = [apart, *(Apart.from_images(held_out, fold_stage(other, trees, loose)) for other in folds)]
+    scales = [Scale(*(each.exceeded_by(n, otherwise=float("nan")) for n in (PLACES_PER_IMAGE, 1))) for each in measured]
+    if all(scale.high > scale.low for scale in scales):
+        return scales
+    return [Scale(float(one.median_negative[-1]), float(one.median[-1])) for one in (trees, *folds)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,7 @@ import whet
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
 from whet.cascade.boxes import box_iou
 from whet.detector.base import ABSOLUTE_PATH, DEFAULT_POINT, DetectorBase, Fact, Provenance, Reporting
-from whet.detector.classes import MultiClassDetector, check_class_name
 from whet.detector.detector import Detector
-from whet.errors import CheckpointError, ConfigError
 from whet.evaluation.advice import Advice, Findings, advise
 from whet.evaluation.curves import operating_point, rate_interval
 from whet.evaluation.error_kinds import count_errors
@@ -26,7 +23,6 @@ from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import detect_many
 from whet.features.integral import FeatureFamily
 from whet.io.annotations.annotation import ONLY_CLASS
-from whet.io.annotations.formats import read_annotations
 from whet.io.files import short_hashes
 from whet.training.cascade import Callback, Patches, common_window, train_stages
 from whet.training.channel_preparation import ChannelPreparation
@@ -119,81 +115,6 @@ def train(
     prepared = prepare(config, threads=threads)
     file = None if checkpoint is None else Path(checkpoint)
     return train_prepared(prepared, callback or (lambda _: None), checkpoint=file, threads=threads).detector
-
-
-def train_classes(
-    annotations: PathOrText,
-    negatives: PathOrText | Iterable[PathOrText] = (),
-    *,
-    classes: Sequence[str] | None = None,
-    checkpoint: PathOrText | None = None,
-    callback: Callable[[Event], None] | None = None,
-    threads: int | None = None,
-    **settings: Any,  # noqa: ANN401 - those of `train`
-) -> MultiClassDetector:
-    """Train a detector for each of several classes, in one model; None: for all classes of the annotations.
-
-    Objects of other classes are background for a class. All other parameters are those of `train`; `checkpoint` is a
-    folder here.
-
-    >>> import tempfile
-    >>> from PIL import Image
-    >>> from whet.demo.objects import draw_set
-    >>> from whet.io.annotations.formats import write_annotations
-    >>> folder, rng = Path(tempfile.mkdtemp()), np.random.default_rng(0)
-    >>> for i in range(20):  # use photographs in practice
-    ...     noise = Image.fromarray(rng.integers(0, 256, (20, 30), dtype=np.uint8))
-    ...     noise.resize((180, 120)).save(folder / f"{i}.png")
-    >>> drawn = draw_set("van", sorted(folder.glob("*.png")), folder / "vans", sizes=(40, 80))
-    >>> _ = write_annotations(drawn, folder / "vans.csv")
-    >>> train_classes(folder / "vans.csv", trees=32, negatives_per_round=300, copies_per_object=4)
-    MultiClassDetector(van)
-    """
-    names = classes_of(annotations, settings.get("format"), settings.get("images"), classes)
-    trained = {}
-    for number, name in enumerate(names):
-        file = None if checkpoint is None else class_checkpoint(Path(checkpoint), number)
-        trained[name] = train(
-            annotations,
-            negatives,
-            class_name=name,
-            checkpoint=file,
-            callback=callback,
-            threads=threads,
-            **settings,
-        )
-    return MultiClassDetector(trained)
-
-
-def classes_of(
-    annotations: PathOrText, format: str | None, images: PathOrText | None, classes: Sequence[str] | None
-) -> list[str]:
-    """The classes to train, in the order given; None: all that have boxes. An unknown one is an `AnnotationError`."""
-    found = read_annotations(annotations, format, images)
-    if classes is None:
-        return checked_names([name for name, n in found.counts.items() if n])
-    names = list(dict.fromkeys(classes.split(",") if isinstance(classes, str) else classes))
-    for name in names:
-        found.select(name)
-    return checked_names(names)
-
-
-def checked_names(names: list[str]) -> list[str]:
-    """The same names; raises `ConfigError` for one that a model of several classes cannot have."""
-    try:
-        for name in names:
-            check_class_name(name)
-    except ValueError as error:
-        raise ConfigError(f"classes={', '.join(names)}: {error}; rename it, or train it alone with --class") from error
-    return names
-
-
-def class_checkpoint(folder: Path, number: int) -> Path:
-    """The checkpoint of one of several classes, in a folder that is made."""
-    if folder.is_file():
-        raise CheckpointError(f"{folder} is of a training of one class; remove it (--fresh), or choose another output")
-    folder.mkdir(exist_ok=True)
-    return folder / f"{number}.checkpoint"
 
 
 # Parameters of `train` that are no settings of the detector.

@@ -1,0 +1,92 @@
+"""Train a detector for each of several classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from whet.detector.classes import MultiClassDetector, check_class_name
+from whet.errors import CheckpointError, ConfigError
+from whet.io.annotations.formats import read_annotations
+from whet.training.progress import Event
+from whet.training.train import PathOrText, train
+
+
+def train_classes(
+    annotations: PathOrText,
+    negatives: PathOrText | Iterable[PathOrText] = (),
+    *,
+    classes: Sequence[str] | None = None,
+    checkpoint: PathOrText | None = None,
+    callback: Callable[[Event], None] | None = None,
+    threads: int | None = None,
+    **settings: Any,  # noqa: ANN401 - those of `train`
+) -> MultiClassDetector:
+    """Train a detector for each of several classes, in one model; None: for all classes of the annotations.
+
+    Objects of other classes are background for a class. All other parameters are those of `train`; `checkpoint` is a
+    folder here.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from PIL import Image
+    >>> folder, rng = Path(tempfile.mkdtemp()), np.random.default_rng(0)
+    >>> rows = []
+    >>> for i in range(24):  # bright and dark squares on noise; use photographs in practice
+    ...     scene = rng.integers(90, 160, (90, 180, 3), dtype=np.uint8)
+    ...     scene[30:60, 20:50], scene[30:60, 120:150] = 250, 5
+    ...     Image.fromarray(scene).save(folder / f"{i}.png")
+    ...     rows += [f"{i}.png,20,30,30,30,bright", f"{i}.png,120,30,30,30,dark"]
+    >>> _ = (folder / "squares.csv").write_text("\\n".join(rows))
+    >>> squares = train_classes(folder / "squares.csv", trees=16, negatives_per_round=200, copies_per_object=2)
+    >>> squares
+    MultiClassDetector(bright, dark)
+    >>> sorted(set(squares.detect(folder / "0.png").labels))
+    ['bright', 'dark']
+    """
+    names = classes_of(annotations, settings.get("format"), settings.get("images"), classes)
+    trained = {}
+    for number, name in enumerate(names):
+        file = None if checkpoint is None else class_checkpoint(Path(checkpoint), number)
+        trained[name] = train(
+            annotations,
+            negatives,
+            class_name=name,
+            checkpoint=file,
+            callback=callback,
+            threads=threads,
+            **settings,
+        )
+    return MultiClassDetector(trained)
+
+
+def classes_of(
+    annotations: PathOrText, format: str | None, images: PathOrText | None, classes: Sequence[str] | None
+) -> list[str]:
+    """The classes to train, in the order given; None: all that have boxes. An unknown one is an `AnnotationError`."""
+    found = read_annotations(annotations, format, images)
+    if classes is None:
+        return checked_names([name for name, n in found.counts.items() if n])
+    names = list(dict.fromkeys(classes.split(",") if isinstance(classes, str) else classes))
+    for name in names:
+        found.select(name)
+    return checked_names(names)
+
+
+def checked_names(names: list[str]) -> list[str]:
+    """The same names; raises `ConfigError` for one that a model of several classes cannot have."""
+    try:
+        for name in names:
+            check_class_name(name)
+    except ValueError as error:
+        raise ConfigError(f"classes={', '.join(names)}: {error}; rename it, or train it alone with --class") from error
+    return names
+
+
+def class_checkpoint(folder: Path, number: int) -> Path:
+    """The checkpoint of one of several classes, in a folder that is made."""
+    if folder.is_file():
+        raise CheckpointError(f"{folder} is of a training of one class; remove it (--fresh), or choose another output")
+    folder.mkdir(exist_ok=True)
+    return folder / f"{number}.checkpoint"
