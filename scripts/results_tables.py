@@ -277,6 +277,10 @@ def correction_cost() -> Table:
         (f"adding {cost['corrections']} corrections at once (s)", cost["derive all, seconds"]),
         (f"loading a model with {cost['corrections']} corrections (s)", cost["load, seconds"]),
         ("bytes of a correction in the file", cost["bytes of a correction"]),
+        *(
+            (f"detecting with {n} corrections, over none", ratio)
+            for n, ratio in cost["detecting with n corrections, over none"].items()
+        ),
     ]
     return Table.from_cells(["cost", "value"], rows)
 
