@@ -195,7 +195,8 @@ def _windows_of_object(base: DetectorBase, patch: Patches, threads: int | None) 
     """The best and some lesser windows on an object with a rim around it; where none fires, the object itself."""
     height, width = base.window
     rim = round(RIM * height), round(RIM * width)
-    pyramid = Pyramid.from_image(np.pad(patch, [(side, side) for side in rim], mode="edge"), base.window)
+    padded = np.pad(patch, [(side, side) for side in rim], mode="edge")
+    pyramid = Pyramid.from_image(padded, base.window, threads=threads)
     found = report(scan_pyramid(base.cascade, pyramid, threads=threads))
     box = np.array([[rim[1], rim[0], rim[1] + width, rim[0] + height]], np.float64)
     hits = np.flatnonzero(box_iou(box, found.boxes)[0] >= 0.5)
@@ -216,7 +217,7 @@ def _hard_places(
     threads: int | None,
 ) -> tuple[Bits, NDArray[np.float64]]:
     """The best window of every detection that is no object, and of the places that are nearest to being one."""
-    pyramid = Pyramid.from_image(grey, base.window)
+    pyramid = Pyramid.from_image(grey, base.window, threads=threads)
     if not pyramid.levels:
         return np.empty((0, base.cascade.n_weak), np.uint8), np.empty(0)
     found = report(scan_pyramid(base.cascade, pyramid, threads=threads))
