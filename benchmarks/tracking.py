@@ -176,7 +176,7 @@ def resident_mb() -> float:
 def stream(n: int) -> dict[str, Any]:
     """A loop of small frames around the face; nearly all of them are learned."""
     frames = [resized(np.ascontiguousarray(image[55:175, 90:210]), (48, 48)) for image in images(60)]
-    tracker = Tracker(whet.load("face"), learn=True, threads=1, self_training=SelfTraining(learn_above=0.0))
+    tracker = Tracker(whet.load("face"), learn=True, threads=1, self_training=SelfTraining(learn_min_score=0.0))
     memory, n_updates, finite, begin = [], 0, True, time.perf_counter()
     for number, frame in enumerate(looped(frames, n)):
         tracked = tracker.update(frame)
@@ -212,7 +212,7 @@ def main() -> None:
     else:
         frames, self_training = images(arguments.frames, arguments.video), SelfTraining(every=arguments.every)
         if arguments.always:
-            self_training = replace(self_training, learn_above=-np.inf, guarded=False)
+            self_training = replace(self_training, learn_min_score=-np.inf, guarded=False)
         result |= {"video": arguments.video}
         if not arguments.harm_only:
             result |= both_ways(frames, arguments.turns, self_training)

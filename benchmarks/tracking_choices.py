@@ -36,8 +36,7 @@ MODES: dict[str, tuple[MotionPrior, SelfTraining | None]] = {
     "learns twice as much, keeps eight times as much": (PRIOR, STRONG),
     "the same without a guard": (PRIOR, replace(STRONG, guarded=False)),
     "learns an eighth as much": (PRIOR, replace(SELF_TRAINING, share=0.0005, kept=0.016)),
-    "learns other windows too": (PRIOR, replace(SELF_TRAINING, others=3)),
-    "learns every tracked window": (PRIOR, replace(SELF_TRAINING, learn_above=-np.inf)),
+    "learns every tracked window": (PRIOR, replace(SELF_TRAINING, learn_min_score=-np.inf)),
 }
 
 

@@ -57,7 +57,7 @@ def main() -> None:
         Clip(one.frames[::EVERY], one.truths[::EVERY])
         for one in footage(options.kind, free, options.clips, options.length, rng)
     ]
-    own = Tracker(detector).learn_above
+    own = Tracker(detector).learn_min_score
     modes = {"tracks": None, "learns, its own minimum score": own, "learns, minimum score 40": 40.0}
     scores = expected_scores(detector.base)
     print(
@@ -128,7 +128,7 @@ def track_clips(detector: Detector, clips: list[Clip], min_score: float | None, 
     """Results of all clips; every clip starts with the detector as it was trained."""
     found, learned, n_updates, n_rolled_back = [], [], 0, 0
     for one in clips:
-        self_training = SelfTraining(learn_above=min_score, guarded=detector.base.reference is not None)
+        self_training = SelfTraining(learn_min_score=min_score, guarded=detector.base.reference is not None)
         tracker = Tracker(detector, learn=min_score is not None, threads=1, self_training=self_training)
         frames = [tracker.update(frame) for frame in one.frames]
         last = tracker.finish()
@@ -157,7 +157,7 @@ def false_positives(detector: Detector, free: list[Path]) -> dict[str, float]:
     """Scores of the windows that the detector accepts in images without faces, vans or walkers."""
     images = [path for path in split_images()[1] if path in free][:60]
     scores = np.concatenate([detector.detect(path, min_score=-np.inf, threads=1).windows.scores for path in images])
-    above = float((scores > Tracker(detector).learn_above).mean())
+    above = float((scores > Tracker(detector).learn_min_score).mean())
     return {"windows": len(scores), "mean": round(float(scores.mean()), 2), "above the minimum score": round(above, 4)}
 
 

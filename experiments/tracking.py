@@ -32,7 +32,6 @@ BEST = "tracks and learns"
 MODES: dict[str, SelfTraining | None] = {
     "tracks": None,
     BEST: SelfTraining(),
-    "tracks, learns other windows too": SelfTraining(others=3),
 }
 ALONE = "detector alone"
 

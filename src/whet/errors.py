@@ -88,6 +88,10 @@ class ModelFileError(WhetError, ValueError):
     """A file is not a detector, is damaged, or was written by a newer version."""
 
 
+class ModelNameError(WhetError, ValueError):
+    """A model cannot be saved under a name that `load` takes for something else."""
+
+
 class ModelChangedError(WhetError, RuntimeError):
     """The file of a model was changed by someone else since it was loaded."""
 

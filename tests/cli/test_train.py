@@ -172,6 +172,8 @@ def test_a_corrupt_negative_is_named_once_and_reported_by_the_exit_code(tmp_path
         (("vans.csv", "--out", "no/a.whet", "--dry-run"), 2, "output directory does not exist: no"),
         (("vans.csv", "--out", "vans.whet", "--dry-run"), 2, "vans.whet already exists"),
         (("vans.csv", "--out", "empty", "--dry-run"), 2, "empty is a directory"),
+        (("vans.csv", "--out", "vans.xml"), 2, "use vans.whet"),
+        (("vans.csv", "--out", "mine"), 2, "use mine.whet"),
         (("vans.csv", "--out", "a.whet", "--negatives", "empty"), ExitCode.DATA_MISSING, "no image in empty"),
         (("--config", "broken.toml", "--out", "a.whet"), ExitCode.FAILED, "broken.toml is not a TOML file"),
         (("--config", "odd.toml", "--out", "a.whet"), ExitCode.FAILED, "unknown setting 'colour'"),

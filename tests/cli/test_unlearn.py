@@ -75,6 +75,7 @@ def test_all_is_the_base(folder, run_here):
         (("face", "--all"), 2, "--out"),
         (("nowhere.whet", "--all"), ExitCode.DATA_MISSING, "nowhere.whet"),
         (("bull.whet", "--all", "-o", "scene 3.png"), 2, "--force"),
+        (("bull.whet", "--all", "-o", "new"), 2, "new.whet"),
     ],
 )
 def test_an_error_names_its_cause_and_a_remedy_and_changes_nothing(folder, run_here, arguments, code, says):

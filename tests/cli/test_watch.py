@@ -31,7 +31,7 @@ def watch(*arguments):
 
 # The detector of these tests has no reference set.
 UNGUARDED = ("--learn", "--unguarded")
-LEARN = (*UNGUARDED, "--learn-above", "-1e9", "--save-as")
+LEARN = (*UNGUARDED, "--learn-min-score", "-1e9", "--save-as")
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_without_a_reference_set_it_learns_only_unguarded(monkeypatch, capsys, m
 
 def test_with_a_reference_set_it_prints_what_learning_changed(monkeypatch, capsys, folder, tmp_path):
     guarded_finder().save(tmp_path / "guarded.whet")
-    call = ("watch", tmp_path / "guarded.whet", folder, "--learn", "--learn-above", "-1e9", "--save-as")
+    call = ("watch", tmp_path / "guarded.whet", folder, "--learn", "--learn-min-score", "-1e9", "--save-as")
     done = whet_here(monkeypatch, capsys, *call, tmp_path / "new.whet")
     assert done.code == 0, done.err
     assert re.search(r"Held-out samples: recall .* before, recall .* after", done.out)
@@ -112,7 +112,7 @@ def test_json_has_the_summary_and_quiet_is_quiet(monkeypatch, capsys, model, fol
     summary = json.loads(done.out)
     assert not done.err
     assert [summary[key] for key in ("frames", "learned", "error", "interrupted")] == [6, 6, None, False]
-    assert summary["learn_above"] < summary["best_score"]
+    assert summary["learn_min_score"] < summary["best_score"]
     assert summary["skipped"] == {"frames": 0, "first": []}
     assert summary["model"] == str(learned)
     assert summary["held_out"] == {"before": None, "after": None}
@@ -259,7 +259,11 @@ def test_a_signal_stops_it_and_everything_is_kept(name, model, folder, tmp_path)
         (("camera:97",), ExitCode.FAILED, "cannot be opened as a video"),
         (("frames", "--learn"), 2, "--save-as"),
         (("frames", "--save-as", "new.whet"), 2, "add --learn"),
-        (("frames", "--save-every", "5", "--learn-above", "3"), 2, "--save-every, --learn-above without --learn"),
+        (
+            ("frames", "--save-every", "5", "--learn-min-score", "3"),
+            2,
+            "--save-every, --learn-min-score without --learn",
+        ),
         (("frames", "--unguarded"), 2, "--unguarded without --learn"),
         (("frames", "--learn", "--save-as", "nowhere/new.whet"), 2, "does not exist: nowhere/"),
         (("frames", "--resize", "big"), 2, "WIDTHxHEIGHT"),
@@ -271,7 +275,7 @@ def test_a_signal_stops_it_and_everything_is_kept(name, model, folder, tmp_path)
         (("frames", "--start", "4", "--stop", "4"), 2, "--stop above --start"),
         (("frames", "--start", "99"), ExitCode.FAILED, "no frame from number 99"),
         (("frames", "--min-score", "bold"), 2, "bold"),
-        (("frames", "--learn", "--save-as", "new.whet", "--learn-above", "nan"), 2, "--learn-above nan"),
+        (("frames", "--learn", "--save-as", "new.whet", "--learn-min-score", "nan"), 2, "--learn-min-score nan"),
     ],
 )
 def test_what_is_wrong_is_one_line(arguments, code, said, model, folder, monkeypatch, capsys, tmp_path):
@@ -299,12 +303,12 @@ def test_lines_that_were_there_stay_until_there_is_a_frame(monkeypatch, capsys, 
 
 def test_if_no_score_is_high_enough_the_best_score_is_printed(monkeypatch, capsys, model, folder, tmp_path):
     new, lines = tmp_path / "new.whet", tmp_path / "lines.jsonl"
-    call = ("watch", model, folder, *UNGUARDED, "--learn-above", "1e6", "--save-as", new, "--lines", lines)
+    call = ("watch", model, folder, *UNGUARDED, "--learn-min-score", "1e6", "--save-as", new, "--lines", lines)
     done = whet_here(monkeypatch, capsys, *call)
     assert done.code == 0
     best = max(json.loads(line)["score"] for line in lines.read_text().splitlines())
     assert f"scores {best:.2f}, and only windows above 1000000.00" in done.out
-    assert "--learn-above" in done.out
+    assert "--learn-min-score" in done.out
 
 
 def test_without_any_detection_no_score_is_printed(monkeypatch, capsys, model, tmp_path):
@@ -315,4 +319,4 @@ def test_without_any_detection_no_score_is_printed(monkeypatch, capsys, model, t
     )
     assert done.code == 0
     assert "no frame has a detection" in done.out
-    assert "--learn-above" not in done.out
+    assert "--learn-min-score" not in done.out

@@ -65,7 +65,7 @@ pytestmark = [
 
 
 def test_who_looks_sees_the_run_and_its_end_and_programs_read_pure_json(model, folder, tmp_path):
-    learning = ("--learn", "--unguarded", "--learn-above", "-1e9", "--save-as", tmp_path / "learned.whet")
+    learning = ("--learn", "--unguarded", "--learn-min-score", "-1e9", "--save-as", tmp_path / "learned.whet")
     with watching(model, folder, *learning, "--json", "--quiet") as (run, port):
         images, news = jpegs_of(asked(port, "/stream.mjpg")), news_of(asked(port, "/events"))
         with socket.create_connection(("127.0.0.1", port)) as silent:

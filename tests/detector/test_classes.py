@@ -181,7 +181,7 @@ def test_detections_of_classes_become_coco_and_supervision(signs, image):
 def test_detections_without_classes_have_no_labels():
     found = Detections.from_boxes([[0, 0, 5, 5]])
     assert found.labels == [""]
-    assert len(Detections.of_classes({"a": Detections(), "b": Detections()})) == 0
+    assert len(Detections.from_classes({"a": Detections(), "b": Detections()})) == 0
     with pytest.raises(ValueError, match="class_ids"):
         Detections(found.boxes, found.scores, class_ids=np.zeros(2, np.intp))
 

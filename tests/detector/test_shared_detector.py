@@ -16,7 +16,7 @@ from tests.detectors import BULL, bull_file, bull_finder, bull_scene, content, f
 import whet
 from whet.detector import edit
 from whet.detector.storage import load
-from whet.errors import ModelChangedError
+from whet.errors import ModelChangedError, ModelNameError
 
 ROOT = Path(__file__).parents[2]
 
@@ -107,6 +107,16 @@ def test_a_stale_save_is_refused_and_leaves_the_file(tmp_path):
     theirs.save(path)  # who wrote last may write again
     theirs.learn(bull_scene(3), BULL, True)
     theirs.save(path)
+
+
+@pytest.mark.parametrize("name", ["bull.xml", "bull.XML", "bull"])
+def test_a_name_that_load_takes_for_something_else_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelNameError, match=r"bull\.whet"):
+        bull_finder().save(name)
+    assert not os.listdir(tmp_path)
+    bull_finder().save("./.bull")  # no bare name
+    assert content(load("./.bull")) == content(bull_finder())
 
 
 def test_a_link_is_the_file_that_it_points_to(tmp_path):

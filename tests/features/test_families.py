@@ -1,8 +1,9 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from tests import crosses
 from tests.cascades import random_learners
 
 from whet.cascade.cascade import Cascade
@@ -17,6 +18,8 @@ from whet.features.integral import Corners, IntegralStack, check_window
 from whet.features.training import train_weak_learners
 from whet.training.config import TrainingConfig
 from whet.training.preparation import families_for
+from whet.training.progress import StageFinished
+from whet.training.train import train_detector
 
 WINDOW = (8, 8)
 
@@ -84,8 +87,7 @@ class Points:
 
 
 def test_a_new_family_is_a_class_and_an_entry_of_the_table(monkeypatch, tmp_path):
-    for table in (TRAINABLE, FAMILIES):
-        monkeypatch.setitem(table, "points", Points)
+    monkeypatch.setitem(TRAINABLE, "points", Points)
     pool, rng = TRAINABLE["points"].from_window(WINDOW), np.random.default_rng(0)
     patches = rng.integers(0, 200, (60, *WINDOW), dtype=np.uint8)
     weak, _ = train_weak_learners(pool, patches, np.arange(60) < 30)
@@ -98,6 +100,28 @@ def test_a_new_family_is_a_class_and_an_entry_of_the_table(monkeypatch, tmp_path
     assert np.array_equal(np.argwhere(accepted), np.stack([found.y, found.x], axis=1))
     Detector(DetectorBase(WINDOW, (stage,))).save(tmp_path / "points.whet")
     assert isinstance(load(tmp_path / "points.whet").base.stages[0].features, Points)
+
+
+@pytest.mark.slow
+def test_a_new_family_can_be_trained_with_checkpoints_saved_and_loaded(monkeypatch, tmp_path):
+    monkeypatch.setitem(TRAINABLE, "points", Points)
+    pool = TRAINABLE["points"].from_window(crosses.WINDOW)
+    checkpoint, model = tmp_path / "points.checkpoint", tmp_path / "points.whet"
+    images = crosses.write_images(tmp_path)
+    bright = crosses.crosses(300, np.random.default_rng(1), brightness=120)
+    arguments = pool, bright, images, replace(crosses.CONFIG, max_weak_learners=20)
+
+    def stop_after_a_stage(event):
+        if isinstance(event, StageFinished):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_detector(*arguments, stop_after_a_stage, checkpoint=checkpoint)
+    assert checkpoint.exists()
+    trained, _ = train_detector(*arguments, checkpoint=checkpoint)
+    trained.save(model)
+    assert isinstance(load(model).base.stages[0].features, Points)
+    assert load(model).base_id == trained.base_id == train_detector(*arguments)[0].base_id
 
 
 def test_a_family_that_is_not_in_the_table_is_named():

@@ -70,32 +70,37 @@ def test_without_spread_scores_are_numbers():
     assert 0 <= scores.negative < 1e-3 * scores.positive
 
 
-def test_learn_above_comes_from_the_base_and_learning_does_not_change_it(tmp_path):
+def test_learn_min_score_comes_from_the_base_and_learning_does_not_change_it(tmp_path):
     self_training = SelfTraining(every=1, share=0.05, guarded=False)
     tracker = Tracker(bull_finder(), learn=True, self_training=self_training)
-    learn_above, scores = tracker.learn_above, expected_scores(tracker.detector.base)
-    assert 0 < scores.negative < learn_above == scores.between(0.4) < scores.positive
+    learn_min_score, scores = tracker.learn_min_score, expected_scores(tracker.detector.base)
+    assert 0 < scores.negative < learn_min_score == scores.between(0.4) < scores.positive
     while not tracker.detector.n_examples[0]:
         tracker.update(bull_scene(tracker.number))
     assert tracker.weight_change > 0
     tracker.detector.save(tmp_path / "learned.whet")
     again = whet.load(tmp_path / "learned.whet")
     assert again.n_examples == tracker.detector.n_examples
-    assert Tracker(again).learn_above == Tracker(tracker.detector).learn_above == tracker.learn_above == learn_above
+    assert (
+        Tracker(again).learn_min_score
+        == Tracker(tracker.detector).learn_min_score
+        == tracker.learn_min_score
+        == learn_min_score
+    )
 
 
 def test_only_windows_above_the_minimum_are_learned():
-    learn_above = Tracker(bull_finder()).learn_above
+    learn_min_score = Tracker(bull_finder()).learn_min_score
     frames = [
         Tracker(bull_finder(), learn=True, self_training=SelfTraining(guarded=False)).update(bull_scene(seed))
         for seed in range(8)
     ]
-    assert [tracked.is_learned for tracked in frames] == [tracked.track.score > learn_above for tracked in frames]
+    assert [tracked.is_learned for tracked in frames] == [tracked.track.score > learn_min_score for tracked in frames]
     assert any(tracked.is_learned for tracked in frames)
-    strict = SelfTraining(learn_above=max(tracked.track.score for tracked in frames), guarded=False)
+    strict = SelfTraining(learn_min_score=max(tracked.track.score for tracked in frames), guarded=False)
     none = [Tracker(bull_finder(), learn=True, self_training=strict).update(bull_scene(seed)) for seed in range(8)]
     assert not any(tracked.is_learned for tracked in none)
 
 
 def test_the_face_detector_keeps_the_minimum_that_was_chosen():
-    assert Tracker(whet.load("face")).learn_above == pytest.approx(40.0, rel=0.02)
+    assert Tracker(whet.load("face")).learn_min_score == pytest.approx(40.0, rel=0.02)

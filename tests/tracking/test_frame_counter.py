@@ -6,7 +6,7 @@ from whet.tracking.self_training import SelfTraining
 from whet.tracking.session import RECENT, FrameCounter, Session
 from whet.tracking.tracker import Tracker
 
-EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, guarded=False)
+EAGER = SelfTraining(learn_min_score=-np.inf, every=1, share=0.01, guarded=False)
 
 
 def test_the_status_after_the_last_frame_is_that_of_the_summary():

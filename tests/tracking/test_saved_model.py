@@ -16,7 +16,7 @@ from whet.tracking.self_training import SelfTraining, tracked_records
 from whet.tracking.session import SavedModel
 from whet.tracking.tracker import Tracker
 
-EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, kept=0.04, others=1, guarded=False)  # four are kept
+EAGER = SelfTraining(learn_min_score=-np.inf, every=1, share=0.01, kept=0.04, guarded=False)  # four are kept
 WRONG = [[20, 20, 32, 32]]
 
 

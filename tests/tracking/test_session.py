@@ -13,7 +13,7 @@ from whet.tracking.self_training import SelfTraining
 from whet.tracking.session import SavedModel, Session, frame_row
 from whet.tracking.tracker import Tracker
 
-EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, guarded=False)
+EAGER = SelfTraining(learn_min_score=-np.inf, every=1, share=0.01, guarded=False)
 
 
 def frames(images):

@@ -1,5 +1,6 @@
 """Self-training: what updates change, what they may not damage, and that they can be rolled back."""
 
+import inspect
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from whet.errors import CannotLearnError
 from whet.tracking.self_training import TRACKED, SelfTraining, health_of, weight_change
 from whet.tracking.tracker import Track, Tracker
 
-EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, kept=1.0, others=2, guarded=False)
+EAGER = SelfTraining(learn_min_score=-np.inf, every=1, share=0.01, kept=1.0, guarded=False)
 
 
 def learning_tracker(**changes):
@@ -44,13 +45,11 @@ def test_a_tracker_that_does_not_learn_leaves_the_detector_unchanged():
     assert content(tracker.detector) == before
 
 
-def test_a_frame_is_learned_with_the_object_and_with_negatives():
+def test_the_tracked_window_is_learned_as_the_object_and_nothing_else_is():
     tracker = learning_tracker()
     tracked = tracker.update(bull_scene())
     assert (tracked.is_learned, tracked.n_learned) == (True, 1)
-    objects, others = tracker.detector.n_examples
-    assert objects == EAGER.weight(tracker.detector)
-    assert others > 0
+    assert tracker.detector.n_examples == (EAGER.weight(tracker.detector), 0)
     assert tracked.weight_change == weight_change(tracker.detector) > 0
 
 
@@ -92,7 +91,7 @@ def test_what_is_learned_is_a_record_of_the_detector():
 
 
 def test_a_frame_that_is_shown_twice_is_learned_once():
-    tracker = learning_tracker(others=0)
+    tracker = learning_tracker()
     first, second = (tracker._new_update(bull_scene(), Tracker(bull_finder()).update(bull_scene()).track) for _ in "ab")
     tracker._pending += [first, second]
     assert tracker.finish() == (1, 0)
@@ -165,6 +164,12 @@ def test_kept_updates_and_weights_stay_bounded_over_a_long_stream():
         counts.append((len(tracker._learned), tracker.detector.n_examples[0]))
     assert counts[-1] == counts[10] == (5, 5 * EAGER.weight(tracker.detector))
     assert all(np.isfinite(stage.coef).all() for stage in tracker.detector.cascade.stages)
+
+
+def test_the_state_of_a_tracker_is_no_argument_of_its_constructor():
+    names = inspect.signature(Tracker).parameters
+    assert not [name for name in names if name.startswith("_")]
+    assert "_pending" not in repr(Tracker(bull_finder()))
 
 
 def test_a_detector_that_cannot_learn_is_refused_at_once():

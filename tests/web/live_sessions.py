@@ -17,7 +17,7 @@ from whet.tracking.tracker import Tracker
 from whet.web.page import LiveImage
 from whet.web.server import LiveServer
 
-EAGER = SelfTraining(learn_above=-np.inf, every=1, share=0.01, others=0, guarded=False)
+EAGER = SelfTraining(learn_min_score=-np.inf, every=1, share=0.01, guarded=False)
 TIMEOUT = 60  # seconds after which a test has failed
 
 

@@ -101,7 +101,7 @@ def report(
         boxes = offset.boxes(groups.boxes)
     names = () if class_name is None else (class_name,)
     found = Detections(boxes, groups.scores, fired, groups.group, calibration, names)
-    found = found if min_score is None else found.above(min_score)
+    found = found if min_score is None else found.with_min_score(min_score)
     return found if max_detections is None else found.first(max_detections)
 
 

@@ -121,11 +121,11 @@ class Detections:
         return self[np.array([label == name for label in self.labels], np.bool_)]
 
     @classmethod
-    def of_classes(cls, found: Mapping[str, Detections]) -> Detections:
+    def from_classes(cls, found: Mapping[str, Detections]) -> Detections:
         """Detections of several classes, by the name of the class, as one: best first, whatever the class.
 
         >>> one, two = (Detections.from_boxes([[0, 0, 8, 8]], [score]) for score in (1, 2))
-        >>> Detections.of_classes({"cat": one, "dog": two}).labels
+        >>> Detections.from_classes({"cat": one, "dog": two}).labels
         ['dog', 'cat']
         """
         parts = list(found.values())
@@ -171,9 +171,9 @@ class Detections:
         """The n best detections."""
         return self[: max(n, 0)]
 
-    def above(self, threshold: float) -> Detections:
-        """The detections with scores above a threshold: a higher one keeps a subset."""
-        return self.first(int((self.scores > threshold).sum()))
+    def with_min_score(self, min_score: float) -> Detections:
+        """The detections with scores above `min_score`; a higher one keeps a subset."""
+        return self.first(int((self.scores > min_score).sum()))
 
     @classmethod
     def from_boxes(cls, boxes: ArrayLike, scores: ArrayLike | None = None) -> Detections:

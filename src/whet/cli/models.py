@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -25,11 +24,22 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing outp
 
 def is_model_file(model: str) -> bool:
     """Whether a model argument is a .whet file or a class of one, not a bundled name and not an OpenCV cascade."""
-    if re.fullmatch(r"[\w-]+", model) or Path(model).suffix.lower() == ".xml":
-        return False
-    from whet.detector.storage import class_in_file
+    from whet.detector.storage import BARE_NAME, class_in_file
 
+    if BARE_NAME.fullmatch(model) or Path(model).suffix.lower() == ".xml":
+        return False
     return class_in_file(model)[0].is_file()
+
+
+def check_model_file(out: Path, option: str = "--out") -> None:
+    """Raise a usage error for an output file that commands could not load again by its name."""
+    from whet.detector.storage import check_file_name
+    from whet.errors import ModelNameError
+
+    try:
+        check_file_name(out)
+    except ModelNameError as error:
+        raise typer.BadParameter(f"{option}: {error}") from error
 
 
 def check_output_file(out: Path, *, force: bool = True) -> None:
@@ -52,9 +62,8 @@ def model_out(model: str, out: Path | None, *, force: bool = False, option: str 
             kind = "an OpenCV cascade" if Path(model).suffix.lower() == ".xml" else "a bundled model"
             raise typer.BadParameter(f"{model} is {kind} and cannot be overwritten; use {option} FILE")
         return Path(model)
-    if out.suffix.lower() == ".xml":
-        raise typer.BadParameter(f"got {option} {out}; expected a .whet file. Use whet export to write OpenCV's .xml")
     check_output_file(out)
+    check_model_file(out, option)
     if not is_in_place(model, out):
         check_output_file(out, force=force)
     return out

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from whet.cli.models import check_model_file
 from whet.cli.options import (
     Class,
     FormatOption,
@@ -268,6 +269,7 @@ def _check_files(out: Path, config: Path | None, *, resume: bool, fresh: bool, f
         raise typer.BadParameter(f"output directory does not exist: {out.parent}")
     if out.is_dir():
         raise typer.BadParameter(f"{out} is a directory: give a file, such as --out {out / 'model.whet'}")
+    check_model_file(out)
     if not _can_write_in(out.parent):
         raise typer.BadParameter(f"cannot write to the directory {out.parent}: choose another --out")
     if checkpoint_of(out).exists() and not resume and not fresh:

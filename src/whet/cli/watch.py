@@ -52,7 +52,7 @@ def watch(
         bool,
         typer.Option("--unguarded", help="Learn without checks on the reference set, for models that have none."),
     ] = False,
-    learn_above: Annotated[
+    learn_min_score: Annotated[
         float | None,
         typer.Option(metavar="SCORE", help="Learn tracked windows above this score (default: automatic; face: 39.6)."),
     ] = None,
@@ -95,7 +95,7 @@ def watch(
       whet watch face camera --show --port 8000
       whet watch face frames/ --lines seen.csv --resize 320x240 --every 2
     """
-    _check_options(learn, save_as, save_every, learn_above, unguarded)
+    _check_options(learn, save_as, save_every, learn_min_score, unguarded)
     if not show:
         refuse("without --show; add --show to serve the live page", host=host, port=port)
     if stop is not None and stop <= start:
@@ -119,7 +119,7 @@ def watch(
         tracker = Tracker(
             load(model),
             learn=learn,
-            self_training=SelfTraining(learn_above, guarded=not unguarded),
+            self_training=SelfTraining(learn_min_score, guarded=not unguarded),
             min_score=parse_min_score(min_score),
             threads=threads,
             source=short_name(source),
@@ -149,14 +149,19 @@ def watch(
 
 
 def _check_options(
-    learn: bool, save_as: Path | None, save_every: int | None, learn_above: float | None, unguarded: bool
+    learn: bool, save_as: Path | None, save_every: int | None, learn_min_score: float | None, unguarded: bool
 ) -> None:
     if learn and save_as is None:
         raise typer.BadParameter("--learn needs an output model; add --save-as FILE")
-    if learn_above is not None and not isfinite(learn_above):
-        raise typer.BadParameter(f"got --learn-above {learn_above}; expected a finite score, such as 20")
+    if learn_min_score is not None and not isfinite(learn_min_score):
+        raise typer.BadParameter(f"got --learn-min-score {learn_min_score}; expected a finite score, such as 20")
     if not learn:
-        given = {"save_as": save_as, "save_every": save_every, "learn_above": learn_above, "unguarded": unguarded}
+        given = {
+            "save_as": save_as,
+            "save_every": save_every,
+            "learn_min_score": learn_min_score,
+            "unguarded": unguarded,
+        }
         refuse("without --learn; add --learn to train the detector", **given)
 
 
@@ -231,7 +236,7 @@ def _nothing_learned(summary: Summary) -> str:
         return "Learned nothing: no frame has a detection"
     return (
         f"Learned nothing: the best tracked window scores {summary.best_score:.2f}, and only windows above "
-        f"{summary.learn_above:.2f} are learned. Use --learn-above to lower this score, --lines to see all scores"
+        f"{summary.learn_min_score:.2f} are learned. Use --learn-min-score to lower this score, --lines to see all scores"
     )
 
 
@@ -248,7 +253,7 @@ def summary_table(
         "learned": summary.learned,
         "rolled_back": summary.rolled_back,
         "weight_change": round(summary.weight_change, 6),
-        "learn_above": None if saved is None else round(summary.learn_above, 6),
+        "learn_min_score": None if saved is None else round(summary.learn_min_score, 6),
         "best_score": None if summary.best_score is None else round(summary.best_score, 6),
         "held_out": {
             name: None if estimate is None else asdict(estimate)

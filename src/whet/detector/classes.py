@@ -93,7 +93,7 @@ class MultiClassDetector(Mapping[str, Detector]):
             if kind not in seen:
                 seen[kind] = detector.pixels(image, color), {}
             found[name] = detector.detect_pixels(*seen[kind], **inner)
-        every = Detections.of_classes(found)
+        every = Detections.from_classes(found)
         return every if most is None else every.first(most)
 
     def learn(

@@ -435,7 +435,8 @@ class Detector:
         """Write the detector to a file: as a whole, or not at all.
 
         Raises `ModelChangedError` if this detector was loaded from that file, and the file has changed since: load it
-        again, or use `edit`.
+        again, or use `edit`. Raises `ModelNameError` for a name that `load` would take for something else: one that
+        ends in .xml, or one without a directory and a suffix.
         """
         from whet.detector.storage import save
 

@@ -22,6 +22,7 @@ from whet.errors import (
     DetectorNotFoundError,
     ModelChangedError,
     ModelFileError,
+    ModelNameError,
     SeveralClassesError,
     UnknownClassError,
 )
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from whet.detector.classes import MultiClassDetector
 
 SUFFIX = ".whet"
+# A text like this is the name of a bundled detector, never a file.
+BARE_NAME = re.compile(r"[\w-]+")
 BUNDLED = Path(str(files("whet") / "bundled"))
 
 
@@ -51,7 +54,7 @@ def load(name_or_path: str | PathLike[str]) -> Detector:
     Traceback (most recent call last):
     whet.errors.DetectorNotFoundError: there is no detector named 'unicorn'; bundled with whet: ...
     """
-    if isinstance(name_or_path, str) and re.fullmatch(r"[\w-]+", name_or_path):
+    if isinstance(name_or_path, str) and BARE_NAME.fullmatch(name_or_path):
         return _load_bundled(name_or_path)
     if class_in_file(name_or_path)[1] is None and Path(name_or_path).suffix.lower() == ".xml":
         return _load_opencv(Path(name_or_path))
@@ -172,10 +175,29 @@ def _load_opencv(path: Path) -> Detector:
     return Detector(DetectorBase(cascade.window, stages))
 
 
+def check_file_name(path: str | PathLike[str]) -> None:
+    """Raise `ModelNameError` for a file that `load` would take for an OpenCV cascade or for a bundled detector.
+
+    >>> check_file_name("mine")
+    Traceback (most recent call last):
+    whet.errors.ModelNameError: got the file name mine, which is read as the name of a bundled model; use mine.whet
+    """
+    if Path(path).suffix.lower() == ".xml":
+        raise ModelNameError(
+            f"got the file name {path}, which is read as an OpenCV cascade; use {Path(path).with_suffix(SUFFIX)} "
+            "(whet export, or Detector.export_opencv, writes OpenCV's .xml)"
+        )
+    if BARE_NAME.fullmatch(str(path)):
+        raise ModelNameError(
+            f"got the file name {path}, which is read as the name of a bundled model; use {path}{SUFFIX}"
+        )
+
+
 def save(model: Detector | MultiClassDetector, path: str | PathLike[str]) -> None:
     """Write a model to a file, or the detector of one class into the file of several; see `Detector.save`."""
     from whet.io.files import locked
 
+    check_file_name(path)
     with locked(class_in_file(path)[0]):
         _write(model, model.to_bytes(), path)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import UserDict
+from collections import ChainMap
 from functools import cache
 from importlib import import_module
 from typing import Any, Protocol, Self
@@ -22,27 +22,28 @@ class TrainableFamily(ScannedFamily, Protocol):
         """All features of the family that fit into a window (height, width)."""
 
 
-class Table(UserDict[str, Any]):
+class Table(ChainMap[str, Any]):
     """Classes by name. A text is where a class is: a detector imports only those that it has."""
 
     def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a class of features
-        found = self.data[name]
+        found = super().__getitem__(name)
         if isinstance(found, str):
             module, _, kind = found.rpartition(".")
-            found = self.data[name] = getattr(import_module(module), kind)
+            found = self[name] = getattr(import_module(module), kind)
         return found
 
     def name_of(self, kind: type) -> str | None:
         """The name of a class, or None; imports nothing."""
         places = kind, f"{kind.__module__}.{kind.__qualname__}"
-        return next((name for name, found in self.data.items() if found in places), None)
+        return next((name for name in self if super(Table, self).__getitem__(name) in places), None)
 
 
 _HAAR, _LBP = "whet.features.haar.HaarPool", "whet.features.lbp.BlockPatternPool"
 _RECTANGLES = "whet.features.rectangles.RectanglePool"
 # Names are those of the `features` setting and of model files.
 TRAINABLE = Table({"haar": _HAAR, "lbp": _LBP})
-FAMILIES = Table({"haar": _HAAR, "lbp": _LBP, "rectangles": _RECTANGLES})
+# All families of a file: those that a training can select, and OpenCV's rectangles.
+FAMILIES = Table({"rectangles": _RECTANGLES}, TRAINABLE.maps[0])
 # Families whose features are conditions of leaves of trees.
 LEAVES = Table({"lbp leaves": _LBP, "rectangle leaves": _RECTANGLES})
 # Families of whole trees: a column has a row for each tree, and a tree has four weak learners.

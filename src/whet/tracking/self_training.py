@@ -18,7 +18,7 @@ from whet.lda.statistics import BinaryStatistics
 
 # Of the way from the scores of false positives to those of objects: the round share that brings the face detector
 # closest, with 39.6, to the 40 that was chosen for it on made-up footage.
-LEARN_ABOVE_SHARE = 0.4
+MIN_SCORE_SHARE = 0.4
 # The note of records that a tracker has made; the next session on the same model takes them over.
 TRACKED = "tracked"
 
@@ -27,11 +27,10 @@ TRACKED = "tracked"
 class SelfTraining:
     """When a frame is learned, with which weight, and how long it is kept. Chosen on made-up footage.
 
-    A tracked window is learned if its margin is above `learn_above`, and with it, as negatives, up to `others` windows
-    elsewhere in the frame that the detector accepts. Without `learn_above` this score comes from the detector, between
-    the scores of false positives and of objects in its training. Each update counts `share` of the positives that the
-    base was trained on, and the last `kept` of these shares are kept: what is older is unlearned. Updates are counted
-    together: the first at once, then two, four and so on, up to `every`.
+    A tracked window is learned if its score is above `learn_min_score`. Without it, this score comes from the detector,
+    between the scores of false positives and of objects in its training. Each update counts `share` of the positives
+    that the base was trained on, and the last `kept` of these shares are kept: what is older is unlearned. Updates are
+    counted together: the first at once, then two, four and so on, up to `every`.
 
     The reference set of the detector guards it: updates are rolled back if the detector would lose more than `max_lost`
     of the held-out objects, or have more than `max_false_positives` times as many false positives on held-out images,
@@ -39,8 +38,7 @@ class SelfTraining:
     learns from its tracks only with `guarded=False`.
     """
 
-    learn_above: float | None = None
-    others: int = 0
+    learn_min_score: float | None = None
     share: float = 0.004
     kept: float = 0.125
     every: int = 32
@@ -53,10 +51,10 @@ class SelfTraining:
         counts = [stage.statistics[0].n for stage in detector.base.stages if stage.learns]
         return max(1, round(self.share * min(counts, default=0)))
 
-    def learn_above_of(self, detector: Detector) -> float:
-        """The margin above which a tracked window is learned: `learn_above`, or one that depends on the base alone."""
-        given = self.learn_above
-        return expected_scores(detector.base).between(LEARN_ABOVE_SHARE) if given is None else given
+    def learn_min_score_for(self, detector: Detector) -> float:
+        """The score above which a tracked window is learned: `learn_min_score`, or one that depends on the base alone."""
+        given = self.learn_min_score
+        return expected_scores(detector.base).between(MIN_SCORE_SHARE) if given is None else given
 
     def max_kept(self) -> int:
         """How many updates are kept."""

@@ -144,7 +144,7 @@ MANY_WITHOUT = 1000
 class Summary:
     """The result of a session: frames, detections, updates, and the reason why it stopped.
 
-    A tracked window was learned if it scored above `learn_above`; `best_score` is the highest score of any tracked
+    A tracked window was learned if it scored above `learn_min_score`; `best_score` is the highest score of any tracked
     window. `before` and `after` are estimates on the reference set, None without one. `error` is the message of a
     source that failed, `interrupted` is set after Ctrl-C.
     """
@@ -156,7 +156,7 @@ class Summary:
     rolled_back: int = 0
     weight_change: float = 0.0
     seconds: float = 0.0
-    learn_above: float = 0.0
+    learn_min_score: float = 0.0
     best_score: float | None = None
     before: Estimate | None = None
     after: Estimate | None = None
@@ -193,7 +193,7 @@ class Session:
 
     def run(self, frames: Iterable[VideoFrame]) -> Summary:
         """Track the object through all frames."""
-        summary, begin, without = Summary(learn_above=self.tracker.learn_above), time.perf_counter(), 0
+        summary, begin, without = Summary(learn_min_score=self.tracker.learn_min_score), time.perf_counter(), 0
         summary.before = summary.after = self.tracker.detector.estimate
         if self.save_as is not None:
             self.save_as.start(self.tracker)

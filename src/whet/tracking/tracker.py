@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -144,13 +143,13 @@ class TrackedFrame:
 
 @dataclass(frozen=True, eq=False)
 class _Update:
-    """Windows of one image, by its hash and name: the object first, then negatives."""
+    """The tracked window of one image: the hash and name of the image, index and box (4,), and its patch."""
 
     image: str
     name: str
     index: WindowIndex
-    boxes: Floats
-    patches: Grey
+    box: Floats
+    patch: Grey  # (1, height, width)
 
 
 @dataclass(eq=False)
@@ -162,7 +161,7 @@ class Tracker:
 
     >>> import whet
     >>> tracker = Tracker(whet.load("face"), learn=True)
-    >>> round(tracker.learn_above, 1)
+    >>> round(tracker.learn_min_score, 1)
     39.6
     >>> frame = tracker.update(np.zeros((60, 80), np.uint8))
     >>> frame.track is None, frame.n_learned, tracker.detector.n_examples
@@ -179,18 +178,18 @@ class Tracker:
     source: str = ""
     number: int = 0
     last: Floats | None = None
-    _learned: deque[list[Record]] = field(default_factory=deque, repr=False)
-    _pending: list[_Update] = field(default_factory=list, repr=False)
-    _due: int = 1
-    _weight_change: float = 0.0
+    learn_min_score: float = field(init=False)
+    _learned: deque[Record] = field(init=False, repr=False, default_factory=deque)
+    _pending: list[_Update] = field(init=False, repr=False, default_factory=list)
+    _due: int = field(init=False, repr=False, default=1)
+    _weight_change: float = field(init=False, repr=False, default=0.0)
 
     def __post_init__(self) -> None:
         self.detector.reporting.min_score(self.min_score)  # an unknown name is an error now
-        self.learn_above = self.self_training.learn_above_of(self.detector)
+        self.learn_min_score = self.self_training.learn_min_score_for(self.detector)
         if self.learn:
             self.detector.check_can_learn(examples=True)
-            old = tracked_records(self.detector.records)
-            self._learned.extend(list(of_image) for _, of_image in groupby(old, key=lambda record: record.image))
+            self._learned.extend(tracked_records(self.detector.records))
         self.adopt(self.detector)
 
     def adopt(self, detector: Detector) -> None:
@@ -199,8 +198,7 @@ class Tracker:
         Updates that it does not have were unlearned there, and are forgotten.
         """
         there = {record.id for record in detector.records}
-        updates = ([record for record in update if record.id in there] for update in self._learned)
-        self._learned = deque(update for update in updates if update)
+        self._learned = deque(record for record in self._learned if record.id in there)
         self._guard = self.self_training.guard_of(detector) if self.learn else None
         self._set(detector)
 
@@ -216,7 +214,7 @@ class Tracker:
         fired = FiredWindows() if found is None else found.fired
         offset, min_score = detector.box_offset, detector.reporting.min_score(self.min_score)
         detections = report(fired, offset=offset, min_score=min_score, by_object=detector.cascade.uses_channels)
-        is_learned = self.learn and found is not None and found.score > self.learn_above
+        is_learned = self.learn and found is not None and found.score > self.learn_min_score
         if is_learned and found is not None:
             self._pending.append(self._new_update(pixels, found))
         learned, rolled_back = self._learn_pending() if len(self._pending) >= self._due else (0, 0)
@@ -238,7 +236,7 @@ class Tracker:
     @property
     def kept(self) -> list[Record]:
         """Records of what was learned and has not been unlearned since, oldest first."""
-        return [record for update in self._learned for record in update]
+        return list(self._learned)
 
     def roll_back(self, n: int | None = None) -> int:
         """Unlearn the newest `n` updates, or all that are kept; returns how many were unlearned.
@@ -252,51 +250,40 @@ class Tracker:
         return n
 
     def _new_update(self, grey: Grey, found: Track) -> _Update:
-        """The tracked window, and with it the best windows elsewhere that fired."""
-        fired, index, boxes = found.fired, found.index, found.window[None]
-        if self.self_training.others and len(fired):
-            elsewhere = box_iou(found.box[None], fired.boxes)[0] < ELSEWHERE
-            best = np.argsort(np.where(elsewhere, -fired.scores, np.inf), kind="stable")[: self.self_training.others]
-            best = best[elsewhere[best]]
-            index = WindowIndex.concatenate([index, fired.index.take(best)])
-            boxes = np.concatenate([boxes, fired.boxes[best]])
-        boxes = self.detector.box_offset.boxes(boxes)
+        """The tracked window, to be learned as the object."""
+        box = self.detector.box_offset.boxes(found.window[None])[0]
         name = f"{self.source} frame {self.number}".strip()[:LONGEST_NAME]
-        return _Update(image_hash(grey), name, index, boxes, found.pyramid.patches(index))
+        return _Update(image_hash(grey), name, found.index, box, found.pyramid.patches(found.index))
 
-    def _records(self, updates: Sequence[_Update]) -> list[list[Record]]:
-        """The new records of each update; a frame that is shown twice is learned once.
+    def _records(self, updates: Sequence[_Update]) -> list[Record]:
+        """The new records of updates; a frame that is shown twice is learned once.
 
         All patches are evaluated together: weak learners answer to 32 of them in less than twice the time of one.
         """
-        patches = np.concatenate([update.patches for update in updates])
-        responses, has_contrast = self.detector.base.cascade.respond(patches)
+        responses, _ = self.detector.base.cascade.respond(np.concatenate([update.patch for update in updates]))
         packed, weight, now = np.packbits(responses, axis=1), self.self_training.weight(self.detector), int(time.time())
+        made = [
+            Record(
+                "example",
+                update.image,
+                tuple(update.box.tolist()),
+                is_object=True,
+                weight=weight,
+                index=update.index,
+                responses=packed[row : row + 1],
+                base_id=self.detector.base_id,
+                name=update.name,
+                time=now,
+                note=TRACKED,
+            )
+            for row, update in enumerate(updates)
+        ]
         known = {record.id for record in self.detector.records}
-        made: list[list[Record]] = []
-        row = 0
-        for update in updates:
-            of_image = []
-            for i, box in enumerate(update.boxes.tolist()):
-                record = Record(
-                    "example",
-                    update.image,
-                    tuple(box),
-                    is_object=i == 0,
-                    weight=weight,
-                    index=update.index.take(slice(i, i + 1)),
-                    responses=packed[row : row + 1],
-                    base_id=self.detector.base_id,
-                    name=update.name,
-                    time=now,
-                    note=TRACKED,
-                )
-                if record.id not in known and (i == 0 or has_contrast[row]):
-                    of_image.append(record)
-                known.add(record.id)
-                row += 1
-            made += [of_image] if of_image else []
-        return made
+        new: dict[str, Record] = {}
+        for record in made:
+            if record.id not in known:
+                new.setdefault(record.id, record)
+        return list(new.values())
 
     def _learn_pending(self) -> tuple[int, int]:
         """Learn what is pending and unlearn what is too old; roll both back if they did damage."""
@@ -312,10 +299,10 @@ class Tracker:
         self._set(changed)
         return len(new), 0
 
-    def _changed(self, new: Iterable[list[Record]], old: Iterable[list[Record]]) -> Detector:
+    def _changed(self, new: Iterable[Record], old: Iterable[Record]) -> Detector:
         """The detector with some updates learned and others unlearned, in one step."""
         changed = self.detector.copy()
-        changed.replace_records(*([record for update in updates for record in update] for updates in (new, old)))
+        changed.replace_records(new, old)
         return changed
 
     def _set(self, detector: Detector) -> None:
