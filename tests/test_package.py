@@ -35,6 +35,30 @@ def test_every_experiment_has_what_the_registry_expects():
         assert set(module.RUNS) == {"small", "paper"}
 
 
+def test_the_command_table_of_the_api_page_is_complete():
+    from whet.cli.main import COMMANDS
+
+    assert re.findall(r"^\| `whet ([\w-]+)`", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE) == list(COMMANDS)
+
+
+PACKAGES = ("detector", "estimators", "evaluation", "io", "opencv", "plots", "tracking", "training")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_name_of_a_package_is_documented_and_can_be_imported(package):
+    module, page = importlib.import_module(f"whet.{package}"), (ROOT / "docs" / "api.md").read_text()
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+        assert name.isupper() or f"whet.{package}.{name}" in page or f"whet.{name}" in page, name
+
+
+def test_pages_for_users_import_at_most_one_level_below_whet():
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("guides/*.md"), *(ROOT / "docs").glob("concepts/*.md")]
+    pages += [ROOT / "docs" / "api.md", ROOT / "docs" / "get-started.md"]
+    deep = re.compile(r"(?:from|import|auto\w+::) whet\.(?!estimators\.baselines)[a-z_]+\.[a-z_]+(?: import|\.\w)")
+    assert [f"{page.name}: {text}" for page in pages for text in deep.findall(page.read_text(encoding="utf-8"))] == []
+
+
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 

@@ -236,7 +236,7 @@ def _nothing_learned(summary: Summary) -> str:
         return "Learned nothing: no frame has a detection"
     return (
         f"Learned nothing: the best tracked window scores {summary.best_score:.2f}, and only windows above "
-        f"{summary.learn_min_score:.2f} are learned. Use --learn-min-score to lower this score, --lines to see all scores"
+        f"{summary.learn_min_score:.2f} are learned. Use --learn-min-score to lower this score, --lines to see scores"
     )
 
 

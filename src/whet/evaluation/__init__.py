@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from whet.evaluation.error_kinds import ErrorReport as ErrorReport
     from whet.evaluation.error_kinds import count_errors as count_errors
     from whet.evaluation.evaluation import Evaluation as Evaluation
+    from whet.evaluation.evaluation import evaluate_detections as evaluate_detections
     from whet.evaluation.runs import EvaluationRun as EvaluationRun
 
 _HOME = {
@@ -27,6 +28,7 @@ _HOME = {
     "EvaluationRun": "whet.evaluation.runs",
     "LearningCurve": "whet.evaluation.advice",
     "count_errors": "whet.evaluation.error_kinds",
+    "evaluate_detections": "whet.evaluation.evaluation",
 }
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "EvaluationRun",
     "LearningCurve",
     "count_errors",
+    "evaluate_detections",
 ]
 
 

@@ -52,7 +52,7 @@ class SelfTraining:
         return max(1, round(self.share * min(counts, default=0)))
 
     def learn_min_score_for(self, detector: Detector) -> float:
-        """The score above which a tracked window is learned: `learn_min_score`, or one that depends on the base alone."""
+        """The score above which a tracked window is learned: that which is set, or one that the base decides."""
         given = self.learn_min_score
         return expected_scores(detector.base).between(MIN_SCORE_SHARE) if given is None else given
 

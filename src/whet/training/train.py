@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import Never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,17 +77,17 @@ def train(
     checkpoint: PathOrText | None = None,
     callback: Callable[[Event], None] | None = None,
     threads: int | None = None,
-    **unknown: object,
+    **unknown: Never,
 ) -> Detector:
     """Train a detector from annotated images: COCO, YOLO, Pascal VOC, OpenCV's info.dat, CSV or a folder of crops.
 
     `negatives` are images without the object, or folders of them; the annotated images also supply negatives, outside
-    their boxes. `class_name` selects one of several classes. `whet.training.config.TrainingConfig` describes all
-    settings. With `for_opencv`, the detector is a cascade that `Detector.export_opencv` can write: of "haar" features,
-    or of "lbp" if `features` says so, with `min_sigma` and `early_exits` as OpenCV needs them.
+    their boxes. `class_name` selects one of several classes. `whet.training.TrainingConfig` describes all settings.
+    With `for_opencv`, the detector is a cascade that `Detector.export_opencv` can write: of "haar" features, or of
+    "lbp" if `features` says so, with `min_sigma` and `early_exits` as OpenCV needs them.
 
-    A `checkpoint` file lets a repeated call resume an interrupted training. `callback` receives the events of
-    `whet.training.progress`. `threads` is the number of threads (None: all processors).
+    A `checkpoint` file lets a repeated call resume an interrupted training. `callback` receives each
+    `whet.training.Event`. `threads` is the number of threads (None: all processors).
 
     >>> import tempfile
     >>> from PIL import Image
