@@ -3,6 +3,9 @@
 The faces are the data set `faces_opencv24`, the negative images `negatives`, both in $WHET_DATA. One in ten runs of 100
 faces, and 300 images, are held out for evaluation. A checkpoint beside the model lets a repeated call resume an
 interrupted training. Stages alternate between Haar features and local binary patterns.
+
+`--describe MODEL` brings the provenance of a model that was trained before up to date: its class, and the names of its
+facts. Nothing else changes; `base_id` stays the same.
 """
 
 from __future__ import annotations
@@ -48,7 +51,9 @@ ORIGIN = Provenance(
     data="faces_opencv24, the frontal faces of OpenCV's own cascades, and 3,017 images without a face",
     licence="that of OpenCV, with which the faces are distributed",
     command="python -m scripts.train_face",
-)
+).with_class("face")
+# Facts by the names that earlier versions wrote.
+RENAMED = {"ending": "stop reason", "negatives a stage": "negatives per stage"}
 # False positives per image.
 POINTS = {"one false positive per image": 1.0, "one per ten images": 0.1, "one per hundred images": 0.01}
 DEFAULT = "one per ten images"
@@ -98,12 +103,28 @@ def evaluated(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Pat
     return detector
 
 
+def described(detector: Detector) -> Detector:
+    """The same detector with the class, and the facts of its provenance by their present names."""
+    provenance = detector.provenance
+    facts = {RENAMED.get(name, name): fact for name, fact in provenance.facts.items()}
+    provenance = replace(provenance, facts=facts).with_class("face")
+    same = Detector(
+        replace(detector.base, provenance=provenance), detector.counts, detector.reporting, detector.records
+    )
+    assert same.base_id == detector.base_id
+    return same
+
+
 def main() -> None:
     """Train, evaluate and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/face.whet"))
     parser.add_argument("--base", type=Path, help="a trained detector: evaluate it again instead of training")
+    parser.add_argument("--describe", type=Path, metavar="MODEL", help="bring the provenance of a model up to date")
     options = parser.parse_args()
+    if options.describe:
+        save(described(load(options.describe)), options.describe)
+        return
     out = options.out
     out.parent.mkdir(parents=True, exist_ok=True)
     faces, held_out_faces = split_faces()

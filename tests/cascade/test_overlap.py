@@ -62,7 +62,7 @@ def test_overlap_is_symmetric_and_at_most_the_share_of_either(first, second):
         ([1, 2, 3, 4], r"shape \(4,\)"),
         ([[1, 2, 3]], r"shape \(1, 3\)"),
         ([SQUARE, [5, 0, 4, 9]], r"faces\[1\] is \[5.0, 0.0, 4.0, 9.0\]"),
-        ([[0, 5, 9, 4]], "ymin <= ymax"),
+        ([[0, 5, 9, 4]], "y1 <= y2"),
         ([[0, 0, np.nan, 9]], "finite"),
         ([[0, 0, np.inf, 9]], "finite"),
     ],

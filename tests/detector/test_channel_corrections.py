@@ -14,7 +14,7 @@ from whet.detector.corrections import look_alikes
 from whet.detector.detector import Detector
 from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, Reference
 from whet.detector.storage import load
-from whet.errors import CannotLearnError
+from whet.errors import CannotExportError, CannotLearnError
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +60,14 @@ def test_a_false_positive_is_gone_and_comes_back_to_the_byte(make, image):
         detector.unlearn(update)
     assert detector.to_bytes() == before
     assert np.array_equal(detector.detect(image).to_array(), found.to_array())
+
+
+def test_a_corrected_detector_that_cannot_be_exported_is_not_told_to_unlearn(image, tmp_path):
+    detector = random_detector()
+    detector.learn(image, detector.detect(image, min_score=-np.inf)[0], False)
+    with pytest.raises(CannotExportError, match="--for-opencv") as error:
+        detector.export_opencv(tmp_path / "a.xml")
+    assert "unlearn" not in str(error.value)
 
 
 def test_a_missed_object_is_found_with_the_score_that_is_asked_for(image):

@@ -14,6 +14,7 @@ from whet.cascade.detect import detect
 from whet.detector import storage as bundled
 from whet.detector.storage import load
 from whet.errors import (
+    BoxError,
     DetectorNotFoundError,
     ModelFileError,
     UnreadableImageError,
@@ -229,6 +230,46 @@ def test_the_repr_of_a_detector_has_its_numbers():
     )
     assert finder.n_examples == (5, 0)
     assert finder.provenance.licence == "CC0-1.0"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("min_size", (10, 10), "a number of pixels"),
+        ("max_size", "40", "a number of pixels"),
+        ("scale_factor", "1.1", "a number"),
+        ("step", 1.5, "a whole number"),
+        ("iou", None, "a number"),
+        ("max_detections", 1.5, "a whole number of at least 1"),
+        ("max_detections", 0, "a whole number of at least 1"),
+        ("max_detections", -1, "a whole number of at least 1"),
+    ],
+)
+def test_an_option_of_another_type_is_named_with_what_is_expected(option, value, expected):
+    with pytest.raises((TypeError, ValueError), match=f"got {option}=.*expected {expected}"):
+        bull_finder().detect(bull_scene(), **{option: value})
+
+
+def test_numbers_of_numpy_are_numbers():
+    plain = bull_finder().detect(bull_scene(), step=2, min_size=14.0, max_detections=2)
+    options = {"step": np.int64(2), "min_size": np.float32(14), "max_detections": np.uint8(2)}
+    assert bull_finder().detect(bull_scene(), **options).boxes.tolist() == plain.boxes.tolist()
+
+
+def test_the_name_of_a_model_is_no_detector():
+    for kind in (whet.Detector, whet.Tracker):
+        with pytest.raises(TypeError, match=r"whet\.load"):
+            kind("face")
+
+
+def test_a_detection_and_a_single_box_can_be_corrected():
+    finders = [bull_finder() for _ in range(3)]
+    found = finders[0].detect(bull_scene())
+    for finder, wrong in zip(finders, (found[-1], found.boxes[-1], found.boxes[-1:]), strict=True):
+        finder.learn(bull_scene(), wrong, False)
+    assert len({finder.records[0].id for finder in finders}) == 1
+    with pytest.raises(BoxError, match="x1, y1, x2, y2"):
+        finders[0].learn(bull_scene(), [1, 2, 3], False)
 
 
 def test_a_list_of_images_gives_a_list_of_detections():

@@ -49,6 +49,16 @@ def test_the_bootstrap_is_that_of_evaluating_the_drawn_images_anew(rng, monkeypa
     assert measures["precision"].value == run.found.sum() / (run.found.sum() + run.n_false_positives)
 
 
+def test_a_run_is_shown_by_its_measures(rng):
+    run = EvaluationRun((Path("some/where/a.png"),) * 12, evaluate_detections(*drawn(rng)), 2.0)
+    measures = run.measures()
+    assert repr(run).startswith(f"EvaluationRun(12 images, {run.truths.sum()} objects: ")
+    for name in ("recall", "precision", "average precision"):
+        assert f"{name} {measures[name].value:.3f}" in repr(run)
+    assert len(repr(run)) < 150
+    assert len(repr(run.evaluation)) < 80
+
+
 def test_nothing_to_find_or_one_image_gives_no_numbers_rather_than_wrong_ones():
     empty = evaluate_detections([([], []), ([], [])], [([], None), ([], None)])
     measures = EvaluationRun((Path("a.png"), Path("b.png")), empty, 0.0).measures()

@@ -1,4 +1,4 @@
-"""Boxes (xmin, ymin, xmax, ymax), half-open, so that a width is xmax - xmin: overlaps, and offsets from windows."""
+"""Boxes (x1, y1, x2, y2), half-open, so that a width is x2 - x1: overlaps, and offsets from windows."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def checked_boxes(boxes: ArrayLike, name: str = "boxes") -> Floats:
     if array.ndim <= 2 and array.size == 0:
         return np.empty((0, 4))
     if array.ndim != 2 or array.shape[1] != 4:
-        raise ValueError(f"{name} have shape {array.shape}; expected (N, 4): xmin, ymin, xmax, ymax")
+        raise ValueError(f"{name} have shape {array.shape}; expected (N, 4): x1, y1, x2, y2")
     wrong = ~np.isfinite(array).all(axis=1) | (array[:, 2:] < array[:, :2]).any(axis=1)
     if wrong.any():
         at = int(np.argmax(wrong))
         raise ValueError(
-            f"{name}[{at}] is {array[at].tolist()}; expected finite xmin <= xmax and ymin <= ymax"
+            f"{name}[{at}] is {array[at].tolist()}; expected finite x1 <= x2 and y1 <= y2"
             " (x, y, width, height has to be converted first)"
         )
     return array

@@ -97,7 +97,13 @@ class MultiClassDetector(Mapping[str, Detector]):
         return every if most is None else every.first(most)
 
     def learn(
-        self, image: ImageLike, boxes: ArrayLike, labels: ArrayLike, *, class_name: str, **options: Unpack[LearnOptions]
+        self,
+        image: ImageLike,
+        boxes: ArrayLike | Detections,
+        labels: ArrayLike,
+        *,
+        class_name: str,
+        **options: Unpack[LearnOptions],
     ) -> Update:
         """Correct boxes of one class in an image; see `Detector.learn`. Other classes stay as they are."""
         return self[class_name].learn(image, boxes, labels, **options)

@@ -315,10 +315,16 @@ def _sampled(start: int, length: int, zoom: Floats, shift: Floats, side: int) ->
     return places.clip(0, side - 1)
 
 
-def checked_labels(boxes: ArrayLike, labels: ArrayLike, shape: tuple[int, ...]) -> tuple[Boxes, NDArray[np.bool_]]:
-    """Boxes (n, 4) with some area in an image (height, width), and labels (n,); or a `BoxError` with the reason."""
+def checked_labels(
+    boxes: ArrayLike | Detections, labels: ArrayLike, shape: tuple[int, ...]
+) -> tuple[Boxes, NDArray[np.bool_]]:
+    """Boxes (n, 4) with some area in an image (height, width), and labels (n,); or a `BoxError` with the reason.
+
+    Detections stand for their boxes; one box (4,) is one of one.
+    """
     try:
-        array = checked_boxes(boxes)
+        array = np.asarray(boxes.boxes if isinstance(boxes, Detections) else boxes, dtype=np.float64)
+        array = checked_boxes(array[None] if array.shape == (4,) else array)
     except (TypeError, ValueError) as error:
         raise BoxError(str(error)) from error
     height, width = shape

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from math import isfinite
+from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from threading import RLock
@@ -94,6 +95,17 @@ class LearnOptions(TypedDict, total=False):
     threads: int | None
 
 
+def check_number(name: str, value: object, more: str = "", *, whole: bool = False) -> None:
+    """Raise TypeError for an option that is not one number, or not one whole number.
+
+    >>> check_number("min_size", (10, 10), " of pixels")
+    Traceback (most recent call last):
+    TypeError: got min_size=(10, 10); expected a number of pixels
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
+        raise TypeError(f"got {name}={value!r}; expected a {'whole ' * whole}number{more}")
+
+
 class Detector:
     """Finds objects in images, and learns from corrections.
 
@@ -107,7 +119,7 @@ class Detector:
     >>> detector = whet.load("face")
     >>> found = detector.detect(data.astronaut())
     >>> found
-    Detections(2: 114 x 126 at (168, 57) scores 119, 76 x 84 at (264, 320) scores 49.7)
+    Detections(2: face 114 x 126 at (168, 57) scores 119, face 76 x 84 at (264, 320) scores 49.7)
     >>> learned = detector.learn(data.astronaut(), found[1].boxes, False)  # "not a face"
     >>> len(detector.detect(data.astronaut()))
     1
@@ -123,6 +135,8 @@ class Detector:
         reporting: Reporting | None = None,
         records: Iterable[Record] = (),
     ) -> None:
+        if isinstance(base, str | PathLike):
+            raise TypeError(f"got {base!r}; use whet.load({str(base)!r}) to load a detector")
         self._base = base
         self._reporting = reporting or Reporting()
         empty = Delta.empty(base.sizes)
@@ -187,7 +201,12 @@ class Detector:
         Detectors share levels if all look at grey images, or all at channels.
         """
         state, threads = self._state, options.get("threads")
-        reporting = self._reporting_of(state)
+        reporting, most = self._reporting_of(state), options.get("max_detections")
+        check_number("iou", options.get("iou", IOU))
+        if most is not None:
+            check_number("max_detections", most, " of at least 1, or None for all", whole=True)
+            if most < 1:
+                raise ValueError(f"got max_detections={most}; expected a whole number of at least 1, or None for all")
         pyramid = self.pyramid(
             pixels,
             options.get("scale_factor", SCALE_FACTOR),
@@ -204,16 +223,18 @@ class Detector:
             iou=options.get("iou", IOU),
             offset=reporting.box_offset,
             min_score=reporting.min_score(options.get("min_score")),
-            max_detections=options.get("max_detections"),
+            max_detections=most,
             calibration=self._calibration(state),
             by_object=state.derived.cascade.uses_channels,
             class_name=self.class_name,
         )
 
-    def learn(self, image: ImageLike, boxes: ArrayLike, labels: ArrayLike, **options: Unpack[LearnOptions]) -> Update:
+    def learn(
+        self, image: ImageLike, boxes: ArrayLike | Detections, labels: ArrayLike, **options: Unpack[LearnOptions]
+    ) -> Update:
         """Correct boxes (n, 4) of an image, as x1, y1, x2, y2: label True for the object, False for a false positive.
 
-        `labels` are one for all boxes or (n,). Pass as options the sizes, `scale_factor`, `step` and `color` with which
+        `boxes` may also be detections, or one box (4,). `labels` are one for all boxes or (n,). Pass as options the sizes, `scale_factor`, `step` and `color` with which
         the detections were made, and the `min_score` that a missed object has to exceed. A correction that holds
         already changes nothing, until another one would undo it; learning it twice is learning it once.
 
@@ -234,7 +255,7 @@ class Detector:
     def new_records(
         self,
         image: ImageLike,
-        boxes: ArrayLike,
+        boxes: ArrayLike | Detections,
         labels: ArrayLike,
         *,
         name: str = "",
@@ -608,6 +629,11 @@ class Detector:
         shared: dict[float, Level] | None = None,
     ) -> Pyramid:
         """The levels on which boxes have these sizes; windows are smaller or larger than the boxes reported."""
+        check_number("scale_factor", scale_factor)
+        check_number("step", step, whole=True)
+        for name, size in (("min_size", min_size), ("max_size", max_size)):
+            if size is not None:
+                check_number(name, size, " of pixels: the longer side of a box")
         (height, width), offset = self.window, self.box_offset
         ratio = max(height, width) / max(height * offset.size[0], width * offset.size[1])
         smallest = SMALLEST * max(height, width) / ratio

@@ -65,7 +65,7 @@ def load_classes(name_or_path: str | PathLike[str]) -> MultiClassDetector:
     """Load the detectors of all classes of a file; a model of one class gives one, named "object" if it has no name.
 
     >>> load_classes("face")
-    MultiClassDetector(object)
+    MultiClassDetector(face)
     """
     from whet.detector.classes import MultiClassDetector
 

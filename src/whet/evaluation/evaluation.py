@@ -72,6 +72,9 @@ class Evaluation:
     images: tuple[ImageResult, ...]
     curve: Curve
 
+    def __repr__(self) -> str:
+        return f"Evaluation({len(self.images):,} images: average precision {self.average_precision:.3f})"
+
     @property
     def average_precision(self) -> float:
         """See `whet.evaluation.curves.average_precision`."""

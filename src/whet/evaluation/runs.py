@@ -103,6 +103,13 @@ class EvaluationRun:
     min_size: float = 0.0
     aspect: float | None = None
 
+    def __repr__(self) -> str:
+        return (
+            f"EvaluationRun({len(self.paths):,} images, {int(self.truths.sum()):,} objects: recall {self.recall:.3f}, "
+            f"precision {self.precision:.3f} above score {self.threshold:.4g}, "
+            f"average precision {self.evaluation.average_precision:.3f})"
+        )
+
     @cached_property
     def found(self) -> Counts:
         """Truths of each image (images,) that are found."""
@@ -132,6 +139,12 @@ class EvaluationRun:
     def recall(self) -> float:
         """Share of the truths that are found; NaN without any."""
         return _share(int(self.found.sum()), int(self.truths.sum()))
+
+    @property
+    def precision(self) -> float:
+        """Share of the detections that are objects; NaN without any."""
+        n_found = int(self.found.sum())
+        return _share(n_found, n_found + self.n_false_positives)
 
     @cached_property
     def errors(self) -> ErrorReport:

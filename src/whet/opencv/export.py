@@ -188,12 +188,12 @@ def write_opencv(
     ...     write_opencv(Cascade((8, 8), (Stage(pool.take([0]), edge, np.array([2.0]), 1.0),)), f"{folder}/edge.xml")
     Exported(stages=1, stumps=1, closest=..., differences=())
     """
+    family = _family(cascade)
     if cascade.neighbours is not None:
         raise CannotExportError(
             "OpenCV's format has no place for corrections: export the detector without them (Detector.as_trained(), or "
             "a copy after `whet unlearn MODEL --all`), or run it in whet"
         )
-    family = _family(cascade)
     pieces = [piece for stage in cascade.stages for piece in _pieces(stage, early_exits)]
     differences = tuple(_differences(cascade, family, early_exits))
     write_atomically(Path(path), "\n".join(_lines(cascade, family, pieces, exact)).encode("ascii"))
@@ -214,9 +214,9 @@ def _family(cascade: Cascade) -> str:
     if kinds == {(BlockPatternPool, Subsets)}:
         return "LBP"
     if not kinds <= {(HaarPool, Stumps), (RectanglePool, Stumps)}:
-        names = sorted(f"{weak.__name__} on {features.__name__}" for features, weak in kinds)
+        names = sorted({"LBP" if features is BlockPatternPool else "Haar" for features, _ in kinds})
         raise CannotExportError(
-            f"got stages of {', '.join(names)}; an OpenCV file holds either Haar stumps or LBP stumps: train with "
+            f"got {' and '.join(names)} stages; an OpenCV file holds either Haar stumps or LBP stumps: train with "
             "--for-opencv"
         )
     if cascade.min_sigma != OPENCV_MIN_SIGMA:

@@ -185,6 +185,8 @@ class Tracker:
     _weight_change: float = field(init=False, repr=False, default=0.0)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.detector, Detector):
+            raise TypeError(f"got {self.detector!r}; expected a detector, such as whet.load('face')")
         self.detector.reporting.min_score(self.min_score)  # an unknown name is an error now
         self.learn_min_score = self.self_training.learn_min_score_for(self.detector)
         if self.learn:

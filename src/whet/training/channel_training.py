@@ -40,6 +40,7 @@ from whet.training.progress import (
     Resumed,
     RoundFinished,
     RoundStarted,
+    StepStarted,
     StopReason,
     TrainingResult,
     TreesAdded,
@@ -116,7 +117,8 @@ class _Training:
             self._add(self.images.random(config.negatives_per_round, [config.seed, 11]))
             if not len(self.places):
                 raise TrainingDataError(
-                    "no window outside of the boxes: they cover the images; add images without the object (negatives)"
+                    "no window outside of the boxes: they cover the images; add images without the object with --negatives "
+                    "(in Python: negatives=)"
                 )
             self._save()
             return
@@ -170,7 +172,9 @@ class _Training:
     def _finish(self, trees: BoostedTrees) -> tuple[Stage, Reference, TrainingResult, Validated]:
         """The final stage, with its rejection thresholds, and its rates on what it was not trained on."""
         samples = Samples(self.positives, self.prepared.positives.groups, self.negatives, self.places[:, 0])
+        self._send(StepStarted, f"cross-validation with {FOLDS} times {len(trees):,} trees")
         validation = self._cross_validate(samples, len(trees))
+        self._send(StepStarted, f"rejection thresholds, on {len(self.held_out.images):,} held-out images")
         unseen = validation.unseen_scores(self.positives, trees)
         loose = self._cascade(self._stage(trees))
         apart = Apart.from_images(self.held_out, loose.stages[0])
@@ -185,7 +189,7 @@ class _Training:
             stage,
             self._reference(trees, stage, validated),
             TrainingResult(
-                StopReason.ALL_STAGES,
+                StopReason.ALL_TREES,
                 f"Trained {len(trees)} trees in {len(ROUNDS)} rounds",
                 float(mined.accepted.sum() / max(mined.tested.sum(), 1)),
                 image_interval(mined.accepted, mined.tested),
@@ -219,6 +223,7 @@ class _Training:
         def progress(n: int) -> None:
             self._send(TreesAdded, n * n_trees, CURVE_MODELS * n_trees, "learning curve")
 
+        self._send(StepStarted, f"learning curve of {CURVE_MODELS} times {n_trees:,} trees")
         curve = learning_curve(
             samples,
             validation.fold,
@@ -230,6 +235,7 @@ class _Training:
             progress=progress,
         )
         images = [image for image in self.prepared.annotations.images if len(image.objects)]
+        self._send(StepStarted, f"detection of objects that were not trained on, in {len(images):,} images")
         sources = (self.images, self.held_out)
         found = detect_unseen(
             images, samples, validation, trees, stage, sources, scales, seed=seed, threads=self.threads

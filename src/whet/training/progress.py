@@ -79,7 +79,10 @@ class Event:
 
     def __str__(self) -> str:
         left = "" if self.seconds_left is None else f", about {duration(self.seconds_left)} left"
-        return f"[{duration(self.seconds)}{left}] {self.part} {self.stage}: {self._text()}"
+        return f"[{duration(self.seconds)}{left}] {self._title()}{self._text()}"
+
+    def _title(self) -> str:
+        return f"{self.part} {self.stage}: "
 
     @property
     def part(self) -> str:
@@ -192,6 +195,19 @@ class RoundFinished(_RoundEvent):
 
 
 @dataclass(frozen=True, eq=False)
+class StepStarted(Event):
+    """A step after the last stage or round starts, such as cross-validation."""
+
+    name: str
+
+    def _title(self) -> str:
+        return ""
+
+    def _text(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, eq=False)
 class Mining(Event):
     """Search for negatives of `stage` in the training images, or in the held-out images."""
 
@@ -242,6 +258,7 @@ class StopReason(StrEnum):
 
     TARGET_REACHED = "target reached"
     ALL_STAGES = "all stages"
+    ALL_TREES = "all trees"
     IMAGES_EXHAUSTED = "images exhausted"
     CANNOT_IMPROVE = "cannot improve"
 
