@@ -1,5 +1,10 @@
+import json
+from pathlib import Path
+
 import pytest
 from scripts import house
+
+ROOT = Path(__file__).parent.parent
 
 FILES = {
     "src/whet/__init__.py": "from whet.core.model import Model\n__all__ = ['Model']\n",
@@ -62,3 +67,12 @@ def test_only_functions_that_run_are_recorded(tmp_path):
     names = {}
     exec(compile(path.read_text(), str(path), "exec"), names)
     assert house.record(lambda _: names["used"], tmp_path) == ["part.py:used"]
+
+
+def test_the_stored_figures_are_of_this_code():
+    """Within a few modules, so that not every commit measures again; `python -m scripts.house` prints new ones."""
+    stored = json.loads((ROOT / "docs" / "results" / "house.json").read_text())["after"]
+    here = house.Checkout(ROOT)
+    count, share = house.modules(here)["count"], house.one_importer(here)["share"]
+    assert count == pytest.approx(stored["modules"]["count"], abs=6)
+    assert share == pytest.approx(stored["one_importer"]["share"], abs=0.03)

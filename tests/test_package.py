@@ -9,6 +9,7 @@ import pytest
 import whet
 
 ROOT = Path(__file__).parent.parent
+MARKDOWN = sorted(path.relative_to(ROOT) for path in (ROOT / "docs").rglob("*.md"))
 PUBLIC = [name for name in dir(whet) if not name.startswith("_")]
 
 
@@ -38,7 +39,28 @@ def test_every_experiment_has_what_the_registry_expects():
 def test_the_command_table_of_the_api_page_is_complete():
     from whet.cli.main import COMMANDS
 
-    assert re.findall(r"^\| `whet ([\w-]+)`", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE) == list(COMMANDS)
+    page = (ROOT / "docs" / "api.md").read_text()
+    assert sorted(re.findall(r"^\| `whet ([\w-]+)`", page, re.MULTILINE)) == sorted(COMMANDS)
+
+
+def long_lines(text, limit=100):
+    """Numbers of the lines of a Markdown page that are too long, without tables and blocks of code."""
+    found, in_code = [], False
+    for number, line in enumerate(text.splitlines(), start=1):
+        in_code ^= line.lstrip().startswith("```")
+        if len(line) > limit and not in_code and not line.startswith("|"):
+            found.append(number)
+    return found
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(str(path) for path in MARKDOWN)])
+def test_lines_of_markdown_are_wrapped_at_100_characters(page):
+    assert long_lines((ROOT / page).read_text(encoding="utf-8")) == []
+
+
+def test_a_long_line_is_found_outside_of_tables_and_code():
+    long = "a " * 60
+    assert long_lines(f"{long}\n| {long}|\n```text\n{long}\n```\nshort\n- {long}") == [1, 7]
 
 
 PACKAGES = ("detector", "estimators", "evaluation", "io", "opencv", "plots", "tracking", "training")
