@@ -27,7 +27,7 @@ class Done(NamedTuple):
 # statement that the file named does not exist or cannot be read, which needs no advice.
 REMEDY = re.compile(
     r"\b(use|expected|choose|give|pass|run|remove|take|create|install|set|available|knows?|there are)\b|--[a-z]"
-    rf"|(?<!\.)\bwhet (?:{'|'.join(COMMANDS)})\b|no such|there is no|does not exist|cannot be read|damaged",
+    rf"|(?<!\.)\bwhet (?:{'|'.join(COMMANDS)})\b|no such|does not exist|cannot be read|damaged",
     re.IGNORECASE,
 )
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.commands import check_message, whet, whet_here
-from tests.detectors import bull_finder, bull_scene
+from tests.detectors import bull_finder, bull_scene, judged_finder
 
 from whet.cli.options import ExitCode
 from whet.detector.storage import load
@@ -62,6 +62,18 @@ def test_numbers_are_those_of_the_library_and_images_show_them(folder, tmp_path)
     }
     sheet = np.asarray(Image.open(tmp_path / "report" / "false-positives.png"))
     assert (sheet == (250, 150, 0)).all(axis=2).any()
+
+
+def test_more_false_positives_than_estimated_are_named_with_the_command_that_sets_the_score(folder, run_here):
+    judged_finder().save(folder / "judged.whet")
+    done = run_here("evaluate", "judged.whet", "truths.csv")
+    assert "9.5 false positives per image, where the model estimates 0.75" in done.out
+    line = next(line for line in done.out.splitlines() if line.startswith("  whet evaluate "))
+    done = run_here(*line.split()[1:])
+    assert "Stored operating point 'default'" in done.out
+    done = run_here("evaluate", "judged.whet", "truths.csv")
+    assert "estimates" not in done.out
+    assert "estimates" not in run_here("evaluate", "bull.whet", "truths.csv").out  # a model without an estimate
 
 
 def test_a_box_outside_and_a_corrupt_image_are_left_out_and_named(folder, run_here, tmp_path):

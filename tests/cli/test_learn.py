@@ -1,5 +1,6 @@
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -65,6 +66,25 @@ def test_a_box_is_corrected_in_one_command_and_undone_by_the_command_that_it_pri
     _, *undo = result["undo"].split()
     assert whet(*undo, cwd=folder).returncode == 0
     assert (folder / "bull.whet").read_bytes() == original
+
+
+def test_what_remains_is_listed_with_the_command_that_corrects_it(folder, run_here):
+    data = pytest.importorskip("skimage.data")
+    Image.fromarray(data.astronaut()[::2, ::2]).save(folder / "photograph.png")
+    options = ("--min-score", "one false positive per image")
+    done = run_here("learn", "face", "--negatives", "photograph.png", "--out", "here.whet", *options)
+    assert done.code == 0, done.err
+    assert "1 false positive remains" in done.out
+    for _ in range(5):
+        line = next((line for line in done.out.splitlines() if line.startswith("  whet learn ")), None)
+        if line is None:
+            break
+        _, *command = shlex.split(line)
+        assert command[:2] == ["learn", "here.whet"]
+        done = run_here(*command)
+        assert done.code == 0, done.err
+        assert "Wrote here.whet" in done.out
+    assert "remain" not in done.out
 
 
 @pytest.mark.slow

@@ -1,7 +1,9 @@
 """The command line as a user meets it: a real process."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.commands import check_message, whet, whet_here
@@ -12,6 +14,7 @@ from whet.cli.options import CTRL_C
 
 IMPORTED = """
 import sys
+from pathlib import Path
 from whet.cli.main import COMMANDS, main
 sys.argv = ["whet", *sys.argv[1:]]
 try:
@@ -97,6 +100,10 @@ def test_demo_corrects_takes_back_and_draws(tmp_path):
     assert "STILL" not in done.stdout
     for name in ("photograph.png", "correction.png", "vans.png", "digits.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    used = re.findall(r"\b(?:test|empty)/[\w.]+|\b(?:test|vans)\.csv", readme)
+    assert len(used) > 4
+    assert [name for name in used if not (tmp_path / "vans" / name).exists()] == []
 
 
 def test_ctrl_c_while_commands_are_imported_is_no_traceback(monkeypatch):

@@ -256,7 +256,7 @@ def test_a_signal_stops_it_and_everything_is_kept(name, model, folder, tmp_path)
         (("nothing.mp4",), ExitCode.DATA_MISSING, "no such file or directory: nothing.mp4"),
         (("empty",), ExitCode.DATA_MISSING, "the directory empty has no images"),
         (("text.mp4",), ExitCode.FAILED, "cannot be opened as a video"),
-        (("camera:97",), ExitCode.FAILED, "cannot be opened as a video"),
+        (("camera:97",), ExitCode.DATA_MISSING, "no such device: /dev/video97"),
         (("frames", "--learn"), 2, "--save-as"),
         (("frames", "--save-as", "new.whet"), 2, "add --learn"),
         (

@@ -207,7 +207,7 @@ def test_bare_names_are_bundled_detectors(tmp_path, monkeypatch):
 
 def test_a_path_that_does_not_exist_says_so(tmp_path):
     for path in (tmp_path / "none.whet", str(tmp_path / "none"), "./none", "none.whet"):
-        with pytest.raises(DetectorNotFoundError, match=r"there is no file .*none"):
+        with pytest.raises(DetectorNotFoundError, match=r"no such file: .*none"):
             whet.load(path)
     with pytest.raises(ModelFileError, match="is a folder"):
         whet.load(tmp_path)

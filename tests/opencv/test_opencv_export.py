@@ -113,7 +113,7 @@ def test_what_opencv_has_no_words_for(tmp_path):
     lbp, _ = made("lbp", False, 0)
     leaves, _ = made("rectangle leaves", False, 0)
     for other in (haar, leaves):
-        with pytest.raises(CannotExportError, match="Haar and LBP stages; .*either Haar stumps or LBP stumps"):
+        with pytest.raises(CannotExportError, match=r"Haar and LBP stages; .*either Haar stumps or LBP stumps"):
             write_opencv(Cascade(WINDOW, other.stages + lbp.stages), tmp_path / "c.xml")
     with pytest.raises(CannotExportError, match="min_sigma"):
         write_opencv(Cascade(WINDOW, haar.stages, min_sigma=5.0), tmp_path / "c.xml")

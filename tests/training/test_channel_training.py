@@ -19,7 +19,7 @@ from whet.training.channel_validation import carried_over
 from whet.training.channel_window import ChannelWindow
 from whet.training.config import TrainingConfig
 from whet.training.preparation import prepare
-from whet.training.progress import Mining, RoundFinished, RoundStarted
+from whet.training.progress import Mining, RoundFinished, RoundStarted, StepStarted, StopReason
 from whet.training.train import train_prepared
 
 pytestmark = pytest.mark.filterwarnings("ignore:fewer than 200 different objects")
@@ -41,12 +41,30 @@ def prepared(folder):
 
 
 @pytest.fixture(scope="module")
-def trained(prepared):
-    return train_prepared(prepared)
+def events():
+    return []
+
+
+@pytest.fixture(scope="module")
+def trained(prepared, events):
+    return train_prepared(prepared, events.append)
 
 
 def test_objects_of_other_images_are_found(trained, tmp_path):
     assert evaluate(trained.detector, van_set(tmp_path, n=10, seed=9)).evaluation.average_precision > 0.8
+
+
+def test_every_step_after_the_last_round_is_announced(trained, events):
+    last = max(number for number, event in enumerate(events) if isinstance(event, RoundFinished))
+    steps = [event for event in events if isinstance(event, StepStarted)]
+    assert [event.name.split()[0] for event in steps] == [
+        *("cross-validation", "rejection", "learning", "detection", "reference", "operating")
+    ]
+    assert events.index(steps[0]) > last
+    assert [event.seconds for event in events] == sorted(event.seconds for event in events)
+    assert str(steps[-1]).endswith("] operating points")
+    assert trained.result.seconds >= steps[-1].seconds
+    assert trained.result.stop_reason is StopReason.ALL_TREES
 
 
 def test_threads_do_not_change_the_detector(prepared, trained):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 
 from whet.cli.diagnosis import advice_lines, advice_table, error_lines, errors_table
 from whet.cli.inputs import AnnotationOptions, skipped
-from whet.cli.models import Force, model_out
+from whet.cli.models import Force, is_model_file, model_out
 from whet.cli.options import (
     Class,
     ExitCode,
@@ -187,6 +188,7 @@ class _Evaluated:
         results = _results(run, model, given["annotations"], given["iou"], given["seed"], problems)
         results |= {"class": annotated.classes[0], "split": annotated.splits[0] if len(annotated.splits) == 1 else ""}
         results["trained_on"] = len(trained_on(detector, run.paths))
+        results["estimated_false_positives_per_image"] = _estimate(detector, run)
         if set_point is not None and target is not None:
             point = _set_point(detector, run, set_point, given["false_positives"])
             detector.save(target)
@@ -200,7 +202,8 @@ class _Evaluated:
         if as_json:
             typer.echo(json.dumps(results, indent=1))
         elif not quiet:
-            lines = *_table(results), *error_lines(run.errors), *advice_lines(run.advice), *_point_lines(results)
+            advice = *advice_lines(run.advice), *_estimate_lines(results)
+            lines = *_table(results), *error_lines(run.errors), *advice, *_point_lines(results)
             for line in lines:
                 typer.echo(line)
             if self.written:
@@ -266,6 +269,34 @@ def _table(results: dict[str, Any]) -> Iterator[str]:
         yield f"{title:<26}  {rounded(one['value']):>7}  {interval:<16}  {counts.get(name, '')}".rstrip()
     if results["images"] < MIN_IMAGES:
         yield f"Warning: fewer than {MIN_IMAGES} images; the last three intervals are too narrow"
+
+
+# The estimate is of other images: a rate is far above it from this factor on, for all of its 95 % interval.
+FAR_ABOVE = 2.0
+
+
+def _estimate(detector: Detector, run: EvaluationRun) -> float | None:
+    """False positives per image that the model estimates; None unless the default minimum score is in use."""
+    estimate = detector.estimate
+    is_default = run.threshold == detector.reporting.min_score(None)
+    return None if estimate is None or not is_default else estimate.false_positives_per_image
+
+
+def _estimate_lines(results: dict[str, Any]) -> Iterator[str]:
+    """How to set the minimum score, if these images have far more false positives than the model estimates."""
+    estimated, rate = results["estimated_false_positives_per_image"], results["measures"]["false_positives_per_image"]
+    if estimated is None or "operating_point" in results or (rate["low"] or 0.0) <= FAR_ABOVE * max(estimated, 0.01):
+        return
+    model, annotations = results["model"], results["annotations"]
+    save_as = "" if is_model_file(model) else " --save-as mine.whet"
+    yield (
+        f"{rate['value']:.2g} false positives per image, where the model estimates {estimated:.2g}. "
+        "To set the minimum score on images like these:"
+    )
+    yield (
+        f"  whet evaluate {shlex.quote(model)} {shlex.quote(annotations)} --set-point default --false-positives 0.1"
+        f"{save_as}"
+    )
 
 
 def _point_lines(results: dict[str, Any]) -> Iterator[str]:

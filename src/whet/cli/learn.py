@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -62,6 +62,10 @@ if TYPE_CHECKING:
 
 # Longer lists of ids are shortened to --last N where that is the same.
 MAX_IDS = 4
+# False positives that remain, in the command that corrects them.
+MAX_WRONG = 5
+# A false positive from this IoU on is that of a correction.
+SAME_BOX = 0.5
 
 
 def learn(
@@ -163,6 +167,11 @@ def learn(
         for line in _report(run, read, outcome.update):
             typer.echo(line)
         typer.echo(f"Nothing written ({outcome.reason})" if outcome.reason else f"Wrote {target}")
+        if not outcome.reason or is_in_place(model, target):
+            same = {"min-score": min_score, "min-size": min_size, "max-size": max_size}
+            same |= {"scale-factor": None if scale_factor == 1.2 else scale_factor, "step": None if step == 1 else step}
+            for line in _remaining(run, outcome.update, target, same):
+                typer.echo(line)
         if outcome.undo is not None:
             typer.echo(f"Undo: {outcome.undo}")
     if run.report.undetected:
@@ -287,6 +296,42 @@ def _report(run: LearningRun, given: LearningInput, update: Update) -> Iterator[
     elif update.records and run.held_out is None:
         yield "No estimate of the effect on other images: the model has no held-out objects; measure with --held-out"
     yield from unsatisfied_lines(update.unsatisfied)
+
+
+def _remaining(run: LearningRun, update: Update, target: Path, same: Mapping[str, object]) -> Iterator[str]:
+    """False positives that remain, except those of corrections that do not hold, and how to correct them.
+
+    The input corrects what the base detects; where that is gone, a window beside it may become a detection. `same` are
+    the options of the scan.
+    """
+    import numpy as np
+
+    from whet.cascade.boxes import box_iou
+
+    if run.on_examples is None:
+        return
+    after = run.on_examples[1]
+    worst = [
+        mistake
+        for mistake in after.evaluation.worst_false_positives(after.threshold)
+        if not any(
+            record.name == after.paths[mistake.image].name
+            and box_iou(mistake.box[None], np.array([record.box])).item() >= SAME_BOX
+            for record in update.unsatisfied
+        )
+    ]
+    if not worst:
+        return
+    marks = []
+    for mistake in worst[:MAX_WRONG]:
+        x1, y1, x2, y2 = mistake.box.tolist()
+        box = ",".join(f"{round(value, 1):.6g}" for value in (x1, y1, x2 - x1, y2 - y1))
+        marks.append(f" --wrong {shlex.quote(f'{after.paths[mistake.image]}:{box}')}")
+    what = plural(len(worst), "false positive remains", "false positives remain")
+    which = f" the {MAX_WRONG} with the highest scores" if len(worst) > MAX_WRONG else ""
+    yield f"{what}. To correct{which or ' them' * (len(worst) > 1) or ' it'}:"
+    marks += [f" --{name} {shlex.quote(str(value))}" for name, value in same.items() if value is not None]
+    yield f"  whet learn {shlex.quote(str(target))}{''.join(marks)}"
 
 
 def _why_nothing(run: LearningRun, given: LearningInput) -> str:

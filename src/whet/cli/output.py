@@ -127,7 +127,7 @@ def warnings_as_lines(console: Any) -> Iterator[list[Warning | str]]:  # noqa: A
 
         def show(message: Warning | str, *_: object, **__: object) -> None:
             collected.append(message)
-            console.print(f"whet: {message}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"whet: Warning: {message}", highlight=False, markup=False, soft_wrap=True)
 
         warnings.showwarning = show
         yield collected

@@ -39,12 +39,16 @@ class MirrorChoice(StrEnum):
 
 def train(
     annotations: Annotated[
-        Path | None, typer.Argument(help="Annotations: COCO, YOLO, Pascal VOC, info.dat, CSV, or a folder of crops.")
+        Path | None, typer.Argument(help="Annotations: COCO, YOLO, Pascal VOC, info.dat, CSV, or a directory of crops.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file to write, such as cars.whet.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Model file to write, such as cars.whet.")
+    ] = None,
     negatives: Annotated[
         list[str] | None,
-        typer.Option("--negatives", "-n", help="Images without the object, or a folder; may be repeated."),
+        typer.Option(
+            "--negatives", "-n", metavar="PATH", help="Image without the object, or a directory of them. Repeatable."
+        ),
     ] = None,
     format: FormatOption = None,
     images: ImageFolder = None,
@@ -68,7 +72,10 @@ def train(
     margin: Annotated[
         float | None,
         typer.Option(
-            min=0, max=1, help="Context on each side, as a share of the box. [default: 0.2; cascade 0.1; crops 0]"
+            metavar="SHARE",
+            min=0,
+            max=1,
+            help="Context on each side, as a share of the box. [default: 0.2; cascade 0.1; crops 0]",
         ),
     ] = None,
     mirror: Annotated[
@@ -76,16 +83,17 @@ def train(
         typer.Option(help="Add mirror images; safe: only if they resemble the originals. [default: safe]"),
     ] = None,
     copies_per_object: Annotated[
-        int | None, typer.Option(min=1, help="Jittered patches per object (default: automatic).")
+        int | None, typer.Option(metavar="N", min=1, help="Jittered patches per object (default: automatic).")
     ] = None,
     jitter_shift: Annotated[
-        float | None, typer.Option(min=0, max=0.5, help="Maximum shift, as a share of the window. [default: 0.04]")
+        float | None,
+        typer.Option(metavar="SHARE", min=0, max=0.5, help="Maximum shift, as a share of the window. [default: 0.04]"),
     ] = None,
     jitter_scale: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Maximum change of scale. [default: 0.09]")
+        float | None, typer.Option(metavar="SHARE", min=0, max=1, help="Maximum change of scale. [default: 0.09]")
     ] = None,
     jitter_rotation: Annotated[
-        float | None, typer.Option(min=0, max=45, help="Maximum rotation in degrees. [default: 3]")
+        float | None, typer.Option(metavar="DEGREES", min=0, max=45, help="Maximum rotation in degrees. [default: 3]")
     ] = None,
     features: Annotated[
         str | None,
@@ -94,14 +102,19 @@ def train(
             help="channels (colour and gradients), or for a cascade haar, lbp or both. [default: channels]",
         ),
     ] = None,
-    trees: Annotated[int | None, typer.Option(min=1, help="Trees of a channel detector. [default: 1024]")] = None,
+    trees: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Trees of a channel detector. [default: 1024]")
+    ] = None,
     negatives_per_round: Annotated[
-        int | None, typer.Option(min=1, help="Negative windows that each round of channels adds. [default: 5000]")
+        int | None,
+        typer.Option(metavar="N", min=1, help="Negative windows that each round of channels adds. [default: 5000]"),
     ] = None,
     max_features: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of features per family. [default: 10000]")
+        int | None, typer.Option(metavar="N", min=1, help="Maximum number of features per family. [default: 10000]")
     ] = None,
-    max_stages: Annotated[int | None, typer.Option(min=1, help="Maximum number of stages. [default: 12]")] = None,
+    max_stages: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Maximum number of stages. [default: 12]")
+    ] = None,
     max_weak_learners: Annotated[
         str | None,
         typer.Option(
@@ -110,22 +123,26 @@ def train(
         ),
     ] = None,
     negatives_per_stage: Annotated[
-        int | None, typer.Option(min=1, help="Negative windows per stage. [default: 3000]")
+        int | None, typer.Option(metavar="N", min=1, help="Negative windows per stage. [default: 3000]")
     ] = None,
     min_detection_rate: Annotated[
-        float | None, typer.Option(help="Detection rate of each stage. [default: 0.98]")
+        float | None, typer.Option(metavar="RATE", help="Detection rate of each stage. [default: 0.98]")
     ] = None,
     max_false_positive_rate: Annotated[
-        float | None, typer.Option(help="False-positive rate of each stage. [default: 0.4]")
+        float | None, typer.Option(metavar="RATE", help="False-positive rate of each stage. [default: 0.4]")
     ] = None,
     target_false_positive_rate: Annotated[
         float | None,
-        typer.Option(help="Stop when the whole cascade accepts at most this share of windows. [default: 1e-6]"),
+        typer.Option(
+            metavar="RATE", help="Stop when the whole cascade accepts at most this share of windows. [default: 1e-6]"
+        ),
     ] = None,
     validation_share: Annotated[
-        float | None, typer.Option(help="Share of the data to hold out. [default: 0.25]")
+        float | None, typer.Option(metavar="SHARE", help="Share of the data to hold out. [default: 0.25]")
     ] = None,
-    ridge: Annotated[float | None, typer.Option(min=0, help="Ridge of the discriminant (default: automatic).")] = None,
+    ridge: Annotated[
+        float | None, typer.Option(metavar="X", min=0, help="Ridge of the discriminant (default: automatic).")
+    ] = None,
     early_exits: Annotated[
         bool | None,
         typer.Option(
@@ -140,12 +157,12 @@ def train(
         ),
     ] = None,
     min_sigma: Annotated[
-        float | None, typer.Option(help="Skip windows with a standard deviation up to this. [default: 5]")
+        float | None, typer.Option(metavar="X", help="Skip windows with a standard deviation up to this. [default: 5]")
     ] = None,
     max_memory: Annotated[
-        int | None, typer.Option(min=1, help="Memory for features, in bytes. [default: 1073741824]")
+        int | None, typer.Option(metavar="BYTES", min=1, help="Memory for features, in bytes. [default: 1073741824]")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Random seed. [default: 0]")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", min=0, help="Random seed. [default: 0]")] = None,
     for_opencv: Annotated[
         bool,
         typer.Option(
@@ -154,7 +171,8 @@ def train(
         ),
     ] = False,
     config: Annotated[
-        Path | None, typer.Option(help="TOML file with settings; options on the command line override it.")
+        Path | None,
+        typer.Option(metavar="FILE", help="TOML file with settings; options on the command line override it."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted training.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Discard an interrupted training and start again.")] = False,
@@ -173,11 +191,12 @@ def train(
     usable. A channel detector that is weak on objects it was not trained on comes with a learning curve and advice.
 
     \b
-    whet train cars.json --class car --out cars.whet
-    whet train signs/ --classes stop,speedlimit --out signs.whet
-    whet train boxes.csv --negatives streets/ --out plates.whet --mirror no
-    whet train cars.json --for-opencv --out cars.whet
-    whet train --config cars.toml --out cars2.whet --seed 1
+    Examples:
+      whet train cars.json --class car --out cars.whet
+      whet train signs/ --classes stop,speedlimit --out signs.whet
+      whet train boxes.csv --negatives streets/ --out plates.whet --mirror no
+      whet train cars.json --for-opencv --out cars.whet
+      whet train --config cars.toml --out cars2.whet --seed 1
     """
     given = locals()
     start(quiet=quiet)
@@ -216,7 +235,7 @@ def _settings(given: Mapping[str, Any], file: Path | None) -> tuple[TrainingConf
     chosen = {name: parsers.get(name, _plain)(value) for name, value in chosen.items()}
     settings = chosen if file is None else read_settings(file) | chosen
     if "annotations" not in settings:
-        raise typer.BadParameter("missing annotations: give a file or folder, or --config with `annotations`")
+        raise typer.BadParameter("missing annotations: give a file or directory, or --config with `annotations`")
     if given["for_opencv"]:
         clashing = {name: chosen.get(name) for name in ("min_sigma", "early_exits")}
         clashing["features"] = CHANNELS if chosen.get("features") == CHANNELS else None
@@ -284,12 +303,12 @@ def _check_files(out: Path, config: Path | None, *, resume: bool, fresh: bool, f
         raise typer.BadParameter(f"{existing[0]} already exists; use --force to overwrite it, or another --out")
 
 
-def _can_write_in(folder: Path) -> bool:
+def _can_write_in(directory: Path) -> bool:
     """Try to write a file: permissions do not show full or read-only file systems."""
     from tempfile import TemporaryFile
 
     try:
-        with TemporaryFile(dir=folder) as file:
+        with TemporaryFile(dir=directory) as file:
             file.write(b"whet")
     except OSError:
         return False

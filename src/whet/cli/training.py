@@ -17,7 +17,7 @@ from whet.cli.diagnosis import training_lines, training_table
 from whet.cli.inputs import print_problems, skipped
 from whet.cli.models import provenance
 from whet.cli.options import ExitCode, usage_errors
-from whet.cli.output import progress_bar, warnings_as_lines
+from whet.cli.output import plural, progress_bar, warnings_as_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ def _live(console: Any) -> Iterator[Callable[[Event], None]]:  # noqa: ANN401 - 
     """Print finished stages; below them, one live line shows the current step and the estimated time."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from whet.training.progress import Mining, RoundStarted, StageStarted, TreesAdded, WeakAdded, duration
+    from whet.training.progress import Mining, RoundStarted, StageStarted, StepStarted, TreesAdded, WeakAdded, duration
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
@@ -82,6 +82,8 @@ def _live(console: Any) -> Iterator[Callable[[Event], None]]:  # noqa: ANN401 - 
                         f"{'held-out ' * event.held_out}negatives, {event.n_tested:,} windows{left}"
                     )
                     progress.update(task, description=text, completed=event.n_found / max(event.n_wanted, 1))
+                case StepStarted():
+                    progress.update(task, description=f"{event.name}{left}", completed=0.0)
                 case StageStarted() | RoundStarted():
                     text = f"{event.part} {event.stage}: computing features{left}"
                     progress.update(task, description=text, completed=0.0)
@@ -153,7 +155,7 @@ def summary_lines(trained: Trained, out: Path, settings: Path) -> list[str]:
         f"stop reason: {result.message}",
         f"false-positive rate: {result.false_positive_rate:.2g} of held-out windows ({lowest:.2g} to {highest:.2g})",
         *(
-            f"{name}: {_found_text(rate)}{n:,} false positives in {trained.n_images:,} held-out images"
+            f"{name}: {_found_text(rate)}{plural(n, 'false positive')} in {trained.n_images:,} held-out images"
             for name, rate, n in rows
         ),
         *([] if cascade.uses_channels else ["expect a lower detection rate on a test set"]),
@@ -185,7 +187,7 @@ def _prepared(
         with progress_bar("prepare", hidden=quiet) as progress, usage_errors():
             prepared = prepare(settings, lambda _, share: progress(share), threads)
     for one in caught:
-        typer.echo(f"whet: warning: {one.message}", err=True)
+        typer.echo(f"whet: Warning: {one.message}", err=True)
     return prepared, [one.message for one in caught]
 
 

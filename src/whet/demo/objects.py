@@ -20,7 +20,7 @@ from whet.io.annotations.annotation import AnnotatedImage, Annotations
 from whet.io.annotations.formats import write_annotations
 from whet.io.files import prepared_folder
 from whet.io.images import as_grey, read_grey
-from whet.plots.drawing import draw_evaluation, save_image
+from whet.plots.drawing import draw_evaluation, save_image, side_by_side
 from whet.training.config import TrainingConfig
 from whet.training.preparation import prepare
 from whet.training.train import train_prepared
@@ -262,7 +262,8 @@ def _corrected(
         correction = f"missed van corrected: {'found' if is_detected else 'STILL MISSED'}"
     runs = (run.evaluation.images[mistake.image] for run in (before, after))
     sides = [draw_evaluation(path, result, threshold) for result in runs]
-    file = save_image(np.concatenate(sides, axis=1), folder.parent / "vans.png")
+    learned = f"after: 1 {'false positive' if false_positives else 'missed van'} learned"
+    file = save_image(side_by_side(sides, ["before", learned]), folder.parent / "vans.png")
     return before, after, correction, (file,)
 
 

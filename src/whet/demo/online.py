@@ -21,7 +21,7 @@ from whet.estimators.gslda import GSLDA
 from whet.estimators.online_gslda import OnlineGSLDA
 from whet.features.weak_learners import Stumps
 from whet.io.images import as_rgb
-from whet.plots.drawing import FALSE_POSITIVE, draw_boxes, draw_detections, save_image, score_text
+from whet.plots.drawing import FALSE_POSITIVE, draw_boxes, draw_detections, save_image, score_text, side_by_side
 from whet.plots.figure import BLUE, RED, new_figure, save
 
 if TYPE_CHECKING:
@@ -97,21 +97,27 @@ class Correction:
 
     def drawn(self) -> GreyImage:
         """Before and after, side by side; what was called wrong in orange."""
-        texts = [score_text(score) for score in self.before.scores]
+        texts = [
+            f"{label} {score_text(score)}" for label, (_, score) in zip(self.before.labels, self.before, strict=True)
+        ]
         before = draw_boxes(self.image, self.before.boxes[: self.wrong], texts=texts[: self.wrong])
         before = draw_boxes(before, self.before.boxes[self.wrong :], FALSE_POSITIVE, texts=texts[self.wrong :])
-        gap = np.full((len(before), 12, 3), 255, dtype=np.uint8)
-        return np.concatenate([before, gap, draw_detections(self.image, self.after)], axis=1)
+        after = draw_detections(self.image, self.after)
+        return side_by_side([before, after], ["before", f"after: {self._learned} learned"])
+
+    @property
+    def _learned(self) -> str:
+        n = len(self.before) - self.wrong
+        return f"{n} false positive{'s' * (n != 1)}"
 
     def rows(self, name: str) -> list[tuple[str, str]]:
         """Lines for the terminal."""
         height, width = self.image.shape[:2]
         gone = "gone" if self.is_gone else "STILL DETECTED"
-        n_wrong = len(self.before) - self.wrong
         return [
             (f"{name}, {width} x {height}", f"{len(self.before)} detections in {1e3 * self.seconds_to_detect:.0f} ms"),
             (
-                f"  learned {n_wrong} false positive{'s' * (n_wrong != 1)}",
+                f"  learned {self._learned}",
                 f"{gone} after {1e3 * self.seconds_to_learn:.0f} ms",
             ),
             ("  remaining detections", f"{len(self.after)}"),

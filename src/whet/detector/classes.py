@@ -59,7 +59,7 @@ class MultiClassDetector(Mapping[str, Detector]):
         try:
             return self._detectors[class_name]
         except KeyError:
-            raise UnknownClassError(f"there is no class {class_name!r}; classes: {', '.join(self)}") from None
+            raise UnknownClassError(f"unknown class {class_name!r}; classes: {', '.join(self)}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._detectors)

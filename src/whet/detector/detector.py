@@ -120,7 +120,7 @@ class Detector:
     >>> found = detector.detect(data.astronaut())
     >>> found
     Detections(2: face 114 x 126 at (168, 57) scores 119, face 76 x 84 at (264, 320) scores 49.7)
-    >>> learned = detector.learn(data.astronaut(), found[1].boxes, False)  # "not a face"
+    >>> learned = detector.learn(data.astronaut(), found[1], False)  # "not a face"
     >>> len(detector.detect(data.astronaut()))
     1
     >>> detector.unlearn(learned)
@@ -234,9 +234,10 @@ class Detector:
     ) -> Update:
         """Correct boxes (n, 4) of an image, as x1, y1, x2, y2: label True for the object, False for a false positive.
 
-        `boxes` may also be detections, or one box (4,). `labels` are one for all boxes or (n,). Pass as options the sizes, `scale_factor`, `step` and `color` with which
-        the detections were made, and the `min_score` that a missed object has to exceed. A correction that holds
-        already changes nothing, until another one would undo it; learning it twice is learning it once.
+        `boxes` may also be detections, or one box (4,). `labels` are one for all boxes or (n,). Pass as options the
+        sizes, `scale_factor`, `step` and `color` with which the detections were made, and the `min_score` that a missed
+        object has to exceed. A correction that holds already changes nothing, until another one would undo it; learning
+        it twice is learning it once.
 
         Returns the new records, with what they change on the reference set. `name` (by default that of the file) and
         `note` are kept with them. `unlearn` takes them out again. Issues a `WorseEstimateWarning` if recall falls by

@@ -53,7 +53,7 @@ UNSIGNED = tuple(np.dtype(f"u{size}") for size in (1, 2, 4, 8))
 def read_bytes(path: Path) -> bytes:
     """The bytes of a detector's file; raises ModelFileError for what cannot be one."""
     if not path.exists():
-        raise DetectorNotFoundError(f"there is no file {path}; expected a detector that whet has saved")
+        raise DetectorNotFoundError(f"no such file: {path}; expected a detector that whet has saved")
     if not path.is_file():
         raise ModelFileError(
             f"{path} is {'a folder' if path.is_dir() else 'not a file'}; expected a detector that whet has saved"

@@ -139,7 +139,7 @@ class Records(Mapping[str, Record]):
         """The one record whose id begins so; raises `RecordError` if there is none, or more than one."""
         found = [record for key, record in self.by_id.items() if key.startswith(prefix.lower())]
         if len(prefix) < SHORTEST_ID or len(found) != 1:
-            reason = f"{len(found)} records begin so" if found else "there is no such record"
+            reason = f"{len(found)} records begin so" if found else "no record begins so"
             if len(prefix) < SHORTEST_ID:
                 reason = f"expected at least {SHORTEST_ID} characters of it"
             raise RecordError(f"got the id {prefix!r}: {reason}; `whet log MODEL` lists the ids")

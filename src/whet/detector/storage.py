@@ -52,7 +52,7 @@ def load(name_or_path: str | PathLike[str]) -> Detector:
 
     >>> load("unicorn")
     Traceback (most recent call last):
-    whet.errors.DetectorNotFoundError: there is no detector named 'unicorn'; bundled with whet: ...
+    whet.errors.DetectorNotFoundError: unknown detector 'unicorn'; bundled with whet: ...
     """
     if isinstance(name_or_path, str) and BARE_NAME.fullmatch(name_or_path):
         return _load_bundled(name_or_path)
@@ -101,7 +101,7 @@ def _load_bundled(name: str) -> Detector:
     names = bundled_names()
     if name not in names:
         there = ", ".join(map(repr, names)) or "none"
-        raise DetectorNotFoundError(f"there is no detector named {name!r}; bundled with whet: {there}. {_hint(name)}")
+        raise DetectorNotFoundError(f"unknown detector {name!r}; bundled with whet: {there}. {_hint(name)}")
     return load_file(BUNDLED / f"{name}{SUFFIX}")
 
 
@@ -166,7 +166,7 @@ def _load_opencv(path: Path) -> Detector:
     from whet.opencv.xml import read_opencv
 
     if not path.exists():
-        raise DetectorNotFoundError(f"there is no file {path}; expected an OpenCV cascade")
+        raise DetectorNotFoundError(f"no such file: {path}; expected an OpenCV cascade")
     cascade = read_opencv(path)
     try:
         stages = stages_of(cascade)
@@ -240,7 +240,9 @@ def _write(model: Detector | MultiClassDetector, data: bytes, path: str | PathLi
         load_file(path)  # or an error that names the class of the file
     elif class_name is not None:
         if now is None or not isinstance(model, Detector):
-            raise DetectorNotFoundError(f"there is no file {file} with several classes to save {class_name!r} in")
+            raise DetectorNotFoundError(
+                f"no such file: {file}; expected a model of several classes to save {class_name!r} in"
+            )
         every = _loaded_classes(file, now)
         _ = every[class_name]  # or an error that lists the classes
         data = every.with_class(class_name, model).to_bytes()

@@ -139,6 +139,8 @@ def _opened(image: str | PathLike[str] | Image) -> Iterator[tuple[Image, str]]:
                 yield opened, name
     except UnreadableImageError:
         raise
+    except FileNotFoundError as error:
+        raise UnreadableImageError(f"{name} cannot be read: no such file") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, NotImplementedError) as error:
         raise UnreadableImageError(f"{name} cannot be read as an image: {error}") from error
 

@@ -115,6 +115,11 @@ def _opened(source: Source) -> Any:  # noqa: ANN401 - a PyAV container
     except (FFmpegError, OSError, ValueError) as error:
         if isinstance(error, FileNotFoundError) and not is_live(source):
             raise VideoNotFoundError(f"no such file or directory: {name}") from error
+        if isinstance(error, FileNotFoundError) and "format" in options:
+            raise VideoNotFoundError(
+                f"{name_of(source)} cannot be opened: no such device: {name}; connect a camera, or use camera:N for "
+                "another one"
+            ) from error
         raise VideoError(f"{name_of(source)} cannot be opened as a video: {_reason(error)}") from error
 
 

@@ -242,6 +242,19 @@ def draw_caption(text: str, width: int, lines: int | None = None) -> RgbImage:
     return np.asarray(strip)
 
 
+def side_by_side(images: Sequence[RgbImage], captions: Sequence[str], gap: int = 12) -> RgbImage:
+    """Images of one height in a row, each with a caption above it.
+
+    >>> side_by_side([np.zeros((20, 100, 3), np.uint8)] * 2, ["before", "after"]).shape[1]
+    212
+    """
+    columns = []
+    for image, caption in zip(images, captions, strict=True):
+        columns.append(np.concatenate([draw_caption(caption, image.shape[1], lines=1), image]))
+    space = np.full((len(columns[0]), gap, 3), 255, dtype=np.uint8)
+    return np.concatenate([columns[0], *(part for column in columns[1:] for part in (space, column))], axis=1)
+
+
 def save_image(image: NDArray[np.uint8] | Image, path: Path) -> Path:
     """Write an array, grey or RGB, or a Pillow image as a PNG file, atomically."""
     from PIL import Image

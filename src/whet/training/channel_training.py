@@ -60,6 +60,10 @@ UNSEEN_SLACK = 0.1
 LEAST_GAP = 0.01
 # Samples of each class that guard corrections: with 1,024 trees, they take half a megabyte.
 MOST_GUARDS = 500
+# The time of the steps after the last round: the learning curve takes as long as this share of the last round, and the
+# images are scanned again, which takes as long as so many rounds of mining.
+CURVE_TIME = 0.75
+LAST_SCANS = 2
 # Events of growing trees.
 TREES_PER_EVENT = 16
 
@@ -117,8 +121,8 @@ class _Training:
             self._add(self.images.random(config.negatives_per_round, [config.seed, 11]))
             if not len(self.places):
                 raise TrainingDataError(
-                    "no window outside of the boxes: they cover the images; add images without the object with --negatives "
-                    "(in Python: negatives=)"
+                    "no window outside of the boxes: they cover the images; add images without the object "
+                    "(--negatives, in Python negatives=)"
                 )
             self._save()
             return
@@ -291,16 +295,16 @@ class _Training:
         return time.monotonic() - self.begun
 
     def _seconds_left(self) -> float | None:
-        """Estimate from the seconds per tree and sample of the last round; None before the second round."""
+        """Estimate of all steps, by the seconds per tree and sample of the last round; None before the second round."""
         records = self.state.records
         if len(records) < 2:
             return None
         pace = records[-1].seconds / (self.sizes[len(records) - 1] * records[-1].n_negatives)
         per_round = self.prepared.config.negatives_per_round
         rest = [(size, per_round * (k + 1)) for k, size in enumerate(self.sizes)][len(records) :]
-        rest += [(self.sizes[-1], per_round * len(ROUNDS))] * FOLDS
+        rest += [(self.sizes[-1] * (FOLDS + CURVE_TIME), per_round * len(ROUNDS))]
         mining = (records[-1].ended - sum(record.seconds for record in records)) / len(records)
-        left = pace * sum(size * n for size, n in rest) + mining * (len(ROUNDS) - len(records))
+        left = pace * sum(size * n for size, n in rest) + mining * (len(ROUNDS) - len(records) + LAST_SCANS)
         return max(left - (self._seconds() - records[-1].ended), 0.0)
 
     def _send(self, kind: type[Event], *details: object, number: int | None = None) -> None:

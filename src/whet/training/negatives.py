@@ -56,8 +56,8 @@ def images_to_mine(
     images = [path for path in mined if path not in faults]
     if not images:
         raise TrainingDataError(
-            "no images to take negatives from: boxes cover the annotated images, or backgrounds is off; add images "
-            "without the object (negatives), better hundreds"
+            "no images to take negatives from: boxes cover the annotated images, or --no-backgrounds is set "
+            "(backgrounds=False); add images without the object with --negatives (negatives=), better hundreds"
         )
     return images, tuple(Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
 

@@ -338,7 +338,7 @@ def stop_by_held_out(
     n = len(held_out.patches)
     if n < FEWEST_HELD_OUT:
         return StopReason.IMAGES_EXHAUSTED, (
-            f"Found only {n} of {config.held_out_per_stage} negatives in the held-out images; add images (negatives)"
+            f"Found only {n} of {config.held_out_per_stage} negatives in held-out images; add images with --negatives"
         )
     return None
 
@@ -349,5 +349,5 @@ def stop_by_mined(mined: Mined, config: TrainingConfig) -> tuple[StopReason, str
     if n >= FEWEST * config.negatives_per_stage:
         return None
     return StopReason.IMAGES_EXHAUSTED, (
-        f"Found only {n} of {config.negatives_per_stage} negatives in the training images; add images (negatives)"
+        f"Found only {n} of {config.negatives_per_stage} negatives in the training images; add images with --negatives"
     )

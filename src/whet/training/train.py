@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -33,7 +34,7 @@ from whet.training.config import CHANNELS, SETTINGS, Mirror, TrainingConfig, ope
 from whet.training.data import TrainingData
 from whet.training.negatives import ExcludedBoxes
 from whet.training.preparation import Preparation, prepare
-from whet.training.progress import Event, TrainingResult
+from whet.training.progress import Event, StepStarted, TrainingResult
 from whet.training.reference import is_outside, make_reference, with_judging_places
 from whet.training.stage import GreedyLDA, StageLearner
 
@@ -176,6 +177,8 @@ def train_prepared(
         threads=threads,
     )
     data, offset = prepared.data, prepared.choice.box_offset
+    steps = _LastSteps(result, callback)
+    steps.start("reference set")
     reference = make_reference(
         trained.base,
         data.held_out_positives,
@@ -188,8 +191,25 @@ def train_prepared(
     )
     base = replace(trained.base, reference=reference, training_images=_training_images(prepared))
     detector = Detector(base, reporting=Reporting(offset))
+    steps.start("operating points")
     result = replace(result, object_scores=_held_out_scores(detector, prepared, threads))
-    return _with_points(detector, result, data.held_out_images, data.excluded_boxes, threads)
+    trained = _with_points(detector, result, data.held_out_images, data.excluded_boxes, threads)
+    return replace(trained, result=replace(result, seconds=steps.seconds))
+
+
+class _LastSteps:
+    """Events of the steps after a training, and the seconds of both."""
+
+    def __init__(self, result: TrainingResult, callback: Callback) -> None:
+        self.begun, self.stage, self.callback = time.monotonic() - result.seconds, result.n_stages, callback
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.begun
+
+    def start(self, name: str) -> None:
+        """Announce a step."""
+        self.callback(StepStarted(self.stage, self.seconds, None, name))
 
 
 # A detection finds an object from this IoU on.
@@ -224,6 +244,7 @@ def _train_channels(
 ) -> Trained:
     file = Checkpoint(checkpoint, prepared.fingerprint())
     stage, reference, result, validated = train_channels(prepared, callback, checkpoint=file, threads=threads)
+    steps = _LastSteps(result, callback)
     config, choice = prepared.config, prepared.choice
     provenance = training_provenance(
         config,
@@ -239,8 +260,10 @@ def _train_channels(
     base = DetectorBase(choice.window, (stage,), provenance=provenance, reference=reference, training_images=images)
     detector = Detector(base, reporting=Reporting(choice.box_offset, min_size=choice.min_size))
     excluded = {image.path: image.boxes for image in prepared.annotations.images}
+    steps.start("reference set")
     reference = with_judging_places(detector, prepared.held_out_images, excluded, threads)
     detector = Detector(replace(base, reference=reference), reporting=detector.reporting)
+    steps.start("operating points")
     trained = _with_points(detector, result, prepared.held_out_images, excluded, threads)
     errors = count_errors(
         validated.unseen.evaluation,
@@ -251,7 +274,7 @@ def _train_channels(
     )
     aspects = choice.aspect_low, choice.aspect_high
     findings = Findings(errors, None, validated.curve, prepared.positives.n_objects, aspects)
-    return replace(trained, findings=findings)
+    return replace(trained, findings=findings, result=replace(result, seconds=steps.seconds))
 
 
 # False positives per image by the name of the operating point; the last measurable one is the default.
