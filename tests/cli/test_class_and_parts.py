@@ -79,7 +79,7 @@ def test_split_also_selects_the_part_of_held_out_images(run_here):
 
 def test_the_class_is_shown_and_labels_detections(folder, run_here):
     assert repr(load(folder / "bull.whet")).startswith("Detector(bull: ")
-    assert load("face").class_name is None
+    assert load("face").class_name == "face"
     shown = run_here("inspect", "bull.whet").out
     assert "Class bull" in shown
     assert "1 image" in shown

@@ -192,9 +192,7 @@ def test_bare_names_are_bundled_detectors(tmp_path, monkeypatch):
     monkeypatch.setattr(bundled, "BUNDLED", tmp_path)
     bull_finder().save(tmp_path / "bull.whet")
     assert whet.load("bull").base_id == bull_finder().base_id
-    with pytest.raises(
-        DetectorNotFoundError, match=r"no detector named 'face'; bundled with whet: 'bull'\. For a file"
-    ):
+    with pytest.raises(DetectorNotFoundError, match=r"unknown detector 'face'; bundled with whet: 'bull'\. For a file"):
         whet.load("face")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "face").mkdir()

@@ -127,5 +127,5 @@ def test_weights_that_are_not_whole_are_refused_by_name(tmp_path, rng):
 
 
 def test_a_missing_file_is_said_to_be_missing(tmp_path):
-    with pytest.raises(DetectorNotFoundError, match="no file"):
+    with pytest.raises(DetectorNotFoundError, match="no such file"):
         whet.load(tmp_path / "none.xml")

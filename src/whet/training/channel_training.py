@@ -301,10 +301,10 @@ class _Training:
             return None
         pace = records[-1].seconds / (self.sizes[len(records) - 1] * records[-1].n_negatives)
         per_round = self.prepared.config.negatives_per_round
-        rest = [(size, per_round * (k + 1)) for k, size in enumerate(self.sizes)][len(records) :]
-        rest += [(self.sizes[-1] * (FOLDS + CURVE_TIME), per_round * len(ROUNDS))]
+        rounds = sum([size * per_round * (k + 1) for k, size in enumerate(self.sizes)][len(records) :])
+        validation = (FOLDS + CURVE_TIME) * self.sizes[-1] * per_round * len(ROUNDS)
         mining = (records[-1].ended - sum(record.seconds for record in records)) / len(records)
-        left = pace * sum(size * n for size, n in rest) + mining * (len(ROUNDS) - len(records) + LAST_SCANS)
+        left = pace * (rounds + validation) + mining * (len(ROUNDS) - len(records) + LAST_SCANS)
         return max(left - (self._seconds() - records[-1].ended), 0.0)
 
     def _send(self, kind: type[Event], *details: object, number: int | None = None) -> None:

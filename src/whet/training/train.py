@@ -167,7 +167,7 @@ def train_prepared(
     if isinstance(prepared, ChannelPreparation):
         return _train_channels(prepared, callback, checkpoint, _origin(prepared, origin), threads)
     config = prepared.config if prepared.ridge is None else replace(prepared.config, ridge=prepared.ridge.ridge)
-    trained, result = _train(
+    fitted, result = _train(
         prepared.families,
         prepared.data,
         config,
@@ -180,7 +180,7 @@ def train_prepared(
     steps = _LastSteps(result, callback)
     steps.start("reference set")
     reference = make_reference(
-        trained.base,
+        fitted.base,
         data.held_out_positives,
         data.held_out_images,
         groups=data.held_out_groups,
@@ -189,7 +189,7 @@ def train_prepared(
         seed=config.seed,
         threads=threads,
     )
-    base = replace(trained.base, reference=reference, training_images=_training_images(prepared))
+    base = replace(fitted.base, reference=reference, training_images=_training_images(prepared))
     detector = Detector(base, reporting=Reporting(offset))
     steps.start("operating points")
     result = replace(result, object_scores=_held_out_scores(detector, prepared, threads))
