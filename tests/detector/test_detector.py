@@ -196,7 +196,7 @@ def test_bare_names_are_bundled_detectors(tmp_path, monkeypatch):
         whet.load("face")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "face").mkdir()
-    with pytest.raises(DetectorNotFoundError, match="face is a folder here"):
+    with pytest.raises(DetectorNotFoundError, match="face is a directory here"):
         whet.load("face")
     (tmp_path / "mine").touch()
     with pytest.raises(DetectorNotFoundError, match=r"write '\./mine'"):

@@ -155,7 +155,7 @@ def _remember(model: Detector | MultiClassDetector, path: Path, data: bytes) -> 
 def _hint(name: str) -> str:
     """What else may be meant by a bare name."""
     if Path(name).is_dir():
-        return f"{name} is a folder here; expected a detector's name or its file"
+        return f"{name} is a directory here; expected a detector's name or its file"
     if Path(name).exists():
         return f"For the file that is here, write './{name}'"
     return "For a file, give its path with its suffix, or './' before it"
