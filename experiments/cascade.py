@@ -217,7 +217,9 @@ def _variants(report: Report) -> str:
     parts = []
     for variant in (AS_PAPER, MANY, FOLLOWING, RIDGED):
         try:
-            parts.append(f"{variant}: {_gain(report, '+ negatives', few, variant)}, {_gain(report, '+ faces', few, variant)}")
+            parts.append(
+                f"{variant}: {_gain(report, '+ negatives', few, variant)}, {_gain(report, '+ faces', few, variant)}"
+            )
         except LookupError:
             parts.append(f"{variant}: not measured")
     return f"Faces more than batch from {few} faces, by variant: {listed(parts)}."
@@ -232,11 +234,10 @@ def online_is_above(report: Report) -> Finding:
         gains = [learned[at] - batch[at] for at in SUMMARY]
         above.append(min(gains) > 0)
         parts.append(f"{method}: {min(gains):+.0f} to {max(gains):+.0f} faces")
-    accepted = ", ".join(
-        f"{method} {report.one('held-out faces accepted at equal false positives', method, initial=500, variant=AS_PAPER).mean:.1%}"
-        for method in METHODS
-    )
-    return Finding(verdict(*above), listed([*parts, f"held-out faces at equal false positives: {accepted}"]), _variants(report))
+    equal, setting = "held-out faces accepted at equal false positives", {"initial": 500, "variant": AS_PAPER}
+    accepted = ", ".join(f"{method} {report.one(equal, method, **setting).mean:.1%}" for method in METHODS)
+    measured = listed([*parts, f"held-out faces at equal false positives: {accepted}"])
+    return Finding(verdict(*above), measured, _variants(report))
 
 
 def faces_beat_negatives(report: Report) -> Finding:
@@ -252,13 +253,20 @@ def gap_shrinks(report: Report) -> Finding:
     """The gain of learning both from 500 and from 1,000 faces, and that of negatives from 1,000."""
     gains = {n: level(report, "+ both", n) - level(report, "batch", n) for n in (500, 1000)}
     negatives = level(report, "+ negatives", 1000) - level(report, "batch", 1000)
-    measured = listed([*(f"{n:,} faces, + both: {gain:+.0f}" for n, gain in gains.items()), f"1,000 faces, + negatives: {negatives:+.0f}"])
+    measured = listed(
+        [
+            *(f"{n:,} faces, + both: {gain:+.0f}" for n, gain in gains.items()),
+            f"1,000 faces, + negatives: {negatives:+.0f}",
+        ]
+    )
     return Finding(verdict(gains[1000] < gains[500], abs(negatives) <= 5), measured, _variants(report))
 
 
 def many_faces_are_enough(report: Report) -> Finding:
     """All cascades from 5,000 faces, and the batch of 10,000."""
-    levels = {method: level(report, method, 5000) for method in METHODS} | {"batch of 10,000": level(report, "batch", 10_000)}
+    levels = {method: level(report, method, 5000) for method in METHODS} | {
+        "batch of 10,000": level(report, "batch", 10_000)
+    }
     spread = max(levels.values()) - min(levels.values())
     parts = [f"{method} {faces:.0f}" for method, faces in levels.items()]
     return Finding(verdict(spread <= 10), listed(parts), _variants(report))

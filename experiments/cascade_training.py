@@ -1,8 +1,9 @@
 """Training of the paper's cascade, and the samples that it learns online afterwards.
 
-A stage of greedy LDA has the paper's asymmetric threshold, the lower of [w0Crit2] and [w0Crit3], or, to compare, one that
-keeps 99 % of its training faces and follows them. It grows until it passes 99 % of its training faces and at most half of
-its negatives. Negatives are the false positives of the stages before. Training stops when the images have too few of them.
+A stage of greedy LDA has the paper's asymmetric threshold, the lower of [w0Crit2] and [w0Crit3], or, to compare, one
+that keeps 99 % of its training faces and follows them. It grows until it passes 99 % of its training faces and at most
+half of its negatives. Negatives are the false positives of the stages before. Training stops when the images have too
+few of them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Systems that the paper cites for comparison or further gain, a row each.
 
 On USPS digits 3 and 5, from 30 % of the training samples and then online: online boosting (Oza and Russell), feature
-selectors (Grabner and Bischof), the regression update (Parag et al.) and incremental LDA without selection (IDR/QR of Ye
-et al.). In batches: the Gaussian stumps of Pham and Cham. Fisher's threshold with priors against the crossing of two
-Gaussians (Rueda), on the digits and on normal classes. Globally optimal sparse LDA (Moghaddam et al.) on small pools. On
-faces, the online methods at the scale of a node: Haar features, and a stream of thousands of patches.
+selectors (Grabner and Bischof), the regression update (Parag et al.) and incremental LDA without selection (IDR/QR of
+Ye et al.). In batches: the Gaussian stumps of Pham and Cham. Fisher's threshold with priors against the crossing of two
+Gaussians (Rueda), on the digits and on normal classes. Globally optimal sparse LDA (Moghaddam et al.) on small pools.
+On faces, the online methods at the scale of a node: Haar features, and a stream of thousands of patches.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from experiments.claims import Claim, Finding, difference, listed, percent, verdict
 from experiments.datasets import find, usps_pair
@@ -22,7 +23,6 @@ from experiments.report import Report, Run
 from experiments.sparse_lda import BranchAndBound, scatter_matrix, separation
 from experiments.table import FACES, Size
 from experiments.usps import PAPER_RIDGE, error_of, split
-from whet.estimators.base import TwoClassClassifier
 from whet.estimators.baselines import AdaBoost, OnlineBoosting
 from whet.estimators.cited import GaussianAdaBoost, IncrementalLDA, RegressionBoosting, SelectorBoosting
 from whet.estimators.gslda import GSLDA
@@ -32,6 +32,8 @@ from whet.features.integral import IntegralStack
 from whet.features.training import train_stumps
 from whet.lda.selection import Scatter, select
 from whet.plots import figure as figures
+
+Floats = NDArray[np.float64]
 
 N_WEAK = (50, 100)
 OURS = "online GSLDA"
@@ -119,18 +121,20 @@ def thresholds(run: Run) -> None:
         spread = [rng.normal(size=(d, d)) * scale for scale in (1.0, rng.uniform(0.3, 3.0))]
         offset = rng.normal(size=d) * rng.uniform(1.0, 3.0)
         for priors, n_positive in (("1:1", 500), ("1:10", 91)):
-            X, y = (_normals(spread, offset, n, run_rng) for n, run_rng in ((n_positive, rng), (n_positive, rng)))
+            train, test = (_normals(spread, offset, n_positive, rng) for _ in range(2))
             for rule in ("bayes", "fisher"):
-                model = GSLDA(d, weak="identity", ridge=PAPER_RIDGE, threshold=rule).fit(*X)
-                answers = model.predict(y[0])
-                wrong = [float((answers[y[1] == c] != c).mean()) for c in (0, 1)]
-                errors.setdefault((priors, rule), []).append(float((answers != y[1]).mean()))
+                model = GSLDA(d, weak="identity", ridge=PAPER_RIDGE, threshold=rule).fit(*train)
+                answers, truth = model.predict(test[0]), test[1]
+                wrong = [float((answers[truth == c] != c).mean()) for c in (0, 1)]
+                errors.setdefault((priors, rule), []).append(float((answers != truth).mean()))
                 errors.setdefault((f"{priors}, both classes alike", rule), []).append(sum(wrong) / 2)
     for (priors, rule), values in errors.items():
         run.note("error on normal classes", rule, float(np.mean(values)), priors=priors)
 
 
-def _normals(spread: list[np.ndarray], offset: np.ndarray, n_positive: int, rng: np.random.Generator) -> tuple:  # type: ignore[type-arg]
+def _normals(
+    spread: list[Floats], offset: Floats, n_positive: int, rng: np.random.Generator
+) -> tuple[Floats, NDArray[np.int64]]:
     """1,000 samples and labels."""
     sizes = n_positive, 1000 - n_positive
     positive, negative = (rng.normal(size=(n, len(offset))) @ A for n, A in zip(sizes, spread, strict=True))
@@ -207,7 +211,8 @@ def _both(report: Report, name: str) -> Finding:
 
 
 _TRIED = (
-    "Baselines are short versions of what was published, with their common settings; none was tuned on the test sets. On "
+    "Baselines are short versions of what was published, with their common settings; none was tuned on the test "
+    "sets. On "
     "the digits, online GSLDA without a ridge has few samples for its weights."
 )
 
@@ -220,9 +225,12 @@ def gaussian_stumps(report: Report) -> Finding:
         times = [report.one("seconds", method, n_weak=n).mean for method in (name, "AdaBoost")]
         faster.append(times[0] < times[1])
         as_good.append(theirs.mean <= plain.mean + 0.02)
-        parts.append(f"{n} rounds: {percent(theirs)} in {times[0]:.3f} s, sorted stumps {percent(plain)} in {times[1]:.3f} s")
+        parts.append(
+            f"{n} rounds: {percent(theirs)} in {times[0]:.3f} s, sorted stumps {percent(plain)} in {times[1]:.3f} s"
+        )
     tried = (
-        "Our AdaBoost sorts each feature once for all rounds, so that Gaussian stumps save no sorting. Pixels of digits are "
+        "Our AdaBoost sorts each feature once for all rounds, so that Gaussian stumps save no sorting. Pixels of "
+        "digits are "
         "mostly at both ends of their range: two normals fit them badly, and so do their crossings."
     )
     return Finding(verdict(all(faster), all(as_good)), listed(parts), tried)
@@ -256,8 +264,13 @@ def greedy_is_near(report: Report) -> Finding:
         times = report.one("time of branch and bound over greedy", "greedy", **setting)
         near.append(share.mean >= 0.95)
         fast.append(times.mean)
-        parts.append(f"{k} of {size}: {percent(share)} of the best separation, optimal in {same.mean:.0%}, {times.mean:.0f} times as fast")
-    tried = "The ratio of times grows with the pool; the cited number is for larger pools, where the search takes hours."
+        parts.append(
+            f"{k} of {size}: {percent(share)} of the best separation, optimal in {same.mean:.0%}, {times.mean:.0f} "
+            "times as fast"
+        )
+    tried = (
+        "The ratio of times grows with the pool; the cited number is for larger pools, where the search takes hours."
+    )
     return Finding(verdict(all(near), max(fast) >= 1000), listed(parts), tried)
 
 
@@ -312,7 +325,11 @@ def draw(report: Report, out: Path) -> list[Path]:
     rows = [row for row in report.rows if row.measure == "error" and row.setting.get("n_weak", 100) == 100]
     figure, axes = figures.new_figure(1, 1, 8, 3.8)
     panel = axes[0, 0]
-    names, means, stds = [row.method for row in rows][::-1], [row.mean for row in rows][::-1], [row.std for row in rows][::-1]
+    names, means, stds = (
+        [row.method for row in rows][::-1],
+        [row.mean for row in rows][::-1],
+        [row.std for row in rows][::-1],
+    )
     colors = [figures.BLUE if "GSLDA" in name else figures.GREY for name in names]
     panel.barh(names, means, xerr=stds, color=colors)
     panel.set_xlabel("test error on digits 3 and 5, 100 weak learners")

@@ -74,11 +74,11 @@ class Difference:
 
 
 def difference(a: Row, b: Row) -> Difference:
-    """a minus b, paired by run.
+    """A minus b, paired by run.
 
     >>> from experiments.report import Row
-    >>> rows = [Row.from_values("rate", name, values) for name, values in (("a", [0.9, 0.8, 0.7]), ("b", [0.7, 0.6, 0.5]))]
-    >>> difference(*rows).is_clear, round(difference(*rows).mean, 3)
+    >>> a, b = Row.from_values("rate", "a", [0.9, 0.8, 0.7]), Row.from_values("rate", "b", [0.7, 0.6, 0.5])
+    >>> difference(a, b).is_clear, round(difference(a, b).mean, 3)
     (True, 0.2)
     """
     common = [run for run in a.values if run in b.values]

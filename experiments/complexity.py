@@ -1,8 +1,9 @@
 """Time and memory of training and of one update against the orders that the paper states. No data are needed.
 
-Patches are noise with a brighter part in the positives. A batch is timed against the numbers of samples N, of features M
-and of weak learners T: the paper has O(MN log N + MNT + MT^3). An update is timed against T, O(T^2), and against the
-number of samples seen so far. Times are processor times. Memory is counted in the arrays of a learning stage: the paper has 3T^2 + 2T numbers.
+Patches are noise with a brighter part in the positives. A batch is timed against the numbers of samples N, of features
+M and of weak learners T: the paper has O(MN log N + MNT + MT^3). An update is timed against T, O(T^2), and against the
+number of samples seen so far. Times are processor times. Memory is counted in the arrays of a learning stage: the paper
+has 3T^2 + 2T numbers.
 """
 
 from __future__ import annotations
@@ -160,7 +161,8 @@ def update_order(report: Report) -> Finding:
         raise LookupError("updates after many samples were not timed")
     ratio = seen[max(seen)] / seen[min(seen)]
     measured = (
-        f"T^{slope:.2f} from {UPDATED[2]} to {UPDATED[-1]} weak learners; after {max(seen):,} samples {ratio:.2f} times as "
+        f"T^{slope:.2f} from {UPDATED[2]} to {UPDATED[-1]} weak learners; after {max(seen):,} samples {ratio:.2f} "
+        "times as "
         f"long as after {min(seen):,}"
     )
     return Finding(verdict(slope <= 2.2, ratio <= 1.5), measured)
@@ -191,7 +193,8 @@ def memory_order(report: Report) -> Finding:
     parts = [f"T = {n}: {held[n]:,.0f}, stated {stated[n]:,}" for n in held]
     slope = exponent({float(n): numbers for n, numbers in held.items()})
     tried = (
-        "Beside the statistics of both classes and the inverse, whet keeps the Cholesky factor of the last fresh solve: "
+        "Beside the statistics of both classes and the inverse, whet keeps the Cholesky factor of the last fresh "
+        "solve: "
         "a fourth matrix, which the check of every update needs."
     )
     within = all(held[n] <= 1.1 * stated[n] for n in held)
@@ -202,7 +205,8 @@ CLAIMS = (
     Claim(
         "Section 2, complexity",
         "Inserting a sample takes O(T^2), whatever the number of samples seen.",
-        "Exponent of T at most 2.2 from 100 to 400 weak learners; at most 1.5 times as long after a hundredfold stream.",
+        "Exponent of T at most 2.2 from 100 to 400 weak learners; at most 1.5 times as long after a hundredfold "
+        "stream.",
         update_order,
     ),
     Claim(

@@ -2,8 +2,8 @@
 
 Five sets of 2,000 faces and 2,000 non-faces, three to train and two to test. Each of three rotations uses two training
 sets (the paper keeps the third for validation). The paper does not give the number of samples that the online stage
-starts from, so there are three starts. Batch training starts again each time that samples have arrived. The ridge is 1e-6,
-close to the paper's none; curves with whet's default ridge are added.
+starts from, so there are three starts. Batch training starts again each time that samples have arrived. The ridge is
+1e-6, close to the paper's none; curves with whet's default ridge are added.
 """
 
 from __future__ import annotations
@@ -105,9 +105,7 @@ def note(run: Run, method: str, n_weak: int, n: int, stage: LearningStage, secon
     run.note("processor seconds", method, seconds, n_weak=n_weak, samples=n)
 
 
-def nested_stages(
-    pool: HaarPool, X: NDArray[np.uint8], y: NDArray[np.bool_]
-) -> dict[tuple[str, int], LearningStage]:
+def nested_stages(pool: HaarPool, X: NDArray[np.uint8], y: NDArray[np.bool_]) -> dict[tuple[str, int], LearningStage]:
     """Stages of all sizes and ridges from one training: forward search only adds weak learners."""
     # Classes are of one size: plain and balanced errors are the same.
     weak, responses = train_weak_learners(pool, X, y, balanced=False)
@@ -162,7 +160,8 @@ def batch_is_slightly_ahead(report: Report) -> Finding:
                 near.append(0 < gap.mean <= 2 * PAPER_GAP)
             parts.append(f"{method.removesuffix(suffix)}, ridge {ridge:g}: {gap}")
     tried = (
-        "The paper does not say how many samples its online node starts from. The gap closes with the start: stumps of the "
+        "The paper does not say how many samples its online node starts from. The gap closes with the start: stumps "
+        "of the "
         "first samples stay, and more of them make better stumps."
     )
     return Finding(verdict(*near), "online minus batch, " + listed(parts), tried)
@@ -172,7 +171,8 @@ CLAIMS = (
     Claim(
         "Fig. single_face",
         "The error of batch and online GSLDA drops as the number of training samples increases.",
-        "Last error below the first, batch and online from each start, 30, 50 and 100 weak learners (paired, p < 0.05).",
+        "Last error below the first, batch and online from each start, 30, 50 and 100 weak learners (paired, p < "
+        "0.05).",
         errors_drop,
     ),
     Claim(

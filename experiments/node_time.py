@@ -82,7 +82,9 @@ def _warm_up() -> None:
         stage.learn(patches, is_positive).run()
 
 
-def timed_batch(pool: HaarPool, half: int, rng: np.random.Generator, seconds: dict[tuple[str, int], float]) -> dict[int, LearningStage]:
+def timed_batch(
+    pool: HaarPool, half: int, rng: np.random.Generator, seconds: dict[tuple[str, int], float]
+) -> dict[int, LearningStage]:
     """Train once, and record the time at which each number of weak learners was reached."""
     faces = mirrored(faces24()[: -(-half // 2)])[:half]
     X, y = joined([faces], [windows_of_images(negative_images(), half, WINDOW, rng)])
@@ -155,7 +157,8 @@ def stream_is_cheap(report: Report) -> Finding:
     start, twice = (report.one(SECONDS, _batch(half), n_weak=200).mean for half in (smaller, larger))
     stream = report.one(SECONDS, STREAM, n_weak=200).mean
     measured = (
-        f"200 weak learners: batch of {smaller:,} + {smaller:,} {start:.1f} s, {n:,} patches more {stream:.1f} s, batch of "
+        f"200 weak learners: batch of {smaller:,} + {smaller:,} {start:.1f} s, {n:,} patches more {stream:.1f} s, "
+        "batch of "
         f"{larger:,} + {larger:,} {twice:.1f} s; {1e6 * stream / n:.1f} microseconds a patch"
     )
     return Finding(verdict(start + stream < twice, stream < start), measured)
@@ -183,7 +186,8 @@ CLAIMS = (
     Claim(
         "Fig. gslda_cpu",
         "A million new patches increase the training time only slightly.",
-        "Batch of 5,000 + 5,000 plus the stream takes less than a batch of 10,000 + 10,000, and the stream less than the "
+        "Batch of 5,000 + 5,000 plus the stream takes less than a batch of 10,000 + 10,000, and the stream less than "
+        "the "
         "batch it starts from, with 200 weak learners.",
         stream_is_cheap,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from html import escape
@@ -87,14 +88,16 @@ def _rows(contents: Mapping[str, Any]) -> Iterator[tuple[Entry, Any, Any]]:
 
 
 def html(folder: Path, skipped: Mapping[str, str] | None = None) -> str:
-    """The page as one HTML file with its figures inside; `skipped` has a reason for each experiment that was not run."""
+    """The page as one HTML file with its figures inside; `skipped` has the reasons of experiments that were not run."""
     contents, skipped = results(folder), skipped or {}
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         f"<title>The paper, reproduced</title><style>{STYLE}</style></head><body>",
         f"<h1>The paper, reproduced</h1><p>{escape(PAPER)}.</p>",
-        "<p>Each claim of the paper has a criterion, and its verdict is computed from the numbers of the run. Numbers are "
-        "means and standard deviations over seeds. Differences count if they exceed the spread over seeds (paired t-test). "
+        "<p>Each claim of the paper has a criterion, and its verdict is computed from the numbers of the run. "
+        "Numbers are "
+        "means and standard deviations over seeds. Differences count if they exceed the spread over seeds (paired "
+        "t-test). "
         f"Verdicts at paper size: {escape(count_verdicts(contents))}.</p>",
         _summary(contents),
     ]
@@ -151,14 +154,25 @@ def markdown(folder: Path) -> str:
         "[The page of the stored results](results/paper.html) and this file are written by "
         "`python -m experiments page --out docs/results --markdown docs/paper.md`; a test compares them with the JSON.",
         "Each claim has a criterion, and its verdict is computed from the numbers. Numbers are means and standard "
-        "deviations over seeds; differences count if they exceed the spread over seeds (paired t-test, p below 0.05). A "
+        "deviations over seeds; differences count if they exceed the spread over seeds (paired t-test, p below "
+        "0.05). A "
         "face is *found* if the IoU of its box with the true one is above 0.5, unless another number is given. "
         f"Verdicts at paper size: {count_verdicts(contents)}.",
         _markdown_summary(contents),
     ]
     for entry in EXPERIMENTS:
         parts += _markdown_section(entry, contents.get(entry.name))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(part if part.startswith(("|", "#")) else _wrapped(part) for part in parts) + "\n"
+
+
+def _wrapped(text: str) -> str:
+    """Lines of at most 100 characters; those of a list are indented."""
+    inner = "  " if text.startswith("- ") else ""
+    lines = (textwrap.wrap(line, 100, subsequent_indent=inner, **_WHOLE) for line in text.split("\n"))
+    return "\n".join("\n".join(wrapped) for wrapped in lines)
+
+
+_WHOLE: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 
 
 def _cell(text: str) -> str:

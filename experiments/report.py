@@ -286,7 +286,7 @@ def _measure(experiment: Experiment, run: Run, path: Path) -> None:
 
 
 def collected(name: str, size: Size, plan: Sequence[tuple[int, str]], folder: Path) -> Report:
-    """The report of all parts that are done. A row's runs are seeds, or seeds and parts if a seed has several values."""
+    """The report of all parts that are done; runs are seeds, or seeds and parts if a seed has several values."""
     report = Report(name, size, planned=len(plan))
     values: dict[str, dict[tuple[int, str], float]] = {}
     for seed, part in plan:

@@ -66,7 +66,8 @@ def default_is_near_the_best(report: Report) -> Finding:
         best = min(errors, key=lambda ridge: errors[ridge])
         near.append(errors[DEFAULT_RIDGE] <= errors[best] + 0.01)
         parts.append(
-            f"{method}: {100 * errors[DEFAULT_RIDGE]:.2f} % with {DEFAULT_RIDGE:g}, {100 * errors[best]:.2f} % with the "
+            f"{method}: {100 * errors[DEFAULT_RIDGE]:.2f} % with {DEFAULT_RIDGE:g}, {100 * errors[best]:.2f} % with "
+            "the "
             f"best ({best:g}), {100 * errors[RIDGES[0]]:.2f} % with {RIDGES[0]:g}"
         )
     return Finding(verdict(*near), listed(parts))

@@ -338,8 +338,8 @@ def learn_always(stage: LearningStage, patch: Patches, margin: float) -> Learnin
 class GuardedLearning:
     """Learns only windows that score like faces, and only as long as held-out samples do not suffer.
 
-    The limits of `whet watch --learn`: a margin above 0.4 of that of the mean held-out face, and a guard on the shares of
-    held-out faces and non-faces that the stage accepts.
+    The limits of `whet watch --learn`: a margin above 0.4 of that of the mean held-out face, and a guard on the shares
+    of held-out faces and non-faces that the stage accepts.
     """
 
     def __init__(self, stage: LearningStage, held_out: Samples) -> None:

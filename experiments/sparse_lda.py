@@ -1,8 +1,8 @@
 """Globally optimal sparse LDA on small pools (Moghaddam et al., 2006), as an oracle for greedy search.
 
-The class separation of a set S of weak learners is d_S^T A_SS^-1 d_S, with A the within-class scatter plus the ridge and
-d the difference of the class means. Adding a learner never decreases it. So branch and bound starts from all learners
-and leaves them out one by one; a set that is already below the best known set of k is not continued.
+The class separation of a set S of weak learners is d_S^T A_SS^-1 d_S, with A the within-class scatter plus the ridge
+and d the difference of the class means. Adding a learner never decreases it. So branch and bound starts from all
+learners and leaves them out one by one; a set that is already below the best known set of k is not continued.
 """
 
 from __future__ import annotations

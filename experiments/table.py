@@ -49,8 +49,12 @@ EXPERIMENTS = (
     Entry("node", "single nodes on faces as samples arrive", "Fig. single_face", (1, 3), (40, 900), FACES),
     Entry("node-time", "training time of a node", "Fig. gslda_cpu", (1, 1), (20, 190), FACES),
     Entry("tracking", "the face detector as a tracker", "beyond the paper", (1, 1), (40, 300), VIDEOS),
-    Entry("video-rule", "the crop of faces, chosen on made-up video", "tabross", (1, 3), (40, 300), (*FACES, "faces_lfw")),
-    Entry("video", "nodes that learn from video", "Table tabross, Fig. davidROC", (1, 10), (60, 3000), (*VIDEOS, *FACES)),
+    Entry(
+        "video-rule", "the crop of faces, chosen on made-up video", "tabross", (1, 3), (40, 300), (*FACES, "faces_lfw")
+    ),
+    Entry(
+        "video", "nodes that learn from video", "Table tabross, Fig. davidROC", (1, 10), (60, 3000), (*VIDEOS, *FACES)
+    ),
     Entry("cascade", "cascades on MIT+CMU", "Fig. cascade_face", (1, 3), (90, 6000), ("mit_cmu", *FACES)),
 )
 BY_NAME = {entry.name: entry for entry in EXPERIMENTS}

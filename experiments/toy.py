@@ -126,9 +126,7 @@ def error(report: Report, method: str, data: str, samples: int = 2 * SEEN[-1]) -
 def similar(report: Report) -> Finding:
     """No update and two Gaussians after all samples."""
     pairs = [(error(report, "no update", data), error(report, "Gaussian", data)) for data in SETTINGS]
-    parts = [
-        f"{data}: {percent(a)} and {percent(b)}" for data, (a, b) in zip(SETTINGS, pairs, strict=True)
-    ]
+    parts = [f"{data}: {percent(a)} and {percent(b)}" for data, (a, b) in zip(SETTINGS, pairs, strict=True)]
     return Finding(verdict(*(abs(a.mean - b.mean) <= 0.01 for a, b in pairs)), listed(parts))
 
 
@@ -165,7 +163,8 @@ CLAIMS = (
     Claim(
         "Fig. compare_linear",
         "On asymmetric data, thresholds by linear regression get worse as data are inserted.",
-        "On both kinds of asymmetric data regression is worse than no update after 200 samples, and worse than after 100 "
+        "On both kinds of asymmetric data regression is worse than no update after 200 samples, and worse than after "
+        "100 "
         "(paired, p < 0.05).",
         regression_worsens,
     ),

@@ -2,9 +2,9 @@
 
 One setting for both videos, the default of `whet watch --learn`. Its parameters were chosen on synthetic video
 (`experiments.drifting_faces`); the test videos are only evaluated. The tracker gets no box of the face. Peers by the
-same rule: OpenCV's cascades (the strongest window of a frame), and OpenCV's trackers, which start from the true box of the
-first frame. Rates are given for boxes as a user gets them (`as reported`: by `whet watch`, whose boxes are higher than the
-annotated ones), for windows, and for the face around a window as the annotations have it.
+same rule: OpenCV's cascades (the strongest window of a frame), and OpenCV's trackers, which start from the true box of
+the first frame. Rates are given for boxes as a user gets them (`as reported`: by `whet watch`, whose boxes are higher
+than the annotated ones), for windows, and for the face around a window as the annotations have it.
 """
 
 from __future__ import annotations
@@ -143,7 +143,9 @@ def better_than_cascades(report: Report) -> Finding:
         for iou in IOUS:
             ours = max(rate(report, BEST, video, box, iou).mean for box in (REPORTED, "face"))
             theirs = max(
-                rate(report, f"OpenCV {name}", video, box, iou).mean for name in VIDEO_CASCADES for box in ("window", "face")
+                rate(report, f"OpenCV {name}", video, box, iou).mean
+                for name in VIDEO_CASCADES
+                for box in ("window", "face")
             )
             better.append(ours > theirs)
             parts.append(f"{video}, IoU above {iou}: {ours:.1%} and {theirs:.1%}")
@@ -173,8 +175,12 @@ def draw(report: Report, out: Path) -> list[Path]:
         rows = report.select(RATE, "tracks", video=video, box=REPORTED)
         methods = list(dict.fromkeys(row.method for row in report.rows if row.measure == RATE))[::-1]
         for iou, color, height in ((IOUS[0], figures.GREY, 0.2), (IOUS[1], figures.BLUE, -0.2)):
-            rows = [row for method in methods for row in report.select(RATE, method, video=video, box=REPORTED, iou=iou)]
-            panel.barh(np.arange(len(rows)) + height, [r.mean for r in rows], 0.38, color=color, label=f"IoU above {iou}")
+            rows = [
+                row for method in methods for row in report.select(RATE, method, video=video, box=REPORTED, iou=iou)
+            ]
+            panel.barh(
+                np.arange(len(rows)) + height, [r.mean for r in rows], 0.38, color=color, label=f"IoU above {iou}"
+            )
         panel.set_yticks(range(len(rows)), [row.method for row in rows])
         panel.set_title(video, fontsize=10)
         panel.set_xlabel("share of frames in which the face is found")

@@ -1,14 +1,14 @@
 """USPS digits 3 against 5: batch, offline and online GSLDA, and online boosting. Figs. USPS1 and USPS2.
 
 A share of the training samples trains the weak learners; the rest arrives one sample at a time. Errors are on the test
-set, on which no parameter is chosen. As in the paper, stumps have the least plain error, and the ridge is 1e-6, close to
-unregularised LDA and still solvable. Curves with whet's class-balanced stumps and default ridge are added.
+set, on which no parameter is chosen. As in the paper, stumps have the least plain error, and the ridge is 1e-6, close
+to unregularised LDA and still solvable. Curves with whet's class-balanced stumps and default ridge are added.
 """
 
 from __future__ import annotations
 
 import time
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -151,7 +151,7 @@ def more_is_better(report: Report) -> Finding:
     rows = [report.one("error", "offline", share=share, n_weak=50) for share in SHARES]
     batch = report.one("error", "batch", n_weak=50)
     means = [row.mean for row in rows] + [batch.mean]
-    falls = [a > b for a, b in zip(means, means[1:], strict=False)]
+    falls = [a > b for a, b in pairwise(means)]
     of_shares = [f"{share:.0%}: {percent(row)}" for share, row in zip(SHARES, rows, strict=True)]
     return Finding(verdict(*falls), listed([*of_shares, f"all: {percent(batch)}"]))
 
@@ -172,7 +172,10 @@ def better_than_boosting(report: Report) -> Finding:
     parts, clear, large = [], [], []
     for n in COMPARED:
         pairs = [
-            (report.one("error", "online boosting", share=s, n_weak=n), report.one("error", "online", share=s, n_weak=n))
+            (
+                report.one("error", "online boosting", share=s, n_weak=n),
+                report.one("error", "online", share=s, n_weak=n),
+            )
             for s in SHARES
         ]
         gaps = [difference(*pair) for pair in pairs]
@@ -190,9 +193,11 @@ def better_than_boosting(report: Report) -> Finding:
 def boosting_gains(report: Report) -> Finding:
     """Online boosting by initial share."""
     rows = [report.one("error", "online boosting", share=share, n_weak=100) for share in SHARES]
-    falls = [a.mean > b.mean for a, b in zip(rows, rows[1:], strict=False)]
+    falls = [a.mean > b.mean for a, b in pairwise(rows)]
     parts = [f"from {share:.0%}: {percent(row)}" for share, row in zip(SHARES, rows, strict=True)]
-    tried = "The whole stream is learned in each case: the shares differ in what chose the features, not in the samples."
+    tried = (
+        "The whole stream is learned in each case: the shares differ in what chose the features, not in the samples."
+    )
     return Finding(verdict(*falls), listed(parts), tried)
 
 

@@ -1,9 +1,10 @@
 """The rule of the video experiment, fixed on made-up video: which part of a face a window covers.
 
-The paper gives neither the crop of its training faces, nor the smallest window, nor a box convention. Here windows are of
-all sizes, from the 24 pixels of training on, and a window is reported as it is. Only the crop is chosen: of four shares
-of Viola and Jones's box, the one with which GSLDA finds most faces in made-up video (`experiments.drifting_faces`), of
-people that are not trained on. No frame of `david` or `trellis` is looked at. `single_stage.INNER` is the result.
+The paper gives neither the crop of its training faces, nor the smallest window, nor a box convention. Here windows are
+of all sizes, from the 24 pixels of training on, and a window is reported as it is. Only the crop is chosen: of four
+shares of Viola and Jones's box, the one with which GSLDA finds most faces in made-up video
+(`experiments.drifting_faces`), of people that are not trained on. No frame of `david` or `trellis` is looked at.
+`single_stage.INNER` is the result.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def settings(size: Size, crop: float) -> StageSettings:
     """A quick training of GSLDA."""
     n_features, n_mined = (1000, 600) if size == "small" else (5000, 3000)
     methods = (GSLDA,)
-    return StageSettings(inner=crop, n_mined=n_mined, mining_rounds=1, n_weak=100, n_features=n_features, methods=methods)
+    return StageSettings(
+        inner=crop, n_mined=n_mined, mining_rounds=1, n_weak=100, n_features=n_features, methods=methods
+    )
 
 
 def parts(size: Size) -> list[str]:  # noqa: ARG001 - both sizes have the same crops

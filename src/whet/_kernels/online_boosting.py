@@ -120,7 +120,8 @@ def select_one(
     Selector j has a pool of P features, `pools` (J, P), each with two normals n, m, S (J, P, 2) and the weights of the
     samples that it got right and wrong (J, P), as in `boost_one`. It selects the one of least error, `selected` (J,),
     whose answer decides the weight of the sample for the next selector. Its worst one is replaced by the feature
-    `fresh[j]`, which starts from nothing.
+    `fresh[j]`, which starts without samples and with the error of the one it replaces: with an error of its own, one
+    heavy sample would have it selected.
     """
     w = weight
     for j in range(pools.shape[0]):
@@ -149,4 +150,3 @@ def select_one(
         if worst != best:
             pools[j, worst] = fresh[j]
             n[j, worst], m[j, worst], S[j, worst] = 0.0, 0.0, 0.0
-            right[j, worst], wrong[j, worst] = 1.0, 1.0

@@ -123,9 +123,9 @@ class RegressionBoosting(OnlineBoosting):
 class SelectorBoosting(BoostedVote):
     """Online boosting with feature selectors of Grabner and Bischof (2006).
 
-    Each of `n_weak` selectors has a pool of features with two normals each. Every sample updates all of them; a selector
-    votes with the one of least weighted error so far, and replaces the worst by a new random feature. Nothing is trained
-    in a batch: `fit` passes its samples one by one.
+    Each of `n_weak` selectors has a pool of features with two normals each. Every sample updates all of them; a
+    selector votes with the one of least weighted error so far, and replaces the worst by a new random feature. Nothing
+    is trained in a batch: `fit` passes its samples one by one.
 
     Parameters
     ----------
