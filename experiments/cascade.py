@@ -2,13 +2,14 @@
 
 Starting from 500, 1,000 and 5,000 mirrored faces: a cascade trained in one batch, and the same cascade after it learned
 a million false positives of its earlier stages, 5,000 new faces, or both; and a batch of 10,000. Each sample counts
-once. OpenCV's frontal face cascades are evaluated on the same images by the same rule.
+once. A stage has as many negatives as faces, as the paper says for 5,000 and 10,000, stumps of least plain error and a
+ridge of 1e-6. Variants: whet's default ridge; and from 500 faces, to find out what new negatives depend on, 5,000
+negatives a stage and a threshold that follows the faces. OpenCV's cascades are evaluated on the same images.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,24 +18,33 @@ from numpy.typing import NDArray
 
 from experiments import opencv_peers
 from experiments.cascade_training import CascadeSettings, count_faces, count_false_positives, train
+from experiments.claims import Claim, Finding, listed, verdict
 from experiments.datasets import faces24, negative_images
 from experiments.face_samples import WINDOW, mirrored
 from experiments.mit_cmu import Trial, faces_at
-from experiments.report import Progress, Report, Row, Size, draw_curve
+from experiments.report import Report, Run, draw_curve
+from experiments.single_stage import PAPER_RIDGE
+from experiments.table import Size
+from whet.cascade.cascade import Cascade
+from whet.cascade.pyramid import Pyramid
+from whet.cascade.scan import scan_pyramid
 from whet.detector.detector import Detector
 from whet.features.haar import HaarPool
+from whet.io.images import read_grey
+from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.plots import figure as figures
 
-RUNS = {"small": 1, "paper": 3}
 METHODS = ("batch", "+ negatives", "+ faces", "+ both")
 # Numbers of false positives in all 130 images at which faces are counted.
 FALSE_POSITIVES = (0, 2, 5, 10, 15, 20, 26, 35, 50, 75, 100, 150, 200, 300)
 SUMMARY = (10, 26, 50, 100, 200)
 RUN = 20  # neighbouring faces in the file may be near-duplicates: they are drawn in runs of this length
 HELD_OUT = 1000
+CHECKED = 40  # images without faces, in which false positives are counted
+AS_PAPER, RIDGED, MANY, FOLLOWING = "as in the paper", "default ridge", "5,000 negatives a stage", "following threshold"
+ONCE = ("OpenCV",)
 
 Patches = NDArray[np.uint8]
-Counts = dict[tuple[str, str, int, int], list[float]]
 
 
 @dataclass(frozen=True)
@@ -46,15 +56,37 @@ class Scale:
     n_new_faces: int
     n_false_positives: int
     n_features: int
-    n_negatives: int
+    n_negatives: int  # of the variant with many
     n_stages: int
     n_images: int
 
 
 SCALES = {
-    "small": Scale((500,), (), 2000, 40_000, 4000, 1500, 25, 600),
+    "small": Scale((500,), (), 1000, 20_000, 2000, 1500, 15, 300),
     "paper": Scale((500, 1000, 5000), (10_000,), 5000, 1_000_000, 10_000, 5000, 25, 1800),
 }
+
+
+def parts(size: Size) -> list[str]:
+    """A part for each number of initial faces and variant; those of the first figure first."""
+    scale = SCALES[size]
+    sizes = (*scale.initial, *scale.batch_only)
+    few = scale.initial[0]
+    first = [(few, AS_PAPER), (few, MANY), (few, FOLLOWING), (few, RIDGED)]
+    rest = [(n, variant) for n in sizes[1:] for variant in (AS_PAPER, RIDGED)]
+    return [f"{n} faces, {variant}" for n, variant in first + rest]
+
+
+def settings_of(scale: Scale, n: int, variant: str, seed: int) -> CascadeSettings:
+    """How the cascade from n faces is trained."""
+    return CascadeSettings(
+        scale.n_stages,
+        n_negatives=scale.n_negatives if variant == MANY else n,
+        seed=seed,
+        ridge=DEFAULT_RIDGE if variant == RIDGED else PAPER_RIDGE,
+        balanced=variant == MANY,
+        follows=variant == FOLLOWING,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +98,7 @@ class Material:
     held_out: Patches
     images: list[Path]
     new_images: list[Path]
+    checked_images: list[Path]
     pool: HaarPool
 
     @classmethod
@@ -79,42 +112,33 @@ class Material:
         parts = np.split(order, np.cumsum([n_initial, -(-n_initial // RUN) * RUN - n_initial, n_new]))
         held_out = parts[3][RUN:][:HELD_OUT]
         paths = negative_images()
-        drawn = [paths[i] for i in rng.permutation(len(paths))[: scale.n_images]]
+        shuffled = [paths[i] for i in rng.permutation(len(paths))]
+        drawn, checked = shuffled[: scale.n_images], shuffled[scale.n_images :][:CHECKED]
         third = len(drawn) // 3
         pool = HaarPool.from_window(WINDOW).sample(scale.n_features, rng)
         initial, new = mirrored(faces[parts[0]]), mirrored(faces[parts[2]])
-        return cls(initial, new, faces[held_out], drawn[third:], drawn[:third], pool)
+        return cls(initial, new, faces[held_out], drawn[third:], drawn[:third], checked, pool)
 
 
-def run(size: Size, runs: int, seed: int, progress: Progress) -> Report:
-    """Faces found at given numbers of false positives, for all detectors and runs."""
-    report, scale = Report("cascade", seed, runs, size), SCALES[size]
+def measure(run: Run) -> None:
+    """Faces found by the cascades of one part, or by OpenCV's."""
     trial = Trial.from_mit_cmu()
-    counts: Counts = defaultdict(list)
-    done, steps = 0, runs * (len(scale.initial) + len(scale.batch_only)) + 1
-    for r in range(runs):
-        material = Material.drawn(scale, np.random.default_rng(seed + r))
-        for n in (*scale.initial, *scale.batch_only):
-            for method, detector in detectors(material, scale, n, seed + r):
-                note(counts, method, n, detector, trial, material.held_out)
-            done += 1
-            progress(done / steps)
-    report.rows = [
-        Row.from_values(measure, method, values, initial=initial)
-        if not measure.startswith("faces")
-        else Row.from_values(measure, method, values, initial=initial, false_positives=at)
-        for (measure, method, initial, at), values in counts.items()
-    ]
-    report.remarks = [*remarks(report, scale), *add_peers(report, trial)]
-    progress(1.0)
-    return report
+    if run.part in ONCE:
+        note_peers(run, trial)
+        return
+    number, _, variant = run.part.partition(" faces, ")
+    scale, n = SCALES[run.size], int(number)
+    material = Material.drawn(scale, run.rng)
+    cascades = {}
+    for method, detector in detectors(material, scale, n, variant, run.seed):
+        cascades[method] = detector.cascade
+        note_faces(run, trial, method, detector, initial=n, variant=variant)
+    note_held_out(run, cascades, material, initial=n, variant=variant)
 
 
-def detectors(material: Material, scale: Scale, n: int, seed: int) -> Iterator[tuple[str, Detector]]:
+def detectors(material: Material, scale: Scale, n: int, variant: str, seed: int) -> Iterator[tuple[str, Detector]]:
     """The batch cascade from n faces, and the same cascade after learning in the paper's three ways."""
-    # The paper has as many negatives as faces in the largest cascade, and gives no number for the smaller ones.
-    settings = CascadeSettings(scale.n_stages, n_negatives=max(scale.n_negatives, n), seed=seed)
-    base = train(material.pool, material.initial[:n], material.images, settings)
+    base = train(material.pool, material.initial[:n], material.images, settings_of(scale, n, variant, seed))
     yield "batch", Detector(base)
     if n in scale.batch_only:
         return
@@ -124,77 +148,180 @@ def detectors(material: Material, scale: Scale, n: int, seed: int) -> Iterator[t
         yield method, Detector(base, delta)
 
 
-def note(counts: Counts, method: str, n: int, detector: Detector, trial: Trial, held_out: Patches) -> None:
-    """Add the faces at each number of false positives, and the numbers that explain them."""
+def note_faces(run: Run, trial: Trial, method: str, detector: Detector, **setting: object) -> None:
+    """Faces of MIT+CMU at each number of false positives, and the size of the cascade."""
     cascade = detector.cascade
     curve = trial.run(cascade).curve
     for at, faces in zip(FALSE_POSITIVES, faces_at(curve, FALSE_POSITIVES), strict=True):
-        counts["faces", method, n, at].append(faces)
-    counts["negatives learned", method, n, 0].append(sum(negatives for _, negatives in detector.delta.counts))
-    counts["stages", method, n, 0].append(len(cascade.stages))
-    counts["weak learners", method, n, 0].append(cascade.n_weak)
-    counts["held-out faces accepted", method, n, 0].append(float(cascade.accepts(held_out).mean()))
-    counts["most faces", method, n, 0].append(int(curve.found[-1]))
-    counts["most false positives", method, n, 0].append(int(curve.false_positives[-1]))
+        run.note("faces", method, faces, **setting, false_positives=at)
+    run.note("negatives learned", method, sum(negatives for _, negatives in detector.delta.counts), **setting)
+    run.note("stages", method, len(cascade.stages), **setting)
+    run.note("weak learners", method, cascade.n_weak, **setting)
+    run.note("most faces", method, int(curve.found[-1]), **setting)
+    run.note("most false positives", method, int(curve.false_positives[-1]), **setting)
 
 
-def add_peers(report: Report, trial: Trial) -> list[str]:
-    """Add OpenCV's cascades to the report; a remark if OpenCV is not installed."""
+def note_held_out(run: Run, cascades: Mapping[str, Cascade], material: Material, **setting: object) -> None:
+    """Held-out faces that each cascade accepts, and its false positives; and the faces at equal false positives.
+
+    False positives are windows of images without faces. All cascades are compared at the least number that any of them
+    has: the minimum score of the others is raised until they have no more.
+    """
+    scores = {method: np.sort(window_scores(cascade, material.checked_images)) for method, cascade in cascades.items()}
+    fewest = min(map(len, scores.values()))
+    for method, cascade in cascades.items():
+        faces = cascade.scores(material.held_out)
+        least = scores[method][-fewest - 1] if len(scores[method]) > fewest else -np.inf
+        run.note("held-out faces accepted", method, float(np.isfinite(faces).mean()), **setting)
+        run.note("false positives in held-out images", method, len(scores[method]), **setting)
+        run.note("held-out faces accepted at equal false positives", method, float((faces > least).mean()), **setting)
+        run.note("equal false positives", method, fewest, **setting)
+
+
+def window_scores(cascade: Cascade, paths: Sequence[Path]) -> NDArray[np.float64]:
+    """Scores of all windows of images that a cascade accepts."""
+    found = [scan_pyramid(cascade, Pyramid.from_image(read_grey(path), WINDOW)).scores for path in paths]
+    return np.concatenate([np.zeros(0), *found])
+
+
+def note_peers(run: Run, trial: Trial) -> None:
+    """OpenCV's cascades; nothing if OpenCV is not installed."""
     try:
         peers = opencv_peers.run_peers(trial)
-    except opencv_peers.NoPeersError as error:
-        return [f"no peers: {error}"]
+    except opencv_peers.NoPeersError:
+        return
     for peer in peers:
         for at, faces in zip(FALSE_POSITIVES, peer.faces_at(FALSE_POSITIVES), strict=True):
-            report.rows.append(Row.from_values("faces", peer.name, [faces], false_positives=at))
-    return [f"OpenCV's {peer.name}, best setting at each number: {_listed(peer.faces_at(SUMMARY))}" for peer in peers]
+            run.note("faces", peer.name, faces, false_positives=at)
 
 
-def remarks(report: Report, scale: Scale) -> list[str]:
-    """A line for each detector, and the order of the methods."""
-    lines = [f"faces of {report.name} at {', '.join(map(str, SUMMARY))} false positives, mean of {report.runs} runs"]
-    for n in (*scale.initial, *scale.batch_only):
-        for method in METHODS:
-            rows = [row for at in SUMMARY for row in report.select("faces", method, initial=n, false_positives=at)]
-            if rows:
-                lines.append(f"{n:,} faces, {method}: {_listed([row.mean for row in rows])}")
-        if n in scale.initial:
-            best = sorted(METHODS, key=lambda method: -level(report, method, n))
-            lines.append(f"{n:,} faces: {' > '.join(f'{m} {level(report, m, n):.0f}' for m in best)} on average")
-    return lines
+def curve(report: Report, method: str, n: int, variant: str = AS_PAPER) -> dict[int, float]:
+    """Mean number of faces at each number of false positives of the summary."""
+    setting = {"initial": n, "variant": variant}
+    return {at: report.one("faces", method, **setting, false_positives=at).mean for at in SUMMARY}
 
 
-def level(report: Report, method: str, n: int) -> float:
+def level(report: Report, method: str, n: int, variant: str = AS_PAPER) -> float:
     """Faces found, averaged over the summary's numbers of false positives."""
-    rows = [row for at in SUMMARY for row in report.select("faces", method, initial=n, false_positives=at)]
-    return float(np.mean([row.mean for row in rows]))
+    return float(np.mean(list(curve(report, method, n, variant).values())))
 
 
-def _listed(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:.0f}" for value in values)
+def _gain(report: Report, method: str, n: int, variant: str = AS_PAPER) -> str:
+    gain = level(report, method, n, variant) - level(report, "batch", n, variant)
+    return f"{method} {gain:+.1f}"
+
+
+def _variants(report: Report) -> str:
+    """What new negatives change from 500 faces, in each variant."""
+    few = min(row.setting["initial"] for row in report.select("stages", "batch"))
+    parts = []
+    for variant in (AS_PAPER, MANY, FOLLOWING, RIDGED):
+        try:
+            parts.append(
+                f"{variant}: {_gain(report, '+ negatives', few, variant)}, {_gain(report, '+ faces', few, variant)}"
+            )
+        except LookupError:
+            parts.append(f"{variant}: not measured")
+    return f"Faces more than batch from {few} faces, by variant: {listed(parts)}."
+
+
+def online_is_above(report: Report) -> Finding:
+    """All three ways of learning against the batch, at all numbers of false positives."""
+    batch = curve(report, "batch", 500)
+    parts, above = [], []
+    for method in METHODS[1:]:
+        learned = curve(report, method, 500)
+        gains = [learned[at] - batch[at] for at in SUMMARY]
+        above.append(min(gains) > 0)
+        parts.append(f"{method}: {min(gains):+.0f} to {max(gains):+.0f} faces")
+    equal, setting = "held-out faces accepted at equal false positives", {"initial": 500, "variant": AS_PAPER}
+    accepted = ", ".join(f"{method} {report.one(equal, method, **setting).mean:.1%}" for method in METHODS)
+    measured = listed([*parts, f"held-out faces at equal false positives: {accepted}"])
+    return Finding(verdict(*above), measured, _variants(report))
+
+
+def faces_beat_negatives(report: Report) -> Finding:
+    """The order of the three ways of learning from 500 faces."""
+    levels = {method: level(report, method, 500) for method in METHODS}
+    order = sorted(METHODS, key=lambda method: -levels[method])
+    measured = " > ".join(f"{method} {levels[method]:.0f}" for method in order)
+    conditions = levels["+ faces"] > levels["+ negatives"], levels["+ both"] == max(levels.values())
+    return Finding(verdict(*conditions), measured, _variants(report))
+
+
+def gap_shrinks(report: Report) -> Finding:
+    """The gain of learning both from 500 and from 1,000 faces, and that of negatives from 1,000."""
+    gains = {n: level(report, "+ both", n) - level(report, "batch", n) for n in (500, 1000)}
+    negatives = level(report, "+ negatives", 1000) - level(report, "batch", 1000)
+    measured = listed(
+        [
+            *(f"{n:,} faces, + both: {gain:+.0f}" for n, gain in gains.items()),
+            f"1,000 faces, + negatives: {negatives:+.0f}",
+        ]
+    )
+    return Finding(verdict(gains[1000] < gains[500], abs(negatives) <= 5), measured, _variants(report))
+
+
+def many_faces_are_enough(report: Report) -> Finding:
+    """All cascades from 5,000 faces, and the batch of 10,000."""
+    levels = {method: level(report, method, 5000) for method in METHODS} | {
+        "batch of 10,000": level(report, "batch", 10_000)
+    }
+    spread = max(levels.values()) - min(levels.values())
+    parts = [f"{method} {faces:.0f}" for method, faces in levels.items()]
+    return Finding(verdict(spread <= 10), listed(parts), _variants(report))
+
+
+CLAIMS = (
+    Claim(
+        "Fig. cascade_face a",
+        "From 500 faces, online GSLDA outperforms batch GSLDA at all false positive rates.",
+        "More faces at 10, 26, 50, 100 and 200 false positives, after new negatives, new faces, and both.",
+        online_is_above,
+    ),
+    Claim(
+        "Fig. cascade_face a",
+        "New faces help more than new false positives, and both together most.",
+        "From 500 faces, averaged over 10 to 200 false positives: + faces above + negatives, and + both highest.",
+        faces_beat_negatives,
+    ),
+    Claim(
+        "Fig. cascade_face b",
+        "From 1,000 faces the gap is smaller, and new negatives change almost nothing.",
+        "The gain of both is below that from 500 faces, and new negatives change at most 5 faces.",
+        gap_shrinks,
+    ),
+    Claim(
+        "Fig. cascade_face c",
+        "From 5,000 faces all detectors, and a batch of 10,000, perform very similarly.",
+        "Averaged over 10 to 200 false positives, all within 10 of 511 faces.",
+        many_faces_are_enough,
+    ),
+)
 
 
 def draw(report: Report, out: Path) -> list[Path]:
-    """A panel for each number of initial faces, as in the paper."""
-    sizes = [row.setting["initial"] for row in report.select("most faces", "+ both")]
-    batch_only = [
-        row.setting["initial"] for row in report.select("most faces", "batch") if row.setting["initial"] not in sizes
-    ]
-    figure, axes = figures.new_figure(1, len(sizes), 5.2 * len(sizes), 4.4, sharey=True)
+    """A row for each ridge, a panel for each number of initial faces, as in the paper; and the other variants."""
+    sizes = sorted({row.setting["initial"] for row in report.select("most faces", "+ both")})
+    batch_only = sorted({row.setting["initial"] for row in report.select("most faces", "batch")} - {*sizes})
+    if not sizes:
+        return []
+    figure, axes = figures.new_figure(4, len(sizes), 5.2 * len(sizes), 16, sharey=True)
     colors = dict(zip(METHODS, (figures.RED, figures.ORANGE, figures.BLUE, figures.GREEN), strict=True))
-    for panel, n, letter in zip(axes[0], sizes, "abcdefgh", strict=False):
-        for method, color in colors.items():
-            draw_curve(panel, report.select("faces", method, initial=n), "false_positives", method, color, "-o")
-        for other in batch_only if n == sizes[-1] else []:
-            rows = report.select("faces", "batch", initial=other)
-            draw_curve(panel, rows, "false_positives", f"batch of {other:,}", figures.PURPLE, "-s")
-        for name, style in zip(opencv_peers.NAMES, ("-", "--", ":"), strict=True):
-            draw_curve(
-                panel, report.select("faces", name), "false_positives", f"OpenCV {name[12:]}", figures.GREY, style
-            )
-        panel.set_title(f"({letter}) {n:,} initial faces", fontsize=10)
-        panel.set_xlabel("false positives in 130 images")
-        panel.grid(alpha=0.3)
+    for row_of_axes, variant in zip(axes, (AS_PAPER, RIDGED, MANY, FOLLOWING), strict=True):
+        for panel, n in zip(row_of_axes, sizes, strict=True):
+            for method, color in colors.items():
+                rows = report.select("faces", method, initial=n, variant=variant)
+                draw_curve(panel, rows, "false_positives", method, color, "-o")
+            for other in batch_only if n == sizes[-1] else []:
+                rows = report.select("faces", "batch", initial=other, variant=variant)
+                draw_curve(panel, rows, "false_positives", f"batch of {other:,}", figures.PURPLE, "-s")
+            for name, style in zip(opencv_peers.NAMES, ("-", "--", ":"), strict=True):
+                rows = report.select("faces", name)
+                draw_curve(panel, rows, "false_positives", f"OpenCV {name[12:]}", figures.GREY, style)
+            panel.set_title(f"{n:,} initial faces, {variant}", fontsize=10)
+            panel.set_xlabel("false positives in 130 images")
+            panel.grid(alpha=0.3)
     axes[0, 0].set_ylabel("faces found, of 511")
     axes[0, -1].legend(fontsize=8, loc="lower right")
     return [figures.save(figure, out / "cascade-roc.png")]

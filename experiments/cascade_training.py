@@ -1,8 +1,9 @@
 """Training of the paper's cascade, and the samples that it learns online afterwards.
 
-A stage of greedy LDA has the paper's asymmetric threshold, the lower of [w0Crit2] and [w0Crit3]. It grows until it
-passes 99 % of its training faces and at most half of its negatives. Negatives are the false positives of the stages
-before. Training stops when the images have too few of them.
+A stage of greedy LDA has the paper's asymmetric threshold, the lower of [w0Crit2] and [w0Crit3], or, to compare, one
+that keeps 99 % of its training faces and follows them. It grows until it passes 99 % of its training faces and at most
+half of its negatives. Negatives are the false positives of the stages before. Training stops when the images have too
+few of them.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class CascadeSettings:
     n_negatives: int = 5000
     ridge: float = DEFAULT_RIDGE
     seed: int = 0
+    balanced: bool = True  # stumps of least class-balanced error; else of least plain error
+    follows: bool = False  # a threshold that keeps 99 % of the training faces, instead of the paper's
 
 
 def train(
@@ -73,7 +76,7 @@ def train_stage(pool: HaarPool, faces: Patches, negatives: Patches, settings: Ca
     """Add weak learners until the goal holds on the training samples at the paper's threshold."""
     patches = np.concatenate([faces, negatives])
     is_face = np.arange(len(patches)) < len(faces)
-    weak, responses = train_weak_learners(pool, patches, is_face, seed=settings.seed)
+    weak, responses = train_weak_learners(pool, patches, is_face, seed=settings.seed, balanced=settings.balanced)
     candidates = pool.take(weak.feature)
     judge = StageValidation(GOAL, candidates, weak, patches, is_face)
     learner = GreedyLDA(ridge=settings.ridge, threshold="asymmetric", miss_rate=1 - GOAL.detection_rate)
@@ -83,10 +86,15 @@ def train_stage(pool: HaarPool, faces: Patches, negatives: Patches, settings: Ca
         judge.add(j)
         # From 20 on every fifth size is evaluated: evaluating all of them takes longer than the selection.
         is_evaluated = len(chosen) <= 20 or len(chosen) % 5 == 0
-        if is_evaluated and reaches_goal(judge, learner.vote(responses, np.array(chosen)), is_face):
-            break
-    features, at = candidates.take(np.array(chosen)), np.array(chosen)
-    return LearningStage.from_discriminant(features, weak.take(at), learner.vote(responses, at))
+        if is_evaluated:
+            vote = learner.vote(responses, np.array(chosen))
+            if judge.set_threshold(vote) if settings.follows else reaches_goal(judge, vote, is_face):
+                break
+    at = np.array(chosen)
+    vote = learner.vote(responses, at)
+    if settings.follows:
+        judge.set_threshold(vote)
+    return LearningStage.from_discriminant(candidates.take(at), weak.take(at), vote)
 
 
 def reaches_goal(judge: StageValidation, vote: OnlineDiscriminant, is_face: NDArray[np.bool_]) -> bool:

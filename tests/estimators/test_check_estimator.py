@@ -11,6 +11,7 @@ from tests.samples import two_gaussians
 
 from whet.estimators import GSLDA, OnlineGSLDA
 from whet.estimators.baselines import AdaBoost, AsymBoost, OnlineBoosting
+from whet.estimators.cited import GaussianAdaBoost, RegressionBoosting
 
 ESTIMATORS = [
     GSLDA(),
@@ -23,6 +24,9 @@ ESTIMATORS = [
     AdaBoost(),
     AsymBoost(),
     OnlineBoosting(),
+    GSLDA(stump_error="plain"),
+    GaussianAdaBoost(),
+    RegressionBoosting(),
 ]
 EACH = pytest.mark.parametrize("estimator", ESTIMATORS, ids=repr)
 ONLINE = pytest.mark.parametrize("estimator", [e for e in ESTIMATORS if hasattr(e, "partial_fit")], ids=repr)

@@ -4,23 +4,24 @@ import numpy as np
 from scipy.stats import norm
 from tests.samples import two_gaussians
 
-from whet._kernels.weak_learners import log_ratios
+from whet._kernels.online_boosting import log_ratios
 from whet.estimators.baselines import OnlineBoosting
 
 
 def oza_russell_twin(model, x, label):
     """Oza and Russell's update in plain Python, with the weight in place of Poisson draws."""
     w = 1.0
+    counts, means, scatters = model._models
     for t, feature in enumerate(model.selected_features_):
         value = x[feature]
-        old_n, old_m = model._n[t, label], model._m[t, label]
+        old_n, old_m = counts[t, label], means[t, label]
         n = old_n + w
         m = (old_n * old_m + w * value) / n
         # Scatter of the old samples about the new mean, and that of the new one.
-        model._S[t, label] += old_n * (old_m - m) ** 2 + w * (value - m) ** 2
-        model._n[t, label], model._m[t, label] = n, m
-        sigma = np.sqrt(np.maximum(model._S[t] / model._n[t], model._smallest[t]))
-        says = norm.logpdf(value, model._m[t, 1], sigma[1]) > norm.logpdf(value, model._m[t, 0], sigma[0])
+        scatters[t, label] += old_n * (old_m - m) ** 2 + w * (value - m) ** 2
+        counts[t, label], means[t, label] = n, m
+        sigma = np.sqrt(np.maximum(scatters[t] / counts[t], model._smallest[t]))
+        says = norm.logpdf(value, means[t, 1], sigma[1]) > norm.logpdf(value, means[t, 0], sigma[0])
         shown = model._right[t] + model._wrong[t] + w
         if says == (label == 1):
             model._right[t] += w
@@ -37,7 +38,9 @@ def test_the_kernel_is_its_plain_twin(rng):
     ours.partial_fit(X[50:], y[50:])
     for x, label in zip(X[50:], y[50:], strict=True):
         oza_russell_twin(twin, x, int(label))
-    for name in ("_n", "_m", "_S", "_right", "_wrong"):
+    for mine, theirs in zip(ours._models, twin._models, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9)
+    for name in ("_right", "_wrong"):
         np.testing.assert_allclose(getattr(ours, name), getattr(twin, name), rtol=1e-9)
     np.testing.assert_allclose(ours.decision_function(X), twin.decision_function(X), rtol=1e-9)
 
@@ -54,8 +57,9 @@ def test_the_first_weak_learner_is_exact_weighted_statistics(rng):
     X, y = two_gaussians(60, 1, rng)
     model = OnlineBoosting(n_weak=1).fit(X[:20], y[:20])
     model.partial_fit(X[20:], y[20:])
-    np.testing.assert_allclose(model._m[0, 1], X[y == 1, 0].mean())
-    np.testing.assert_allclose(model._S[0, 1] / model._n[0, 1], X[y == 1, 0].var())
+    n, m, S = model._models
+    np.testing.assert_allclose(m[0, 1], X[y == 1, 0].mean())
+    np.testing.assert_allclose(S[0, 1] / n[0, 1], X[y == 1, 0].var())
 
 
 def test_it_learns_from_a_stream(rng):

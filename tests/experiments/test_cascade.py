@@ -10,14 +10,14 @@ from experiments.cascade_training import (
     train,
 )
 from experiments.mit_cmu import FACE_OFFSET, Trial
-from experiments.report import silent
+from experiments.report import reproduce
 from PIL import Image
 
 from whet.detector.counting import count_patches
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
 from whet.lda.statistics import BinaryStatistics
-from whet.lda.thresholds import Asymmetric
+from whet.lda.thresholds import Asymmetric, Rate
 
 
 @pytest.fixture
@@ -77,6 +77,13 @@ def test_stages_have_the_papers_threshold_and_reach_its_goal(drawn):
     assert first.accepts(negatives).mean() <= 0.5
 
 
+def test_a_following_threshold_keeps_the_training_faces(drawn):
+    images, faces, pool, _ = drawn
+    base = train(pool, faces, images, CascadeSettings(n_stages=2, n_weak=10, n_negatives=300, follows=True))
+    assert all(isinstance(stage.rule, Rate) for stage in base.stages)
+    assert base.cascade.stages[0].accepts(faces).mean() >= 0.99
+
+
 def test_a_cascade_ends_when_the_images_run_out_of_negatives(drawn):
     images, faces, pool, _ = drawn
     settings = CascadeSettings(n_stages=30, n_weak=40, n_negatives=400)
@@ -133,7 +140,8 @@ def test_no_face_and_no_image_is_in_two_parts():
     parts = [{face.tobytes() for face in part} for part in (material.initial, material.new, material.held_out)]
     duplicates_in_the_file = sum(map(len, parts)) - len(set.union(*parts))
     assert duplicates_in_the_file <= 20
-    assert not set(material.images) & set(material.new_images)
+    images = [set(part) for part in (material.images, material.new_images, material.checked_images)]
+    assert len(set.union(*images)) == sum(map(len, images))
 
 
 @pytest.mark.slow
@@ -173,12 +181,15 @@ def test_the_whole_experiment_in_miniature(monkeypatch, tmp_path):
     small = Trial(tuple(trial.images[i] for i in few), tuple(trial.truths[i] for i in few))
     monkeypatch.setattr(Trial, "from_mit_cmu", classmethod(lambda _: small))
     monkeypatch.setattr(opencv_peers, "FACTORS", (1.2,))
-    report = cascade.run("small", 1, 0, silent)
+    monkeypatch.setattr(cascade, "CHECKED", 3)
+    report = reproduce("cascade", tmp_path).report
     for method in cascade.METHODS:
-        (row,) = report.select("faces", method, initial=200, false_positives=300)
-        assert row.runs == 1
-        assert 0 <= row.mean <= small.n_truths
+        setting = {"initial": 200, "variant": cascade.AS_PAPER}
+        assert 0 <= report.one("faces", method, **setting, false_positives=300).mean <= small.n_truths
+        equal = report.one("equal false positives", method, **setting).mean
+        assert equal <= report.one("false positives in held-out images", method, **setting).mean
+        accepted = report.one("held-out faces accepted", method, **setting).mean
+        assert report.one("held-out faces accepted at equal false positives", method, **setting).mean <= accepted
     assert not report.select("faces", "+ both", initial=300)
-    (learned,) = report.select("negatives learned", "+ both", initial=200)
-    assert 0 < learned.mean <= 1000
-    assert [path.name for path in cascade.draw(report, tmp_path)] == ["cascade-roc.png"]
+    assert 0 < report.one("negatives learned", "+ both", initial=200, variant=cascade.MANY).mean <= 1000
+    assert report.figures == ["cascade-roc.png"]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from experiments import datasets, node, node_time
 from experiments.face_samples import face_sets, mirrored, non_face_sets
-from experiments.report import silent
+from experiments.report import reproduce
 
 
 @pytest.fixture
@@ -54,19 +54,20 @@ def test_arrival_takes_faces_and_non_faces_in_turns_and_mirror_images_together(r
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("data")
-def test_online_stages_learn_and_batch_stays_ahead(monkeypatch):
-    monkeypatch.setattr(node, "N_FEATURES", 2000)
-    report = node.run("small", 1, 0, silent)
-    (start,) = report.select("error", "online from 250", n_weak=100, samples=250)
-    (end,) = report.select("error", "online from 250", n_weak=100, samples=2000)
-    (batch,) = report.select("error", "batch", n_weak=100, samples=2000)
+def test_online_stages_learn_and_batch_stays_ahead(monkeypatch, tmp_path):
+    monkeypatch.setattr(node, "N_FEATURES", 1000)
+    report = reproduce("node", tmp_path).report
+    start = report.one("error", "online from 250", n_weak=100, samples=250)
+    end = report.one("error", "online from 250", n_weak=100, samples=2000)
+    batch = report.one("error", "batch", n_weak=100, samples=2000)
+    assert end.runs == 3
     assert end.mean < start.mean
     assert abs(end.mean - batch.mean) < 0.03
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("data")
-def test_a_stream_is_absorbed_exactly(monkeypatch):
+def test_a_stream_is_absorbed_exactly(monkeypatch, tmp_path):
     monkeypatch.setattr(node_time, "N_FEATURES", 2000)
     monkeypatch.setattr(node_time, "N_HALF", {"small": (100, 200)})
     monkeypatch.setattr(node_time, "N_STREAM", {"small": 3000})
@@ -74,6 +75,6 @@ def test_a_stream_is_absorbed_exactly(monkeypatch):
     monkeypatch.setattr(node_time, "N_WEAK", (5, 20))
     few = datasets.negative_images()[:30]
     monkeypatch.setattr(node_time, "negative_images", lambda: few)
-    report = node_time.run("small", 1, 0, silent)
-    assert report.remarks == ["online statistics equal those of all patches at once, to the last bit: True"]
-    assert {row.setting["n_weak"] for row in report.rows} == {5, 20}
+    report = reproduce("node-time", tmp_path).report
+    assert report.one(node_time.EXACT, "online").mean == 1.0
+    assert {row.setting["n_weak"] for row in report.select(node_time.SECONDS, node_time.STREAM)} == {5, 20}

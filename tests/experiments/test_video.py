@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
-from experiments import datasets, tracking, video
+from experiments import datasets, single_stage, tracking, video
 from experiments.datasets import LFW_FACE, FaceVideo, lfw_images
 from experiments.drifting_faces import HARD, clip, true_box
 from experiments.face_samples import inner_faces
-from experiments.report import silent
+from experiments.report import reproduce
 from experiments.single_stage import (
     FACE_OFFSET,
     LFW_EYES_DOWN,
@@ -19,7 +19,10 @@ from PIL import Image
 
 from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import WindowIndex
+from whet.features.haar import HaarPool
 from whet.io.images import read_grey
+from whet.tracking.self_training import Guard, Health
+from whet.training.stage import train_stage
 
 
 @pytest.fixture
@@ -124,20 +127,38 @@ def test_the_paper_s_experiment_runs_and_has_both_curves(monkeypatch, tmp_path):
     monkeypatch.setattr(video, "SETTINGS", {"small": tiny})
     monkeypatch.setattr(video, "EVERY", {"small": 120})
     monkeypatch.setattr(video, "CURVES_EVERY", {"small": 1})
-    report = video.run("small", 1, 0, silent)
+    few = datasets.negative_images()[:100]
+    monkeypatch.setattr(single_stage, "negative_images", lambda: few)
+    done = reproduce("video", tmp_path)
+    report = done.report
     for name in ("david", "trellis"):
+        for method in (*video.PAPER, video.OGSLDA + video.GUARDED, "AdaBoost, frozen stumps"):
+            assert 0 <= report.one(video.RATE, method, video=name, box="raw").mean <= 1
         for method in video.PAPER:
-            (row,) = report.select("detection rate", method, video=name, box="offset")
-            assert 0 <= row.mean <= 1
-            (narrow,) = report.select(video.NARROW_RATE, method, video=name, box="offset")
-            assert 0 <= narrow.mean <= 1
+            assert 0 <= report.one(video.NARROW_RATE, method, video=name, box="offset").mean <= 1
         for method in ("GSLDA", video.OWN, video.BEFORE):
             assert len(report.select("faces found", method, video=name)) == len(video.FALSE_POSITIVES)
-    assert {path.name for path in video.draw(report, tmp_path)} == {
-        "video-roc.png",
-        "video-david.png",
-        "video-trellis.png",
-    }
+    assert report.figures == ["video-david.png", "video-rates.png", "video-trellis.png"]
+
+
+def test_a_guard_refuses_windows_that_harm_held_out_samples(rng):
+    """A stage of drawn samples: a window that scores like a face is learned, one that does not is left out."""
+    patches = rng.integers(0, 200, (300, 24, 24), dtype=np.uint8)
+    patches[:150, :, 12:] += 50
+    is_face = np.arange(300) < 150
+    pool = HaarPool.from_window((24, 24)).sample(400, rng)
+    stage = train_stage(pool, patches[::2], is_face[::2], 10)
+    held_out = single_stage.Samples(patches[1:150:2], patches[151::2])
+    guard = single_stage.GuardedLearning(stage, held_out)
+    margins = stage.run().score(patches)
+    face, other = patches[[np.argmax(margins)]], patches[[np.argmin(margins)]]
+    assert guard(stage, other, float(margins.min())) is stage
+    learned = guard(stage, face, float(margins.max()))
+    assert guard.learned == 1
+    assert learned.statistics[0].n == stage.statistics[0].n + 1
+    guard.guard = Guard(Health(2.0, 2.0, 0.0), 0.02, 1.1)  # nothing is good enough
+    assert guard(stage, face, float(margins.max())) is stage
+    assert guard.refused == 1
 
 
 @pytest.mark.slow
@@ -156,7 +177,7 @@ def test_the_paper_s_trellis_has_501_frames_and_begins_where_its_tracker_does():
 @pytest.mark.usefixtures("data")
 def test_tracking_is_compared_with_its_peers(monkeypatch, tmp_path):
     monkeypatch.setattr(tracking, "N_FRAMES", {"small": 3})
-    report = tracking.run("small", 1, 0, silent)
-    (row,) = report.select("detection rate", tracking.BEST, video="david", box="offset")
-    assert row.mean == 1.0  # the first frames are easy
-    assert [path.name for path in tracking.draw(report, tmp_path)] == ["tracking-rates.png"]
+    report = reproduce("tracking", tmp_path).report
+    assert tracking.rate(report, tracking.BEST, "david", "face").mean == 1.0  # the first frames are easy
+    assert tracking.rate(report, tracking.BEST, "david", iou=0.3).mean == 1.0
+    assert report.figures == ["tracking-rates.png"]

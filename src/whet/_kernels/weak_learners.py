@@ -1,6 +1,4 @@
-"""Training of weak learners: histograms, thresholds, subsets of codes, response bits, and online boosting."""
-
-import math
+"""Training of weak learners: histograms, thresholds, subsets of codes and response bits."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -241,6 +239,52 @@ def rank_values(values: Values, ranks: NDArray[np.int64], distinct: Values) -> i
 
 
 @kernel
+def bin_rows(values: Values, bins: NDArray[np.uint8]) -> None:
+    """Fill `bins` (features, samples) with the bin of every value within the range of its feature."""
+    for f in range(values.shape[0]):
+        low, high = extremes(values[f])
+        bin_values(values[f], low, high if high - low > NARROW else np.float32(np.inf), bins[f])
+
+
+@kernel
+def best_cuts(
+    bins: NDArray[np.uint8],
+    signed: Floats,
+    totals: tuple[float, float],
+    cut: NDArray[np.uint8],
+    polarity: NDArray[np.int8],
+    error: Floats,
+) -> None:
+    """Write cut, polarity and weighted error (features,) of the best stump on each row of `bins` (features, samples).
+
+    `signed` (samples,) are the weights, those of negatives with a minus; `totals` are the weights of the positives and
+    of the negatives. Ties go to the lowest cut, and there to polarity 1. Two sums take turns, since neighbours often
+    fall into the same bin.
+    """
+    positive, negative = totals
+    rounding = 1e-13 * (positive + negative)
+    sums = np.empty((2, BINS))
+    even, odd = sums[0], sums[1]
+    n = bins.shape[1]
+    for f in range(bins.shape[0]):
+        row = bins[f]
+        sums[:] = 0.0
+        for i in range(0, n - 1, 2):
+            even[row[i]] += signed[i]
+            odd[row[i + 1]] += signed[i + 1]
+        if n % 2:
+            even[row[n - 1]] += signed[n - 1]
+        below, least = 0.0, np.inf
+        for k in range(BINS - 1):
+            below += even[k] + odd[k]
+            upright, flipped = negative + below, positive - below
+            if min(upright, flipped) < least - rounding:
+                least = min(upright, flipped)
+                cut[f], polarity[f] = k, 1 if upright <= flipped else -1
+        error[f] = least
+
+
+@kernel
 def train_subsets(
     codes: NDArray[np.uint8],
     n_positive: int,
@@ -306,58 +350,3 @@ def best_splits(
         threshold[f] = middle if low <= middle < high else low
         polarity[f] = side
         error[f] = least if cut < N - 1 else total_pos
-
-
-@kernel
-def log_ratio(x: float, n: Floats, m: Floats, S: Floats, smallest_variance: float) -> float:
-    """Log N(x; positives) - log N(x; negatives), from counts (2,), means (2,) and scatters (2,); 1 is positive."""
-    ratio = 0.0
-    for c in range(2):
-        variance = max(S[c] / max(n[c], 1e-300), smallest_variance)
-        term = -0.5 * (math.log(variance) + (x - m[c]) ** 2 / variance)
-        ratio += term if c == 1 else -term
-    return ratio
-
-
-@kernel
-def boost_one(
-    x: Floats,
-    label: int,
-    weight: float,
-    n: Floats,
-    m: Floats,
-    S: Floats,
-    right: Floats,
-    wrong: Floats,
-    smallest: Floats,
-) -> None:
-    """Update T weak learners in turn with one sample x (T,), one value for each.
-
-    n, m, S are (T, 2): each learner's weighted count, mean and scatter of the two classes, updated by
-    d = x - m; n += w; m += w d / n; S += w d (x - m). `right` and `wrong` (T,) sum the weights of the samples that
-    each learner got right and wrong. A sample's weight falls where a learner is right and grows where it is wrong,
-    so that right and wrong samples have the same total weight for the next learner.
-    """
-    w = weight
-    for t in range(x.shape[0]):
-        d = x[t] - m[t, label]
-        n[t, label] += w
-        m[t, label] += w * d / n[t, label]
-        S[t, label] += w * d * (x[t] - m[t, label])
-        is_right = (log_ratio(x[t], n[t], m[t], S[t], smallest[t]) > 0.0) == (label == 1)
-        if is_right:
-            right[t] += w
-        else:
-            wrong[t] += w
-        total = right[t] + wrong[t]
-        w *= total / (2.0 * (right[t] if is_right else wrong[t]))
-
-
-@kernel
-def log_ratios(X: Floats, n: Floats, m: Floats, S: Floats, smallest: Floats) -> Floats:
-    """`log_ratio` of every sample under every weak learner, (N, T)."""
-    out = np.empty(X.shape)
-    for i in range(X.shape[0]):
-        for t in range(X.shape[1]):
-            out[i, t] = log_ratio(X[i, t], n[t], m[t], S[t], smallest[t])
-    return out

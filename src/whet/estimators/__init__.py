@@ -1,6 +1,7 @@
 """Classifiers of feature matrices with the interfaces of scikit-learn and River.
 
-`whet.estimators.baselines` has AdaBoost, AsymBoost and online boosting for comparison.
+`whet.estimators.baselines` has AdaBoost, AsymBoost and online boosting for comparison, `whet.estimators.cited` further
+systems that the paper cites.
 
 >>> from whet.estimators import OnlineGSLDA
 >>> model = OnlineGSLDA(n_weak=1).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])

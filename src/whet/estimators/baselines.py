@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from whet._kernels.weak_learners import boost_one, log_ratios
+from whet._kernels.online_boosting import boost_one, log_ratios
 from whet.estimators.base import TwoClassClassifier, check_known, check_labels, counted
 from whet.features.boosting import SMALLEST_ERROR, balanced, reweighted
 from whet.features.training import SortedFeatures
 from whet.features.weak_learners import Stumps
+
+# From which samples are positive and their weights, a stump on every feature with its error.
+StumpTrainer = Callable[[NDArray[np.bool_], NDArray[np.float64]], Stumps]
 
 __all__ = ["AdaBoost", "AsymBoost", "OnlineBoosting"]
 
@@ -78,8 +82,12 @@ class AdaBoost(BoostedVote):
         """What each sample's weight is multiplied by before every round."""
         return np.ones(len(is_positive))
 
+    def _stump_trainer(self, X: NDArray[np.float64]) -> StumpTrainer:
+        """What trains a stump on every feature in each round."""
+        return SortedFeatures.from_values(X).best_stumps
+
     def _train(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
-        features = SortedFeatures.from_values(X)
+        best_stumps = self._stump_trainer(X)
         tilt = self._tilt(is_positive)
         D = balanced(is_positive, weights)
         rows: list[tuple[int, float, int, float]] = []
@@ -87,7 +95,7 @@ class AdaBoost(BoostedVote):
         for _ in range(self.n_weak):
             D = D * tilt
             D /= D.sum()
-            stumps = features.best_stumps(is_positive, D)
+            stumps = best_stumps(is_positive, D)
             best = int(
                 np.flatnonzero(stumps.error <= stumps.error.min() + 1e-12)[0]
             )  # the first of equals, up to rounding
@@ -195,19 +203,32 @@ class OnlineBoosting(BoostedVote):
         D = balanced(is_positive, weights)
         learners = []
         for _ in range(self.n_weak):
-            n, m, S = _weighted_normals(X, is_positive, D)
-            right = (log_ratios(X, n, m, S, smallest) > 0) == is_positive[:, None]
+            models = self._weak_models(X, is_positive, D)
+            right = self._says_yes(X, models, smallest) == is_positive[:, None]
             errors = D @ ~right
             best = int(np.argmin(errors))
             error = float(np.clip(errors[best], SMALLEST_ERROR, 1 - SMALLEST_ERROR))
-            learners.append((best, n[best] * total, m[best], S[best] * total, error))
+            learners.append((best, error, *(model[best] for model in models)))
             D = np.where(right[:, best], D / (2 * (1 - error)), D / (2 * error))
             D /= D.sum()
-        features, n, m, S, errors = (np.array(column) for column in zip(*learners, strict=True))
+        features, errors, *models = (np.array(column) for column in zip(*learners, strict=True))
         self.selected_features_ = features
-        self._n, self._m, self._S = n, m, S
+        self._models = self._scaled(models, float(total))
         self._smallest = smallest[features]
         self._right, self._wrong = (1 - errors) * total, errors * total
+
+    def _weak_models(self, X: Floats, is_positive: NDArray[np.bool_], D: Floats) -> tuple[Floats, ...]:
+        """Weighted count, mean and scatter of every feature in each class, (features, 2) each; 1 is positive."""
+        return _weighted_normals(X, is_positive, D)
+
+    def _scaled(self, models: list[Floats], total: float) -> tuple[Floats, ...]:
+        """Models of weights that sum to 1 as those of weights that sum to `total`."""
+        n, m, S = models
+        return n * total, m, S * total
+
+    def _says_yes(self, X: Floats, models: tuple[Floats, ...], smallest: Floats) -> NDArray[np.bool_]:
+        """Answers (N, T) of the weak learners to the values (N, T) of their features."""
+        return np.asarray(log_ratios(X, *models, smallest) > 0)
 
     def partial_fit(
         self,
@@ -234,7 +255,7 @@ class OnlineBoosting(BoostedVote):
         self._update(x[self.selected_features_], int(is_positive), 1.0)
 
     def _update(self, x: Floats, label: int, weight: float) -> None:
-        boost_one(x, label, weight, self._n, self._m, self._S, self._right, self._wrong, self._smallest)
+        boost_one(x, label, weight, *self._models, self._right, self._wrong, self._smallest)
 
     @property
     def coef_(self) -> Floats:
@@ -246,8 +267,7 @@ class OnlineBoosting(BoostedVote):
 
     def _ballots(self, X: Floats) -> Floats:
         values = np.ascontiguousarray(X[:, self.selected_features_])
-        says_yes = log_ratios(values, self._n, self._m, self._S, self._smallest) > 0
-        return np.asarray((says_yes - 0.5) * self.coef_)
+        return np.asarray((self._says_yes(values, self._models, self._smallest) - 0.5) * self.coef_)
 
 
 def _weighted_normals(X: Floats, is_positive: NDArray[np.bool_], D: Floats) -> tuple[Floats, Floats, Floats]:

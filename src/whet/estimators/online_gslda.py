@@ -23,7 +23,7 @@ from whet.estimators.base import (
     unchanged_on_error,
     whole_weight,
 )
-from whet.estimators.gslda import GSLDA, Threshold
+from whet.estimators.gslda import GSLDA, StumpError, Threshold
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion
 from whet.lda.selection import Scatter, Search
 from whet.lda.statistics import MOST_SAMPLES, ClassStatistics, DecayingStatistics
@@ -130,6 +130,7 @@ class OnlineGSLDA(GSLDA):
         miss_rate: float = 0.01,
         ridge: float = DEFAULT_RIDGE,
         search: Search = "forward",
+        stump_error: StumpError = "balanced",
         decay: float = 1.0,
         min_initial: int = 1,
     ) -> None:
@@ -141,6 +142,7 @@ class OnlineGSLDA(GSLDA):
             miss_rate=miss_rate,
             ridge=ridge,
             search=search,
+            stump_error=stump_error,
         )
         self.n_reserve = n_reserve
         self.decay = decay

@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.threads import DEFAULT_MAX_MEMORY, for_each_block, within_budget
-from whet._kernels.weak_learners import best_splits, train_by_histogram, train_by_sorting, train_subsets
+from whet._kernels.weak_learners import (
+    best_cuts,
+    best_splits,
+    bin_rows,
+    gap,
+    middle,
+    train_by_histogram,
+    train_by_sorting,
+    train_subsets,
+)
 from whet.features.integral import FeatureFamily, IntegralStack
 from whet.features.responses import BitResponses, SampleLayout
 from whet.features.weak_learners import MOST_CODES, Stumps, Subsets
@@ -92,22 +101,100 @@ class SortedFeatures:
 
 
 def train_stumps(
-    X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64] | None = None
+    X: NDArray[np.float64],
+    is_positive: NDArray[np.bool_],
+    weights: NDArray[np.int64] | None = None,
+    *,
+    balanced: bool = True,
 ) -> Stumps:
-    """Train one stump a feature to the least class-balanced error (line 1 of [ALG:GSLDA]).
+    """Train one stump a feature to the least error (line 1 of [ALG:GSLDA]).
 
-    Each class weighs one half in all: a plain error count gives useless constant stumps when negatives
-    outnumber positives by ten to one.
+    If `balanced`, each class weighs one half in all: a plain error count, the paper's, gives useless constant stumps
+    when negatives outnumber positives by ten to one.
 
     >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> train_stumps(X, np.array([False, False, True, True])).threshold
     array([1.5])
+    >>> x, few = np.arange(6.0)[:, None], np.array([False, False, True, False, False, True])
+    >>> [float(train_stumps(x, few, balanced=b).threshold[0]) for b in (True, False)]
+    [1.5, 4.5]
     """
     counts = np.ones(len(X), dtype=np.int64) if weights is None else weights
+    if not balanced:
+        return SortedFeatures.from_values(X).best_stumps(is_positive, counts.astype(np.float64))
     n_pos, n_neg = int(counts[is_positive].sum()), int(counts[~is_positive].sum())
     # n_pos * n_neg times the balanced error: whole numbers, so a weight of 3 is three copies to the last bit.
     scaled = np.where(is_positive, float(n_neg), float(n_pos)) * counts.astype(np.float64)
     return SortedFeatures.from_values(X).best_stumps(is_positive, scaled)
+
+
+# Features a task: the bins of 64 features on 10,000 samples are 640 kB, and one pass over them takes a millisecond.
+BINNED_AT_ONCE = 64
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedFeatures:
+    """Bins (features, samples) of all features on patches, positives first: bin once, train under many weightings.
+
+    A byte a value: 10,000 features on 11,000 patches take 110 MB. `best_stump` finds the stump of least weighted error
+    of all features by histograms, as boosting needs it in each round.
+
+    >>> from whet.features.haar import HaarPool
+    >>> patches = np.random.default_rng(0).integers(0, 200, (40, 6, 6), dtype=np.uint8)
+    >>> patches[:20, :, 3:] += 50  # positives are brighter on the right
+    >>> binned = BinnedFeatures.from_patches(HaarPool.from_window((6, 6)), patches, np.arange(40) < 20)
+    >>> stump, right = binned.best_stump(np.full(40, 1 / 40))
+    >>> binned.pool.describe(stump.feature[0]), bool(right.mean() == 1 - stump.error[0])
+    (HaarFeature(kind='x2', x=0, y=0, width=6, height=5), True)
+    """
+
+    pool: FeatureFamily
+    stack: IntegralStack
+    layout: SampleLayout
+    bins: NDArray[np.uint8]
+    threads: int | None = None
+
+    @classmethod
+    def from_patches(
+        cls,
+        pool: FeatureFamily,
+        patches: NDArray[np.uint8],
+        is_positive: NDArray[np.bool_],
+        threads: int | None = None,
+    ) -> BinnedFeatures:
+        """Bin the values of all features of a pool on patches (samples, height, width)."""
+        layout = SampleLayout.from_labels(is_positive)
+        stack = IntegralStack.from_patches(patches[layout.order])
+        bins = np.empty((len(pool), len(layout)), dtype=np.uint8)
+
+        def work(rows: slice) -> None:
+            bin_rows(pool.take(rows).evaluate(stack), bins[rows])
+
+        for_each_block(work, len(pool), BINNED_AT_ONCE, threads)
+        return cls(pool, stack, layout, bins, threads)
+
+    def best_stump(self, weights: Floats) -> tuple[Stumps, NDArray[np.bool_]]:
+        """The stump of least error under weights (samples,), and which samples (samples,) it gets right.
+
+        Of equal features, the first. Thresholds lie in the middle of the gap between two bins.
+        """
+        ordered = weights[self.layout.order]
+        n, n_positive = len(self.bins), self.layout.n_positive
+        totals = float(ordered[:n_positive].sum()), float(ordered[n_positive:].sum())
+        signed = np.concatenate([ordered[:n_positive], -ordered[n_positive:]])
+        cut, polarity, error = np.zeros(n, np.uint8), np.ones(n, np.int8), np.empty(n)
+
+        def work(rows: slice) -> None:
+            best_cuts(self.bins[rows], signed, totals, cut[rows], polarity[rows], error[rows])
+
+        for_each_block(work, n, BINNED_AT_ONCE, self.threads)
+        best = int(np.flatnonzero(error <= error.min() + 1e-12)[0])  # the first of equals, up to rounding
+        values = self.pool.take(np.array([best])).evaluate(self.stack)
+        threshold = np.array([middle(*gap(values[0], self.bins[best], int(cut[best])))], dtype=np.float32)
+        stump = Stumps(np.array([best]), threshold, polarity[[best]], error[[best]])
+        right = np.empty(len(ordered), dtype=np.bool_)
+        right[self.layout.order] = stump.respond(values)[0] == (np.arange(len(ordered)) < n_positive)
+        return stump, right
 
 
 class StumpTrainer:
