@@ -54,7 +54,9 @@ def status(content: Any, skipped: str = "") -> str:  # noqa: ANN401 - JSON
         return f"skipped: {skipped}" if skipped else "not run at paper size"
     done, planned = content["parts"]["done"], content["parts"]["planned"]
     size = "paper size" if content["size"] == "paper" else "not run at paper size; numbers of the small size"
-    return size if done == planned else f"{size}, {done} of {planned} parts done ({len(content['seeds'])} seeds)"
+    seeds = len(content["seeds"])
+    partly = f", {done} of {planned} parts done ({seeds} {'seed' if seeds == 1 else 'seeds'})"
+    return size if done == planned else size + partly
 
 
 def duration(seconds: float) -> str:

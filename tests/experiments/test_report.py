@@ -58,7 +58,7 @@ def test_an_interrupted_run_has_a_report_of_what_is_done(monkeypatch, tmp_path):
         reproduce("toy", tmp_path, runs=3)
     found = Report.read(tmp_path / "toy.json")
     assert (found.done, found.planned, found.seeds) == (3, 9, [0])
-    assert page.status(json.loads((tmp_path / "toy.json").read_text())).endswith("3 of 9 parts done (1 seeds)")
+    assert page.status(json.loads((tmp_path / "toy.json").read_text())).endswith("3 of 9 parts done (1 seed)")
 
 
 def test_parts_of_a_seed_are_runs_of_their_own_where_they_measure_the_same(tmp_path):
