@@ -185,7 +185,9 @@ def window_scores(cascade: Cascade, paths: Sequence[Path]) -> NDArray[np.float64
 
 
 def note_peers(run: Run, trial: Trial) -> None:
-    """OpenCV's cascades; nothing if OpenCV is not installed."""
+    """OpenCV's cascades at paper size, which takes minutes; nothing if OpenCV is not installed."""
+    if run.size == "small":
+        return
     try:
         peers = opencv_peers.run_peers(trial)
     except opencv_peers.NoPeersError:

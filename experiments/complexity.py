@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -61,29 +62,32 @@ def least_seconds(work: Callable[[], object], turns: int = TURNS) -> float:
 def updates(run: Run) -> None:
     """Seconds of one update by the number of weak learners and by the samples seen, and the memory."""
     rng = run.rng
-    n = N_UPDATES[run.size]
-    X = rng.normal(size=(2000, max(UPDATED)))
     y = (np.arange(2000) % 2).astype(np.int64)
-    X[y == 1] += rng.uniform(0, 0.3, max(UPDATED))
-    labels = y.tolist()
+    X = rng.normal(size=(len(y), max(UPDATED))) + np.outer(y, rng.uniform(0, 0.3, max(UPDATED)))
+    n = N_UPDATES[run.size]
     for n_weak in UPDATED:
-        model = OnlineGSLDA(n_weak).fit(X[:1000, :n_weak], y[:1000])
         samples = np.ascontiguousarray(X[:, :n_weak])
-
-        def learn(model: OnlineGSLDA = model, samples: NDArray[np.float64] = samples) -> None:
-            for i in range(n):
-                model.update(samples[i], labels[i])
-                model.coef_, model.intercept_  # noqa: B018 - derived when asked for
-
-        learn()
-        run.note("seconds of an update", "online", least_seconds(learn) / n, n_weak=n_weak)
+        model = OnlineGSLDA(n_weak).fit(samples[:1000], y[:1000])
+        run.note("seconds of an update", "online", update_seconds(model, samples[:n], y[:n]), n_weak=n_weak)
         run.note("numbers in memory", "online", array_bytes(model._discriminant) / 8, n_weak=n_weak)
+    samples = np.ascontiguousarray(X[:, :200])
     for seen in SEEN[run.size]:
-        model = OnlineGSLDA(200).fit(X[:1000, :200], y[:1000])
-        model.partial_fit(np.resize(X[:, :200], (seen, 200)), np.resize(y, seen))
-        samples = np.ascontiguousarray(X[:, :200])
-        learn(model, samples)
-        run.note("seconds after samples", "online", least_seconds(lambda: learn(model, samples)) / n, seen=seen)  # noqa: B023
+        model = OnlineGSLDA(200).fit(samples[:1000], y[:1000])
+        model.partial_fit(np.resize(samples, (seen, 200)), np.resize(y, seen))
+        run.note("seconds after samples", "online", update_seconds(model, samples[:n], y[:n]), seen=seen)
+
+
+def update_seconds(model: OnlineGSLDA, X: NDArray[np.float64], y: NDArray[np.int64]) -> float:
+    """Seconds to learn one sample, coefficients and threshold included."""
+    labels = y.tolist()
+
+    def learn() -> None:
+        for x, label in zip(X, labels, strict=True):
+            model.update(x, label)
+            _ = model.coef_, model.intercept_  # derived when asked for
+
+    learn()  # compiled before the timing
+    return least_seconds(learn) / len(X)
 
 
 def array_bytes(thing: object) -> int:
@@ -122,7 +126,7 @@ def batches(run: Run) -> None:
             size = middle | {name: value}
             pool = pools.take(slice(size["M"]))
             samples = patches[: size["N"]], is_positive[: size["N"]]
-            seconds = least_seconds(lambda: train(pool, *samples, size["T"]), 2)  # noqa: B023
+            seconds = least_seconds(partial(train, pool, *samples, size["T"]), 2)
             run.note("seconds of a batch", name, seconds, value=value)
 
 

@@ -1,4 +1,7 @@
-"""The report on one page, rendered from the JSON files and figures of a folder: nothing is measured or judged here."""
+"""The report on one page, rendered from the JSON files and figures of a folder: nothing is measured or judged here.
+
+The claims of experiments that were not run come from their modules.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from experiments.report import module_of
 from experiments.table import EXPERIMENTS, Entry
 from whet.io.files import write_atomically
 
@@ -50,7 +54,9 @@ def status(content: Any, skipped: str = "") -> str:  # noqa: ANN401 - JSON
         return f"skipped: {skipped}" if skipped else "not run at paper size"
     done, planned = content["parts"]["done"], content["parts"]["planned"]
     size = "paper size" if content["size"] == "paper" else "not run at paper size; numbers of the small size"
-    return size if done == planned else f"{size}, {done} of {planned} parts done ({len(content['seeds'])} seeds)"
+    seeds = len(content["seeds"])
+    partly = f", {done} of {planned} parts done ({seeds} {'seed' if seeds == 1 else 'seeds'})"
+    return size if done == planned else size + partly
 
 
 def duration(seconds: float) -> str:
@@ -70,20 +76,30 @@ def about(content: Any) -> str:  # noqa: ANN401 - JSON
     return f"{which}; {machine['cores']} cores of {machine['processor']}, shared with other work; {times}"
 
 
+def claims(entry: Entry, content: Any) -> list[dict[str, str]]:  # noqa: ANN401 - JSON
+    """The claims of an experiment with what was found; those of one that was not run, without."""
+    if content is not None:
+        found: list[dict[str, str]] = content["claims"]
+        return found
+    stated = module_of(entry).CLAIMS
+    return [
+        {"where": claim.where, "says": claim.says, "criterion": claim.criterion}
+        | {"verdict": "not measured", "measured": status(None), "tried": ""}
+        for claim in stated
+    ]
+
+
 def count_verdicts(contents: Mapping[str, Any]) -> str:
-    """Numbers of verdicts at paper size, and what was not measured at it."""
-    verdicts: Counter[str] = Counter()
-    for entry in EXPERIMENTS:
-        content = contents.get(entry.name)
-        if content is not None and content["size"] == "paper":
-            verdicts.update(claim["verdict"] for claim in content["claims"])
+    """Numbers of verdicts at paper size; what was not run at it is not measured."""
+    at_paper_size = {name: content for name, content in contents.items() if content["size"] == "paper"}
+    verdicts = Counter(claim["verdict"] for e in EXPERIMENTS for claim in claims(e, at_paper_size.get(e.name)))
     return ", ".join(f"{verdicts[name]} {name}" for name in ORDER)
 
 
 def _rows(contents: Mapping[str, Any]) -> Iterator[tuple[Entry, Any, Any]]:
     for entry in EXPERIMENTS:
         content = contents.get(entry.name)
-        for claim in content["claims"] if content is not None else ():
+        for claim in claims(entry, content):
             yield entry, content, claim
 
 
@@ -107,8 +123,11 @@ def html(folder: Path, skipped: Mapping[str, str] | None = None) -> str:
 
 def _verdict(claim: Any, content: Any) -> str:  # noqa: ANN401 - JSON
     kind = claim["verdict"].replace(" ", "-")
-    small = "" if content["size"] == "paper" else " (small size)"
-    return f"<span class='verdict {kind}'>{claim['verdict']}{small}</span>"
+    return f"<span class='verdict {kind}'>{claim['verdict']}{_small(content)}</span>"
+
+
+def _small(content: Any) -> str:  # noqa: ANN401 - JSON
+    return "" if content is None or content["size"] == "paper" else " (small size)"
 
 
 def _summary(contents: Mapping[str, Any]) -> str:
@@ -124,16 +143,17 @@ def _section(entry: Entry, content: Any, folder: Path, skipped: str) -> str:  # 
     head = f"<h2 id='{entry.name}'>{escape(entry.title)}</h2><p class='about'>{escape(entry.figure)}; "
     if content is None:
         command = f"python -m experiments {entry.name} --size paper"
-        return f"{head}{escape(status(None, skipped))}. <code>{escape(command)}</code></p>"
-    command = f"<code>{escape(content['command'])}</code>"
-    parts = [f"{head}{escape(status(content))}. {command}; {escape(about(content))}.</p>"]
-    for claim in content["claims"]:
+        parts = [f"{head}{escape(status(None, skipped))}. <code>{escape(command)}</code></p>"]
+    else:
+        command = f"<code>{escape(content['command'])}</code>"
+        parts = [f"{head}{escape(status(content))}. {command}; {escape(about(content))}.</p>"]
+    for claim in claims(entry, content):
         tried = f"<br>What was tried: {escape(claim['tried'])}" if claim["tried"] else ""
         parts.append(
             f"<p><b>{escape(claim['says'])}</b> ({escape(claim['where'])}) {_verdict(claim, content)}<br>"
             f"Criterion: {escape(claim['criterion'])}<br>Measured: {escape(claim['measured'])}{tried}</p>"
         )
-    for name in content["figures"]:
+    for name in () if content is None else content["figures"]:
         path = folder / name
         if path.exists():
             data = base64.b64encode(path.read_bytes()).decode()
@@ -181,8 +201,7 @@ def _cell(text: str) -> str:
 
 def _markdown_summary(contents: Mapping[str, Any]) -> str:
     rows = [
-        f"| {_cell(claim['where'])} | {_cell(claim['says'])} | "
-        f"{claim['verdict']}{'' if content['size'] == 'paper' else ' (small size)'} |"
+        f"| {_cell(claim['where'])} | {_cell(claim['says'])} | {claim['verdict']}{_small(content)} |"
         for _, content, claim in _rows(contents)
     ]
     return "\n".join(["| where | claim | verdict |", "|---|---|---|", *rows])
@@ -191,10 +210,11 @@ def _markdown_summary(contents: Mapping[str, Any]) -> str:
 def _markdown_section(entry: Entry, content: Any) -> list[str]:  # noqa: ANN401 - JSON
     title = f"## {entry.title[0].upper()}{entry.title[1:]}"
     if content is None:
-        return [title, f"{entry.figure}; {status(None)}. `python -m experiments {entry.name} --size paper`"]
-    link = f"[JSON](results/{entry.name}.json)"
-    parts = [title, f"{entry.figure}; {status(content)}. `{content['command']}` ({link}); {about(content)}."]
-    for claim in content["claims"]:
+        parts = [title, f"{entry.figure}; {status(None)}. `python -m experiments {entry.name} --size paper`"]
+    else:
+        link = f"[JSON](results/{entry.name}.json)"
+        parts = [title, f"{entry.figure}; {status(content)}. `{content['command']}` ({link}); {about(content)}."]
+    for claim in claims(entry, content):
         tried = f"\n  What was tried: {claim['tried']}" if claim["tried"] else ""
         parts.append(
             f"- **{claim['says']}** ({claim['where']}): *{claim['verdict']}*\n  Criterion: {claim['criterion']}\n"

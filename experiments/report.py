@@ -152,8 +152,11 @@ class Report:
     @property
     def command(self) -> str:
         """The command that measures this."""
-        runs = max(len(self.seeds), 1)
-        return f"python -m experiments {self.name} --size {self.size} --runs {runs} --seed {min(self.seeds, default=0)}"
+        first, n = min(self.seeds, default=0), len(self.seeds)
+        usual = BY_NAME[self.name].runs[self.size == "paper"] if self.name in BY_NAME else 0
+        runs = f" --runs {n}" if self.is_complete and n != usual else ""
+        seed = f" --seed {first}" if first else ""
+        return f"python -m experiments {self.name} --size {self.size}{runs}{seed}"
 
     def write(self, out: Path, claims: Sequence[Claim]) -> Path:
         """Write `out/NAME.json` atomically, with a finding for each claim."""

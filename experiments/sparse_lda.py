@@ -45,7 +45,7 @@ class BranchAndBound:
     """Search for the best set of k; `n_sets` counts the sets that were evaluated.
 
     >>> search = BranchAndBound(2)
-    >>> search.run(np.diag([1.0, 4.0, 1.0]), np.array([2.0, 2.0, 1.0]))
+    >>> search.run(np.diag([1.0, 4.0, 1.0]), np.array([2.0, 2.0, 0.5]))
     (5.0, (0, 1))
     """
 
@@ -56,7 +56,7 @@ class BranchAndBound:
 
     def run(self, A: Floats, d: Floats) -> tuple[float, tuple[int, ...]]:
         """Separation and members of the best set."""
-        B = np.linalg.inv(A)
+        B: Floats = np.asarray(np.linalg.inv(A), dtype=np.float64)
         self._leave_out(list(range(len(d))), B, B @ d, float(d @ B @ d), 0)
         return self.best, tuple(sorted(self.members))
 

@@ -3,10 +3,15 @@
 `scripts/results_tables.py` renders the tables; here they are compared with the pages, cell by cell.
 """
 
+import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from experiments.page import markdown
+from experiments.report import Report, module_of
+from experiments.table import EXPERIMENTS
 from scripts import results_tables
 from scripts.results_tables import ROOT, Table
 
@@ -79,6 +84,39 @@ def test_every_listed_sentence_is_in_its_page(page):
     text = joined((ROOT / page).read_text("utf-8"))
     for sentence in results_tables.SENTENCES[page]:
         assert sentence() in text, f"{page} lacks it; {PRINT}"
+
+
+def test_the_page_of_the_paper_is_the_one_of_its_results():
+    """All numbers in its text come from the JSON: the page is rendered from it."""
+    assert (ROOT / "docs/paper.md").read_text("utf-8") == markdown(results_tables.RESULTS), (
+        "run `python -m experiments page --out docs/results --markdown docs/paper.md`"
+    )
+
+
+@pytest.mark.parametrize("entry", EXPERIMENTS, ids=lambda entry: entry.name)
+def test_stored_verdicts_are_those_that_the_stored_numbers_give(entry):
+    path = results_tables.RESULTS / f"{entry.name}.json"
+    if not path.exists():
+        pytest.skip(f"{entry.name} was not run at paper size")
+    report = Report.read(path)
+    stored = json.loads(path.read_text("utf-8"))["claims"]
+    for claim, found in zip(module_of(entry).CLAIMS, stored, strict=True):
+        assert found == {"where": claim.where, "says": claim.says, "criterion": claim.criterion} | asdict(
+            claim.judged(report)
+        )
+
+
+def test_verdicts_are_counted_as_they_are_listed():
+    """Verdicts of the whole page are counted from the claims in it."""
+    text = (ROOT / "docs/paper.md").read_text("utf-8")
+    counted = re.search(r"Verdicts at paper\ssize:\s(.+?)\.\n", text, re.DOTALL)
+    assert counted, "the page does not count its verdicts"
+    numbers = {
+        name: int(n) for n, name in re.findall(r"(\d+) (reproduced|partly|not measured|not)\b", joined(counted[1]))
+    }
+    rows = next(table for table in tables(text) if table.header == ("where", "claim", "verdict")).rows
+    for name, n in numbers.items():
+        assert n == sum(row[2] == name for row in rows), name
 
 
 def test_pages_with_results_exist():

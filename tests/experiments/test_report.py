@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from experiments import page, report, toy
+from experiments import page, report, toy, usps
 from experiments.claims import Claim, Finding, difference, verdict
 from experiments.report import Report, Row, Run, collected, planned, reproduce
 from experiments.table import BY_NAME, EXPERIMENTS
@@ -58,7 +58,7 @@ def test_an_interrupted_run_has_a_report_of_what_is_done(monkeypatch, tmp_path):
         reproduce("toy", tmp_path, runs=3)
     found = Report.read(tmp_path / "toy.json")
     assert (found.done, found.planned, found.seeds) == (3, 9, [0])
-    assert page.status(json.loads((tmp_path / "toy.json").read_text())).endswith("3 of 9 parts done (1 seeds)")
+    assert page.status(json.loads((tmp_path / "toy.json").read_text())).endswith("3 of 9 parts done (1 seed)")
 
 
 def test_parts_of_a_seed_are_runs_of_their_own_where_they_measure_the_same(tmp_path):
@@ -119,6 +119,8 @@ def test_an_explanation_is_given_only_where_a_claim_does_not_hold():
 def test_the_page_has_every_experiment_claim_and_figure(done):
     out, reproduction = done
     made = page.html(out, {"usps": "needs data & more"})
+    for claim in usps.CLAIMS:  # not run, and still on the page
+        assert claim.says in made
     for entry in EXPERIMENTS:
         assert f"<h2 id='{entry.name}'>" in made
     for claim in toy.CLAIMS:
