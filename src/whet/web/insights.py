@@ -1,0 +1,274 @@
+"""What a workspace can tell: its state, the order of images, effects of changes, causes of boxes, curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.cascade.boxes import box_iou
+from whet.cascade.detections import Detections
+from whet.detector.corrections import SAME
+from whet.evaluation.curves import sweep
+from whet.evaluation.matching import match
+from whet.web import effects
+from whet.web.effects import as_box, boxes_of
+from whet.web.queue import expected_change, in_turns
+from whet.web.store import Label, StoredImage
+from whet.web.views import (
+    BlameView,
+    CauseView,
+    CurvePoint,
+    CurvesView,
+    EffectSummary,
+    EffectView,
+    Histogram,
+    ImageList,
+    ImageView,
+    LockedImage,
+    LockedView,
+    RescanView,
+    StateView,
+)
+from whet.web.workspace import Workspace, estimate_view
+
+Boxes = NDArray[np.float64]
+
+# Objects that are needed to train a first detector.
+OBJECTS_TO_TRAIN = 20
+# Points of a curve that a page can show.
+MOST_POINTS = 400
+BINS = 24
+# Boxes of a diff: a person reads the first of them.
+MOST_CHANGES = 500
+
+
+def state(workspace: Workspace) -> StateView:
+    """The studio as a whole."""
+    score = workspace.min_score
+    ids = [image.id for image in workspace.gallery]
+    with workspace.locked() as history:
+        items = history.items()
+        node, branch, can_undo, can_redo = history.current, history.branch, history.can_undo, history.can_redo
+        revision = workspace.revision
+    labels = [workspace.labels[key] for key in items if key in workspace.labels]
+    return StateView(
+        project=workspace.store.path.name,
+        revision=revision,
+        model=workspace.model_view(),
+        node=node,
+        branch=branch,
+        n_corrections=len(labels),
+        can_undo=can_undo,
+        can_redo=can_redo,
+        min_score=score if isfinite(score) else None,
+        min_score_name=workspace.min_score_name,
+        n_images=len(ids),
+        n_reviewed=sum(workspace.is_reviewed(key) for key in ids),
+        n_objects=sum(label.is_object for label in labels),
+        objects_to_train=OBJECTS_TO_TRAIN,
+        locked=locked(workspace),
+        job=None,
+        video=None,
+        rescan=RescanView(0, len(ids), None),
+    )
+
+
+def images(workspace: Workspace, order: str, offset: int, limit: int) -> ImageList:
+    """A part of all images, by name or by what is expected to change."""
+    groups, every = workspace.gallery.groups(), list(workspace.gallery)
+    expected = {image.id: _expected(workspace, image.id) for image in every}
+    if order == "queue":
+        known = {image.id: image for image in every}
+        ranked = in_turns([(image.id, groups[image.id], expected[image.id] or 0.0) for image in every])
+        every = sorted((known[key] for key in ranked), key=lambda image: workspace.is_reviewed(image.id))
+    part = every[offset : offset + limit]
+    return ImageList(
+        len(every), [workspace.summary(image, groups[image.id], expected[image.id]) for image in part]
+    )
+
+
+def _expected(workspace: Workspace, key: str) -> float | None:
+    if not workspace.has_model or key not in workspace.rescorer:
+        return None
+    found = workspace.detections(key)
+    return round(expected_change(found, workspace.min_score, boxes_of(workspace.labels_of(key))), 4)
+
+
+# Effects.
+
+
+def effect(workspace: Workspace, before: int | None = None, after: int | None = None) -> EffectView:
+    """What differs between two states in all images that were scanned; by default, since the last change."""
+    with workspace.locked() as history:
+        after = history.node(history.current if after is None else after).id
+        parent = history.nodes[after].parent
+        before = history.node((after if parent is None else parent) if before is None else before).id
+    keys = [image.id for image in workspace.gallery if workspace.has_model and image.id in workspace.rescorer]
+    found = []
+    for key in keys:
+        pair = [workspace.detections(key, node) for node in (before, after)]
+        if pair[0] is not pair[1]:
+            shown = (each.above(workspace.min_score) for each in pair)
+            found += effects.changes(key, workspace.gallery[key].name, *shown, workspace.labels_of(key))
+    found.sort(key=lambda change: (-change.harm, change.name, change.box))
+    summary = EffectSummary(
+        *(sum(change.kind == kind for change in found) for kind in ("gained", "lost", "moved")),
+        len({change.image for change in found}),
+        *(estimate_view(workspace.estimate_at(node)) for node in (before, after)),
+    )
+    return EffectView(
+        before,
+        after,
+        found[:MOST_CHANGES],
+        locked(workspace, before, after),
+        summary,
+        len(keys) == len(workspace.gallery),
+    )
+
+
+def lock(workspace: Workspace, key: str, is_locked: bool) -> ImageView:
+    """Take the boxes that an image shows now, but for those marked wrong, as those that have to be found; or stop."""
+    image, truth, node = workspace.gallery[key], None, None
+    if is_locked:
+        found, labels = workspace.shown(key), workspace.labels_of(key)
+        said = effects.labelled(found, labels)
+        truth = [as_box(box) for box, label in zip(found.boxes, said, strict=True) if label is None]
+        truth += [as_box(label.box) for label in labels if label.is_object]
+        node = workspace.history.current
+    workspace.store.lock_image(key, truth, node)
+    workspace.gallery.update(replace(image, truth=None if truth is None else tuple(truth), locked_at=node))
+    workspace.events.publish("state", revision=workspace.revision)
+    return workspace.image(key)
+
+
+def truth_of(image: StoredImage, labels: Sequence[Label]) -> Boxes:
+    """The boxes of a locked image: those that it was locked with, and what was said about it since."""
+    boxes = np.array(image.truth or (), np.float64).reshape(-1, 4)
+    wrong = boxes_of([label for label in labels if not label.is_object])
+    boxes = boxes[~(box_iou(boxes, wrong) >= SAME).any(axis=1)]
+    objects = boxes_of([label for label in labels if label.is_object])
+    new = objects[~(box_iou(objects, boxes) >= SAME).any(axis=1)]
+    return np.concatenate([boxes, new])
+
+
+def locked(workspace: Workspace, before: int | None = None, after: int | None = None) -> LockedView:
+    """What is found of the objects of locked images; before is the state in which each was locked."""
+    if not workspace.has_model:
+        return LockedView()
+    rows, totals = [], np.zeros(5, np.int64)
+    for image in workspace.gallery:
+        if image.truth is None:
+            continue
+        truth = truth_of(image, workspace.labels_of(image.id))
+        nodes = (image.locked_at or 0) if before is None else before, after
+        counts = [
+            effects.found_of(truth, workspace.detections(image.id, node).above(workspace.min_score)) for node in nodes
+        ]
+        (found_before, wrong_before), (found_now, wrong_now) = counts
+        totals += [len(truth), found_before, found_now, wrong_before, wrong_now]
+        recall = [found / len(truth) if len(truth) else 1.0 for found in (found_before, found_now)]
+        rows.append(LockedImage(image.id, image.name, *recall, wrong_before, wrong_now))
+    n, found_before, found_now, wrong_before, wrong_now = totals.tolist()
+    is_worse = found_now < found_before or wrong_now > wrong_before
+    shares = [found / n if n else None for found in (found_before, found_now)]
+    return LockedView(rows, n, *shares, wrong_before, wrong_now, is_worse)
+
+
+# Causes.
+
+
+def blame(workspace: Workspace, key: str, box: Sequence[float]) -> BlameView:
+    """The corrections without which a box of an image would have another score, found by unlearning each of them."""
+    ids, target = workspace.record_ids(), np.array([box], np.float64)
+    workspace.detections(key)  # scans the image, if that is not done yet
+    rescorer, lowest = workspace.rescorer, workspace.min_score
+
+    def score(chosen: frozenset[str]) -> float | None:
+        found = rescorer.detections(key, chosen).above(lowest)
+        overlaps = box_iou(target, found.boxes)[0]
+        return None if not (overlaps >= SAME).any() else float(found.scores[overlaps >= SAME].max())
+
+    now = score(ids)
+    without = {one: score(ids - {one}) for one in sorted(ids)}
+    causes = [one for one in without if without[one] != now]
+    together = False
+    if not causes and ids:
+        causes = _smallest_group(ids, now, score)
+        together = bool(causes)
+    ranked = sorted(causes, key=lambda one: (-abs((now or 0.0) - (without[one] or 0.0)), one))
+    return BlameView(
+        None if now is None else round(now, 4), [_cause(workspace, one, without[one]) for one in ranked], together
+    )
+
+
+def _smallest_group(ids: frozenset[str], now: float | None, score: object) -> list[str]:
+    """Corrections that only together make a box what it is: taken out one after the other until it changes."""
+    if score(frozenset()) == now:  # type: ignore[operator]
+        return []
+    group = sorted(ids)
+    for one in list(group):  # what can stay without the box changing back is no part of the cause
+        rest = [other for other in group if other != one]
+        if score(ids - set(rest)) != now:  # type: ignore[operator]
+            group = rest
+    return group
+
+
+def _cause(workspace: Workspace, one: str, score: float | None) -> CauseView:
+    label = workspace.labels[one]
+    name = "" if label.record is None else label.record.name
+    return CauseView(one, label.image, name, as_box(label.box), label.is_object, None if score is None else round(score, 4))
+
+
+# Curves.
+
+
+def curves(workspace: Workspace) -> CurvesView:
+    """Precision and recall in images that were reviewed, and the scores of detections that were labelled.
+
+    In a reviewed image, what is no object is a false positive. In other images only labelled boxes count.
+    """
+    scores: list[NDArray[np.float64]] = []
+    kinds: list[NDArray[np.int8]] = []
+    n_truths, n_images, n_labelled = 0, 0, 0
+    for image in workspace.gallery:
+        labels = workspace.labels_of(image.id)
+        is_reviewed = workspace.is_reviewed(image.id) or image.truth is not None
+        if not (labels or is_reviewed) or not workspace.has_model or image.id not in workspace.rescorer:
+            continue
+        truth = truth_of(image, labels) if image.truth is not None else boxes_of([x for x in labels if x.is_object])
+        found = workspace.detections(image.id)
+        if not is_reviewed:
+            found = found[np.array([label is not None for label in effects.labelled(found, labels)], np.bool_)]
+        matched = match(found.boxes, found.scores, truth)
+        scores.append(found.scores)
+        kinds.append(matched.labels)
+        n_truths, n_images, n_labelled = n_truths + len(truth), n_images + 1, n_labelled + len(labels)
+    points: list[CurvePoint] = []
+    every, flags = np.concatenate([np.empty(0), *scores]), np.concatenate([np.empty(0, np.int8), *kinds])
+    if n_truths and len(every):
+        curve = sweep(every, flags, n_truths, n_images)
+        rows = np.unique(np.linspace(0, len(curve.thresholds) - 1, MOST_POINTS).round().astype(int))
+        for row in rows.tolist():
+            wrong, right = float(curve.false_positives[row]), float(curve.recall[row]) * n_truths
+            precision = right / (right + wrong) if right + wrong else 1.0
+            score = float(curve.thresholds[row])
+            points.append(CurvePoint(score if isfinite(score) else 0.0, float(curve.recall[row]), precision))
+    points_of = dict(workspace.detector.operating_points) if workspace.has_model else {}
+    return CurvesView(points, _histogram(every, flags), points_of, n_labelled, n_images)
+
+
+def _histogram(scores: NDArray[np.float64], flags: NDArray[np.int8]) -> Histogram:
+    if not len(scores):
+        return Histogram([], [], [])
+    edges = np.linspace(0.0, float(scores.max()) * 1.0001 + 1e-9, BINS + 1)
+    objects, others = (np.histogram(scores[flags == kind], edges)[0].tolist() for kind in (1, 0))
+    return Histogram([round(float(edge), 4) for edge in edges], objects, others)
+
+
+def detections_of(workspace: Workspace, key: str) -> Detections:
+    """The detections of an image above the minimum score."""
+    return workspace.shown(key)
