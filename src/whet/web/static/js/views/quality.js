@@ -1,0 +1,97 @@
+// Threshold, operating points, precision and recall, and the scores of both classes.
+
+import * as actions from "../actions.js";
+import { number, percent, plural } from "../format.js";
+import { classes, html } from "../html.js";
+import { useStore } from "../store.js";
+import { Curve, Histogram } from "./charts.js";
+
+export function Quality() {
+  const { server, curves, moving } = useStore((state) => ({ server: state.server, curves: state.curves, moving: state.min_score }));
+  const model = server?.model;
+  if (!model) return html`<p class="empty">Thresholds and curves appear here once a detector is trained.</p>`;
+  const minScore = moving ?? server.min_score;
+  return html`
+    <${Points} points=${pointsOf(model.operating_points)} name=${moving == null ? server.min_score_name : null} minScore=${minScore} />
+    <${Threshold} curves=${curves} minScore=${minScore} />
+    ${curves && html`<${Charts} curves=${curves} minScore=${minScore} />`}
+    <${Facts} server=${server} />
+  `;
+}
+
+const pointsOf = (byName) =>
+  Object.entries(byName ?? {})
+    .map(([name, min_score]) => ({ name, min_score }))
+    .sort((one, other) => one.min_score - other.min_score);
+
+function Points({ points, name, minScore }) {
+  return html`
+    <h3>Operating point</h3>
+    <div class="points" role="group" aria-label="Operating points">
+      ${points.map((point) => html`
+        <button
+          key=${point.name}
+          class=${classes("point", (point.name === name || point.min_score === minScore) && "is-on")}
+          aria-pressed=${String(point.name === name)}
+          onClick=${() => actions.setMinScore(point.name)}
+        >
+          <b>${point.name}</b>
+          <span class="faint">score ${number(point.min_score, 1)}</span>
+        </button>
+      `)}
+    </div>
+  `;
+}
+
+/** The range of the slider: that of the histogram, so that both have the same axis. */
+function rangeOf(curves, minScore) {
+  const edges = curves?.histogram?.edges;
+  const [low, high] = edges?.length > 1 ? [edges[0], edges[edges.length - 1]] : [minScore - 10, minScore + 10];
+  return [Math.min(low, minScore), Math.max(high, minScore)];
+}
+
+function Threshold({ curves, minScore }) {
+  const [low, high] = rangeOf(curves, minScore);
+  const step = (high - low) / 400 || 0.01;
+  return html`
+    <h3 id="threshold">Minimum score <output>${number(minScore, 2)}</output></h3>
+    ${curves?.histogram && html`<${Histogram} histogram=${curves.histogram} minScore=${minScore} range=${[low, high]} points=${pointsOf(curves.operating_points)} />`}
+    <input
+      type="range"
+      class="threshold"
+      aria-labelledby="threshold"
+      min=${low}
+      max=${high}
+      step=${step}
+      value=${minScore}
+      onInput=${(event) => actions.setMinScore(Number(event.target.value))}
+    />
+    <p class="legend"><i class="key-objects"></i>objects <i class="key-others"></i>others <span class="faint">${curves ? plural(curves.n_labelled ?? 0, "labelled box", "labelled boxes") : ""}</span></p>
+  `;
+}
+
+function Charts({ curves, minScore }) {
+  const points = curves.pr;
+  const now = nearest(points, minScore);
+  return html`
+    <h3>Precision and recall ${now && html`<output>${percent(now.precision)} / ${percent(now.recall)}</output>`}</h3>
+    ${points.length > 1 ? html`<${Curve} points=${points} now=${now} />` : html`<p class="empty">Judge boxes to see the curve.</p>`}
+  `;
+}
+
+const nearest = (points, minScore) =>
+  points.reduce((best, point) => (best && Math.abs(best.score - minScore) <= Math.abs(point.score - minScore) ? best : point), null);
+
+function Facts({ server }) {
+  const { model } = server;
+  const facts = [
+    ["Class", model.class_name],
+    ["Window", Array.isArray(model.window) ? model.window.join(" × ") : model.window],
+    ["Weak learners", model.n_weak],
+    ["Corrections", server.n_corrections],
+    ["Held-out recall", model.estimate ? percent(model.estimate.recall, 1) : null],
+    ["False positives per image", model.estimate ? number(model.estimate.false_positives_per_image, 2) : null],
+    ["Rescan agrees", server.rescan?.agreement == null ? null : percent(server.rescan.agreement, 2)],
+  ].filter(([, value]) => value != null);
+  return html`<h3>Detector</h3><dl class="facts">${facts.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+}
