@@ -4,6 +4,7 @@ import { probability } from "./format.js";
 import { keyOf, overlap } from "./geometry.js";
 
 const SAME = 0.9; // intersection over union of two boxes that mean the same place
+const FOLLOWED = 0.5; // intersection over union of a box and the same box after a correction
 
 /**
  * Returns [{key, box, score, probability, judgement, record_id, state, labels, kind, is_pending}].
@@ -98,9 +99,24 @@ function applyLabel({ box, is_object, replaces }, shown) {
 
 const isSamePlace = (one, other) => overlap(one, other) >= SAME;
 
+/** The key of a selected box after a change of the image: a correction may move the box a little. */
+export function followed(key, before, after, outbox) {
+  const former = shownBoxes(before, outbox).find((box) => box.key === key);
+  if (!former) return key;
+  const now = shownBoxes(after, outbox);
+  if (now.some((box) => box.key === key)) return key;
+  const [best] = now
+    .map((box) => ({ key: box.key, overlap: overlap(box.box, former.box) }))
+    .sort((one, other) => other.overlap - one.overlap);
+  return best && best.overlap >= FOLLOWED ? best.key : null;
+}
+
+/** The name of what is detected: a detector of one class may have none but its own. */
+export const classNameOf = (server) => server?.model?.class_name ?? server?.model?.name ?? "object";
+
 /** What a screen reader says of a box. */
 export function describeBox(box, className) {
-  const name = box.class_name ?? className ?? "object";
+  const name = box.class_name ?? className;
   const score = box.probability == null ? "" : `, ${probability(box.probability)}`;
   const words = {
     detection: { true: "confirmed", false: "marked wrong", null: "not judged" }[box.judgement],

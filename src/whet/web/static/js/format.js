@@ -23,7 +23,7 @@ export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one
 export function signed(value, digits = 0) {
   if (value == null) return NO_VALUE;
   const text = Math.abs(value).toFixed(digits);
-  if (Number(text) === 0) return "±0";
+  if (Number(text) === 0) return "0";
   return (value > 0 ? "+" : "−") + text;
 }
 

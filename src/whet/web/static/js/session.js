@@ -1,9 +1,11 @@
 // Loading from the server, and keeping what is shown up to date.
 
 import * as api from "./api.js";
+import { followed } from "./boxes.js";
 import * as outbox from "./outbox.js";
 import { get, set } from "./store.js";
 
+const ROOT = 0; // the first state of the history
 const PAGE = 500; // rows of the filmstrip in one request
 
 /** Show a message for some seconds; errors stay until they are closed. */
@@ -73,6 +75,7 @@ export async function refreshImage() {
 function acceptImage(image) {
   set((state) => ({
     image: (state.opening ?? state.image?.id ?? image.id) === image.id ? image : state.image,
+    selected: state.image?.id === image.id ? followed(state.selected, state.image, image, state.outbox) : state.selected,
     opening: state.opening === image.id ? null : state.opening,
     rows: state.rows.map((row) => (row.id === image.id ? updatedRow(row, image) : row)),
   }));
@@ -102,15 +105,9 @@ export async function refreshEffect() {
   if (!server?.model) return;
   const query = new URLSearchParams();
   if (compare === "opened" && opened_at != null) query.set("from", opened_at);
-  if (compare === "trained") query.set("from", await rootNode());
+  if (compare === "trained") query.set("from", ROOT);
   const effect = await loadEffect(query);
   if (effect) set({ effect });
-}
-
-/** The state without corrections: the only one without a parent. */
-async function rootNode() {
-  if (!get().history) await refreshHistory();
-  return get().history.nodes.find((node) => node.parent === null).id;
 }
 
 export async function refreshHistory() {
@@ -171,7 +168,8 @@ outbox.listen({
     set({ outbox: rest });
     if (answer?.project) acceptState(answer);
     if (answer?.branches) set({ history: answer });
-    if (answer?.image?.detections) acceptImage(answer.image);
+    const image = answer?.detections ? answer : answer?.image;
+    if (image) acceptImage(image);
     else if (!rest.length) attempt(() => Promise.all([refreshImage(), refreshRows()]));
     set((state) => ({ revision: answer?.revision ?? state.revision }));
     refreshSoon();

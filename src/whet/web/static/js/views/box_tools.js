@@ -1,7 +1,7 @@
 // What can be said about the selected box: beside the box on large screens, as large buttons on small ones.
 
 import * as actions from "../actions.js";
-import { shownBoxes } from "../boxes.js";
+import { classNameOf, shownBoxes } from "../boxes.js";
 import { ago, number, probability } from "../format.js";
 import { authorOf } from "../authors.js";
 import { clamp } from "../geometry.js";
@@ -32,7 +32,7 @@ export function BoxTools({ box, view, size }) {
 }
 
 function Summary({ box }) {
-  const className = useStore((state) => state.server?.model?.class_name ?? "object");
+  const className = useStore((state) => classNameOf(state.server));
   const word = {
     detection: box.class_name ?? className,
     suppressed: "Not detected any more",

@@ -22,7 +22,7 @@ export function Histogram({ histogram, minScore, range, points }) {
       <path class="others" d=${steps(others)} />
       <path class="objects" d=${steps(objects)} />
       <rect class="below" x="0" y="0" width=${Math.max(0, x(minScore))} height=${height} />
-      ${points.map((point) => html`<line class="point" x1=${x(point.min_score)} x2=${x(point.min_score)} y1=${height - 6} y2=${height}><title>${point.name}</title></line>`)}
+      ${points.map((point) => html`<line class="point" x1=${x(point.min_score)} x2=${x(point.min_score)} y1=${height - 6} y2=${height}><title>${point.names.join(", ")}</title></line>`)}
       <line class="now" x1=${x(minScore)} x2=${x(minScore)} y1="0" y2=${height} />
       <line class="axis" x1="0" x2=${WIDTH} y1=${height} y2=${height} />
     </svg>

@@ -23,7 +23,12 @@ export function Effect() {
         <button key=${name} class=${classes(compare === name && "is-on")} aria-pressed=${String(compare === name)} title=${title} onClick=${() => actions.setCompare(name)}>${text}</button>
       `)}
     </div>
-    ${effect ? html`<${Totals} effect=${effect} /><${Changes} changes=${effect.changes ?? []} /><${Gold} locked=${effect.locked} />` : html`<p class="empty">Nothing has changed yet.</p>`}
+    ${effect && html`
+      ${effect.from_node === effect.to_node
+        ? html`<p class="empty">Judge a box: what changes in all images appears here.</p>`
+        : html`<${Totals} effect=${effect} /><${Changes} changes=${effect.changes} />`}
+      <${Gold} locked=${effect.locked} />
+    `}
   `;
 }
 

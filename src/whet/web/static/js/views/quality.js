@@ -12,31 +12,36 @@ export function Quality() {
   if (!model) return html`<p class="empty">Thresholds and curves appear here once a detector is trained.</p>`;
   const minScore = moving ?? server.min_score;
   return html`
-    <${Points} points=${pointsOf(model.operating_points)} name=${moving == null ? server.min_score_name : null} minScore=${minScore} />
+    <${Points} points=${pointsOf(model.operating_points)} minScore=${minScore} />
     <${Threshold} curves=${curves} minScore=${minScore} />
     ${curves && html`<${Charts} curves=${curves} minScore=${minScore} />`}
     <${Facts} server=${server} />
   `;
 }
 
-const pointsOf = (byName) =>
-  Object.entries(byName ?? {})
-    .map(([name, min_score]) => ({ name, min_score }))
+/** Operating points by score; names of one score share an entry, the default first. */
+function pointsOf(byName) {
+  const byScore = new Map();
+  for (const [name, score] of Object.entries(byName ?? {})) byScore.set(score, [...(byScore.get(score) ?? []), name]);
+  const isDefault = (name) => name === "default";
+  return [...byScore]
+    .map(([min_score, names]) => ({ min_score, names: names.sort((one, other) => isDefault(other) - isDefault(one)) }))
     .sort((one, other) => one.min_score - other.min_score);
+}
 
-function Points({ points, name, minScore }) {
+function Points({ points, minScore }) {
   return html`
     <h3>Operating point</h3>
     <div class="points" role="group" aria-label="Operating points">
       ${points.map((point) => html`
         <button
-          key=${point.name}
-          class=${classes("point", (point.name === name || point.min_score === minScore) && "is-on")}
-          aria-pressed=${String(point.name === name)}
-          onClick=${() => actions.setMinScore(point.name)}
+          key=${point.min_score}
+          class=${classes("point", point.min_score === minScore && "is-on")}
+          aria-pressed=${String(point.min_score === minScore)}
+          onClick=${() => actions.setMinScore(point.names[0])}
         >
-          <b>${point.name}</b>
-          <span class="faint">score ${number(point.min_score, 1)}</span>
+          <b>${point.names[0]}</b>
+          <span class="faint">${[...point.names.slice(1), `score ${number(point.min_score, 1)}`].join(" · ")}</span>
         </button>
       `)}
     </div>
@@ -55,7 +60,7 @@ function Threshold({ curves, minScore }) {
   const step = (high - low) / 400 || 0.01;
   return html`
     <h3 id="threshold">Minimum score <output>${number(minScore, 2)}</output></h3>
-    ${curves?.histogram && html`<${Histogram} histogram=${curves.histogram} minScore=${minScore} range=${[low, high]} points=${pointsOf(curves.operating_points)} />`}
+    ${curves?.histogram.edges.length > 1 && html`<${Histogram} histogram=${curves.histogram} minScore=${minScore} range=${[low, high]} points=${pointsOf(curves.operating_points)} />`}
     <input
       type="range"
       class="threshold"
@@ -85,7 +90,7 @@ const nearest = (points, minScore) =>
 function Facts({ server }) {
   const { model } = server;
   const facts = [
-    ["Class", model.class_name],
+    ["Class", model.class_name ?? model.name],
     ["Window", Array.isArray(model.window) ? model.window.join(" × ") : model.window],
     ["Weak learners", model.n_weak],
     ["Corrections", server.n_corrections],

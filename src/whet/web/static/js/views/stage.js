@@ -1,7 +1,7 @@
 // The large image with its boxes: one SVG in pixels of the image. Its view box is the visible part.
 
 import * as actions from "../actions.js";
-import { describeBox, shownBoxes } from "../boxes.js";
+import { classNameOf, describeBox, shownBoxes } from "../boxes.js";
 import { between, clamp, height, isLargeEnough, overlap, width } from "../geometry.js";
 import { classes, html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { probability } from "../format.js";
@@ -70,7 +70,7 @@ function Picture({ image, size, view, setView }) {
   const boxes = shownBoxes(image, state.outbox);
   useFocus(image, boxes, state.focus);
   const chosen = boxes.find((box) => box.key === state.selected);
-  const className = state.server?.model?.class_name;
+  const className = classNameOf(state.server);
   const parts = [size.width / view.scale, size.height / view.scale];
   return html`
     <svg

@@ -81,15 +81,10 @@ function Status({ server }) {
   }
   const rescan = server?.rescan;
   const isRescanning = rescan && rescan.total > 0 && rescan.done < rescan.total;
-  const text = outbox
-    ? "Learning…"
-    : isRescanning
-      ? `Checking ${rescan.done} / ${rescan.total}`
-      : server?.model
-        ? plural(server.n_corrections, "correction")
-        : "";
+  const amount = server?.model ? plural(server.n_corrections, "correction") : "";
+  const text = outbox ? "Learning…" : [amount, isRescanning && `checking ${rescan.done} / ${rescan.total}`].filter(Boolean).join(" · ");
   const agreement = rescan?.agreement == null ? "" : ` Rescanned boxes agree in ${(100 * rescan.agreement).toFixed(1)} %.`;
-  return html`<span class=${classes("status", outbox > 0 && "is-busy")} role="status" title=${`Connected. Everything acknowledged is stored.${agreement}`}><i class="dot"></i><span class="wide">${text}</span></span>`;
+  return html`<span class=${classes("status", outbox > 0 && "is-busy")} data-waiting=${outbox} role="status" title=${`Connected. Everything acknowledged is stored.${agreement}`}><i class="dot"></i><span class="wide">${text}</span></span>`;
 }
 
 const FORMATS = [
