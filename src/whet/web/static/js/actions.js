@@ -44,8 +44,7 @@ export function judge(box, is_object) {
     takeBack(box);
     return;
   }
-  const replaces = box.record_id != null && box.judgement === !is_object ? [box.record_id] : undefined;
-  label(image.id, box.box, is_object, replaces);
+  label(image.id, box.box, is_object);
 }
 
 function label(image, box, is_object, replaces) {
@@ -71,9 +70,12 @@ export function removeSelected() {
   if (draft) return cancelDraft();
   const box = selectedBox();
   if (!box) return;
-  if (box.kind === "detection" && box.judgement !== false) judge(box, false);
+  if (box.kind === "detection" && box.judgement !== false && !isDrawn(box)) judge(box, false);
   else takeBack(box);
 }
+
+/** Whether a person drew the box, rather than judged a detection. */
+const isDrawn = (box) => box.judgement === true && box.labels.some((label) => keyOf(label.box) !== box.key);
 
 // Drawing.
 
@@ -114,14 +116,14 @@ export function nudge(dx, dy, isResize) {
   const box = moving?.box ?? selectedBox();
   if (!box || !isPersons(box)) return false;
   clearTimeout(moving?.timer);
-  const to = change(moving?.to ?? box.box, dx, dy, image);
+  const to = change(moving?.to ?? box.labels[0].box, dx, dy, image);
   moving = { box, to, image, timer: setTimeout(finishMoving, MOVE_PAUSE) };
   set({ moved: { key: box.key, box: to } });
   return true;
 }
 
-/** Whether a person drew the box, so that it may be moved. */
-const isPersons = (box) => box.judgement === true && box.labels.length === 1 && box.record_id != null;
+/** Whether one person said that this is an object: then its box may be moved. */
+const isPersons = (box) => box.judgement === true && box.labels.length === 1;
 
 /** Learn the moved box in place of the former one. */
 export function finishMoving() {
@@ -130,8 +132,9 @@ export function finishMoving() {
   clearTimeout(timer);
   moving = null;
   set({ moved: null });
-  if (keyOf(to) === keyOf(box.box)) return;
-  label(image.id, rounded(to), true, [box.record_id]);
+  const [former] = box.labels;
+  if (keyOf(to) === keyOf(former.box)) return;
+  label(image.id, rounded(to), true, [former.record_id]);
   if (get().image?.id === image.id) select(keyOf(rounded(to)));
 }
 

@@ -1,7 +1,7 @@
 // The boxes that the page shows for an image: detections and labels of the server, changed by what is on its way.
 
 import { probability } from "./format.js";
-import { keyOf, overlap } from "./geometry.js";
+import { boxOf, keyOf, overlap } from "./geometry.js";
 
 const SAME = 0.9; // intersection over union of two boxes that mean the same place
 const FOLLOWED = 0.5; // intersection over union of a box and the same box after a correction
@@ -100,15 +100,19 @@ function applyLabel({ box, is_object, replaces }, shown) {
 const isSamePlace = (one, other) => overlap(one, other) >= SAME;
 
 /** The key of a selected box after a change of the image: a correction may move the box a little. */
-export function followed(key, before, after, outbox) {
-  const former = shownBoxes(before, outbox).find((box) => box.key === key);
-  if (!former) return key;
-  const now = shownBoxes(after, outbox);
-  if (now.some((box) => box.key === key)) return key;
-  const [best] = now
-    .map((box) => ({ key: box.key, overlap: overlap(box.box, former.box) }))
+export function followed(key, image, outbox) {
+  if (key === null) return null;
+  const boxes = shownBoxes(image, outbox);
+  if (boxes.some((box) => box.key === key)) return key;
+  return nearestBox(boxes, boxOf(key), FOLLOWED)?.key ?? null;
+}
+
+/** The shown box that overlaps another one most, at least by `least`. */
+export function nearestBox(boxes, box, least) {
+  const [best] = boxes
+    .map((shown) => ({ shown, overlap: overlap(shown.box, box) }))
     .sort((one, other) => other.overlap - one.overlap);
-  return best && best.overlap >= FOLLOWED ? best.key : null;
+  return best && best.overlap >= least ? best.shown : null;
 }
 
 /** The name of what is detected: a detector of one class may have none but its own. */

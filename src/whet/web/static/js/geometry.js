@@ -9,6 +9,9 @@ export const area = (box) => Math.max(0, width(box)) * Math.max(0, height(box));
 /** A text that identifies a box, rounded to tenths of a pixel. */
 export const keyOf = (box) => box.map((value) => value.toFixed(1)).join(",");
 
+/** The box of such a text. */
+export const boxOf = (key) => key.split(",").map(Number);
+
 /** The box between two points, inside an image of the given size. */
 export function between([ax, ay], [bx, by], size) {
   const clampX = (x) => clamp(x, 0, size.width);

@@ -75,7 +75,7 @@ export async function refreshImage() {
 function acceptImage(image) {
   set((state) => ({
     image: (state.opening ?? state.image?.id ?? image.id) === image.id ? image : state.image,
-    selected: state.image?.id === image.id ? followed(state.selected, state.image, image, state.outbox) : state.selected,
+    selected: state.image?.id === image.id ? followed(state.selected, image, state.outbox) : state.selected,
     opening: state.opening === image.id ? null : state.opening,
     rows: state.rows.map((row) => (row.id === image.id ? updatedRow(row, image) : row)),
   }));

@@ -1,7 +1,7 @@
 // The large image with its boxes: one SVG in pixels of the image. Its view box is the visible part.
 
 import * as actions from "../actions.js";
-import { classNameOf, describeBox, shownBoxes } from "../boxes.js";
+import { classNameOf, describeBox, nearestBox, shownBoxes } from "../boxes.js";
 import { between, clamp, height, isLargeEnough, overlap, width } from "../geometry.js";
 import { classes, html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { probability } from "../format.js";
@@ -105,10 +105,7 @@ function Picture({ image, size, view, setView }) {
 function useFocus(image, boxes, focus) {
   useEffect(() => {
     if (!focus || get().opening) return;
-    const [best] = boxes
-      .map((box) => ({ key: box.key, overlap: overlap(box.box, focus) }))
-      .sort((one, other) => other.overlap - one.overlap);
-    set({ focus: null, selected: best && best.overlap >= FOCUS_OVERLAP ? best.key : null });
+    set({ focus: null, selected: nearestBox(boxes, focus, FOCUS_OVERLAP)?.key ?? null });
   }, [image.id, focus]);
 }
 
