@@ -15,6 +15,7 @@ from whet.cli.output import start, warn
 
 if TYPE_CHECKING:
     from whet.web.server import StudioServer
+    from whet.web.studio import Studio
 
 DEFAULT_PORT = 8765
 SUFFIX = ".studio"
@@ -64,15 +65,15 @@ def serve(
     """
     start(quiet=quiet)
     from whet.detector.storage import load
-    from whet.web.session import StudioSession
+    from whet.web.studio import Studio
 
     model, sources = split_inputs(inputs or [])
     detector = None if model is None else load(model)
     place = project or Path(default_project(model, sources))
-    with StudioSession.open(place, detector, model, sources, threads=threads) as session:
+    with Studio.open(place, detector, model, sources, threads=threads) as studio:
         if host not in ("127.0.0.1", "localhost", "::1") and token is None:
             token = secrets.token_urlsafe(16)
-        server = _server(session, host, port, token)
+        server = _server(studio, host, port, token)
         address = server.address + (f"?token={token}" if token else "")
         warn(f"studio at {address}")
         if not server.is_private:
@@ -84,13 +85,13 @@ def serve(
         server.run()
 
 
-def _server(session: object, host: str, port: int | None, token: str | None) -> StudioServer:
+def _server(studio: Studio, host: str, port: int | None, token: str | None) -> StudioServer:
     from whet.errors import CannotServeError
     from whet.web.api import make_app
     from whet.web.security import Access
     from whet.web.server import StudioServer
 
-    app = make_app(session, Access(token=token))  # type: ignore[arg-type]
+    app = make_app(studio, Access(token=token))
     if port is not None:
         return StudioServer(app, host, port)
     try:

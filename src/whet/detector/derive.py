@@ -95,12 +95,16 @@ class Roles:
         nearest = np.minimum.reduce([guarded, *(role.judged for role in (*self.accepted, *self.found))])
         return reach_of(np.minimum.reduce([role.judged for role in self.rejected]), nearest)
 
+    def lowest(self) -> list[Floats] | None:
+        """The thresholds after each weak learner, stage by stage, that windows of missed objects need to pass."""
+        near = [role.lowest for role in self.accepted if role.is_near.any()]
+        return [np.minimum.reduce(parts) for parts in zip(*near, strict=True)] if near else None
+
     def lowered(self, cascade: Cascade) -> tuple[Stage, ...] | None:
         """The stages with thresholds that let the windows of missed objects pass; None without such windows."""
-        near = [role for role in self.accepted if role.is_near.any()]
-        if not near:
+        lowest = self.lowest()
+        if lowest is None:
             return None
-        lowest = [np.minimum.reduce(parts) for parts in zip(*(role.lowest for role in near), strict=True)]
         return tuple(stage.lowered(part) for stage, part in zip(cascade.stages, lowest, strict=True))
 
     def unsatisfied(self, guards: tuple[frozenset[bytes], frozenset[bytes]]) -> tuple[str, ...]:

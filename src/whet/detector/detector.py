@@ -545,6 +545,11 @@ class Detector:
         return self._state.derived.cascade
 
     @property
+    def weighted(self) -> Cascade:
+        """The cascade with the weights of base and examples, without corrections."""
+        return self._state.derived.weighted
+
+    @property
     def delta(self) -> Delta:
         """The counts of all examples since the base, with or without records."""
         return self._state.total

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from html import escape
 from importlib.resources import files
+from threading import Semaphore
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 from whet.errors import (
     BoxError,
@@ -25,13 +28,18 @@ try:
     from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
     from fastapi.staticfiles import StaticFiles
     from pydantic import BaseModel, Field
+    from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
 except ImportError as error:
     raise MissingExtraError("fastapi", "studio") from error
 
 from whet import __version__
-from whet.web import insights
+from whet.web import exports, insights
+from whet.web.live import LiveImage, Video
+from whet.web.metrics import Metrics
+from whet.web.programs import add_programs
 from whet.web.security import COOKIE, Access, Guard, token_in
+from whet.web.studio import Studio
 from whet.web.views import (
     BlameView,
     Corrected,
@@ -40,7 +48,10 @@ from whet.web.views import (
     HistoryView,
     ImageList,
     ImageView,
+    JobView,
+    SavedView,
     StateView,
+    VideoView,
 )
 from whet.web.workspace import MOST_BOXES, Workspace
 
@@ -111,6 +122,21 @@ class MinScore(BaseModel):
     min_score: Annotated[float, Field(allow_inf_nan=False)] | Annotated[str, Field(max_length=100)]
 
 
+class Wanted(BaseModel):
+    """The class of a first detector."""
+
+    class_name: Annotated[str, Field(min_length=1, max_length=100)]
+    request_id: RequestId = None
+
+
+class Action(BaseModel):
+    """What a video is to do; `frame` is for seek."""
+
+    action: Literal["play", "pause", "seek"]
+    frame: Annotated[int | None, Field(ge=0, le=2**31)] = None
+    request_id: RequestId = None
+
+
 class Problem(BaseModel):
     """Why a request was not carried out: what was received, what was expected, what to do."""
 
@@ -122,9 +148,9 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def make_app(workspace: Workspace, access: Access | None = None) -> Guard:
-    """The web app of a workspace, behind all checks."""
-    access = access or Access()
+def make_app(studio: Studio, access: Access | None = None) -> Guard:
+    """The web app of a studio, behind all checks."""
+    access, metrics, workspace = access or Access(), Metrics(), studio.workspace
     app = FastAPI(
         title="whet studio",
         version=__version__,
@@ -136,12 +162,16 @@ def make_app(workspace: Workspace, access: Access | None = None) -> Guard:
     )
     _add_errors(app)
     _add_page(app, access)
-    _add_images(app, workspace)
-    _add_corrections(app, workspace)
-    _add_history(app, workspace)
+    _add_images(app, studio)
+    _add_corrections(app, studio)
+    _add_history(app, studio)
     _add_insights(app, workspace)
+    _add_files(app, workspace)
+    _add_training(app, studio)
+    _add_video(app, studio, access)
     _add_events(app, workspace, access)
-    return Guard(app, access)
+    add_programs(app, studio, access, metrics)
+    return Guard(app, access, metrics.add)
 
 
 STATUS: tuple[tuple[type[Exception], int], ...] = (
@@ -197,14 +227,20 @@ def _add_page(app: FastAPI, access: Access) -> None:
             return answer
         return HTMLResponse((STATIC / "index.html").read_text())
 
+    @app.get("/api/docs", include_in_schema=False)
+    def docs() -> Response:
+        return HTMLResponse(described(app.openapi()))
+
     app.mount("/static", StaticFiles(directory=str(STATIC), check_dir=False), name="static")
 
 
-def _add_images(app: FastAPI, workspace: Workspace) -> None:
+def _add_images(app: FastAPI, studio: Studio) -> None:
+    workspace = studio.workspace
+
     @app.get("/api/state")
     def state() -> StateView:
         """The studio as a whole."""
-        return insights.state(workspace)
+        return insights.state(studio)
 
     @app.get("/api/images")
     def images(
@@ -237,7 +273,9 @@ def _add_images(app: FastAPI, workspace: Workspace) -> None:
         return encoded(workspace.gallery.thumbnail(id), f"{id}-small", request)
 
 
-def _add_corrections(app: FastAPI, workspace: Workspace) -> None:
+def _add_corrections(app: FastAPI, studio: Studio) -> None:
+    workspace = studio.workspace
+
     @app.post("/api/images/{id}/labels")
     def label(id: Id, marked: Marked, client: Client) -> Corrected:
         """Learn that boxes of an image are the object, or are not."""
@@ -271,21 +309,23 @@ def _add_corrections(app: FastAPI, workspace: Workspace) -> None:
     def min_score(wanted: MinScore, client: Client) -> StateView:
         """Show detections above a score, or an operating point."""
         workspace.set_min_score(wanted.min_score, author=client)
-        return insights.state(workspace)
+        return insights.state(studio)
 
 
-def _add_history(app: FastAPI, workspace: Workspace) -> None:
+def _add_history(app: FastAPI, studio: Studio) -> None:
+    workspace = studio.workspace
+
     @app.post("/api/undo")
     def undo(confirmed: Confirmed, client: Client) -> StateView:
         """Move to the state before this one."""
         workspace.undo(author=client, request=confirmed.request_id)
-        return insights.state(workspace)
+        return insights.state(studio)
 
     @app.post("/api/redo")
     def redo(confirmed: Confirmed, client: Client) -> StateView:
         """Move to the state that was undone last."""
         workspace.redo(author=client, request=confirmed.request_id)
-        return insights.state(workspace)
+        return insights.state(studio)
 
     @app.get("/api/history")
     def history() -> HistoryView:
@@ -308,14 +348,15 @@ def _add_history(app: FastAPI, workspace: Workspace) -> None:
     def checkout(target: Target, client: Client) -> StateView:
         """Move to any state, or to the end of a branch."""
         workspace.checkout(target.node, target.branch, author=client, request=target.request_id)
-        return insights.state(workspace)
+        return insights.state(studio)
 
 
 def _add_insights(app: FastAPI, workspace: Workspace) -> None:
-    Node = Annotated[int | None, Query(ge=0, le=2**53)]
-
     @app.get("/api/effect")
-    def effect(from_: Annotated[int | None, Query(alias="from", ge=0, le=2**53)] = None, to: Node = None) -> EffectView:
+    def effect(
+        from_: Annotated[int | None, Query(alias="from", ge=0, le=2**53)] = None,
+        to: Annotated[int | None, Query(ge=0, le=2**53)] = None,
+    ) -> EffectView:
         """What differs between two states in all images, the most harmful first; by default, since the last change."""
         return insights.effect(workspace, from_, to)
 
@@ -328,6 +369,98 @@ def _add_insights(app: FastAPI, workspace: Workspace) -> None:
     def curves() -> CurvesView:
         """Precision and recall on reviewed images, and scores of both classes."""
         return insights.curves(workspace)
+
+
+def _add_files(app: FastAPI, workspace: Workspace) -> None:
+    def sent(file: exports.Exported) -> Response:
+        headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name)}"}
+        return Response(file.content, media_type=file.media_type, headers=headers)
+
+    @app.get("/api/export", response_class=Response)
+    def export(format: exports.Format, reviewed: bool = False) -> Response:
+        """Boxes of all images (or of reviewed ones) as COCO, YOLO or Pascal VOC; or the corrections as COCO."""
+        return sent(exports.exported(workspace, format, reviewed=reviewed))
+
+    @app.get("/api/model.whet", response_class=Response)
+    def model() -> Response:
+        """The detector as it is now."""
+        return sent(exports.model_file(workspace))
+
+    @app.get("/api/model.xml", response_class=Response)
+    def opencv() -> Response:
+        """The detector for OpenCV, where its format can hold it."""
+        return sent(exports.opencv_file(workspace))
+
+    @app.post("/api/save")
+    def save(confirmed: Confirmed) -> SavedView:  # noqa: ARG001 - a body makes it JSON
+        """Write the detector to its file."""
+        return exports.save_model(workspace)
+
+
+def _add_training(app: FastAPI, studio: Studio) -> None:
+    @app.post("/api/train")
+    def train(wanted: Wanted) -> JobView:
+        """Train a first detector on the boxes of the project."""
+        return studio.training.start(wanted.class_name)
+
+    @app.get("/api/train")
+    def job() -> JobView | None:
+        """The training that runs, or the last one."""
+        return studio.training.job
+
+    @app.delete("/api/train")
+    def cancel() -> JobView | None:
+        """Stop the training; the next one goes on from its checkpoint."""
+        return studio.training.cancel()
+
+
+def _add_video(app: FastAPI, studio: Studio, access: Access) -> None:
+    viewers = Semaphore(access.limits.viewers)
+
+    def video() -> Video:
+        if studio.video is None:
+            raise UnknownItemError("this studio shows no video; start `whet serve MODEL VIDEO` or `whet serve MODEL camera`")
+        return studio.video
+
+    @app.get("/api/video")
+    def view() -> VideoView:
+        """Where the video is."""
+        return video().view()
+
+    @app.post("/api/video")
+    def act(action: Action) -> VideoView:
+        """Play, pause (the frame becomes an image that can be corrected), or go to a frame."""
+        return video().act(action.action, action.frame)
+
+    @app.get("/api/video/frame.jpg", response_class=Response)
+    def frame() -> Response:
+        """The newest frame with its detections."""
+        jpeg = video().live.jpeg()
+        if not jpeg:
+            raise NotNowError("no frame has come yet; try again in a second")
+        return Response(jpeg, media_type="image/jpeg")
+
+    @app.get("/api/video/stream.mjpg", response_class=StreamingResponse)
+    def stream() -> Response:
+        """The video with its detections, as MJPEG."""
+        live = video().live
+        if not viewers.acquire(blocking=False):
+            return JSONResponse({"detail": "too many viewers; close another page, and try again"}, 429)
+        return StreamingResponse(_parts(live, viewers), media_type="multipart/x-mixed-replace; boundary=frame")
+
+
+BOUNDARY = b"\r\n--frame\r\n"
+
+
+async def _parts(live: LiveImage, viewers: Semaphore) -> AsyncIterator[bytes]:
+    """The images of a video with boundaries; the boundary follows each image directly, because browsers wait for it."""
+    images = live.jpegs()
+    try:
+        yield BOUNDARY[2:]
+        while (jpeg := await run_in_threadpool(next, images, None)) is not None:
+            yield b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(jpeg) + jpeg + BOUNDARY
+    finally:
+        viewers.release()
 
 
 def _add_events(app: FastAPI, workspace: Workspace, access: Access) -> None:
@@ -365,3 +498,17 @@ def _add_events(app: FastAPI, workspace: Workspace, access: Access) -> None:
                     yield text
 
         return StreamingResponse(counted(), media_type="text/event-stream")
+
+
+def described(document: dict[str, Any]) -> str:
+    """The OpenAPI document as a plain page, without scripts: nothing is loaded from elsewhere."""
+    rows = []
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            text = escape(operation.get("description") or operation.get("summary", ""))
+            rows.append(f"<dt><code>{method.upper()} {escape(path)}</code></dt><dd>{text}</dd>")
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><title>whet studio API</title>"
+        "<h1>whet studio API</h1><p>The shapes of requests and answers: "
+        f"<a href=/api/openapi.json>/api/openapi.json</a></p><dl>{''.join(rows)}</dl></html>"
+    )

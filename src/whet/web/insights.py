@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.cascade.boxes import box_iou
-from whet.cascade.detections import Detections
 from whet.detector.corrections import SAME
 from whet.evaluation.curves import sweep
 from whet.evaluation.matching import match
@@ -18,6 +17,8 @@ from whet.web import effects
 from whet.web.effects import as_box, boxes_of
 from whet.web.queue import expected_change, in_turns
 from whet.web.store import Label, StoredImage
+from whet.web.studio import Studio
+from whet.web.training import OBJECTS_TO_TRAIN
 from whet.web.views import (
     BlameView,
     CauseView,
@@ -30,15 +31,12 @@ from whet.web.views import (
     ImageView,
     LockedImage,
     LockedView,
-    RescanView,
     StateView,
 )
 from whet.web.workspace import Workspace, estimate_view
 
 Boxes = NDArray[np.float64]
 
-# Objects that are needed to train a first detector.
-OBJECTS_TO_TRAIN = 20
 # Points of a curve that a page can show.
 MOST_POINTS = 400
 BINS = 24
@@ -46,8 +44,9 @@ BINS = 24
 MOST_CHANGES = 500
 
 
-def state(workspace: Workspace) -> StateView:
+def state(studio: Studio) -> StateView:
     """The studio as a whole."""
+    workspace = studio.workspace
     score = workspace.min_score
     ids = [image.id for image in workspace.gallery]
     with workspace.locked() as history:
@@ -64,6 +63,7 @@ def state(workspace: Workspace) -> StateView:
         n_corrections=len(labels),
         can_undo=can_undo,
         can_redo=can_redo,
+        is_saved=workspace.is_saved,
         min_score=score if isfinite(score) else None,
         min_score_name=workspace.min_score_name,
         n_images=len(ids),
@@ -71,9 +71,9 @@ def state(workspace: Workspace) -> StateView:
         n_objects=sum(label.is_object for label in labels),
         objects_to_train=OBJECTS_TO_TRAIN,
         locked=locked(workspace),
-        job=None,
-        video=None,
-        rescan=RescanView(0, len(ids), None),
+        job=studio.training.job,
+        video=None if studio.video is None else studio.video.view(),
+        rescan=studio.rescan.view(),
     )
 
 
@@ -107,26 +107,13 @@ def effect(workspace: Workspace, before: int | None = None, after: int | None = 
         after = history.node(history.current if after is None else after).id
         parent = history.nodes[after].parent
         before = history.node((after if parent is None else parent) if before is None else before).id
-    keys = [image.id for image in workspace.gallery if workspace.has_model and image.id in workspace.rescorer]
-    found = []
-    for key in keys:
-        pair = [workspace.detections(key, node) for node in (before, after)]
-        if pair[0] is not pair[1]:
-            shown = (each.above(workspace.min_score) for each in pair)
-            found += effects.changes(key, workspace.gallery[key].name, *shown, workspace.labels_of(key))
-    found.sort(key=lambda change: (-change.harm, change.name, change.box))
-    summary = EffectSummary(
-        *(sum(change.kind == kind for change in found) for kind in ("gained", "lost", "moved")),
-        len({change.image for change in found}),
-        *(estimate_view(workspace.estimate_at(node)) for node in (before, after)),
-    )
+    is_complete = workspace.has_model and all(image.id in workspace.rescorer for image in workspace.gallery)
+    found = workspace.changes(before, after) if workspace.has_model else []
+    kinds = [sum(change.kind == kind for change in found) for kind in ("gained", "lost", "moved")]
+    estimates = [estimate_view(workspace.estimate_at(node)) for node in (before, after)]
+    summary = EffectSummary(kinds[0], kinds[1], kinds[2], len({change.image for change in found}), *estimates)
     return EffectView(
-        before,
-        after,
-        found[:MOST_CHANGES],
-        locked(workspace, before, after),
-        summary,
-        len(keys) == len(workspace.gallery),
+        before, after, found[:MOST_CHANGES], locked(workspace, before, after), summary, is_complete
     )
 
 
@@ -268,7 +255,3 @@ def _histogram(scores: NDArray[np.float64], flags: NDArray[np.int8]) -> Histogra
     objects, others = (np.histogram(scores[flags == kind], edges)[0].tolist() for kind in (1, 0))
     return Histogram([round(float(edge), 4) for edge in edges], objects, others)
 
-
-def detections_of(workspace: Workspace, key: str) -> Detections:
-    """The detections of an image above the minimum score."""
-    return workspace.shown(key)

@@ -39,6 +39,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+# Called with route, method, status and seconds of every request.
+Count = Callable[[str, str, int, float], None]
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Limits:
     connections: int = 128
     header_seconds: float = 10.0
     streams: int = 32
+    viewers: int = 16
 
 
 @dataclass(frozen=True)
@@ -137,14 +140,14 @@ def check_origin(method: str, headers: dict[bytes, bytes]) -> Refusal | None:
 def check_type(method: str, path: str, headers: dict[bytes, bytes]) -> Refusal | None:
     """Cross-site request forgery by forms: what changes something is JSON, which no form of another site can send.
 
-    Uploads are forms or images; `check_origin` refuses those of other sites.
+    Uploads are forms; `check_origin` refuses those of other sites.
     """
     has_body = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
     if method in SAFE_METHODS or not has_body:
         return None
     kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower().decode("latin-1")
     if path in UPLOADS:
-        if kind == "multipart/form-data" or kind.startswith("image/"):
+        if kind == "multipart/form-data":
             return None
         return Refusal(415, f"got content of type {kind[:100]!r}; expected multipart/form-data with an image")
     if kind == "application/json":
@@ -207,8 +210,8 @@ class Rates:
 class Guard:
     """All checks in front of the app, limits of the body behind them, and headers on every answer."""
 
-    def __init__(self, app: App, access: Access) -> None:
-        self._app, self.access, self._rates = app, access, Rates(access.limits)
+    def __init__(self, app: App, access: Access, count: Count = lambda *_: None) -> None:
+        self._app, self.access, self._rates, self._count = app, access, Rates(access.limits), count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -216,8 +219,12 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        began, status, is_begun = time.perf_counter(), 500, False
+
         async def with_headers(message: Message) -> None:
+            nonlocal status, is_begun
             if message["type"] == "http.response.start":
+                status, is_begun = message["status"], True
                 own = {name.lower() for name, _ in message["headers"]}
                 extra = [(k.lower().encode(), v.encode()) for k, v in HEADERS.items() if k.lower().encode() not in own]
                 if b"cache-control" not in own:
@@ -226,16 +233,19 @@ class Guard:
             await send(message)
 
         refusal = self._refusal(scope)
-        if refusal is not None:
-            await refuse(refusal, with_headers)
-            return
         limits = self.access.limits
         most = limits.upload_bytes if scope["path"] in UPLOADS else limits.json_bytes
-        body = LimitedBody(receive, most, limits.body_seconds)
         try:
-            await self._app(scope, body, with_headers)
+            if refusal is None:
+                await self._app(scope, LimitedBody(receive, most, limits.body_seconds), with_headers)
+            else:
+                await refuse(refusal, with_headers)
         except TooMuch as error:
-            await refuse(error.refusal, with_headers)
+            if not is_begun:
+                await refuse(error.refusal, with_headers)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self._count(route, scope["method"], status, time.perf_counter() - began)
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         headers, path, method = dict(scope["headers"]), scope["path"], scope["method"]

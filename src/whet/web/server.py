@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import socket
 from ipaddress import ip_address
 from threading import Thread
@@ -32,7 +33,7 @@ class StudioServer:
         self._host = host.lower()
         self._socket = _listening(self._host, port)
         app.access.hosts = app.access.hosts | {self._host, str(self._socket.getsockname()[0])}
-        self._app = app
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # no lines about starting and stopping
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,

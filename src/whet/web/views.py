@@ -304,6 +304,7 @@ class StateView:
     n_corrections: int
     can_undo: bool
     can_redo: bool
+    is_saved: bool
     min_score: float | None
     min_score_name: str | None
     n_images: int

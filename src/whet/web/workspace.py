@@ -7,19 +7,22 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
-from threading import Lock, RLock
+from threading import BoundedSemaphore, Lock, RLock
 
 import numpy as np
 
+from whet._kernels.threads import available_threads
 from whet.cascade.boxes import box_iou
 from whet.cascade.detections import Detections
 from whet.detector.corrections import CONTRARY, checked_labels
 from whet.detector.detector import Detector
 from whet.detector.records import Record
 from whet.detector.reference import Estimate
-from whet.errors import BoxError, CannotLearnError, NotNowError, ProjectError, UnknownItemError
+from whet.detector.storage import BUNDLED, class_in_file
+from whet.errors import BoxError, CannotExportError, CannotLearnError, NotNowError, ProjectError, UnknownItemError
 from whet.web import effects
 from whet.web.effects import as_box, boxes_of
 from whet.web.events import Events
@@ -28,8 +31,10 @@ from whet.web.history import History
 from whet.web.rescoring import Rescorer
 from whet.web.store import Label, Store, StoredImage
 from whet.web.views import (
+    ChangeView,
     Corrected,
     DetectionView,
+    EffectSummary,
     EstimateView,
     HistoryView,
     ImageSummary,
@@ -73,6 +78,8 @@ class Workspace:
         self._lock = RLock()
         self._busy: set[str] = set()
         self._busy_lock = Lock()
+        self._scanning = Lock()
+        self._detecting = BoundedSemaphore(available_threads())
         self._detector: Detector | None = None
         self._rescorer: Rescorer | None = None
         self._by_image: dict[str, list[Label]] = {}
@@ -83,14 +90,23 @@ class Workspace:
 
     @classmethod
     def open(
-        cls, project: Path, detector: Detector | None = None, *, name: str = "model", threads: int | None = None
+        cls,
+        project: Path,
+        detector: Detector | None = None,
+        *,
+        name: str = "model",
+        model: str | None = None,
+        threads: int | None = None,
     ) -> Workspace:
-        """Open a project file, or make a new one, for a detector; without a detector, with that of the project."""
+        """Open a project file, or make a new one, for a detector; without a detector, with that of the project.
+
+        `model` is where the detector was loaded from: a file is saved there, a bundled one beside the project.
+        """
         store = Store(project)
         try:
             snapshot = store.get("model")
             if snapshot is None and detector is not None:
-                _take_over(store, detector, name)
+                _take_over(store, detector, name, model)
                 snapshot = store.get("model")
             base = None if snapshot is None else Detector.from_bytes(snapshot)
             if base is not None and detector is not None and base.base_id != detector.base_id:
@@ -149,11 +165,23 @@ class Workspace:
         self._rescorer = Rescorer(detector, self.threads)
         self._rescorer.add(label.record for label in self.labels.values() if label.record is not None)
 
+    @property
+    def model_path(self) -> Path:
+        """The file that the detector is saved in."""
+        known = self.store.get("path")
+        return Path(known) if known is not None else self.store.path.absolute().with_name(f"{self.name}.whet")
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the file of the detector is of this state."""
+        return bool(self.store.get("saved_node") == self.history.current)
+
     def set_model(self, detector: Detector, name: str) -> None:
         """Use a detector that was trained in this project."""
         with self._lock:
             self.store.put(model=detector.to_bytes(), name=name)
             self.name = name
+            self.__dict__.pop("_can_export_opencv", None)
             self._use(detector)
             self._arrived()
         self._publish()
@@ -204,7 +232,7 @@ class Workspace:
 
     def estimate_at(self, node: int) -> Estimate | None:
         """Recall and false positives in a state, by the reference set; None without a model or a reference set."""
-        return None if self._detector is None else self.detector_at(node).estimate
+        return None if self._rescorer is None else self._rescorer.estimate(self.record_ids(node))
 
     # What is shown.
 
@@ -228,7 +256,7 @@ class Workspace:
         )
 
     def _unsatisfied(self) -> frozenset[str]:
-        return frozenset() if self._detector is None else frozenset(r.id for r in self._detector.unsatisfied)
+        return frozenset() if self._rescorer is None else self._rescorer.unsatisfied(self.record_ids())
 
     def shown(self, key: str) -> Detections:
         """The detections of an image above the minimum score."""
@@ -241,7 +269,9 @@ class Workspace:
         with self._lock:
             ids = self.record_ids(node)
         if key not in self._rescorer:
-            self._rescorer.scan(key, self.gallery.pixels(key))
+            with self._scanning:
+                if key not in self._rescorer:
+                    self._rescorer.scan(key, self.gallery.pixels(key))
         return self._rescorer.detections(key, ids)
 
     def labels_of(self, key: str) -> list[Label]:
@@ -341,6 +371,9 @@ class Workspace:
                 replaced = [*replaces, *self._contrary_of(new, author)]
                 text = f"{image.name}: {_said(new)}"
                 self._commit(new, replaced, author=author, text=text, request=request)
+            missed = [label.box for label in new if label.is_object and label.record is not None]
+            if missed:
+                self.rescorer.look_around(key, self.gallery.pixels(key), missed)
             return self._answer(before, [label.id for label in new], key, author)
 
     def _new_labels(
@@ -450,7 +483,30 @@ class Workspace:
     def _answer(self, before: int, added: list[str], key: str | None, author: str) -> Corrected:
         view = None if key is None else self.image(key)
         self._publish(image=key, client=author)
-        return Corrected(self.history.current, self.revision, added, view, None)
+        return Corrected(self.history.current, self.revision, added, view, self.effect_summary(before))
+
+    def effect_summary(self, before: int) -> EffectSummary | None:
+        """What differs in all scanned images between another state and now."""
+        if self._rescorer is None:
+            return None
+        found = self.changes(before, self.history.current)
+        estimates = [estimate_view(self.estimate_at(node)) for node in (before, self.history.current)]
+        kinds = [sum(change.kind == kind for change in found) for kind in ("gained", "lost", "moved")]
+        return EffectSummary(kinds[0], kinds[1], kinds[2], len({change.image for change in found}), *estimates)
+
+    def changes(self, before: int, after: int) -> list[ChangeView]:
+        """Boxes that differ between two states, in all images that were scanned, the most harmful first."""
+        rescorer, lowest = self.rescorer, self.min_score
+        with self._lock:
+            ids = [self.record_ids(node) for node in (before, after)]
+        found: list[ChangeView] = []
+        for image in self.gallery:
+            if image.id in rescorer:
+                pair = [rescorer.detections(image.id, each) for each in ids]
+                if pair[0] is not pair[1]:
+                    shown = (each.above(lowest) for each in pair)
+                    found += effects.changes(image.id, image.name, *shown, self.labels_of(image.id))
+        return sorted(found, key=lambda change: (-change.harm, change.name, change.box))
 
     def _publish(self, *, image: str | None = None, client: str = "") -> None:
         self.events.publish(
@@ -559,18 +615,27 @@ class Workspace:
             detector.cascade.n_weak,
             dict(detector.operating_points),
             can_learn,
-            not detector.base.cascade.uses_channels,
-            estimate_view(detector.estimate),
+            self._can_export_opencv,
+            estimate_view(self.estimate_at(self.history.current)),
         )
+
+    @cached_property
+    def _can_export_opencv(self) -> bool:
+        """Whether OpenCV's format can hold the trained stages; corrections do not change that."""
+        from tempfile import TemporaryDirectory
+
+        try:
+            with TemporaryDirectory() as folder:
+                self.detector.as_trained().export_opencv(Path(folder) / "model.xml")
+        except CannotExportError:
+            return False
+        return True
 
     def found_in(self, pixels: Pixels, min_score: float | None = None) -> Detections:
         """Detections in an image that is not in the project, at the minimum score of the project or another one."""
         score = self.min_score if min_score is None else min_score
-        return self.detector.detect(pixels, min_score=score, threads=self.threads)
-
-    def views_of(self, found: Detections) -> list[DetectionView]:
-        """Detections for programs."""
-        return effects.detection_views(found)
+        with self._detecting:
+            return self.detector.detect(pixels, min_score=score, threads=self.threads)
 
 
 def estimate_view(estimate: Estimate | None) -> EstimateView | None:
@@ -595,12 +660,16 @@ def _said(labels: Sequence[Label]) -> str:
     return ", ".join(parts)
 
 
-def _take_over(store: Store, detector: Detector, name: str) -> None:
+def _take_over(store: Store, detector: Detector, name: str, model: str | None) -> None:
     """Write a model into a new project: its snapshot without corrections, and these as the first state."""
     labels = _labels_of(detector, name)
     base = detector.copy()
     base.replace_records([], [label.record for label in labels if label.record is not None])
-    store.start(labels, model=base.to_bytes(), name=name)
+    is_file = model is not None and detector.origin is not None and class_in_file(model)[0].resolve() == detector.origin[0]
+    is_file = is_file and detector.origin is not None and detector.origin[0].parent != BUNDLED.resolve()
+    path = str(Path(model).absolute()) if is_file and model is not None else None
+    saved = detector.origin[1] if is_file and detector.origin is not None else None
+    store.start(labels, model=base.to_bytes(), name=name, path=path, saved=saved, saved_node=0 if is_file else None)
 
 
 def _labels_of(detector: Detector, name: str) -> list[Label]:
