@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.corrections import SHORT_ID, as_fields, box_text, count_text, kind_name, local_time, printable
+from whet.cli.corrections import SHORT_ID, as_fields, box_text, count_text, local_time, printable
 from whet.cli.models import Force, check_output_file
 from whet.cli.options import Json, Model, Quiet
 from whet.cli.output import start
+from whet.detector.corrections_table import kind_name
 
 if TYPE_CHECKING:
     from whet.detector.records import Record

@@ -26,8 +26,8 @@ def serve(
         list[str] | None,
         typer.Argument(
             metavar="[MODEL] [IMAGES|VIDEO|camera]...",
-            help="A detector (face, FILE.whet, FILE:CLASS or .xml), and what to show: images, directories, a video file "
-            "or camera[:N].",
+            help="A detector (face, FILE.whet, FILE:CLASS or .xml), and what to show: images, directories, a video "
+            "file or camera[:N].",
         ),
     ] = None,
     project: Annotated[
@@ -42,7 +42,8 @@ def serve(
         typer.Option(min=0, max=65535, metavar="N", help=f"Port (default: {DEFAULT_PORT}, or a free one if in use)."),
     ] = None,
     token: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Token that clients need (default: a random one beyond loopback).")
+        str | None,
+        typer.Option(metavar="TEXT", help="Token that clients need (default: a random one beyond loopback)."),
     ] = None,
     browser: Annotated[
         bool | None, typer.Option("--browser/--no-browser", help="Open the page (default: yes, on a terminal).")

@@ -362,7 +362,9 @@ def file_callbacks(
 
 
 @contextmanager
-def live_page(model: str, detector: Detector, source: str, host: str | None, port: int | None) -> Iterator[WatchedVideo]:
+def live_page(
+    model: str, detector: Detector, source: str, host: str | None, port: int | None
+) -> Iterator[WatchedVideo]:
     """Serve the page of the session and print its address, even with --quiet: a free port cannot be guessed.
 
     The page is the studio's, on a project that is gone afterwards.
@@ -381,9 +383,10 @@ def live_page(model: str, detector: Detector, source: str, host: str | None, por
     with TemporaryDirectory() as folder:
         workspace = Workspace.open(Path(folder) / "watch.studio", detector.copy(), name=Path(model).stem)
         video = WatchedVideo(workspace.events, short_name(source))
-        with Studio(workspace, video=video) as studio, StudioServer(
-            make_app(studio, Access(token=token)), wanted, port or 0
-        ) as server:
+        with (
+            Studio(workspace, video=video) as studio,
+            StudioServer(make_app(studio, Access(token=token)), wanted, port or 0) as server,
+        ):
             warn(f"live image at {server.address}" + (f"?token={token}" if token else ""))
             if not server.is_private:
                 warn("Warning: others on the network can view this page with its token; it is not encrypted")

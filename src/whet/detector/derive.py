@@ -1,7 +1,7 @@
 """The cascade of a detector: derived from the base, the counts and the set of corrections alone.
 
-What follows from one correction and the weights is its `Role`. It is computed once: a state of a thousand corrections is
-put together from their roles.
+What follows from one correction and the weights is its `Role`. It is computed once: a state of a thousand corrections
+is put together from their roles.
 """
 
 from __future__ import annotations
@@ -163,7 +163,8 @@ def roles_of(base: DetectorBase, cascade: Cascade, records: Sequence[Record]) ->
 
 
 def _role(base: DetectorBase, cascade: Cascade, record: Record, holds: bool) -> Role:
-    is_near, lowest = np.ones(len(record), np.bool_), ()
+    is_near = np.ones(len(record), np.bool_)
+    lowest: tuple[Floats, ...] = ()
     if record.is_object and not holds:
         bits = record.unpacked(cascade.n_weak)
         is_near = np.asarray((cascade.margins(bits) > -FARTHEST * base.lengths).all(axis=1))

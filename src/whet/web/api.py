@@ -34,7 +34,8 @@ except ImportError as error:
     raise MissingExtraError("fastapi", "studio") from error
 
 from whet import __version__
-from whet.web import exports, insights
+from whet.web import exports, insights, overview
+from whet.web.labelling import MOST_BOXES
 from whet.web.live import LiveImage, Video
 from whet.web.metrics import Metrics
 from whet.web.programs import add_programs
@@ -53,7 +54,7 @@ from whet.web.views import (
     StateView,
     VideoView,
 )
-from whet.web.workspace import MOST_BOXES, Workspace
+from whet.web.workspace import Workspace
 
 STATIC = files("whet.web") / "static"
 HEARTBEAT = 10.0  # seconds without an event after which a comment keeps the stream open
@@ -240,7 +241,7 @@ def _add_images(app: FastAPI, studio: Studio) -> None:
     @app.get("/api/state")
     def state() -> StateView:
         """The studio as a whole."""
-        return insights.state(studio)
+        return overview.state(studio)
 
     @app.get("/api/images")
     def images(
@@ -249,7 +250,7 @@ def _add_images(app: FastAPI, studio: Studio) -> None:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> ImageList:
         """A part of all images; in the order `queue`, those first in which corrections are expected to change most."""
-        return insights.images(workspace, order, offset, limit)
+        return overview.images(workspace, order, offset, limit)
 
     @app.get("/api/images/{id}")
     def image(id: Id) -> ImageView:
@@ -279,7 +280,7 @@ def _add_corrections(app: FastAPI, studio: Studio) -> None:
     @app.post("/api/images/{id}/labels")
     def label(id: Id, marked: Marked, client: Client) -> Corrected:
         """Learn that boxes of an image are the object, or are not."""
-        return workspace.label(
+        return studio.labeller.label(
             id, marked.boxes, marked.is_object, author=client, request=marked.request_id, replaces=marked.replaces
         )
 
@@ -288,17 +289,17 @@ def _add_corrections(app: FastAPI, studio: Studio) -> None:
         record_id: Id, client: Client, request_id: Annotated[str | None, Query(max_length=100)] = None
     ) -> Corrected:
         """Unlearn one correction."""
-        return workspace.unlabel(record_id, author=client, request=request_id)
+        return studio.labeller.unlabel(record_id, author=client, request=request_id)
 
     @app.post("/api/images/{id}/confirm")
     def confirm(id: Id, confirmed: Confirmed, client: Client) -> Corrected:
         """All detections that an image shows are right."""
-        return workspace.confirm([id], author=client, request=confirmed.request_id)
+        return studio.labeller.confirm([id], author=client, request=confirmed.request_id)
 
     @app.post("/api/confirm")
     def confirm_all(confirmed: ConfirmedImages, client: Client) -> Corrected:
         """All detections of several images are right."""
-        return workspace.confirm(confirmed.images, author=client, request=confirmed.request_id)
+        return studio.labeller.confirm(confirmed.images, author=client, request=confirmed.request_id)
 
     @app.post("/api/images/{id}/lock")
     def lock(id: Id, lock: Lock) -> ImageView:
@@ -309,7 +310,7 @@ def _add_corrections(app: FastAPI, studio: Studio) -> None:
     def min_score(wanted: MinScore, client: Client) -> StateView:
         """Show detections above a score, or an operating point."""
         workspace.set_min_score(wanted.min_score, author=client)
-        return insights.state(studio)
+        return overview.state(studio)
 
 
 def _add_history(app: FastAPI, studio: Studio) -> None:
@@ -319,13 +320,13 @@ def _add_history(app: FastAPI, studio: Studio) -> None:
     def undo(confirmed: Confirmed, client: Client) -> StateView:
         """Move to the state before this one."""
         workspace.undo(author=client, request=confirmed.request_id)
-        return insights.state(studio)
+        return overview.state(studio)
 
     @app.post("/api/redo")
     def redo(confirmed: Confirmed, client: Client) -> StateView:
         """Move to the state that was undone last."""
         workspace.redo(author=client, request=confirmed.request_id)
-        return insights.state(studio)
+        return overview.state(studio)
 
     @app.get("/api/history")
     def history() -> HistoryView:
@@ -348,7 +349,7 @@ def _add_history(app: FastAPI, studio: Studio) -> None:
     def checkout(target: Target, client: Client) -> StateView:
         """Move to any state, or to the end of a branch."""
         workspace.checkout(target.node, target.branch, author=client, request=target.request_id)
-        return insights.state(studio)
+        return overview.state(studio)
 
 
 def _add_insights(app: FastAPI, workspace: Workspace) -> None:
@@ -419,7 +420,9 @@ def _add_video(app: FastAPI, studio: Studio, access: Access) -> None:
 
     def video() -> Video:
         if studio.video is None:
-            raise UnknownItemError("this studio shows no video; start `whet serve MODEL VIDEO` or `whet serve MODEL camera`")
+            raise UnknownItemError(
+                "this studio shows no video; start `whet serve MODEL VIDEO` or `whet serve MODEL camera`"
+            )
         return studio.video
 
     @app.get("/api/video")
@@ -480,7 +483,10 @@ def _add_events(app: FastAPI, workspace: Workspace, access: Access) -> None:
                     waiting.get_nowait()  # a slow client skips the oldest
                 waiting.put_nowait(event)
 
-            with workspace.events.subscribed(lambda event: loop.call_soon_threadsafe(put, event)):
+            def tell(event: dict[str, Any]) -> None:
+                loop.call_soon_threadsafe(put, event)
+
+            with workspace.events.subscribed(tell):
                 yield f"data: {json.dumps({'type': 'state', 'revision': workspace.revision})}\n\n"
                 while not await request.is_disconnected():
                     try:

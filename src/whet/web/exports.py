@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from whet.detector.corrections_table import as_coco
 from whet.detector.storage import class_in_file, save
@@ -23,6 +24,7 @@ from whet.web.store import StoredImage
 from whet.web.views import SavedView
 from whet.web.workspace import Workspace
 
+Boxes = NDArray[np.float64]
 Format = Literal["coco", "yolo", "voc", "corrections"]
 
 
@@ -42,7 +44,7 @@ def exported(workspace: Workspace, format: Format, *, reviewed: bool = False) ->
         return Exported(json.dumps(as_coco(records), indent=1).encode(), "application/json", f"{stem}-corrections.json")
     with TemporaryDirectory() as place:
         folder = Path(place)
-        boxes = annotations(workspace, folder / "images", reviewed=reviewed)
+        boxes = annotated(workspace, folder / "images", reviewed=reviewed)
         if format == "coco":
             write_annotations(boxes, folder / "annotations.json", "coco")
             content = (folder / "annotations.json").read_bytes()
@@ -51,7 +53,7 @@ def exported(workspace: Workspace, format: Format, *, reviewed: bool = False) ->
         return Exported(_zipped(folder / format), "application/zip", f"{stem}-{format}.zip")
 
 
-def annotations(workspace: Workspace, folder: Path, *, reviewed: bool = False, drawn: bool = False) -> Annotations:
+def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, drawn: bool = False) -> Annotations:
     """The images of a project with their boxes, in a new folder: what was labelled the object, and what is found.
 
     Detections that were marked wrong are left out. With `drawn`, only labels count, and images without any are left
@@ -74,13 +76,17 @@ def annotations(workspace: Workspace, folder: Path, *, reviewed: bool = False, d
             boxes += [as_box(box) for box, label in zip(found.boxes, said, strict=True) if label is None]
         path = _linked(workspace, image, folder, used)
         array = _inside(np.array(boxes).reshape(-1, 4), image)
-        images.append(AnnotatedImage(path, (image.height, image.width), array, (name,) * len(array), np.zeros(len(array), np.bool_)))
+        images.append(
+            AnnotatedImage(
+                path, (image.height, image.width), array, (name,) * len(array), np.zeros(len(array), np.bool_)
+            )
+        )
     if not images:
         raise NotNowError("no image has boxes to export; label or review some images first")
     return Annotations(tuple(images), (name,))
 
 
-def _inside(boxes: np.ndarray[tuple[int, ...], np.dtype[np.float64]], image: StoredImage) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
+def _inside(boxes: Boxes, image: StoredImage) -> Boxes:
     """The part of boxes (n, 4) that lies in the image."""
     clipped = boxes.clip(0, [image.width, image.height, image.width, image.height]).astype(np.float64)
     return clipped[(clipped[:, 2:] > clipped[:, :2]).all(axis=1)]

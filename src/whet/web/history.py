@@ -78,7 +78,13 @@ class History:
         new, old = (tuple(dict.fromkeys(ids)) for ids in (added, removed))
         new = tuple(key for key in new if key not in now or key in old)
         return Node(
-            max(self.nodes) + 1, self.current, new, tuple(k for k in old if k in now), time=time, author=author, text=text
+            max(self.nodes) + 1,
+            self.current,
+            new,
+            tuple(k for k in old if k in now),
+            time=time,
+            author=author,
+            text=text,
         )
 
     def append(self, node: Node) -> None:

@@ -1,8 +1,8 @@
-"""What a workspace can tell: its state, the order of images, effects of changes, causes of boxes, curves."""
+"""What a workspace can tell: effects of changes, locked images, causes of boxes, curves."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import isfinite
 
@@ -15,23 +15,19 @@ from whet.evaluation.curves import sweep
 from whet.evaluation.matching import match
 from whet.web import effects
 from whet.web.effects import as_box, boxes_of
-from whet.web.queue import expected_change, in_turns
 from whet.web.store import Label, StoredImage
-from whet.web.studio import Studio
-from whet.web.training import OBJECTS_TO_TRAIN
 from whet.web.views import (
     BlameView,
     CauseView,
+    ChangeView,
     CurvePoint,
     CurvesView,
     EffectSummary,
     EffectView,
     Histogram,
-    ImageList,
     ImageView,
     LockedImage,
     LockedView,
-    StateView,
 )
 from whet.web.workspace import Workspace, estimate_view
 
@@ -44,60 +40,6 @@ BINS = 24
 MOST_CHANGES = 500
 
 
-def state(studio: Studio) -> StateView:
-    """The studio as a whole."""
-    workspace = studio.workspace
-    score = workspace.min_score
-    ids = [image.id for image in workspace.gallery]
-    with workspace.locked() as history:
-        items = history.items()
-        node, branch, can_undo, can_redo = history.current, history.branch, history.can_undo, history.can_redo
-        revision = workspace.revision
-    labels = [workspace.labels[key] for key in items if key in workspace.labels]
-    return StateView(
-        project=workspace.store.path.name,
-        revision=revision,
-        model=workspace.model_view(),
-        node=node,
-        branch=branch,
-        n_corrections=len(labels),
-        can_undo=can_undo,
-        can_redo=can_redo,
-        is_saved=workspace.is_saved,
-        min_score=score if isfinite(score) else None,
-        min_score_name=workspace.min_score_name,
-        n_images=len(ids),
-        n_reviewed=sum(workspace.is_reviewed(key) for key in ids),
-        n_objects=sum(label.is_object for label in labels),
-        objects_to_train=OBJECTS_TO_TRAIN,
-        locked=locked(workspace),
-        job=studio.training.job,
-        video=None if studio.video is None else studio.video.view(),
-        rescan=studio.rescan.view(),
-    )
-
-
-def images(workspace: Workspace, order: str, offset: int, limit: int) -> ImageList:
-    """A part of all images, by name or by what is expected to change."""
-    groups, every = workspace.gallery.groups(), list(workspace.gallery)
-    expected = {image.id: _expected(workspace, image.id) for image in every}
-    if order == "queue":
-        known = {image.id: image for image in every}
-        ranked = in_turns([(image.id, groups[image.id], expected[image.id] or 0.0) for image in every])
-        every = sorted((known[key] for key in ranked), key=lambda image: workspace.is_reviewed(image.id))
-    part = every[offset : offset + limit]
-    return ImageList(
-        len(every), [workspace.summary(image, groups[image.id], expected[image.id]) for image in part]
-    )
-
-
-def _expected(workspace: Workspace, key: str) -> float | None:
-    if not workspace.has_model or key not in workspace.rescorer:
-        return None
-    found = workspace.detections(key)
-    return round(expected_change(found, workspace.min_score, boxes_of(workspace.labels_of(key))), 4)
-
-
 # Effects.
 
 
@@ -108,13 +50,38 @@ def effect(workspace: Workspace, before: int | None = None, after: int | None = 
         parent = history.nodes[after].parent
         before = history.node((after if parent is None else parent) if before is None else before).id
     is_complete = workspace.has_model and all(image.id in workspace.rescorer for image in workspace.gallery)
-    found = workspace.changes(before, after) if workspace.has_model else []
-    kinds = [sum(change.kind == kind for change in found) for kind in ("gained", "lost", "moved")]
-    estimates = [estimate_view(workspace.estimate_at(node)) for node in (before, after)]
-    summary = EffectSummary(kinds[0], kinds[1], kinds[2], len({change.image for change in found}), *estimates)
+    found = changes(workspace, before, after) if workspace.has_model else []
     return EffectView(
-        before, after, found[:MOST_CHANGES], locked(workspace, before, after), summary, is_complete
+        before,
+        after,
+        found[:MOST_CHANGES],
+        locked(workspace, before, after),
+        summary(workspace, before, after, found),
+        is_complete,
     )
+
+
+def summary(workspace: Workspace, before: int, after: int, found: Sequence[ChangeView] | None = None) -> EffectSummary:
+    """How many boxes differ between two states, and the estimates of both."""
+    found = changes(workspace, before, after) if found is None else found
+    gained, lost, moved = (sum(change.kind == kind for change in found) for kind in ("gained", "lost", "moved"))
+    estimates = [estimate_view(workspace.estimate_at(node)) for node in (before, after)]
+    return EffectSummary(gained, lost, moved, len({change.image for change in found}), *estimates)
+
+
+def changes(workspace: Workspace, before: int, after: int) -> list[ChangeView]:
+    """Boxes that differ between two states, in all images that were scanned, the most harmful first."""
+    rescorer, lowest = workspace.rescorer, workspace.min_score
+    with workspace.locked():
+        ids = [workspace.record_ids(node) for node in (before, after)]
+    found: list[ChangeView] = []
+    for image in workspace.gallery:
+        if image.id in rescorer:
+            one, other = (rescorer.detections(image.id, each) for each in ids)
+            if one is not other:
+                labels = workspace.labels_of(image.id)
+                found += effects.changes(image.id, image.name, one.above(lowest), other.above(lowest), labels)
+    return sorted(found, key=lambda change: (-change.harm, change.name, change.box))
 
 
 def lock(workspace: Workspace, key: str, is_locked: bool) -> ImageView:
@@ -157,12 +124,12 @@ def locked(workspace: Workspace, before: int | None = None, after: int | None = 
         ]
         (found_before, wrong_before), (found_now, wrong_now) = counts
         totals += [len(truth), found_before, found_now, wrong_before, wrong_now]
-        recall = [found / len(truth) if len(truth) else 1.0 for found in (found_before, found_now)]
-        rows.append(LockedImage(image.id, image.name, *recall, wrong_before, wrong_now))
+        before_share, share = (found / len(truth) if len(truth) else 1.0 for found in (found_before, found_now))
+        rows.append(LockedImage(image.id, image.name, before_share, share, wrong_before, wrong_now))
     n, found_before, found_now, wrong_before, wrong_now = totals.tolist()
     is_worse = found_now < found_before or wrong_now > wrong_before
-    shares = [found / n if n else None for found in (found_before, found_now)]
-    return LockedView(rows, n, *shares, wrong_before, wrong_now, is_worse)
+    recall_before, recall_now = (found / n if n else None for found in (found_before, found_now))
+    return LockedView(rows, n, recall_before, recall_now, wrong_before, wrong_now, is_worse)
 
 
 # Causes.
@@ -192,14 +159,16 @@ def blame(workspace: Workspace, key: str, box: Sequence[float]) -> BlameView:
     )
 
 
-def _smallest_group(ids: frozenset[str], now: float | None, score: object) -> list[str]:
+def _smallest_group(
+    ids: frozenset[str], now: float | None, score: Callable[[frozenset[str]], float | None]
+) -> list[str]:
     """Corrections that only together make a box what it is: taken out one after the other until it changes."""
-    if score(frozenset()) == now:  # type: ignore[operator]
+    if score(frozenset()) == now:
         return []
     group = sorted(ids)
     for one in list(group):  # what can stay without the box changing back is no part of the cause
         rest = [other for other in group if other != one]
-        if score(ids - set(rest)) != now:  # type: ignore[operator]
+        if score(ids - set(rest)) != now:
             group = rest
     return group
 
@@ -207,7 +176,9 @@ def _smallest_group(ids: frozenset[str], now: float | None, score: object) -> li
 def _cause(workspace: Workspace, one: str, score: float | None) -> CauseView:
     label = workspace.labels[one]
     name = "" if label.record is None else label.record.name
-    return CauseView(one, label.image, name, as_box(label.box), label.is_object, None if score is None else round(score, 4))
+    return CauseView(
+        one, label.image, name, as_box(label.box), label.is_object, None if score is None else round(score, 4)
+    )
 
 
 # Curves.
@@ -254,4 +225,3 @@ def _histogram(scores: NDArray[np.float64], flags: NDArray[np.int8]) -> Histogra
     edges = np.linspace(0.0, float(scores.max()) * 1.0001 + 1e-9, BINS + 1)
     objects, others = (np.histogram(scores[flags == kind], edges)[0].tolist() for kind in (1, 0))
     return Histogram([round(float(edge), 4) for edge in edges], objects, others)
-

@@ -278,7 +278,9 @@ class WatchedVideo:
 
     def act(self, action: str, frame: int | None) -> VideoView:  # noqa: ARG002 - the same as any video's
         """Refuse: the session goes on by itself."""
-        raise NotNowError(f"cannot {action}: this page shows a `whet watch` session; use `whet serve` to correct a video")
+        raise NotNowError(
+            f"cannot {action}: this page shows a `whet watch` session; use `whet serve` to correct a video"
+        )
 
     def show(self, frame: VideoFrame, tracked: TrackedFrame) -> None:
         """Show a frame of the session; one of its callbacks."""

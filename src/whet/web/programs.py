@@ -56,9 +56,7 @@ def add_programs(app: FastAPI, studio: Studio, access: Access, metrics: Metrics)
     workspace = studio.workspace
 
     @app.post("/api/detect")
-    def detect(
-        image: Upload, min_score: Annotated[float | None, Form(allow_inf_nan=False)] = None
-    ) -> FoundView:
+    def detect(image: Upload, min_score: Annotated[float | None, Form(allow_inf_nan=False)] = None) -> FoundView:
         """Find objects in an image; nothing of it is kept."""
         pixels = decode(image.file.read())
         found = workspace.found_in(pixels, min_score)
@@ -75,7 +73,7 @@ def add_programs(app: FastAPI, studio: Studio, access: Access, metrics: Metrics)
         """Add an image to the project, and learn that boxes of it are the object, or are not."""
         parsed = boxes_in(boxes)
         added = workspace.add_image(decode(image.file.read()), _name_of(image))
-        return workspace.label(added.id, parsed, is_object, author=client, request=request_id)
+        return studio.labeller.label(added.id, parsed, is_object, author=client, request=request_id)
 
     @app.post("/v1/vision/detection", response_model=Predictions, responses={400: {}, 401: {}})
     def deepstack(

@@ -2,8 +2,8 @@
 
 Corrections judge windows by Hamming distances between responses (`whet.cascade.neighbours`). So the windows of an image
 that the stages let through, or nearly let through, are kept with their responses. A correction that is new costs one
-pass: the least distance of each window to the windows of the correction. The outcome of any set of corrections is then a
-minimum over rows of distances and some comparisons, with exactly the result of a scan.
+pass: the least distance of each window to the windows of the correction. The outcome of any set of corrections is then
+a minimum over rows of distances and some comparisons, with exactly the result of a scan.
 
 A window that the stages reject matters only if a correction of a missed object can accept it. Only such windows, and
 those that the stages accept, have rows of distances: they are *live*.
@@ -83,7 +83,7 @@ class LiveWindows:
     def least(self, rows: Indices, at_least: Distances | int) -> NDArray[np.int64]:
         """The least distance (n,) to some corrections, and to others whose distances are known."""
         found = self.table[rows].min(axis=0, initial=np.iinfo(np.uint16).max)
-        return np.minimum(found, at_least).astype(np.int64)
+        return np.asarray(np.minimum(found, at_least), np.int64)
 
 
 @dataclass(eq=False)
@@ -329,7 +329,9 @@ class Rescorer:
         far = 4 * self._base.cascade.n_weak
         rejected, accepted = live.least(rejected_rows, far), live.least(accepted_rows, far)
         objects, others = live.least(found_rows, live.objects), live.least(other_rows, live.others)
-        is_rejected = is_nearer(rejected, np.minimum.reduce([accepted, objects]).clip(max=self._unknown[0]), state.reach)
+        is_rejected = is_nearer(
+            rejected, np.minimum.reduce([accepted, objects]).clip(max=self._unknown[0]), state.reach
+        )
         is_accepted = is_nearer(accepted, np.minimum.reduce([rejected, others]).clip(max=self._unknown[1]), MUCH_NEARER)
         targets = np.zeros(len(live.scores))
         if len(accepted_rows):

@@ -240,7 +240,7 @@ class Guard:
                 await self._app(scope, LimitedBody(receive, most, limits.body_seconds), with_headers)
             else:
                 await refuse(refusal, with_headers)
-        except TooMuch as error:
+        except TooMuchError as error:
             if not is_begun:
                 await refuse(error.refusal, with_headers)
         finally:
@@ -270,7 +270,7 @@ def check_length(headers: dict[bytes, bytes], most: int) -> Refusal | None:
     return Refusal(413, f"got {int(text):,} bytes; expected at most {most:,}: send a smaller image")
 
 
-class TooMuch(Exception):
+class TooMuchError(Exception):
     """The body of a request is too large, or too slow."""
 
     def __init__(self, refusal: Refusal) -> None:
@@ -293,14 +293,14 @@ class LimitedBody:
         try:
             message = await asyncio.wait_for(self._receive(), max(left, 0.001))
         except TimeoutError:
-            raise TooMuch(
+            raise TooMuchError(
                 Refusal(408, f"the request did not arrive within {self._seconds:g} s; send it again, faster")
             ) from None
         if message["type"] == "http.request":
             self._size += len(message.get("body", b""))
             self._is_complete = not message.get("more_body", False)
             if self._size > self._most:
-                raise TooMuch(Refusal(413, f"got more than {self._most:,} bytes; expected a smaller image"))
+                raise TooMuchError(Refusal(413, f"got more than {self._most:,} bytes; expected a smaller image"))
         return message
 
 

@@ -162,10 +162,11 @@ class Store:
     def images(self) -> list[StoredImage]:
         """All images, in the order in which they were added."""
         columns = "id, name, width, height, path, file_time, file_size, look, truth, locked_at"
-        return [
-            StoredImage(*row[:8], None if row[8] is None else tuple(map(tuple, json.loads(row[8]))), row[9])
-            for row in self._rows(f"SELECT {columns} FROM images ORDER BY position, id")
-        ]
+        found = []
+        for row in self._rows(f"SELECT {columns} FROM images ORDER BY position, id"):
+            truth = None if row[8] is None else tuple((x1, y1, x2, y2) for x1, y1, x2, y2 in json.loads(row[8]))
+            found.append(StoredImage(*row[:8], truth=truth, locked_at=row[9]))
+        return found
 
     def content(self, image: str) -> bytes | None:
         """The file of an image that is kept in the project itself."""
@@ -296,9 +297,7 @@ def _exclusive(path: Path) -> IO[bytes]:
     try:
         held = path.open("ab")
     except OSError as error:
-        raise ProjectError(
-            f"{path} cannot be written: {error.strerror}; choose another file with --project"
-        ) from error
+        raise ProjectError(f"{path} cannot be written: {error.strerror}; choose another file with --project") from error
     with suppress(ImportError):
         import fcntl
 
@@ -367,4 +366,3 @@ def _as_record(key: str, data: bytes | None) -> Record | None:
     except (ValueError, TypeError, KeyError, struct.error) as error:
         raise ProjectError(f"the label {key[:8]} of the project is damaged: {error}; use a backup") from error
     raise ProjectError(f"the label {key[:8]} of the project does not have its own hash: it is damaged; use a backup")
-

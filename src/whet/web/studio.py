@@ -15,6 +15,7 @@ from whet.detector.detector import Detector
 from whet.errors import UnknownItemError, WhetError
 from whet.io.images import find_images, is_image_name
 from whet.io.video import is_live
+from whet.web.labelling import Labeller
 from whet.web.live import Player, Video
 from whet.web.training import Training
 from whet.web.views import RescanView
@@ -30,6 +31,7 @@ class Studio:
 
     def __init__(self, workspace: Workspace, paths: Sequence[Path] = (), video: Video | None = None) -> None:
         self.workspace = workspace
+        self.labeller = Labeller(workspace)
         self.training = Training(workspace)
         self.video = video
         self.rescan = Rescan(workspace, paths)
@@ -83,7 +85,9 @@ def is_video(source: str) -> bool:
     (True, True, False, True)
     """
     path = Path(source)
-    return is_live(source) or (bool(path.suffix) and not path.is_dir() and not is_image_name(path) and "*" not in source)
+    return is_live(source) or (
+        bool(path.suffix) and not path.is_dir() and not is_image_name(path) and "*" not in source
+    )
 
 
 class Rescan:
@@ -171,4 +175,3 @@ def agreement(one: Detections, other: Detections) -> tuple[int, int]:
     """
     same = int((box_iou(one.boxes, other.boxes) >= EQUAL).any(axis=1).sum())
     return same, len(one) + len(other) - same
-

@@ -1,7 +1,7 @@
 """Start from nothing: train a first detector on the boxes of a project, in a process of its own.
 
-The process writes a line of JSON for every event. A training that is cancelled, or that ends with the studio, leaves its
-checkpoint: the next one goes on from there if the boxes are the same.
+The process writes a line of JSON for every event. A training that is cancelled, or that ends with the studio, leaves
+its checkpoint: the next one goes on from there if the boxes are the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from typing import Any
 from whet.detector.base import ABSOLUTE_PATH
 from whet.detector.detector import Detector
 from whet.errors import NotNowError, TrainingDataError
-from whet.web.exports import annotations
+from whet.io.annotations.annotation import Annotations
+from whet.io.annotations.formats import write_annotations
+from whet.web.exports import annotated
 from whet.web.views import JobView
 from whet.web.workspace import Workspace
 
@@ -85,10 +87,8 @@ class Training:
             return folder
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        boxes = annotations(self._workspace, folder / "images", drawn=True)
-        from whet.io.annotations.formats import write_annotations
-
-        named = type(boxes)(tuple(image.relabelled(name) for image in boxes.images), (name,))
+        boxes = annotated(self._workspace, folder / "images", drawn=True)
+        named = Annotations(tuple(image.relabelled(name) for image in boxes.images), (name,))
         write_annotations(named, folder / "annotations.json", "coco")
         mark.write_text(digest)
         return folder

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,26 +13,19 @@ from threading import BoundedSemaphore, Lock, RLock
 import numpy as np
 
 from whet._kernels.threads import available_threads
-from whet.cascade.boxes import box_iou
 from whet.cascade.detections import Detections
-from whet.detector.corrections import CONTRARY, checked_labels
 from whet.detector.detector import Detector
 from whet.detector.records import Record
 from whet.detector.reference import Estimate
-from whet.detector.storage import BUNDLED, class_in_file
-from whet.errors import BoxError, CannotExportError, CannotLearnError, NotNowError, ProjectError, UnknownItemError
+from whet.detector.storage import BUNDLED
+from whet.errors import CannotExportError, CannotLearnError, NotNowError, ProjectError, UnknownItemError
 from whet.web import effects
-from whet.web.effects import as_box, boxes_of
 from whet.web.events import Events
 from whet.web.gallery import Gallery, Pixels
 from whet.web.history import History
 from whet.web.rescoring import Rescorer
 from whet.web.store import Label, Store, StoredImage
 from whet.web.views import (
-    ChangeView,
-    Corrected,
-    DetectionView,
-    EffectSummary,
     EstimateView,
     HistoryView,
     ImageSummary,
@@ -59,11 +50,12 @@ class Workspace:
     >>> import tempfile
     >>> from skimage import data
     >>> import whet
+    >>> from whet.web.labelling import Labeller
     >>> place = Path(tempfile.mkdtemp()) / "face.studio"
     >>> with Workspace.open(place, whet.load("face"), name="face") as studio:
     ...     image = studio.add_image(data.astronaut(), "astronaut.png")
     ...     wrong = studio.image(image.id).detections[1].box
-    ...     answer = studio.label(image.id, [wrong], False)
+    ...     answer = Labeller(studio).label(image.id, [wrong], False)
     ...     len(studio.image(image.id).detections), studio.undo(), len(studio.image(image.id).detections)
     (1, 0, 2)
     """
@@ -76,8 +68,6 @@ class Workspace:
         self.labels: dict[str, Label] = {label.id: label for label in store.labels()}
         self.revision = 0
         self._lock = RLock()
-        self._busy: set[str] = set()
-        self._busy_lock = Lock()
         self._scanning = Lock()
         self._detecting = BoundedSemaphore(available_threads())
         self._detector: Detector | None = None
@@ -111,8 +101,8 @@ class Workspace:
             base = None if snapshot is None else Detector.from_bytes(snapshot)
             if base is not None and detector is not None and base.base_id != detector.base_id:
                 raise ProjectError(
-                    f"{project} belongs to the model {store.get('name')} (base {base.base_id[:12]}), not to {name} (base "
-                    f"{detector.base_id[:12]}); choose another file with --project"
+                    f"{project} belongs to the model {store.get('name')} (base {base.base_id[:12]}), not to {name} "
+                    f"(base {detector.base_id[:12]}); choose another file with --project"
                 )
             workspace = cls(store, base, name if base is None else store.get("name") or name, threads)
             if detector is not None:
@@ -126,7 +116,7 @@ class Workspace:
         """Take over corrections that the model's file has, and the project has never had."""
         new = [label for label in _labels_of(detector, name) if label.id not in self.labels]
         if new:
-            self._commit(new, (), author=name, text=f"{len(new)} corrections of {name}")
+            self.commit(new, (), author=name, text=f"{len(new)} corrections of {name}")
 
     def __enter__(self) -> Workspace:
         return self
@@ -184,7 +174,7 @@ class Workspace:
             self.__dict__.pop("_can_export_opencv", None)
             self._use(detector)
             self._arrived()
-        self._publish()
+        self.publish()
 
     def record_ids(self, node: int | None = None) -> frozenset[str]:
         """The corrections of a state; without a node, of the current one."""
@@ -311,15 +301,16 @@ class Workspace:
     @property
     def min_score_name(self) -> str | None:
         """The operating point that is used, if it has a name."""
-        value = self._chosen_score()
+        value = self.chosen_score()
         return value if isinstance(value, str) else "default" if value is None and self._has_default() else None
 
     @property
     def min_score(self) -> float:
         """The score that detections have to exceed."""
-        return -np.inf if self._detector is None else self._detector.reporting.min_score(self._chosen_score())
+        return -np.inf if self._detector is None else self._detector.reporting.min_score(self.chosen_score())
 
-    def _chosen_score(self) -> float | str | None:
+    def chosen_score(self) -> float | str | None:
+        """The minimum score as it was set: a number, the name of an operating point, or None for the default."""
         value: float | str | None = self.store.get("min_score")
         if isinstance(value, str) and value not in self.detector.operating_points:
             return None
@@ -335,123 +326,11 @@ class Workspace:
                 raise ValueError(f"got min_score={wanted}; expected a finite score or the name of an operating point")
             self.store.put(min_score=wanted)
             self.revision += 1
-        self._publish(client=author)
+        self.publish(client=author)
 
-    # Corrections.
+    # Changes.
 
-    def label(
-        self,
-        key: str,
-        boxes: Sequence[Sequence[float]],
-        is_object: bool | Sequence[bool],
-        *,
-        author: str = "",
-        request: str | None = None,
-        replaces: Sequence[str] = (),
-    ) -> Corrected:
-        """Learn what a person says about boxes of an image; labels that it `replaces` are unlearned in the same step.
-
-        A box that the same author labelled otherwise before is labelled anew; opposite labels of two authors are both
-        kept.
-        """
-        if len(boxes) > MOST_BOXES:
-            raise BoxError(f"got {len(boxes)} boxes in one request; expected at most {MOST_BOXES}")
-        image = self.gallery[key]
-        with self._one_at_a_time(author):
-            known = self._answered(request, key)
-            if known is not None:
-                return known
-            array, flags = checked_labels(np.array(boxes, np.float64).reshape(-1, 4), is_object, (image.height, image.width))
-            new = self._new_labels(image, [as_box(box) for box in array], flags.tolist(), author)
-            with self._lock:
-                known = self._answered(request, key)
-                if known is not None:
-                    return known
-                before = self.history.current
-                replaced = [*replaces, *self._contrary_of(new, author)]
-                text = f"{image.name}: {_said(new)}"
-                self._commit(new, replaced, author=author, text=text, request=request)
-            missed = [label.box for label in new if label.is_object and label.record is not None]
-            if missed:
-                self.rescorer.look_around(key, self.gallery.pixels(key), missed)
-            return self._answer(before, [label.id for label in new], key, author)
-
-    def _new_labels(
-        self, image: StoredImage, boxes: Sequence[tuple[float, float, float, float]], flags: Sequence[bool], author: str
-    ) -> list[Label]:
-        """Labels with what the detector learns of them; they do not depend on what was learned before."""
-        found = self.shown(image.id).boxes
-        was_found = (box_iou(np.array(boxes).reshape(-1, 4), found) >= CONTRARY).any(axis=1).tolist()
-        records: Sequence[Record | None] = [None] * len(boxes)
-        if self._detector is not None and boxes:
-            pixels = self.gallery.pixels(image.id)
-            score = self._chosen_score()
-            records = self._detector.new_records(
-                pixels, boxes, flags, name=image.name, min_score=score, threads=self.threads
-            )
-        now = time.time()
-        return [
-            Label(_key(image.id, box, flag, record), image.id, box, flag, found, author, now, record)
-            for box, flag, found, record in zip(boxes, flags, was_found, records, strict=True)
-        ]
-
-    def _contrary_of(self, new: Sequence[Label], author: str) -> list[str]:
-        """Earlier labels of the same author that say the contrary about the same box."""
-        ids = []
-        for label in new:
-            others = [
-                other
-                for other in self._by_image.get(label.image or "", [])
-                if other.is_object is not label.is_object and other.author == author
-            ]
-            same = box_iou(boxes_of([label]), boxes_of(others))[0] >= CONTRARY
-            ids += [other.id for other, is_same in zip(others, same.tolist(), strict=True) if is_same]
-        return ids
-
-    def unlabel(self, label_id: str, *, author: str = "", request: str | None = None) -> Corrected:
-        """Unlearn one correction, as if it had never been learned."""
-        with self._one_at_a_time(author):
-            label = self.labels.get(label_id)
-            if label is None:
-                raise UnknownItemError(f"got label {label_id[:16]!r}; expected the record_id of a label")
-            with self._lock:
-                known = self._answered(request, label.image)
-                if known is not None:
-                    return known
-                if label_id not in self.history.items():
-                    raise UnknownItemError(f"the label {label_id[:8]} is not part of this state; nothing was changed")
-                before = self.history.current
-                text = f"{self._name_of(label)}: label removed"
-                self._commit((), [label_id], author=author, text=text, request=request)
-            return self._answer(before, [], label.image, author)
-
-    def confirm(self, keys: Sequence[str], *, author: str = "", request: str | None = None) -> Corrected:
-        """Say of some images that all detections shown are right; each of them becomes a label, and guards."""
-        images = [self.gallery[key] for key in dict.fromkeys(keys)]
-        if not images:
-            raise UnknownItemError("got no images to confirm; expected at least one id")
-        with self._one_at_a_time(author):
-            only = images[0].id if len(images) == 1 else None
-            known = self._answered(request, only)
-            if known is not None:
-                return known
-            new: list[Label] = []
-            for image in images:
-                found = self.shown(image.id)
-                said = effects.labelled(found, self.labels_of(image.id))
-                boxes = [as_box(box) for box, label in zip(found.boxes, said, strict=True) if label is None]
-                new += self._new_labels(image, boxes, [True] * len(boxes), author)
-            with self._lock:
-                known = self._answered(request, only)
-                if known is not None:
-                    return known
-                before = self.history.current
-                name = images[0].name if only else f"{len(images)} images"
-                items = [*(label.id for label in new), *(REVIEWED + image.id for image in images)]
-                self._commit(new, (), items=items, author=author, text=f"{name}: confirmed", request=request)
-            return self._answer(before, [label.id for label in new], only, author)
-
-    def _commit(
+    def commit(
         self,
         new: Sequence[Label],
         removed: Iterable[str],
@@ -473,63 +352,11 @@ class Workspace:
             self.history.append(node)
             self._arrived()
 
-    def _answered(self, request: str | None, key: str | None) -> Corrected | None:
-        """The answer to a request that was carried out already."""
-        known = None if request is None else self.store.answered(request)
-        if known is None:
-            return None
-        return Corrected(known[0], self.revision, known[1], None if key is None else self.image(key), None)
-
-    def _answer(self, before: int, added: list[str], key: str | None, author: str) -> Corrected:
-        view = None if key is None else self.image(key)
-        self._publish(image=key, client=author)
-        return Corrected(self.history.current, self.revision, added, view, self.effect_summary(before))
-
-    def effect_summary(self, before: int) -> EffectSummary | None:
-        """What differs in all scanned images between another state and now."""
-        if self._rescorer is None:
-            return None
-        found = self.changes(before, self.history.current)
-        estimates = [estimate_view(self.estimate_at(node)) for node in (before, self.history.current)]
-        kinds = [sum(change.kind == kind for change in found) for kind in ("gained", "lost", "moved")]
-        return EffectSummary(kinds[0], kinds[1], kinds[2], len({change.image for change in found}), *estimates)
-
-    def changes(self, before: int, after: int) -> list[ChangeView]:
-        """Boxes that differ between two states, in all images that were scanned, the most harmful first."""
-        rescorer, lowest = self.rescorer, self.min_score
-        with self._lock:
-            ids = [self.record_ids(node) for node in (before, after)]
-        found: list[ChangeView] = []
-        for image in self.gallery:
-            if image.id in rescorer:
-                pair = [rescorer.detections(image.id, each) for each in ids]
-                if pair[0] is not pair[1]:
-                    shown = (each.above(lowest) for each in pair)
-                    found += effects.changes(image.id, image.name, *shown, self.labels_of(image.id))
-        return sorted(found, key=lambda change: (-change.harm, change.name, change.box))
-
-    def _publish(self, *, image: str | None = None, client: str = "") -> None:
+    def publish(self, *, image: str | None = None, client: str = "") -> None:
+        """Tell everyone that the state has changed, and who did it."""
         self.events.publish(
             "state", revision=self.revision, node=self.history.current, image=image, client=client or None
         )
-
-    @contextmanager
-    def _one_at_a_time(self, author: str) -> Iterator[None]:
-        """One request of a client that learns at a time: a page sends the next one when it has the answer."""
-        with self._busy_lock:
-            if author and author in self._busy:
-                raise NotNowError("another correction of this client is being learned; send the next one after it")
-            self._busy.add(author)
-        try:
-            yield
-        finally:
-            with self._busy_lock:
-                self._busy.discard(author)
-
-    def _name_of(self, label: Label) -> str:
-        if label.image is not None and label.image in self.gallery:
-            return self.gallery[label.image].name
-        return label.record.name if label.record is not None else ""
 
     # History.
 
@@ -558,7 +385,7 @@ class Workspace:
             node = move()
             self.store.move(self.history, request)
             self._arrived()
-        self._publish(client=author)
+        self.publish(client=author)
         return node
 
     def add_branch(self, name: str, node: int | None = None, *, author: str = "") -> None:
@@ -581,12 +408,13 @@ class Workspace:
                 raise NotNowError(f"the branch {name!r} is in use; switch to another one first")
             del self.history.branches[name]
             self.store.move(self.history)
-        self._publish(client=author)
+        self.publish(client=author)
 
     def history_view(self) -> HistoryView:
         """The whole tree."""
         with self._lock:
-            nodes, counts = self.history.nodes, {}
+            nodes = self.history.nodes
+            counts: dict[int, int] = {}
             for number in sorted(nodes):
                 node = nodes[number]
                 own = sum(not item.startswith(REVIEWED) for item in node.added)
@@ -645,31 +473,17 @@ def estimate_view(estimate: Estimate | None) -> EstimateView | None:
     return EstimateView(round(estimate.recall, 5), round(estimate.false_positives_per_image, 5))
 
 
-def _key(image: str, box: tuple[float, ...], is_object: bool, record: Record | None) -> str:
-    """The id of a label: that of its record, or a hash of what it says."""
-    if record is not None:
-        return record.id
-    return hashlib.sha256(json.dumps([image, box, bool(is_object)]).encode()).hexdigest()
-
-
-def _said(labels: Sequence[Label]) -> str:
-    right = sum(label.is_object and label.was_found for label in labels)
-    missed = sum(label.is_object and not label.was_found for label in labels)
-    wrong = len(labels) - right - missed
-    parts = [f"{n} {word}" for n, word in ((wrong, "wrong"), (missed, "missed"), (right, "right")) if n]
-    return ", ".join(parts)
-
-
 def _take_over(store: Store, detector: Detector, name: str, model: str | None) -> None:
     """Write a model into a new project: its snapshot without corrections, and these as the first state."""
     labels = _labels_of(detector, name)
     base = detector.copy()
     base.replace_records([], [label.record for label in labels if label.record is not None])
-    is_file = model is not None and detector.origin is not None and class_in_file(model)[0].resolve() == detector.origin[0]
-    is_file = is_file and detector.origin is not None and detector.origin[0].parent != BUNDLED.resolve()
-    path = str(Path(model).absolute()) if is_file and model is not None else None
-    saved = detector.origin[1] if is_file and detector.origin is not None else None
-    store.start(labels, model=base.to_bytes(), name=name, path=path, saved=saved, saved_node=0 if is_file else None)
+    path = saved = None
+    if model is not None and detector.origin is not None and detector.origin[0].parent != BUNDLED.resolve():
+        path, saved = str(Path(model).absolute()), detector.origin[1]
+    store.start(
+        labels, model=base.to_bytes(), name=name, path=path, saved=saved, saved_node=None if path is None else 0
+    )
 
 
 def _labels_of(detector: Detector, name: str) -> list[Label]:
@@ -679,4 +493,3 @@ def _labels_of(detector: Detector, name: str) -> list[Label]:
         Label(record.id, None, record.box, record.is_object, False, name, float(record.time), record)
         for record in records
     ]
-
