@@ -31,11 +31,11 @@ export function connect() {
   };
 }
 
-function receive(event) {
+function receive({ type, ...event }) {
   const isOwn = event.client === CLIENT;
   const { server } = get();
   const update = (entries) => server && set({ server: { ...get().server, ...entries } });
-  switch (event.type) {
+  switch (type) {
     case "state":
       if (!isOwn && event.revision !== server?.revision && event.revision !== get().revision) session.refreshAll();
       break;
@@ -43,14 +43,14 @@ function receive(event) {
       if (!isOwn) session.attempt(session.refreshRows);
       break;
     case "rescan":
-      update({ rescan: { done: event.done, total: event.total, agreement: event.agreement } });
+      update({ rescan: event });
       break;
     case "train":
-      update({ job: event.job });
-      if (event.job?.state === "finished") session.refreshAll();
+      update({ job: { ...server?.job, ...event } });
+      if (event.state !== "running") session.refreshAll();
       break;
     case "video":
-      update({ video: event.video });
+      update({ video: { ...server?.video, ...event } });
       break;
     case "effect":
       if (!isOwn) session.attempt(session.refreshEffect);

@@ -96,6 +96,23 @@ export async function openImage(id, focus = null) {
   set({ view: "images", opening: id, selected: null, draft: null, blame: null, mode: "select", focus });
   if (image?.id === id) set({ opening: null });
   else await attempt(refreshImage);
+  const { rows } = get();
+  const at = rows.findIndex((row) => row.id === id);
+  prefetch(rows.slice(at + 1, at + 3).map((row) => row.id));
+}
+
+const prefetched = new Map(); // images of the browser's cache, the newest last
+const MOST_PREFETCHED = 8;
+
+/** Load the pixels of the next images ahead, so that stepping shows them at once. */
+export function prefetch(ids) {
+  for (const id of ids) {
+    if (prefetched.has(id)) continue;
+    const image = new Image();
+    image.src = `/api/images/${id}/file`;
+    prefetched.set(id, image);
+    if (prefetched.size > MOST_PREFETCHED) prefetched.delete(prefetched.keys().next().value);
+  }
 }
 
 export const imageOfAddress = () => decodeURIComponent(location.hash.slice(1)) || null;

@@ -35,7 +35,7 @@ export function Effect() {
 function Totals({ effect }) {
   const { gained, lost, images, estimate_before, estimate_after } = effect.summary;
   return html`
-    <div class="totals">
+    <div class="totals" data-node=${effect.to_node}>
       <${Figure} value=${signed(gained)} text="gained" kind=${gained ? "gained" : ""} />
       <${Figure} value=${signed(-lost)} text="lost" kind=${lost ? "lost" : ""} />
       <${Figure} value=${images} text=${images === 1 ? "image" : "images"} />

@@ -112,7 +112,7 @@ function ExportMenu({ server }) {
           <hr />
           ${FORMATS.map(([format, text]) => html`<button role="menuitem" key=${format} onClick=${run(() => actions.download(`/api/export?format=${format}`))}>${text}</button>`)}
           <hr />
-          <a role="menuitem" href="/docs" target="_blank" rel="noopener">HTTP API</a>
+          <a role="menuitem" href="/api/docs" target="_blank" rel="noopener">HTTP API</a>
         </div>
       `}
     <//>
