@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from PIL import Image, ImageEnhance
-
 from scripts import studio_browser
 from scripts.studio_browser import Studio
 
@@ -28,6 +27,7 @@ QUALITY = 82
 
 
 def main() -> None:
+    """Write what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=["screenshots", "animation"])
     parser.add_argument("--out", type=Path, default=OUT)
@@ -82,7 +82,7 @@ def opened(browser: Any, studio: Studio, image: str, size: str, scheme: str) -> 
 
 def settle(page: Any) -> None:  # noqa: ANN401
     """Wait until everything is acknowledged and drawn."""
-    page.wait_for_function("document.querySelector('.topbar .status')?.dataset.waiting === '0'")
+    page.wait_for_function("() => document.querySelector('.topbar .status')?.dataset.waiting === '0'")
     page.wait_for_timeout(700)
 
 

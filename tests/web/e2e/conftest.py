@@ -42,13 +42,13 @@ def open_page(browser):
     """Open the studio in a context of its own, as another person would; the page may not report an error."""
     contexts, errors = [], []
 
-    def open_(studio, image=None, *, width=1280, height=800, touch=False):
+    def open_(studio, image=None, *, view="picture", width=1280, height=800, touch=False):
         context = browser.new_context(viewport={"width": width, "height": height}, has_touch=touch, is_mobile=touch)
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda message: errors.append(message.text) if is_error(message) else None)
-        return StudioPage(page, studio).open(image)
+        return StudioPage(page, studio).open(image, view)
 
     yield open_
     for context in contexts:

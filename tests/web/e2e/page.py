@@ -11,16 +11,17 @@ class StudioPage:
         page.set_default_timeout(TIMEOUT)
         expect.set_options(timeout=TIMEOUT)
 
-    def open(self, image=None):
+    def open(self, image=None, view="picture"):
         """Open an image by its name, or the page as it opens by itself."""
         self.page.goto(self.studio.address + (f"/#{self.studio.ids()[image]}" if image else ""))
-        self.wait_until_shown(image)
+        expect(self.page.locator(f".{view}")).to_be_visible()
+        if image:
+            self.wait_until_shown(image)
         return self
 
-    def wait_until_shown(self, image=None):
+    def wait_until_shown(self, image):
+        expect(self.page.locator(".image-name")).to_have_attribute("title", image)
         expect(self.page.locator(".picture")).to_be_visible()
-        if image:
-            expect(self.page.locator(".image-name")).to_have_attribute("title", image)
 
     def choose(self, image):
         """Open an image from the filmstrip; the order by name does not fold near-duplicates."""

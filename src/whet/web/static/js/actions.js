@@ -15,7 +15,7 @@ export const boxes = () => shownBoxes(get().image, get().outbox);
 
 export const selectedBox = () => boxes().find((box) => box.key === get().selected) ?? null;
 
-export const select = (key) => set({ selected: key, blame: null });
+export const select = (key) => set({ selected: key, has_card: true, blame: null });
 
 /** Select the next (or former) box of the image. */
 export function selectNext(step = 1) {
@@ -94,12 +94,13 @@ export const cancelDraft = () => set({ draft: null, mode: "select" });
 
 /** Learn a drawn box as an object that was missed. */
 export function addObject(box) {
-  const { image } = get();
-  set({ draft: null, mode: "select" });
+  const { image, server, mode } = get();
+  // Who starts from nothing draws one box after the other.
+  set({ draft: null, mode: server.model ? "select" : mode });
   if (!image || !isLargeEnough(box)) return;
   const drawn = rounded(box);
   label(image.id, drawn, true);
-  select(keyOf(drawn));
+  set({ selected: keyOf(drawn), has_card: false, blame: null }); // a card would cover what is drawn next
 }
 
 let moving = null; // {box, timer}: a person's box that arrow keys move
@@ -135,7 +136,7 @@ export function finishMoving() {
   const [former] = box.labels;
   if (keyOf(to) === keyOf(former.box)) return;
   label(image.id, rounded(to), true, [former.record_id]);
-  if (get().image?.id === image.id) select(keyOf(rounded(to)));
+  if (get().image?.id === image.id) set({ selected: keyOf(rounded(to)) });
 }
 
 // Images.
@@ -215,7 +216,7 @@ export const deleteBranch = (name) => outbox.send("DELETE", `/api/branches/${enc
 /** Ask which corrections made a box appear. */
 export async function blame(box) {
   const { image } = get();
-  set({ blame: { key: box.key, is_loading: true, causes: [] } });
+  set({ has_card: true, blame: { key: box.key, is_loading: true, causes: [] } });
   const body = { image: image.id, box: box.box };
   const found = await session.attempt(() => api.request("POST", "/api/blame", body));
   if (get().blame?.key === box.key) set({ blame: found ? { key: box.key, ...found } : null });

@@ -149,8 +149,8 @@ export function refreshPanel() {
 export async function refreshAll() {
   await attempt(async () => {
     await Promise.all([refreshState(), refreshImage(), refreshRows(), refreshPanel()]);
-    const { image, opening, rows } = get();
-    if (!image && !opening && rows.length) await openImage(rows[0].id);
+    const { image, opening, rows, view } = get();
+    if (view === "images" && !image && !opening && rows.length) await openImage(rows[0].id);
   });
 }
 
@@ -159,10 +159,11 @@ export async function start() {
   await attempt(async () => {
     await refreshState();
     outbox.restore();
+    if (get().server.video && !imageOfAddress()) set({ view: "video" });
     await refreshRows();
-    const { rows } = get();
+    const { rows, view } = get();
     const wanted = rows.find((row) => row.id === imageOfAddress()) ?? rows[0];
-    if (wanted) await openImage(wanted.id);
+    if (wanted && view === "images") await openImage(wanted.id);
     await refreshPanel();
   });
   outbox.flush();

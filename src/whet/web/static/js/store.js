@@ -14,6 +14,7 @@ let state = {
   image: null, // GET /api/images/{id} of the open image
   opening: null, // id of the image that is being opened
   selected: null, // key of the selected box
+  has_card: false, // whether the card of the selected box is shown
   draft: null, // a box that is being drawn: {box}
   mode: "select", // or "draw"
   outbox: [], // corrections that the server has not acknowledged

@@ -138,7 +138,7 @@ export function TouchBar() {
     return html`
       <div class="touch-bar">
         <p>Draw a box around the missed object.</p>
-        <button class="large" onClick=${() => set({ mode: "select" })}>Cancel</button>
+        <button class="large" onClick=${() => set({ mode: "select" })}>Done</button>
       </div>
     `;
   }

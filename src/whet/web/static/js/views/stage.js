@@ -66,7 +66,7 @@ function fitted(image, size) {
 function Picture({ image, size, view, setView }) {
   const svg = useRef();
   const pointers = usePointers(svg, image, size, view, setView);
-  const state = useStore(({ selected, draft, mode, moved, outbox, effect, server, focus }) => ({ selected, draft, mode, moved, outbox, effect, server, focus }));
+  const state = useStore(({ selected, has_card, draft, mode, moved, outbox, effect, server, focus }) => ({ selected, has_card, draft, mode, moved, outbox, effect, server, focus }));
   const boxes = shownBoxes(image, state.outbox);
   useFocus(image, boxes, state.focus);
   const chosen = boxes.find((box) => box.key === state.selected);
@@ -97,7 +97,7 @@ function Picture({ image, size, view, setView }) {
       `)}
       ${(pointers.drawn || state.draft) && html`<${Draft} box=${pointers.drawn ?? state.draft.box} scale=${view.scale} />`}
     </svg>
-    ${chosen && !pointers.drawn && html`<${BoxTools} box=${chosen} view=${view} size=${size} />`}
+    ${chosen && state.has_card && !pointers.drawn && html`<${BoxTools} box=${chosen} view=${view} size=${size} />`}
   `;
 }
 
@@ -105,7 +105,7 @@ function Picture({ image, size, view, setView }) {
 function useFocus(image, boxes, focus) {
   useEffect(() => {
     if (!focus || get().opening) return;
-    set({ focus: null, selected: nearestBox(boxes, focus, FOCUS_OVERLAP)?.key ?? null });
+    set({ focus: null, has_card: false, selected: nearestBox(boxes, focus, FOCUS_OVERLAP)?.key ?? null });
   }, [image.id, focus]);
 }
 
