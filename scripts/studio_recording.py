@@ -22,7 +22,7 @@ OUT = Path(__file__).parents[1] / "docs" / "guides" / "images"
 SIZES = {"laptop": (1280, 800), "tablet": (834, 1112), "phone": (390, 844)}
 PHOTOGRAPHS = ("coffee", "camera", "chelsea", "rocket", "coins", "clock", "stereo_motorcycle", "immunohistochemistry")
 FACE = (224, 110)  # a pixel of the astronaut's face
-COIN = (128, 168, 168, 208)  # a coin with a head that the face detector does not find
+COIN = (80, 172, 124, 218)  # a coin with a head that the face detector does not find
 QUALITY = 82
 
 
@@ -95,8 +95,10 @@ def false_positive(studio: Studio, image: str) -> str:
 
 def screenshots(browser: Any, studio: Studio, out: Path) -> None:  # noqa: ANN401
     """Correct a little, then every size in both schemes, and the panels."""
-    key = false_positive(studio, "astronaut.png")
-    with opened(browser, studio, "astronaut-dusk.png", "laptop", "light") as page:
+    with opened(browser, studio, "coffee.png", "laptop", "light") as page:
+        page.locator(".box[data-kind=detection]").first.click()
+        page.locator(".tools").get_by_role("button", name="Wrong").click()
+        settle(page)
         page.keyboard.press("g")
         settle(page)
     with opened(browser, studio, "coins.png", "laptop", "light") as page:
@@ -104,6 +106,7 @@ def screenshots(browser: Any, studio: Studio, out: Path) -> None:  # noqa: ANN40
             page.locator(".box[data-kind=detection]").first.click()
             page.locator(".tools").get_by_role("button", name="Wrong").click()
             settle(page)
+    key = false_positive(studio, "astronaut.png")
     with opened(browser, studio, "astronaut.png", "laptop", "light") as page:
         page.locator(f'.box[data-key="{key}"]').click()
         page.locator(".tools").get_by_role("button", name="Wrong").click()
@@ -119,7 +122,7 @@ def screenshots(browser: Any, studio: Studio, out: Path) -> None:  # noqa: ANN40
                 if size == "laptop":
                     page.locator(".box[data-kind=detection]").first.click()
                 elif size == "phone":
-                    page.get_by_role("button", name="Judge").tap()
+                    page.locator(".touch-bar .judge").first.tap()
                 page.wait_for_timeout(300)
                 suffix = scheme if size == "laptop" else f"{size}-{scheme}"
                 save(page, out / f"studio-{suffix}.webp")

@@ -146,7 +146,7 @@ function Tile({ tile, isCurrent, isMarked }) {
       ${rest.length > 0 && html`
         <span class="stack">
           <button onClick=${() => actions.toggleGroup(row.group)} aria-expanded=${String(Boolean(isOpen))} title=${`${plural(rest.length, "near-duplicate")}`}>
-            <${Icon} name="stack" />${isOpen ? "Fold" : `+${rest.length} alike`}
+            <${Icon} name="stack" />${isOpen ? "Fold" : `+${rest.length}`}
           </button>
           <button onClick=${() => actions.confirmImages([row.id, ...rest.map((other) => other.id)])} title=${`Confirm all ${rest.length + 1}`} aria-label=${`Confirm all ${rest.length + 1} images of this group`}>
             <${Icon} name="right" />

@@ -90,8 +90,8 @@ function State({ row, history }) {
   return html`
     <li class=${classes("state", isCurrent && "is-current", !row.isMain && "is-aside")}>
       <button class="state-text" aria-current=${isCurrent ? "true" : undefined} title=${isCurrent ? "Current state" : "Open this state"} onClick=${() => isCurrent || actions.checkout({ node: node.id })}>
-        <span class="name">${node.text || "As trained"}</span>
-        <span class="faint">${[ago(node.time), plural(node.n_corrections, "correction"), authorOf(node.author)].filter(Boolean).join(" · ")}</span>
+        <span class="name">${node.parent === null ? "As trained" : node.text}</span>
+        <span class="faint">${[node.time > 0 && ago(node.time), plural(node.n_corrections, "correction"), authorOf(node.author)].filter(Boolean).join(" · ")}</span>
       </button>
       ${names.map((name) => html`
         <span key=${name} class=${classes("chip", name === history.branch && "is-on")}>

@@ -13,12 +13,12 @@ const MAX_ZOOM = 16; // screen pixels per pixel of the image
 const FOCUS_OVERLAP = 0.4; // a box of a list means the shown box that overlaps it at least so much
 
 export function Stage() {
-  const image = useStore((state) => state.image);
+  const { image, opening } = useStore(({ image, opening }) => ({ image, opening }));
   const stage = useRef();
   const size = useSize(stage);
   const [view, setView] = useView(image, size);
   return html`
-    <div class="stage" ref=${stage}>
+    <div class="stage" ref=${stage} data-opening=${opening ?? ""} aria-busy=${String(Boolean(opening))}>
       ${image && view
         ? html`<${Picture} image=${image} size=${size} view=${view} setView=${setView} />`
         : html`<${Placeholder} />`}
