@@ -73,14 +73,11 @@ def changes(workspace: Workspace, before: int, after: int) -> list[ChangeView]:
     """Boxes that differ between two states, in all images that were scanned, the most harmful first."""
     rescorer, lowest = workspace.rescorer, workspace.min_score
     with workspace.locked():
-        ids = [workspace.record_ids(node) for node in (before, after)]
+        ids = workspace.record_ids(before), workspace.record_ids(after)
     found: list[ChangeView] = []
-    for image in workspace.gallery:
-        if image.id in rescorer:
-            one, other = (rescorer.detections(image.id, each) for each in ids)
-            if one is not other:
-                labels = workspace.labels_of(image.id)
-                found += effects.changes(image.id, image.name, one.above(lowest), other.above(lowest), labels)
+    for key in rescorer.differing(*ids):
+        one, other = (rescorer.detections(key, each).above(lowest) for each in ids)
+        found += effects.changes(key, workspace.gallery[key].name, one, other, workspace.labels_of(key))
     return sorted(found, key=lambda change: (-change.harm, change.name, change.box))
 
 

@@ -127,7 +127,13 @@ class Labeller:
         if workspace.has_model and boxes:
             pixels = workspace.gallery.pixels(image.id)
             records = workspace.detector.new_records(
-                pixels, boxes, flags, name=image.name, min_score=workspace.chosen_score(), threads=workspace.threads
+                pixels,
+                boxes,
+                flags,
+                name=image.name,
+                min_score=workspace.chosen_score(),
+                threads=workspace.threads,
+                shared=workspace.rescorer.levels(image.id),
             )
         now = time.time()
         return [

@@ -24,12 +24,12 @@ from whet._kernels.responses import find_nearest, have_within
 from whet._kernels.threads import for_each_block
 from whet.cascade.cascade import Cascade
 from whet.cascade.detect import report
-from whet.cascade.detections import Detections, FiredWindows
+from whet.cascade.detections import Calibration, Detections, FiredWindows
 from whet.cascade.neighbours import MUCH_NEARER, decided, is_nearer, unknown_distance, words_of
-from whet.cascade.pyramid import Pyramid, WindowIndex
+from whet.cascade.pyramid import Level, Pyramid, WindowIndex
 from whet.cascade.scan import scan_pyramid
 from whet.cascade.stage import Stage
-from whet.detector.corrections import AROUND
+from whet.detector.corrections import SAME
 from whet.detector.derive import FEWEST_GUARDS, Role, Roles, guards_of, judging_objects, roles_of
 from whet.detector.detector import Detector
 from whet.detector.records import Record
@@ -49,6 +49,8 @@ MOST_DEEP = 20_000
 LEAST_MARGIN = 0.01
 # Windows of all images together, in bytes of their responses. Beyond, no further ones are kept.
 MOST_BYTES = 1 << 29
+# Images whose pyramids are remembered.
+MOST_PYRAMIDS = 6
 # States whose detections are remembered.
 MOST_STATES = 32
 
@@ -72,13 +74,37 @@ class LiveWindows:
 
     def fill(self, known: Sequence[Words]) -> None:
         """Add the rows of corrections that have none yet."""
-        if len(known) > len(self.table):
-            grown = np.empty((max(2 * len(self.table), len(known), 8), len(self.words)), np.uint16)
-            grown[: self.n_rows] = self.table[: self.n_rows]
-            self.table = grown
+        self._grow(len(known))
         for row in range(self.n_rows, len(known)):
             self.table[row] = _nearest(self.words, known[row])
         self.n_rows = len(known)
+
+    def _grow(self, n_rows: int) -> None:
+        if n_rows > len(self.table):
+            grown = np.empty((max(2 * len(self.table), n_rows, 8), len(self.words)), np.uint16)
+            grown[: self.n_rows] = self.table[: self.n_rows]
+            self.table = grown
+
+    @classmethod
+    def joined(cls, parts: Sequence[LiveWindows], n_words: int) -> LiveWindows:
+        """The windows of several images as one."""
+        words = np.concatenate([np.empty((0, n_words), np.uint64), *(part.words for part in parts)])
+        scores, objects, others = (
+            np.concatenate([np.empty(0, dtype), *(getattr(part, name) for part in parts)])
+            for name, dtype in (("scores", np.float64), ("objects", np.uint16), ("others", np.uint16))
+        )
+        found = cls(words, scores, objects, others, np.empty((0, len(words)), np.uint16))
+        found.take_rows(parts)
+        return found
+
+    def take_rows(self, parts: Sequence[LiveWindows]) -> None:
+        """Add the rows that the parts have more."""
+        n_rows = min((part.n_rows for part in parts), default=0)
+        self._grow(n_rows)
+        if n_rows > self.n_rows:
+            new = [part.table[self.n_rows : n_rows] for part in parts]
+            np.concatenate(new, axis=1, out=self.table[self.n_rows : n_rows])
+            self.n_rows = n_rows
 
     def least(self, rows: Indices, at_least: Distances | int) -> NDArray[np.int64]:
         """The least distance (n,) to some corrections, and to others whose distances are known."""
@@ -116,7 +142,17 @@ class ScoredState:
     lowest: tuple[Floats, ...] | None
     targets: Floats
     found: dict[str, tuple[CachedImage, int, Detections]] = field(default_factory=dict)
+    everywhere: tuple[Everywhere, Floats] | None = None
     judgement: Judgement | None = None
+
+
+@dataclass(eq=False)
+class Everywhere:
+    """The live windows of all images, one image after the other: number i begins at `starts[i]`."""
+
+    images: dict[str, CachedImage]
+    starts: Indices
+    live: LiveWindows
 
 
 class Rescorer:
@@ -147,6 +183,8 @@ class Rescorer:
         self._rows: dict[str, int] = {}
         self._known: list[Words] = []
         self._states: OrderedDict[frozenset[str], ScoredState] = OrderedDict()
+        self._levels: OrderedDict[str, dict[float, Level]] = OrderedDict()
+        self._everywhere: Everywhere | None = None
         self._n_bytes = 0
         self._lock = RLock()
 
@@ -175,6 +213,8 @@ class Rescorer:
                     self._fill(image)
 
             for_each_block(work, len(images), 16, self._threads)
+            if self._everywhere is not None:
+                self._everywhere.live.take_rows([image.live for image in self._everywhere.images.values()])
 
     def _fill(self, image: CachedImage) -> None:
         """Make windows live that a new correction can accept, and add the rows of new corrections."""
@@ -198,17 +238,27 @@ class Rescorer:
         return ~has_nearer
 
     def _make_live(self, image: CachedImage, rows: Indices) -> None:
+        self._everywhere = None
         image.live_rows = rows
         image.live = LiveWindows.from_words(image.words[rows], image.windows.scores[rows], self._guards)
 
     # Images.
+
+    def levels(self, image: str) -> dict[float, Level]:
+        """Levels of an image's pyramid, for those who look at it one after the other; the last images are kept."""
+        with self._lock:
+            known = self._levels.pop(image, {})
+            self._levels[image] = known
+            while len(self._levels) > MOST_PYRAMIDS:
+                self._levels.popitem(last=False)
+            return known
 
     def scan(self, image: str, pixels: NDArray[np.uint8], *, deep: bool = False) -> None:
         """Keep the windows of an image that pass thresholds lowered by a margin; `deep`, also by known corrections.
 
         A margin that lets too many windows pass is made smaller. So deep scans that find too many keep nothing new.
         """
-        pyramid, margin = self._pyramid(pixels), MARGIN
+        pyramid, margin = self._pyramid(image, pixels), MARGIN
         while True:
             stages = self._lowered_by(margin)
             fired = scan_pyramid(replace(self._weighted, stages=stages), pyramid, threads=self._threads)
@@ -232,8 +282,8 @@ class Rescorer:
             needed, cached = Roles.from_roles(self._roles.values()).lowest(), self._images[image]
         if needed is None or cached.covers(needed):
             return
-        pyramid = self._pyramid(pixels)
-        near = [pyramid.overlapping(np.array(box), AROUND, self._reporting.box_offset) for box in boxes]
+        pyramid = self._pyramid(image, pixels)
+        near = [pyramid.overlapping(np.array(box), SAME, self._reporting.box_offset) for box in boxes]
         index = WindowIndex.concatenate(near)
         new = self._responses(pyramid, FiredWindows(index, pyramid.boxes(index), np.zeros(len(index))))
         stages = tuple(stage.lowered(low) for stage, low in zip(self._weighted.stages, needed, strict=True))
@@ -250,8 +300,9 @@ class Rescorer:
         windows = FiredWindows(every, pyramid.boxes(every), np.zeros(len(every)))
         self._keep(image, np.unpackbits(packed, axis=1, count=self._base.cascade.n_weak), windows, cached.cover)
 
-    def _pyramid(self, pixels: NDArray[np.uint8]) -> Pyramid:
-        return self._detector.pyramid(self._detector.pixels(pixels), threads=self._threads)
+    def _pyramid(self, image: str, pixels: NDArray[np.uint8]) -> Pyramid:
+        shared = self.levels(image)
+        return self._detector.pyramid(self._detector.pixels(pixels), threads=self._threads, shared=shared)
 
     def _responses(self, pyramid: Pyramid, windows: FiredWindows) -> Bits:
         return self._weighted.responses(pyramid, windows.index)
@@ -267,6 +318,7 @@ class Rescorer:
             before = self._images.get(image)
             self._n_bytes += words.nbytes - (0 if before is None else before.words.nbytes)
             self._images[image] = cached
+            self._everywhere = None
 
     def _lowered_by(self, margin: float) -> tuple[Stage, ...]:
         """The stages with all thresholds lowered by a margin, in units of |w|."""
@@ -291,39 +343,68 @@ class Rescorer:
             known = state.found.get(image)
             if known is not None and known[0] is cached and known[1] == len(cached.live_rows):
                 return known[2]
-            scores = self._scores(cached.live, state, image=cached)
+            scores = self._scores(cached.live, state)
             fired = scores > -np.inf
             rows = cached.live_rows[fired]
             windows = replace(cached.windows.take(rows), scores=scores[fired])
             same = next((other for other in self._recent(image, cached) if _is_same(other, windows)), None)
-            found = self._report(windows, state) if same is None else same
+            found = self._report(windows) if same is None else same
+            found = replace(found, calibration=self._calibration(state))
             state.found[image] = cached, len(cached.live_rows), found
             return found
+
+    def differing(self, one: frozenset[str], other: frozenset[str]) -> list[str]:
+        """The images in which a window has another score with other corrections; in all others nothing differs."""
+        with self._lock:
+            if not self._images:
+                return []
+            scores = [self._everywhere_scores(ids) for ids in (one, other)]
+            assert self._everywhere is not None
+            changed = np.append(0, np.cumsum(scores[0] != scores[1]))
+            starts = np.append(self._everywhere.starts, len(scores[0]))
+            n_changed = np.diff(changed[starts])
+            return [key for key, n in zip(self._everywhere.images, n_changed.tolist(), strict=True) if n]
+
+    def _everywhere_scores(self, ids: frozenset[str]) -> Floats:
+        """The scores of the live windows of all images."""
+        if self._everywhere is None:
+            parts = [image.live for image in self._images.values()]
+            starts = np.cumsum([0, *(len(part.words) for part in parts)])[:-1]
+            n_words = -(-self._base.cascade.n_weak // 64)
+            self._everywhere = Everywhere(dict(self._images), starts, LiveWindows.joined(parts, n_words))
+        state = self._state(ids)
+        if state.everywhere is None or state.everywhere[0] is not self._everywhere:
+            state.everywhere = self._everywhere, self._scores(self._everywhere.live, state)
+        return state.everywhere[1]
 
     def _recent(self, image: str, cached: CachedImage) -> list[Detections]:
         """The detections of an image in the states that were used last: most often, nothing has changed."""
         recent = list(self._states.values())[-4:]
         return [state.found[image][2] for state in recent if image in state.found and state.found[image][0] is cached]
 
-    def _report(self, windows: FiredWindows, state: ScoredState) -> Detections:
+    def _calibration(self, state: ScoredState) -> Calibration | None:
+        if self._base.reference is None or not self._base.reference.n_images:
+            return None
+
         def probability(scores: Floats, _: Indices) -> Floats:
             judged = self.judgement_of(state)
             return np.full(len(scores), np.nan) if judged is None else judged.calibration.probability(scores)
 
-        has_images = self._base.reference is not None and self._base.reference.n_images > 0
+        return probability
+
+    def _report(self, windows: FiredWindows) -> Detections:
         return report(
             windows,
             offset=self._reporting.box_offset,
             min_score=-np.inf,
-            calibration=probability if has_images else None,
             by_object=self._weighted.uses_channels,
             class_name=self._detector.class_name,
         )
 
-    def _scores(self, live: LiveWindows, state: ScoredState, image: CachedImage | None = None) -> Floats:
+    def _scores(self, live: LiveWindows, state: ScoredState, *, is_scan: bool = True) -> Floats:
         """Scores (n,) of windows with the corrections of a state; -inf where they are rejected.
 
-        Of an image, only windows count that a scan reaches: those that pass the lowered thresholds.
+        A scan reaches only windows that pass the lowered thresholds.
         """
         rejected_rows, accepted_rows, found_rows, other_rows = state.rows
         far = 4 * self._base.cascade.n_weak
@@ -342,7 +423,7 @@ class Rescorer:
             packed = live.words[raised].view(np.uint8)
             bits = np.unpackbits(packed, axis=1, count=self._base.cascade.n_weak)
             raised = raised[np.isneginf(state.lowered.scores_of_responses(bits))]
-        elif image is None:
+        elif not is_scan:
             raised = raised[:0]
         scores[raised] = -np.inf
         return scores
@@ -393,7 +474,7 @@ class Rescorer:
                 sides = []
                 for live, gain, items in self._reference:
                     live.fill(self._known)
-                    sides.append(item_scores(self._scores(live, state), gain, items))
+                    sides.append(item_scores(self._scores(live, state, is_scan=False), gain, items))
                 state.judgement = Judgement(sides[0], sides[1], self._base.reference.n_images)
             judged = state.judgement
         return judged if judged is not None and judged.is_usable else None

@@ -9,6 +9,7 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from ipaddress import ip_address
@@ -17,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # addresses that listen on all interfaces
+MAX_HEADERS = 16_384  # bytes
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 COOKIE = "whet_token"
 # Paths that take files from programs. The token of DeepStack's clients is a field of the form: its handler checks it.
@@ -219,12 +221,14 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
-        began, status, is_begun = time.perf_counter(), 500, False
+        limits = self.access.limits
+        most = limits.upload_bytes if scope["path"] in UPLOADS else limits.json_bytes
+        began, status, body = time.perf_counter(), 500, LimitedBody(receive, most, limits.body_seconds)
 
         async def with_headers(message: Message) -> None:
-            nonlocal status, is_begun
+            nonlocal status
             if message["type"] == "http.response.start":
-                status, is_begun = message["status"], True
+                status = message["status"]
                 own = {name.lower() for name, _ in message["headers"]}
                 extra = [(k.lower().encode(), v.encode()) for k, v in HEADERS.items() if k.lower().encode() not in own]
                 if b"cache-control" not in own:
@@ -232,17 +236,18 @@ class Guard:
                 message["headers"] = [*message["headers"], *extra]
             await send(message)
 
+        async def unless_refused(message: Message) -> None:
+            if body.refusal is None:  # else the app answers to a body that it could not read
+                await with_headers(message)
+
         refusal = self._refusal(scope)
-        limits = self.access.limits
-        most = limits.upload_bytes if scope["path"] in UPLOADS else limits.json_bytes
         try:
             if refusal is None:
-                await self._app(scope, LimitedBody(receive, most, limits.body_seconds), with_headers)
-            else:
+                with suppress(TooMuchError):
+                    await self._app(scope, body, unless_refused)
+                refusal = body.refusal
+            if refusal is not None:
                 await refuse(refusal, with_headers)
-        except TooMuchError as error:
-            if not is_begun:
-                await refuse(error.refusal, with_headers)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self._count(route, scope["method"], status, time.perf_counter() - began)
@@ -253,13 +258,24 @@ class Guard:
         most = limits.upload_bytes if path in UPLOADS else limits.json_bytes
         client = (scope.get("client") or ("", 0))[0]
         return (
-            check_host(scope["headers"], self.access)
+            check_headers(scope)
+            or check_host(scope["headers"], self.access)
             or check_origin(method, headers)
             or check_token(path, scope["query_string"].decode("latin-1"), headers, self.access)
             or self._rates.check(client)
             or check_type(method, path, headers)
             or check_length(headers, most)
         )
+
+
+def check_headers(scope: Scope) -> Refusal | None:
+    """Huge headers and addresses, and versions of HTTP that no client speaks: nothing of them is looked at."""
+    if scope.get("http_version") not in ("1.0", "1.1", "2"):
+        return Refusal(400, "unexpected version of HTTP; expected 1.1: use another client")
+    size = sum(len(name) + len(value) for name, value in scope["headers"])
+    if size > MAX_HEADERS or len(scope["query_string"]) > MAX_HEADERS:
+        return Refusal(431, f"got {size:,} bytes of headers; expected at most {MAX_HEADERS:,}: remove cookies")
+    return None
 
 
 def check_length(headers: dict[bytes, bytes], most: int) -> Refusal | None:
@@ -273,10 +289,6 @@ def check_length(headers: dict[bytes, bytes], most: int) -> Refusal | None:
 class TooMuchError(Exception):
     """The body of a request is too large, or too slow."""
 
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.detail)
-        self.refusal = refusal
-
 
 class LimitedBody:
     """Large bodies without a length, and slow ones: what a client sends is counted, and has to come in time."""
@@ -284,6 +296,7 @@ class LimitedBody:
     def __init__(self, receive: Receive, most: int, seconds: float) -> None:
         self._receive, self._most, self._seconds = receive, most, seconds
         self._end, self._size, self._is_complete = time.monotonic() + seconds, 0, False
+        self.refusal: Refusal | None = None
 
     async def __call__(self) -> Message:
         """The next part of the body."""
@@ -293,15 +306,17 @@ class LimitedBody:
         try:
             message = await asyncio.wait_for(self._receive(), max(left, 0.001))
         except TimeoutError:
-            raise TooMuchError(
-                Refusal(408, f"the request did not arrive within {self._seconds:g} s; send it again, faster")
-            ) from None
+            raise self._refused(408, f"the request did not arrive within {self._seconds:g} s; send it again") from None
         if message["type"] == "http.request":
             self._size += len(message.get("body", b""))
             self._is_complete = not message.get("more_body", False)
             if self._size > self._most:
-                raise TooMuchError(Refusal(413, f"got more than {self._most:,} bytes; expected a smaller image"))
+                raise self._refused(413, f"got more than {self._most:,} bytes; expected fewer: send a smaller image")
         return message
+
+    def _refused(self, status: int, detail: str) -> TooMuchError:
+        self.refusal = Refusal(status, detail)
+        return TooMuchError(detail)
 
 
 async def refuse(refusal: Refusal, send: Send) -> None:

@@ -19,9 +19,8 @@ try:
 except ImportError as error:
     raise MissingExtraError("uvicorn", "studio") from error
 
-from whet.web.security import EVERYWHERE, Guard, Limits
+from whet.web.security import EVERYWHERE, MAX_HEADERS, Guard, Limits
 
-MAX_HEADERS = 16_384  # bytes
 KEEP_ALIVE = 30
 CLOSE_TIMEOUT = 2
 

@@ -165,7 +165,8 @@ class Store:
         found = []
         for row in self._rows(f"SELECT {columns} FROM images ORDER BY position, id"):
             truth = None if row[8] is None else tuple((x1, y1, x2, y2) for x1, y1, x2, y2 in json.loads(row[8]))
-            found.append(StoredImage(*row[:8], truth=truth, locked_at=row[9]))
+            key, name, width, height, path, file_time, file_size, look = row[:8]
+            found.append(StoredImage(key, name, width, height, path, file_time, file_size, look, truth, row[9]))
         return found
 
     def content(self, image: str) -> bytes | None:
