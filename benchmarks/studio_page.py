@@ -140,6 +140,7 @@ def latency(options: argparse.Namespace) -> dict[str, Any]:
                         page.keyboard.press("d")
                         page.wait_for_timeout(50)
                         continue
+                    page.keyboard.press("Escape")
                     box.click()
                     page.evaluate("() => { window.timed = null; }")
                     page.locator(".tools .judge.is-wrong").click()
@@ -336,7 +337,7 @@ def click_box(page: Any, key: str) -> bool:  # noqa: ANN401
     x1, y1, x2, _ = (float(value) for value in key.split(","))
     page.keyboard.press("Escape")
     page.mouse.click(*on_screen(page, (x1 + x2) / 2, y1 + 1))
-    if page.locator(".box.is-selected").get_attribute("data-key") != key:
+    if not page.locator(f'.box.is-selected[data-key="{key}"]').count():
         page.locator(f'.box[data-key="{key}"]').focus()
     return bool(page.locator(".tools").count())
 

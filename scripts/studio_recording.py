@@ -174,7 +174,6 @@ def animation(browser: Any, studio: Studio, path: Path) -> None:  # noqa: ANN401
         page.locator(".tools").get_by_role("button", name="Wrong").hover()
         film.shoot(500)
         page.locator(".tools").get_by_role("button", name="Wrong").click()
-        page.keyboard.press("Escape")
         settle(page)
         film.shoot(2000)
         page.locator(".change", has_text="astronaut-dusk.png").first.hover()

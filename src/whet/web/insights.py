@@ -188,16 +188,21 @@ def curves(workspace: Workspace) -> CurvesView:
     """
     scores: list[NDArray[np.float64]] = []
     kinds: list[NDArray[np.int8]] = []
+    unjudged: list[NDArray[np.float64]] = []
     n_truths, n_images, n_labelled = 0, 0, 0
     for image in workspace.gallery:
+        if not workspace.has_model or image.id not in workspace.rescorer:
+            continue
         labels = workspace.labels_of(image.id)
         is_reviewed = workspace.is_reviewed(image.id) or image.truth is not None
-        if not (labels or is_reviewed) or not workspace.has_model or image.id not in workspace.rescorer:
-            continue
-        truth = truth_of(image, labels) if image.truth is not None else boxes_of([x for x in labels if x.is_object])
         found = workspace.detections(image.id)
         if not is_reviewed:
-            found = found[np.array([label is not None for label in effects.labelled(found, labels)], np.bool_)]
+            is_judged = np.array([label is not None for label in effects.labelled(found, labels)], np.bool_)
+            unjudged.append(found.scores[~is_judged])
+            found = found[is_judged]
+        if not (labels or is_reviewed):
+            continue
+        truth = truth_of(image, labels) if image.truth is not None else boxes_of([x for x in labels if x.is_object])
         matched = match(found.boxes, found.scores, truth)
         scores.append(found.scores)
         kinds.append(matched.labels)
@@ -213,12 +218,15 @@ def curves(workspace: Workspace) -> CurvesView:
             score = float(curve.thresholds[row])
             points.append(CurvePoint(score if isfinite(score) else 0.0, float(curve.recall[row]), precision))
     points_of = dict(workspace.detector.operating_points) if workspace.has_model else {}
-    return CurvesView(points, _histogram(every, flags), points_of, n_labelled, n_images)
+    histogram = _histogram(every, flags, np.concatenate([np.empty(0), *unjudged]))
+    return CurvesView(points, histogram, points_of, n_labelled, n_images)
 
 
-def _histogram(scores: NDArray[np.float64], flags: NDArray[np.int8]) -> Histogram:
-    if not len(scores):
-        return Histogram([], [], [])
-    edges = np.linspace(0.0, float(scores.max()) * 1.0001 + 1e-9, BINS + 1)
-    objects, others = (np.histogram(scores[flags == kind], edges)[0].tolist() for kind in (1, 0))
-    return Histogram([round(float(edge), 4) for edge in edges], objects, others)
+def _histogram(scores: NDArray[np.float64], flags: NDArray[np.int8], unjudged: NDArray[np.float64]) -> Histogram:
+    every = np.concatenate([scores, unjudged])
+    if not len(every):
+        return Histogram([], [], [], [])
+    edges = np.linspace(0.0, float(every.max()) * 1.0001 + 1e-9, BINS + 1)
+    parts = scores[flags == 1], scores[flags == 0], unjudged
+    counts = (np.histogram(part, edges)[0].tolist() for part in parts)
+    return Histogram([round(float(edge), 4) for edge in edges], *counts)

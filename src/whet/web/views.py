@@ -237,11 +237,12 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Numbers of detections between the edges of scores: of objects, and of other things."""
+    """Numbers of detections between the edges of scores: of objects, of other things, and of what nobody has judged."""
 
     edges: list[float]
     objects: list[int]
     others: list[int]
+    unjudged: list[int]
 
 
 @dataclass(frozen=True)

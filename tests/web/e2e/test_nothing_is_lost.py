@@ -72,6 +72,7 @@ def test_two_browsers_see_each_other_and_disagree(studio, open_page):
         expect(page.page.locator(".box.is-disputed")).to_have_count(1)
     states = sorted(label["state"] for label in one.labels("astronaut.png"))
     assert states == ["disputed", "disputed", "holds"]
+    other.page.locator(".box.is-disputed").click()
     other.page.locator(".dispute .row", has_text="you").get_by_role("button", name="Remove").click()
     for page in (one, other):
         expect(page.page.locator(".box.is-disputed")).to_have_count(0)

@@ -66,6 +66,7 @@ export function Judge({ box, isLarge = false }) {
 function decide(box, is_object, isLarge) {
   actions.judge(box, is_object);
   if (isLarge) actions.selectUndecided(); // the next one, so that a phone needs no aiming
+  else set({ has_card: false }); // it would cover the next box
 }
 
 function Dispute({ labels }) {

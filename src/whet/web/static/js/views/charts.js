@@ -4,11 +4,11 @@ import { html } from "../html.js";
 
 const WIDTH = 300;
 
-/** Scores of both classes as counts per bin, with the minimum score as a line. */
+/** Scores of both classes, and of what nobody has judged, as counts per bin; the minimum score is a line. */
 export function Histogram({ histogram, minScore, range, points }) {
   const height = 96;
-  const { edges, objects, others } = histogram;
-  const most = Math.max(1, ...objects, ...others);
+  const { edges, objects, others, unjudged } = histogram;
+  const most = Math.max(1, ...objects, ...others, ...unjudged);
   const [low, high] = range;
   const x = (score) => ((score - low) / (high - low || 1)) * WIDTH;
   // Square roots: few objects stay visible beside many other windows.
@@ -19,6 +19,7 @@ export function Histogram({ histogram, minScore, range, points }) {
   };
   return html`
     <svg class="chart histogram" viewBox=${`0 0 ${WIDTH} ${height}`} preserveAspectRatio="none" role="img" aria-label="Histogram of the scores of objects and others">
+      <path class="unjudged" d=${steps(unjudged)} />
       <path class="others" d=${steps(others)} />
       <path class="objects" d=${steps(objects)} />
       <rect class="below" x="0" y="0" width=${Math.max(0, x(minScore))} height=${height} />

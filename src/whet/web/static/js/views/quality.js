@@ -1,7 +1,7 @@
 // Threshold, operating points, precision and recall, and the scores of both classes.
 
 import * as actions from "../actions.js";
-import { number, percent, plural } from "../format.js";
+import { number, percent } from "../format.js";
 import { classes, html } from "../html.js";
 import { useStore } from "../store.js";
 import { Curve, Histogram } from "./charts.js";
@@ -11,9 +11,10 @@ export function Quality() {
   const model = server?.model;
   if (!model) return html`<p class="empty">Thresholds and curves appear here once a detector is trained.</p>`;
   const minScore = moving ?? server.min_score;
+  const points = pointsOf(model.operating_points);
   return html`
-    <${Points} points=${pointsOf(model.operating_points)} minScore=${minScore} />
-    <${Threshold} curves=${curves} minScore=${minScore} />
+    <${Points} points=${points} minScore=${minScore} />
+    <${Threshold} curves=${curves} points=${points} minScore=${minScore} />
     ${curves && html`<${Charts} curves=${curves} minScore=${minScore} />`}
     <${Facts} server=${server} />
   `;
@@ -48,19 +49,18 @@ function Points({ points, minScore }) {
   `;
 }
 
-/** The range of the slider: that of the histogram, so that both have the same axis. */
-function rangeOf(curves, minScore) {
-  const edges = curves?.histogram?.edges;
-  const [low, high] = edges?.length > 1 ? [edges[0], edges[edges.length - 1]] : [minScore - 10, minScore + 10];
-  return [Math.min(low, minScore), Math.max(high, minScore)];
+/** The range of the slider: that of the histogram and of the operating points, so that all have the same axis. */
+function rangeOf(curves, points, minScore) {
+  const scores = [0, minScore, ...points.map((point) => point.min_score), ...(curves?.histogram.edges ?? [])];
+  return [Math.min(...scores), 1.02 * Math.max(...scores)];
 }
 
-function Threshold({ curves, minScore }) {
-  const [low, high] = rangeOf(curves, minScore);
+function Threshold({ curves, points, minScore }) {
+  const [low, high] = rangeOf(curves, points, minScore);
   const step = (high - low) / 400 || 0.01;
   return html`
     <h3 id="threshold">Minimum score <output>${number(minScore, 2)}</output></h3>
-    ${curves?.histogram.edges.length > 1 && html`<${Histogram} histogram=${curves.histogram} minScore=${minScore} range=${[low, high]} points=${pointsOf(curves.operating_points)} />`}
+    ${curves?.histogram.edges.length > 1 && html`<${Histogram} histogram=${curves.histogram} minScore=${minScore} range=${[low, high]} points=${points} />`}
     <input
       type="range"
       class="threshold"
@@ -71,7 +71,7 @@ function Threshold({ curves, minScore }) {
       value=${minScore}
       onInput=${(event) => actions.setMinScore(Number(event.target.value))}
     />
-    <p class="legend"><i class="key-objects"></i>objects <i class="key-others"></i>others <span class="faint">${curves ? plural(curves.n_labelled ?? 0, "labelled box", "labelled boxes") : ""}</span></p>
+    <p class="legend"><i class="key-objects"></i>objects <i class="key-others"></i>others <i class="key-unjudged"></i>not judged <span class="faint">${curves ? `${curves.n_labelled} judged` : ""}</span></p>
   `;
 }
 
