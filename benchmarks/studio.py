@@ -237,7 +237,9 @@ PARTS = {"correction": correction, "rescoring": rescoring, "blame": blame, "rest
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=200)
-    parser.add_argument("--data", type=Path, default=Path(os.environ["WHET_DATA"]) if "WHET_DATA" in os.environ else None)
+    parser.add_argument(
+        "--data", type=Path, default=Path(os.environ["WHET_DATA"]) if "WHET_DATA" in os.environ else None
+    )
     parser.add_argument("--only", default=",".join(PARTS))
     options = parser.parse_args()
     pixels = images(options.images, options.data)

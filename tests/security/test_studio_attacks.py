@@ -26,7 +26,9 @@ def test_dns_rebinding_a_name_that_was_made_to_point_here_gets_nothing(tmp_path,
             assert "Host" in refused.json()["detail"]
 
 
-@pytest.mark.parametrize("header", ["", " ", "localhost@evil.example", "[::1", "::1]", "localhost:port", "localhost/", "[localhost]"])
+@pytest.mark.parametrize(
+    "header", ["", " ", "localhost@evil.example", "[::1", "::1]", "localhost:port", "localhost/", "[localhost]"]
+)
 def test_headers_that_name_nothing_are_not_ours(header):
     assert not is_own(header, frozenset({"127.0.0.1"}))
     assert not is_own(header, frozenset({"0.0.0.0"}))
@@ -68,7 +70,9 @@ def test_cross_site_request_forgery_pages_of_other_sites_change_nothing(tmp_path
         assert client.post(f"/api/images/{keys[0]}/labels", json=body, headers=own).status_code == 200
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""])
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
+)
 def test_cross_site_request_forgery_forms_are_no_json(tmp_path, kind):
     with served(tmp_path, n=1) as (client, keys):
         content = b'{"boxes": [[40, 30, 70, 60]], "is_object": true}'
@@ -165,7 +169,12 @@ def bomb(width, height):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0" * 10**6, 9)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", head)
+        + chunk(b"IDAT", zlib.compress(b"\0" * 10**6, 9))
+        + chunk(b"IEND", b"")
+    )
 
 
 def jpeg():

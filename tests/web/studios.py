@@ -1,11 +1,13 @@
 """Small studios for tests: drawn scenes with bulls, the app over them, and a server in a process of its own."""
 
+import http.client
 import json
 import re
 import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from io import BytesIO
 
 import numpy as np
 from PIL import Image
@@ -62,7 +64,18 @@ def served(folder, access=None, **options):
 @contextmanager
 def running(*arguments, **options):
     """A server in a process of its own, and the port that it prints."""
-    command = [sys.executable, "-m", "whet", "serve", *map(str, arguments), "--port", "0", "--no-browser", "--threads", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "whet",
+        "serve",
+        *map(str, arguments),
+        "--port",
+        "0",
+        "--no-browser",
+        "--threads",
+        "1",
+    ]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -78,6 +91,21 @@ def running(*arguments, **options):
             yield run, int(found[1])
         finally:
             run.kill()
+
+
+def jpegs_of(answer):
+    """Images of a stream as a strict reader takes them: by their boundaries and lengths."""
+    assert answer.readline() == b"--frame\r\n"
+    while True:
+        headers = http.client.parse_headers(answer)
+        if "Content-Length" not in headers:
+            return
+        assert headers["Content-Type"] == "image/jpeg"
+        content = answer.read(int(headers["Content-Length"]))
+        assert answer.read(11) == b"\r\n--frame\r\n"
+        image = Image.open(BytesIO(content))
+        assert image.format == "JPEG"
+        yield np.asarray(image)
 
 
 def news_of(lines):

@@ -102,7 +102,7 @@ def test_files_that_leave_the_studio_are_read_by_whet(tmp_path):
         corrections = client.get("/api/export?format=corrections").json()
         assert [row["category_id"] for row in corrections["annotations"]] == [1]
         model = client.get("/api/model.whet")
-        assert 'filename*' in model.headers["content-disposition"]
+        assert "filename*" in model.headers["content-disposition"]
         assert len(whet.detector.detector.Detector.from_bytes(model.content).records) == 1
         answer = client.get("/api/model.xml")
         assert answer.status_code in (200, 409)
@@ -112,7 +112,9 @@ def test_an_upload_is_detected_as_the_library_does_and_can_be_learned(tmp_path):
     with served(tmp_path) as (client, _):
         found = client.post("/api/detect", files={"image": ("a.png", png(), "image/png")}).json()
         expected = finder().detect(scene(1))
-        assert [d["box"] for d in found["detections"]] == [[round(s, 2) for s in box] for box in expected.boxes.tolist()]
+        assert [d["box"] for d in found["detections"]] == [
+            [round(s, 2) for s in box] for box in expected.boxes.tolist()
+        ]
         body = {"boxes": json.dumps([found["detections"][-1]["box"]]), "is_object": "false", "request_id": "u"}
         for _ in range(2):
             answer = client.post("/api/learn", files={"image": ("../a.png", png(), "image/png")}, data=body)
@@ -120,7 +122,9 @@ def test_an_upload_is_detected_as_the_library_does_and_can_be_learned(tmp_path):
         assert answer.json()["node"] == 1
         after = client.post("/api/detect", files={"image": ("a.png", png(), "image/png")}).json()
         assert len(after["detections"]) < len(found["detections"])
-        refused = client.post("/api/learn", files={"image": ("a.png", png(), "image/png")}, data=body | {"boxes": "[[1]]"})
+        refused = client.post(
+            "/api/learn", files={"image": ("a.png", png(), "image/png")}, data=body | {"boxes": "[[1]]"}
+        )
         assert (refused.status_code, "expected JSON" in refused.json()["detail"]) == (422, True)
 
 
@@ -193,5 +197,7 @@ def test_numbers_that_are_none_are_refused(tmp_path):
 def test_the_same_pixels_are_one_image(tmp_path):
     with served(tmp_path, n=2) as (client, _):
         body = {"boxes": "[[40, 30, 70, 60]]", "is_object": "true"}
-        client.post("/api/learn", files={"image": ("again.png", png(np.ascontiguousarray(scene(1))), "image/png")}, data=body)
+        client.post(
+            "/api/learn", files={"image": ("again.png", png(np.ascontiguousarray(scene(1))), "image/png")}, data=body
+        )
         assert get(client, "/api/state")["n_images"] == 2

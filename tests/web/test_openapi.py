@@ -49,8 +49,6 @@ def check(operation, keys):
             assert response.status_code < 500, (operation.label, response.text)
             if response.status_code >= 400:
                 assert response.json().keys() & {"detail", "error"}, operation.label
-            case.validate_response(
-                response, checks=[schemathesis.specs.openapi.checks.response_schema_conformance]
-            )
+            case.validate_response(response, checks=[schemathesis.specs.openapi.checks.response_schema_conformance])
 
     ask()

@@ -158,9 +158,7 @@ def is_alive(server):
 
 
 def test_slow_bodies_get_a_408(server):
-    head = (
-        b"POST /api/undo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
-    )
+    head = b"POST /api/undo HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
     assert answer_to(server, head, b"{").startswith(b"HTTP/1.1 408")
     assert answer_to(server, head, *[b" "] * 8, pause=0.1).startswith(b"HTTP/1.1 408")
     assert is_alive(server)
@@ -223,7 +221,9 @@ def test_eight_clients_detect_and_correct_and_every_answer_is_in_the_project_onc
         learned, errors = [], []
 
         def work(number):
-            with httpx.Client(base_url=server.address, timeout=TIMEOUT, headers={"X-Whet-Client": f"c{number}"}) as client:
+            with httpx.Client(
+                base_url=server.address, timeout=TIMEOUT, headers={"X-Whet-Client": f"c{number}"}
+            ) as client:
                 key = keys[number % 4]
                 for box in boxes[key][number // 4 :: 2]:
                     body = {"boxes": [box], "is_object": False, "request_id": f"{number}-{box}"[:99]}

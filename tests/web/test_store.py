@@ -51,7 +51,9 @@ def test_a_project_belongs_to_one_model_and_to_one_process(tmp_path):
         Workspace.open(tmp_path / "bull.studio", whet.load("face"), name="face")
 
 
-@pytest.mark.parametrize("content", [b"not a database at all, but long enough to look like one" * 20, b"SQLite format 3\0"])
+@pytest.mark.parametrize(
+    "content", [b"not a database at all, but long enough to look like one" * 20, b"SQLite format 3\0"]
+)
 def test_other_files_are_refused_and_left_as_they_are(tmp_path, content):
     path = tmp_path / "x.studio"
     path.write_bytes(content)

@@ -25,7 +25,9 @@ def test_a_false_positive_vanishes_and_undo_gives_the_former_bytes(tmp_path):
         n = len(workspace.image(keys[0]).detections)
         answer = labels_for(workspace).label(keys[0], [box], False, author="ann")
         assert len(answer.image.detections) < n
-        assert [(label.is_object, label.author, label.state) for label in answer.image.labels] == [(False, "ann", "holds")]
+        assert [(label.is_object, label.author, label.state) for label in answer.image.labels] == [
+            (False, "ann", "holds")
+        ]
         after = workspace.detector.to_bytes()
         assert after != before
         workspace.undo()

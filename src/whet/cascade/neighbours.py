@@ -166,4 +166,3 @@ def words_of(packed: Bits) -> Words:
     padded = np.zeros((len(packed), 8 * n_words), np.uint8)
     padded[:, : packed.shape[1]] = packed
     return padded.view(np.uint64)
-

@@ -252,6 +252,8 @@ def alike(looks: Sequence[bytes]) -> list[int]:
     >>> alike([bytes(32), bytes([1]) + bytes(31), bytes([255] * 32)])
     [0, 0, 2]
     """
+    if not looks:
+        return []
     n_bytes = LOOK * LOOK // 8
     bits = np.unpackbits(np.frombuffer(b"".join(look.ljust(n_bytes, b"\0") for look in looks), np.uint8))
     signs = bits.reshape(len(looks), -1).astype(np.float32) * 2 - 1

@@ -155,7 +155,7 @@ class Player:
         self._frame: VideoFrame | None = None
         self._changed = Condition()
         self._from: int | None = None
-        self._is_paused = self._is_closed = False
+        self._is_paused = self._is_closed = self._wants_frame = False
         self._told = 0.0
         self._thread = Thread(target=self._run, name="video", daemon=True)
         self._thread.start()
@@ -172,23 +172,24 @@ class Player:
                     raise NotNowError("a camera or stream has no earlier frames; expected a video file to seek in")
                 if frame is None:
                     raise ValueError("got seek without a frame; expected its number, from 0")
-                self._from, self._view = frame, replace(self._view, image=None)
+                self._from, self._wants_frame = frame, self._is_paused
+                self._view = replace(self._view, image=None)
             elif action == "pause":
-                self._is_paused = True
+                if self._frame is None:
+                    raise NotNowError("no frame has come yet; wait until the video plays")
+                if not self._is_paused:
+                    self._is_paused, self._wants_frame = True, False
+                    self._add_frame(self._frame)
             else:
                 if self._view.state in ("ended", "failed"):
                     self._from = 0
-                self._is_paused, self._view = False, replace(self._view, image=None, state="playing")
+                self._is_paused = self._wants_frame = False
+                self._view = replace(self._view, image=None, state="playing")
             self._changed.notify_all()
-        if action == "pause":
-            self._add_frame()
         return self._view
 
-    def _add_frame(self) -> None:
+    def _add_frame(self, frame: VideoFrame) -> None:
         """Add the frame that is shown to the images: it can be corrected as any other."""
-        frame = self._frame
-        if frame is None:
-            raise NotNowError("no frame has come yet; wait until the video plays")
         stem = Path(self._source).stem if not self._view.is_live else "camera"
         image = self._workspace.add_image(frame.image, f"{stem}-{frame.number:06d}.png")
         self._set(state="paused", frame=frame.number, seconds=frame.seconds, image=image.id)
@@ -247,15 +248,19 @@ class Player:
         return None
 
     def _show(self, frame: VideoFrame) -> None:
-        if self._is_paused and self._view.is_live and self._frame is not None:
+        if self._is_paused and not self._wants_frame:
             return  # a camera goes on: its frames are dropped while one is corrected
         found = self._workspace.found_in(frame.image) if self._workspace.has_model else Detections()
-        self._frame = frame
-        self.live.show(frame.image, lambda image, scale: _drawn(image, found, scale))
-        if self._is_paused and self._view.image is None:  # after a seek
-            self._add_frame()
-        elif not self._is_paused:
-            self._set(state="playing", frame=frame.number, seconds=round(frame.seconds, 3), rate=frame.rate)
+        with self._changed:
+            if self._is_paused and not self._wants_frame:  # paused meanwhile: the frame before stays
+                return
+            self._frame = frame
+            self.live.show(frame.image, lambda image, scale: _drawn(image, found, scale))
+            if self._wants_frame:  # after a seek while it is paused
+                self._wants_frame = False
+                self._add_frame(frame)
+            else:
+                self._set(state="playing", frame=frame.number, seconds=round(frame.seconds, 3), rate=frame.rate)
 
 
 def _drawn(image: Pixels, found: Detections, scale: float) -> Pixels:

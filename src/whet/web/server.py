@@ -33,7 +33,7 @@ class StudioServer:
         self._socket = _listening(self._host, port)
         app.access.hosts = app.access.hosts | {self._host, str(self._socket.getsockname()[0])}
         logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # no lines about starting and stopping
-        self._server = uvicorn.Server(
+        self._server = _Server(
             uvicorn.Config(
                 app,
                 http=_protocol(app.access.limits),
@@ -82,6 +82,13 @@ class StudioServer:
         if self._thread is not None:
             self._thread.join(CLOSE_TIMEOUT + 3)
         self._socket.close()
+
+
+class _Server(uvicorn.Server):
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Viewers that do not read are left after a while: nobody has to read about that.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        await super().shutdown(sockets)
 
 
 def is_loopback(host: str) -> bool:
