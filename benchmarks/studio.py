@@ -33,6 +33,7 @@ from whet.detector.detector import Detector
 from whet.errors import WhetError
 from whet.web import insights
 from whet.web.labelling import Labeller
+from whet.web.models import model_in
 from whet.web.rescoring import Rescorer
 from whet.web.studio import agreement
 from whet.web.workspace import Workspace
@@ -166,7 +167,7 @@ def rescoring(pixels: Sequence[Pixels], folder: Path) -> dict[str, Any]:
 
 
 def blame(pixels: Sequence[Pixels], folder: Path, n_errors: int = 100) -> dict[str, Any]:
-    """Among 100 corrections, one wrong label at a time makes a box appear: is it named, and how soon?"""
+    """Among 100 corrections, one wrong label at a time makes a box appear: whether it is named, and how soon."""
     workspace, keys = prepared(pixels[:40], folder)
     labeller, times, right, planted = Labeller(workspace), [], 0, 0
     for i, box, is_object in wrong_boxes(workspace.detector, pixels[:40], 100):
@@ -224,7 +225,7 @@ def restore(pixels: Sequence[Pixels], folder: Path, n_states: int = 1000) -> dic
     for node in wanted:
         seconds, data = timed(lambda node=node: (workspace.checkout(node=node), workspace.detector.to_bytes())[1])  # type: ignore[misc]
         times.append(seconds)
-        fresh = Detector.from_bytes(workspace.store.get("model"))
+        fresh = Detector.from_bytes(workspace.store.model(model_in(workspace.history.items()) or "")[1])
         fresh.replace_records(workspace.records())
         equal += data == fresh.to_bytes()
     workspace.close()

@@ -174,7 +174,7 @@ def test_metrics_count_requests(tmp_path):
         ("/api/checkout", {}, 404, "expected one"),
         ("/api/branches", {"name": "main"}, 409, "exists"),
         ("/api/branches", {"name": "\n"}, 422, "expected"),
-        ("/api/train", {"class_name": "bull"}, 409, "has a model"),
+        ("/api/train", {"class_name": "bull"}, 422, "draw at least"),
         ("/api/video", {"action": "play"}, 404, "no video"),
         ("/api/confirm", {"images": ["nothing"]}, 404, "expected the id"),
     ],

@@ -19,7 +19,7 @@ def drawn(workspace, n):
 
 def test_few_boxes_are_not_enough_and_names_are_checked(tmp_path):
     with Workspace.open(tmp_path / "new.studio") as workspace:
-        training = Training(workspace)
+        training = Training(labels_for(workspace))
         drawn(workspace, 3)
         with pytest.raises(TrainingDataError, match=str(OBJECTS_TO_TRAIN)):
             training.start("bull")
@@ -41,7 +41,7 @@ def wait_for(training, *states):
 def test_boxes_become_a_detector_that_can_be_corrected(tmp_path):
     with Workspace.open(tmp_path / "new.studio") as workspace:
         drawn(workspace, 12)
-        training, told = Training(workspace), []
+        training, told = Training(labels_for(workspace)), []
         with workspace.events.subscribed(told.append):
             assert training.start("bull").state == "running"
             with pytest.raises(NotNowError, match="running"):
@@ -54,6 +54,7 @@ def test_boxes_become_a_detector_that_can_be_corrected(tmp_path):
         assert job.state == "finished", job
         assert any(event.get("seconds_left") for event in told)
         assert workspace.detector.class_name == "bull"
+        assert len(workspace.record_ids()) == 2 * 12
         key = next(iter(workspace.gallery)).id
         assert workspace.image(key).detections
         before = workspace.detector.to_bytes()
@@ -61,5 +62,17 @@ def test_boxes_become_a_detector_that_can_be_corrected(tmp_path):
         workspace.undo()
         assert workspace.detector.to_bytes() == before
         assert not (tmp_path / "new.training").exists()
+        # Once more, with what was said since; undo gives the detector before it.
+        labels_for(workspace).confirm([image.id for image in list(workspace.gallery)[:2]])
+        now = workspace.detector.to_bytes()
+        training.start("bull")
+        assert wait_for(training, "finished", "failed").state == "finished", training.job
+        assert workspace.detector.to_bytes() != now
+        n_labels = sum(len(workspace.labels_of(image.id)) for image in workspace.gallery)
+        workspace.undo()
+        assert workspace.detector.to_bytes() == now
+        assert sum(len(workspace.labels_of(image.id)) for image in workspace.gallery) == n_labels
+        workspace.checkout(node=workspace.history.nodes[workspace.history.current].parent)
+        assert workspace.detector.to_bytes() == before
     with Workspace.open(tmp_path / "new.studio") as workspace:
         assert workspace.detector.to_bytes() == before

@@ -53,11 +53,11 @@ def exported(workspace: Workspace, format: Format, *, reviewed: bool = False) ->
         return Exported(_zipped(folder / format), "application/zip", f"{stem}-{format}.zip")
 
 
-def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, drawn: bool = False) -> Annotations:
+def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, labelled: bool = False) -> Annotations:
     """The images of a project with their boxes, in a new folder: what was labelled the object, and what is found.
 
-    Detections that were marked wrong are left out. With `drawn`, only labels count, and images without any are left
-    out unless they were reviewed.
+    Detections that were marked wrong are left out. With `labelled`, images are left out that have neither labels nor a
+    review.
     """
     folder.mkdir(parents=True)
     name = ONLY_CLASS
@@ -67,13 +67,12 @@ def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, dra
     for image in workspace.gallery:
         labels = workspace.labels_of(image.id)
         is_reviewed = workspace.is_reviewed(image.id)
-        if (reviewed and not is_reviewed) or (drawn and not labels and not is_reviewed):
+        if (reviewed and not is_reviewed) or (labelled and not labels and not is_reviewed):
             continue
         boxes = [as_box(label.box) for label in labels if label.is_object]
-        if not drawn:
-            found = workspace.shown(image.id)
-            said = effects.labelled(found, labels)
-            boxes += [as_box(box) for box, label in zip(found.boxes, said, strict=True) if label is None]
+        found = workspace.shown(image.id)
+        said = effects.labelled(found, labels)
+        boxes += [as_box(box) for box, label in zip(found.boxes, said, strict=True) if label is None]
         path = _linked(workspace, image, folder, used)
         array = _inside(np.array(boxes).reshape(-1, 4), image)
         images.append(

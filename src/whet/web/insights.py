@@ -71,12 +71,18 @@ def summary(workspace: Workspace, before: int, after: int, found: Sequence[Chang
 
 def changes(workspace: Workspace, before: int, after: int) -> list[ChangeView]:
     """Boxes that differ between two states, in all images that were scanned, the most harmful first."""
-    rescorer, lowest = workspace.rescorer, workspace.min_score
+    lowest = workspace.min_score
     with workspace.locked():
         ids = workspace.record_ids(before), workspace.record_ids(after)
+        caches = workspace.rescorer_at(before), workspace.rescorer_at(after)
+    if caches[0] is None or caches[1] is None:
+        return []
+    keys = [image.id for image in workspace.gallery if image.id in caches[0] and image.id in caches[1]]
+    if caches[0] is caches[1]:
+        keys = caches[0].differing(*ids)
     found: list[ChangeView] = []
-    for key in rescorer.differing(*ids):
-        one, other = (rescorer.detections(key, each).above(lowest) for each in ids)
+    for key in keys:
+        one, other = caches[0].detections(key, ids[0]).above(lowest), caches[1].detections(key, ids[1]).above(lowest)
         found += effects.changes(key, workspace.gallery[key].name, one, other, workspace.labels_of(key))
     return sorted(found, key=lambda change: (-change.harm, change.name, change.box))
 

@@ -6,18 +6,22 @@ import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from threading import Lock
 
 import numpy as np
 
 from whet.cascade.boxes import box_iou
+from whet.cascade.pyramid import Level
 from whet.detector.corrections import CONTRARY, checked_labels
+from whet.detector.detector import Detector
 from whet.detector.records import Record
 from whet.errors import BoxError, NotNowError, UnknownItemError
 from whet.web import effects, insights
 from whet.web.effects import as_box, boxes_of
-from whet.web.store import Label, StoredImage
+from whet.web.models import MODEL, id_of
+from whet.web.store import Label, StoredImage, StoredModel
 from whet.web.views import Box, Corrected
 from whet.web.workspace import REVIEWED, Workspace
 
@@ -29,7 +33,7 @@ class Labeller:
     """Takes the labels of a workspace, one request of a client at a time; see `whet.web.workspace.Workspace`."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+        self.workspace = self._workspace = workspace
         self._busy: set[str] = set()
         self._lock = Lock()
 
@@ -117,6 +121,35 @@ class Labeller:
                     text = f"{images[0].name if only else f'{len(images)} images'}: confirmed"
                     workspace.commit(new, (), items=items, author=author, text=text, request=request)
             return self._answer(before, [label.id for label in new], only, author)
+
+    def use_trained(self, detector: Detector, name: str, *, author: str = "") -> None:
+        """Go on with another detector: a new state, with all labels learned by it. Undo gives the one before back."""
+        workspace = self._workspace
+        with workspace.locked():
+            old = {image.id: workspace.labels_of(image.id) for image in workspace.gallery}
+        new = [label for key, labels in old.items() if labels for label in self._relearned(detector, key, labels)]
+        data = detector.to_bytes()
+        model = StoredModel(id_of(data), detector.base_id, name, data)
+        with workspace.locked() as history:
+            now = history.items()
+            removed = [item for item in now if item.startswith(MODEL) or item in workspace.labels]
+            reviewed = [item for item in now if item.startswith(REVIEWED)]
+            items = [MODEL + model.id, *(label.id for label in new), *reviewed]
+            text = f"trained {name} on {sum(map(len, old.values()))} labels"
+            workspace.commit(new, removed, items=items, author=author, text=text, model=model)
+        workspace.publish(client=author)
+
+    def _relearned(self, detector: Detector, key: str, labels: Sequence[Label]) -> list[Label]:
+        """The same labels, as another detector learns them; what it cannot learn stays a label."""
+        pixels, found = self._workspace.gallery.pixels(key), []
+        shared: dict[float, Level] = {}
+        for label in labels:
+            record = None
+            with suppress(BoxError):
+                flags, name = [label.is_object], self._workspace.gallery[key].name
+                (record,) = detector.new_records(pixels, [label.box], flags, name=name, shared=shared)
+            found.append(replace(label, id=_key(key, label.box, label.is_object, record), record=record))
+        return found
 
     def _new_labels(self, image: StoredImage, boxes: Sequence[Box], flags: Sequence[bool], author: str) -> list[Label]:
         """Labels with what the detector learns of them; they do not depend on what was learned before."""

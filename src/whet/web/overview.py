@@ -39,6 +39,7 @@ def state(studio: Studio) -> StateView:
         n_reviewed=sum(workspace.is_reviewed(key) for key in ids),
         n_objects=sum(label.is_object for label in labels),
         objects_to_train=OBJECTS_TO_TRAIN,
+        can_train=studio.training.can_start,
         locked=insights.locked(workspace),
         job=studio.training.job,
         video=None if studio.video is None else studio.video.view(),

@@ -25,6 +25,7 @@ from whet.web.history import History, Node
 
 SCHEMA = 1
 TABLES = """
+CREATE TABLE models (id TEXT PRIMARY KEY, base_id TEXT, name TEXT, data BLOB);
 CREATE TABLE settings (key TEXT PRIMARY KEY, value BLOB);
 CREATE TABLE images (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, width INTEGER NOT NULL, height INTEGER NOT NULL, path TEXT,
@@ -59,6 +60,16 @@ class Label:
     author: str
     time: float
     record: Record | None
+
+
+@dataclass(frozen=True, eq=False)
+class StoredModel:
+    """A model without corrections, as the bytes of its file."""
+
+    id: str
+    base_id: str
+    name: str
+    data: bytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +168,23 @@ class Store:
     def _put(self, settings: Mapping[str, object]) -> None:
         self._db.executemany("INSERT OR REPLACE INTO settings VALUES (?, ?)", settings.items())
 
+    # Models.
+
+    def model(self, key: str) -> tuple[str, bytes]:
+        """The name of a model, and its bytes without corrections."""
+        rows = self._rows("SELECT name, data FROM models WHERE id = ?", key)
+        if not rows:
+            raise ProjectError(f"the model {key[:12]} is not in the project: it is damaged; use a backup")
+        return rows[0][0], rows[0][1]
+
+    def model_names(self) -> dict[str, str]:
+        """The names of all models, by the id of their base."""
+        return dict(self._rows("SELECT base_id, name FROM models ORDER BY rowid"))
+
+    def _insert_model(self, model: StoredModel) -> None:
+        row = (model.id, model.base_id, model.name, model.data)
+        self._db.execute("INSERT OR IGNORE INTO models VALUES (?, ?, ?, ?)", row)
+
     # Images.
 
     def images(self) -> list[StoredImage]:
@@ -234,10 +262,17 @@ class Store:
         ]
 
     def commit(
-        self, node: Node, labels: Iterable[Label], history: History, request: str | None, **settings: object
+        self,
+        node: Node,
+        labels: Iterable[Label],
+        history: History,
+        request: str | None = None,
+        model: StoredModel | None = None,
     ) -> None:
         """Write a new state with its labels, and move there; `history` is where the project is before it."""
         with self.transaction():
+            if model is not None:
+                self._insert_model(model)
             self._insert_labels(labels)
             self._db.execute(
                 "INSERT INTO nodes VALUES (?, ?, ?, ?, ?)", (node.id, node.parent, node.time, node.author, node.text)
@@ -248,15 +283,15 @@ class Store:
                 self._db.execute("INSERT OR REPLACE INTO branches VALUES (?, ?)", (history.branch, node.id))
             if request is not None:
                 self._db.execute("INSERT INTO requests VALUES (?, ?, ?)", (request, node.id, json.dumps(node.added)))
-            self._put({"current": node.id, "branch": history.branch, **settings})
+            self._put({"current": node.id, "branch": history.branch})
 
-    def start(self, labels: Iterable[Label], **settings: object) -> None:
-        """Write a snapshot of a model, and the corrections that it came with as the first state."""
-        found = list(labels)
+    def start(self, model: StoredModel, items: Iterable[str], labels: Iterable[Label], **settings: object) -> None:
+        """Write a snapshot of a model, and the corrections that it came with as items of the first state."""
         with self.transaction():
-            self._insert_labels(found)
+            self._insert_model(model)
+            self._insert_labels(labels)
             self._db.execute("DELETE FROM changes WHERE node = 0")
-            self._db.executemany("INSERT INTO changes VALUES (0, ?, 1)", [(label.id,) for label in found])
+            self._db.executemany("INSERT INTO changes VALUES (0, ?, 1)", [(item,) for item in items])
             self._put(settings)
 
     def _insert_labels(self, labels: Iterable[Label]) -> None:

@@ -32,7 +32,7 @@ class Studio:
     def __init__(self, workspace: Workspace, paths: Sequence[Path] = (), video: Video | None = None) -> None:
         self.workspace = workspace
         self.labeller = Labeller(workspace)
-        self.training = Training(workspace)
+        self.training = Training(self.labeller)
         self.video = video
         self.rescan = Rescan(workspace, paths)
 

@@ -23,8 +23,8 @@ from whet.errors import NotNowError, TrainingDataError
 from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.formats import write_annotations
 from whet.web.exports import annotated
+from whet.web.labelling import Labeller
 from whet.web.views import JobView
-from whet.web.workspace import Workspace
 
 # Objects that are needed to train a first detector.
 OBJECTS_TO_TRAIN = 20
@@ -34,10 +34,10 @@ SETTINGS = {"trees": 512, "negatives_per_round": 3000}
 
 
 class Training:
-    """Trains a detector for a workspace that has none; one training at a time."""
+    """Trains a detector on the labels of a workspace, a first one or a new one; one training at a time."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    def __init__(self, labeller: Labeller) -> None:
+        self._labeller, self._workspace = labeller, labeller.workspace
         self._lock = Lock()
         self._process: subprocess.Popen[str] | None = None
         self._job: JobView | None = None
@@ -48,50 +48,54 @@ class Training:
         """The training that runs, or the last one."""
         return self._job
 
+    @property
+    def can_start(self) -> bool:
+        """Whether there are enough objects, and no training runs."""
+        return self._process is None and self._n_objects() >= OBJECTS_TO_TRAIN
+
+    def _n_objects(self) -> int:
+        keys = [image.id for image in self._workspace.gallery]
+        return sum(label.is_object for key in keys for label in self._workspace.labels_of(key))
+
     def start(self, class_name: str) -> JobView:
-        """Train on all boxes that were drawn; returns at once."""
+        """Train on the boxes of all images with labels, as the page shows them; returns at once."""
         name = class_name.strip()
         if not (0 < len(name) <= LONGEST_CLASS and name.isprintable() and not ABSOLUTE_PATH.search(name)):
             raise ValueError(f"got the class {class_name[:80]!r}; expected a name of 1 to {LONGEST_CLASS} characters")
-        if self._workspace.has_model:
-            raise NotNowError("this project has a model already; correct it, or export the boxes and use `whet train`")
-        n = sum(label.is_object for image in self._workspace.gallery for label in self._workspace.labels_of(image.id))
+        n = self._n_objects()
         if n < OBJECTS_TO_TRAIN:
             raise TrainingDataError(f"got {n} boxes of objects; draw at least {OBJECTS_TO_TRAIN} to train a detector")
         with self._lock:
             if self._process is not None:
                 raise NotNowError("a training is running already; cancel it first, or wait")
-            folder = self._prepared(name)
+            folder, counts = self._prepared(name)
             self._is_cancelled = False
             command = [sys.executable, "-m", "whet.web.training", str(folder), name]
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
-            self._job = JobView("running", name, "starting", None, 0.0, None)
+            self._job = JobView("running", name, f"training on {counts}", None, 0.0, None)
         Thread(target=self._follow, args=(self._process, folder, name), name="training", daemon=True).start()
         return self._job
 
-    def _prepared(self, name: str) -> Path:
-        """A folder with images and boxes; that of other boxes is replaced, with its checkpoint."""
+    def _prepared(self, name: str) -> tuple[Path, str]:
+        """A folder with images and boxes, and how many; that of other boxes is replaced, with its checkpoint."""
         folder = self._workspace.store.path.with_suffix(".training")
-        labels = sorted(
-            (label.image or "", label.box)
-            for image in self._workspace.gallery
-            for label in self._workspace.labels_of(image.id)
-            if label.is_object
-        )
-        reviewed = sorted(image.id for image in self._workspace.gallery if self._workspace.is_reviewed(image.id))
-        digest = hashlib.sha256(json.dumps([labels, reviewed, name, SETTINGS]).encode()).hexdigest()
-        mark = folder / "digest"
-        if mark.is_file() and mark.read_text() == digest:
-            return folder
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        boxes = annotated(self._workspace, folder / "images", drawn=True)
+        other = folder.with_suffix(".new")
+        shutil.rmtree(other, ignore_errors=True)
+        other.mkdir()
+        boxes = annotated(self._workspace, other / "images", labelled=True)
         named = Annotations(tuple(image.relabelled(name) for image in boxes.images), (name,))
-        write_annotations(named, folder / "annotations.json", "coco")
-        mark.write_text(digest)
-        return folder
+        write_annotations(named, other / "annotations.json", "coco")
+        digest = hashlib.sha256((other / "annotations.json").read_bytes() + json.dumps(SETTINGS).encode()).hexdigest()
+        (other / "digest").write_text(digest)
+        counts = f"{boxes.n_boxes} boxes in {len(boxes)} images"
+        if (folder / "digest").is_file() and (folder / "digest").read_text() == digest:
+            shutil.rmtree(other)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+            other.rename(folder)
+        return folder, counts
 
     def _follow(self, process: subprocess.Popen[str], folder: Path, name: str) -> None:
         """Pass the events of the process on, and use its detector in the end."""
@@ -111,7 +115,7 @@ class Training:
             self._process = None
         if code == 0:
             detector = Detector.from_bytes((folder / "model.whet").read_bytes())
-            self._workspace.set_model(detector, name)
+            self._labeller.use_trained(detector, name)
             shutil.rmtree(folder, ignore_errors=True)
             self._tell(JobView("finished", name, f"trained in {seconds:.0f} s", 1.0, seconds, 0.0))
         elif self._is_cancelled:

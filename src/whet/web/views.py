@@ -312,6 +312,7 @@ class StateView:
     n_reviewed: int
     n_objects: int
     objects_to_train: int
+    can_train: bool
     locked: LockedView
     job: JobView | None
     video: VideoView | None

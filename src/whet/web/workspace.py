@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import BoundedSemaphore, Lock, RLock
 
 import numpy as np
 
 from whet._kernels.threads import available_threads
 from whet.cascade.detections import Detections
+from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.detector.records import Record
 from whet.detector.reference import Estimate
@@ -23,8 +25,9 @@ from whet.web import effects
 from whet.web.events import Events
 from whet.web.gallery import Gallery, Pixels
 from whet.web.history import History
+from whet.web.models import MODEL, Engine, Models, id_of, model_in
 from whet.web.rescoring import Rescorer
-from whet.web.store import Label, Store, StoredImage
+from whet.web.store import Label, Store, StoredImage, StoredModel
 from whet.web.views import (
     EstimateView,
     HistoryView,
@@ -60,8 +63,8 @@ class Workspace:
     (1, 0, 2)
     """
 
-    def __init__(self, store: Store, detector: Detector | None, name: str, threads: int | None = None) -> None:
-        self.store, self.name, self.threads = store, name, threads
+    def __init__(self, store: Store, name: str, threads: int | None = None) -> None:
+        self.store, self._name, self.threads = store, name, threads
         self.events = Events()
         self.gallery = Gallery(store)
         self.history: History = store.history()
@@ -70,12 +73,10 @@ class Workspace:
         self._lock = RLock()
         self._scanning = Lock()
         self._detecting = BoundedSemaphore(available_threads())
-        self._detector: Detector | None = None
-        self._rescorer: Rescorer | None = None
+        self._models = Models(store, self.labels, threads)
+        self._engine: Engine | None = None
         self._by_image: dict[str, list[Label]] = {}
         self.gallery.show_labelled(label.image for label in self.labels.values())
-        if detector is not None:
-            self._use(detector)
         self._arrived()
 
     @classmethod
@@ -94,18 +95,17 @@ class Workspace:
         """
         store = Store(project)
         try:
-            snapshot = store.get("model")
-            if snapshot is None and detector is not None:
+            known = store.model_names()
+            if not known and detector is not None:
                 _take_over(store, detector, name, model)
-                snapshot = store.get("model")
-            base = None if snapshot is None else Detector.from_bytes(snapshot)
-            if base is not None and detector is not None and base.base_id != detector.base_id:
+            elif known and detector is not None and detector.base_id not in known:
+                base, other = next(iter(known.items()))
                 raise ProjectError(
-                    f"{project} belongs to the model {store.get('name')} (base {base.base_id[:12]}), not to {name} "
+                    f"{project} belongs to the model {other} (base {base[:12]}), not to {name} "
                     f"(base {detector.base_id[:12]}); choose another file with --project"
                 )
-            workspace = cls(store, base, name if base is None else store.get("name") or name, threads)
-            if detector is not None:
+            workspace = cls(store, name, threads)
+            if detector is not None and workspace.has_model and workspace.detector.base_id == detector.base_id:
                 workspace._learn_of(detector, name)
             return workspace
         except BaseException:
@@ -134,26 +134,34 @@ class Workspace:
     @property
     def detector(self) -> Detector:
         """The detector as it is now; raises `NotNowError` without one."""
-        if self._detector is None:
+        if self._engine is None:
             raise NotNowError("this project has no model yet; draw boxes and train one, or start `whet serve MODEL`")
-        return self._detector
+        return self._engine.detector
 
     @property
     def has_model(self) -> bool:
         """Whether there is a detector."""
-        return self._detector is not None
+        return self._engine is not None
+
+    @property
+    def name(self) -> str:
+        """The name of the model, or of what it is to be."""
+        return self._name if self._engine is None else self._engine.name
 
     @property
     def rescorer(self) -> Rescorer:
         """The cache of windows of all images."""
-        if self._rescorer is None:
+        if self._engine is None:
             raise NotNowError("this project has no model yet; train one first")
-        return self._rescorer
+        return self._engine.rescorer
 
-    def _use(self, detector: Detector) -> None:
-        self._detector = detector
-        self._rescorer = Rescorer(detector, self.threads)
-        self._rescorer.add(label.record for label in self.labels.values() if label.record is not None)
+    def rescorer_at(self, node: int | None) -> Rescorer | None:
+        """The cache with the model of a state; None without a model."""
+        with self._lock:
+            key = model_in(self.history.items(node))
+            if key is None or (self._engine is not None and key == self._engine.id):
+                return None if key is None or self._engine is None else self._engine.rescorer
+            return self._models.engine(key).rescorer
 
     @property
     def model_path(self) -> Path:
@@ -165,16 +173,6 @@ class Workspace:
     def is_saved(self) -> bool:
         """Whether the file of the detector is of this state."""
         return bool(self.store.get("saved_node") == self.history.current)
-
-    def set_model(self, detector: Detector, name: str) -> None:
-        """Use a detector that was trained in this project."""
-        with self._lock:
-            self.store.put(model=detector.to_bytes(), name=name)
-            self.name = name
-            self.__dict__.pop("_can_export_opencv", None)
-            self._use(detector)
-            self._arrived()
-        self.publish()
 
     def record_ids(self, node: int | None = None) -> frozenset[str]:
         """The corrections of a state; without a node, of the current one."""
@@ -189,13 +187,13 @@ class Workspace:
     def detector_at(self, node: int) -> Detector:
         """A detector with the corrections of any state."""
         with self._lock:
-            twin, wanted = self.detector.copy(), self.record_ids(node)
-            now = self.record_ids()
-            twin.replace_records(*(self._records_of(ids) for ids in (wanted - now, now - wanted)))
-        return twin
-
-    def _records_of(self, ids: Iterable[str]) -> list[Record]:
-        return [record for key in sorted(ids) if (record := self.labels[key].record) is not None]
+            key = model_in(self.history.items(node))
+            if key is None:
+                raise NotNowError(f"the state {node} has no model yet; choose a later one")
+            engine = self._models.engine(key)
+            twin = Engine(key, engine.name, engine.detector.copy(), engine.rescorer)
+            twin.move_to(self.records(node))
+        return twin.detector
 
     def _arrived(self) -> None:
         """Bring the detector to the current state, and note the labels of each image."""
@@ -206,12 +204,10 @@ class Workspace:
             if label is not None and label.image is not None:
                 by_image.setdefault(label.image, []).append(label)
         self._by_image = by_image
-        if self._detector is not None:
-            wanted, now = self.record_ids(), {record.id for record in self._detector.records}
-            pinned = {record.id for record in self._detector.records if record.kind != "correction"}
-            self._detector.replace_records(
-                self._records_of(wanted - now), [r for r in self._detector.records if r.id in now - wanted - pinned]
-            )
+        model = model_in(items)
+        self._engine = None if model is None else self._models.engine(model)
+        if self._engine is not None:
+            self._engine.move_to(self.records())
         self.revision += 1
 
     @contextmanager
@@ -222,7 +218,8 @@ class Workspace:
 
     def estimate_at(self, node: int) -> Estimate | None:
         """Recall and false positives in a state, by the reference set; None without a model or a reference set."""
-        return None if self._rescorer is None else self._rescorer.estimate(self.record_ids(node))
+        rescorer = self.rescorer_at(node)
+        return None if rescorer is None else rescorer.estimate(self.record_ids(node))
 
     # What is shown.
 
@@ -246,7 +243,7 @@ class Workspace:
         )
 
     def _unsatisfied(self) -> frozenset[str]:
-        return frozenset() if self._rescorer is None else self._rescorer.unsatisfied(self.record_ids())
+        return frozenset() if self._engine is None else self._engine.rescorer.unsatisfied(self.record_ids())
 
     def shown(self, key: str) -> Detections:
         """The detections of an image above the minimum score."""
@@ -254,15 +251,15 @@ class Workspace:
 
     def detections(self, key: str, node: int | None = None) -> Detections:
         """The detections of an image at any score, now or in another state; nothing without a model."""
-        if self._rescorer is None:
-            return Detections()
         with self._lock:
-            ids = self.record_ids(node)
-        if key not in self._rescorer:
+            rescorer, ids = self.rescorer_at(node), self.record_ids(node)
+        if rescorer is None:
+            return Detections()
+        if key not in rescorer:
             with self._scanning:
-                if key not in self._rescorer:
-                    self._rescorer.scan(key, self.gallery.pixels(key))
-        return self._rescorer.detections(key, ids)
+                if key not in rescorer:
+                    rescorer.scan(key, self.gallery.pixels(key))
+        return rescorer.detections(key, ids)
 
     def labels_of(self, key: str) -> list[Label]:
         """The labels of an image in the current state."""
@@ -275,7 +272,7 @@ class Workspace:
 
     def summary(self, image: StoredImage, group: int = 0, expected: float | None = None) -> ImageSummary:
         """An image for a list; the number of detections is None until the image was scanned."""
-        is_known = self._rescorer is not None and image.id in self._rescorer
+        is_known = self._engine is not None and image.id in self._engine.rescorer
         return ImageSummary(
             image.id,
             image.name,
@@ -307,7 +304,7 @@ class Workspace:
     @property
     def min_score(self) -> float:
         """The score that detections have to exceed."""
-        return -np.inf if self._detector is None else self._detector.reporting.min_score(self.chosen_score())
+        return -np.inf if self._engine is None else self._engine.detector.reporting.min_score(self.chosen_score())
 
     def chosen_score(self) -> float | str | None:
         """The minimum score as it was set: a number, the name of an operating point, or None for the default."""
@@ -317,7 +314,7 @@ class Workspace:
         return value
 
     def _has_default(self) -> bool:
-        return self._detector is not None and "default" in self._detector.operating_points
+        return self._engine is not None and "default" in self._engine.detector.operating_points
 
     def set_min_score(self, wanted: float | str, *, author: str = "") -> None:
         """Show detections above a score, or above that of an operating point."""
@@ -339,16 +336,16 @@ class Workspace:
         author: str = "",
         text: str = "",
         request: str | None = None,
+        model: StoredModel | None = None,
     ) -> None:
-        """Write a new state to the project file, and only then move there."""
+        """Write a new state to the project file, with a new `model` if there is one, and only then move there."""
         with self._lock:
             added = [label.id for label in new] if items is None else items
             node = self.history.next_node(added, removed, time=time.time(), author=author, text=text)
             fresh = [label for label in new if label.id not in self.labels]
-            self.store.commit(node, fresh, self.history, request)
+            self.store.commit(node, fresh, self.history, request, model)
             self.labels |= {label.id: label for label in fresh}
-            if self._rescorer is not None:
-                self._rescorer.add(label.record for label in fresh if label.record is not None)
+            self._models.add(label.record for label in fresh)
             self.history.append(node)
             self._arrived()
 
@@ -417,8 +414,8 @@ class Workspace:
             counts: dict[int, int] = {}
             for number in sorted(nodes):
                 node = nodes[number]
-                own = sum(not item.startswith(REVIEWED) for item in node.added)
-                own -= sum(not item.startswith(REVIEWED) for item in node.removed)
+                own = sum(item in self.labels for item in node.added)
+                own -= sum(item in self.labels for item in node.removed)
                 counts[number] = own + (0 if node.parent is None else counts[node.parent])
             rows = [NodeView(n.id, n.parent, n.time, n.author, n.text, counts[n.id]) for _, n in sorted(nodes.items())]
             return HistoryView(rows, dict(self.history.branches), self.history.current, self.history.branch)
@@ -427,9 +424,9 @@ class Workspace:
 
     def model_view(self) -> ModelView | None:
         """The detector for the page."""
-        if self._detector is None:
+        if self._engine is None:
             return None
-        detector = self._detector
+        detector = self._engine.detector
         try:
             detector.check_can_learn()
             can_learn = True
@@ -443,21 +440,9 @@ class Workspace:
             detector.cascade.n_weak,
             dict(detector.operating_points),
             can_learn,
-            self._can_export_opencv,
+            _can_export_opencv(detector.base),
             estimate_view(self.estimate_at(self.history.current)),
         )
-
-    @cached_property
-    def _can_export_opencv(self) -> bool:
-        """Whether OpenCV's format can hold the trained stages; corrections do not change that."""
-        from tempfile import TemporaryDirectory
-
-        try:
-            with TemporaryDirectory() as folder:
-                self.detector.as_trained().export_opencv(Path(folder) / "model.xml")
-        except CannotExportError:
-            return False
-        return True
 
     def found_in(self, pixels: Pixels, min_score: float | None = None) -> Detections:
         """Detections in an image that is not in the project, at the minimum score of the project or another one."""
@@ -473,6 +458,17 @@ def estimate_view(estimate: Estimate | None) -> EstimateView | None:
     return EstimateView(round(estimate.recall, 5), round(estimate.false_positives_per_image, 5))
 
 
+@lru_cache(maxsize=4)
+def _can_export_opencv(base: DetectorBase) -> bool:
+    """Whether OpenCV's format can hold the trained stages; corrections do not change that."""
+    with TemporaryDirectory() as folder:
+        try:
+            Detector(base).export_opencv(Path(folder) / "model.xml")
+        except CannotExportError:
+            return False
+    return True
+
+
 def _take_over(store: Store, detector: Detector, name: str, model: str | None) -> None:
     """Write a model into a new project: its snapshot without corrections, and these as the first state."""
     labels = _labels_of(detector, name)
@@ -481,9 +477,11 @@ def _take_over(store: Store, detector: Detector, name: str, model: str | None) -
     path = saved = None
     if model is not None and detector.origin is not None and detector.origin[0].parent != BUNDLED.resolve():
         path, saved = str(Path(model).absolute()), detector.origin[1]
-    store.start(
-        labels, model=base.to_bytes(), name=name, path=path, saved=saved, saved_node=None if path is None else 0
-    )
+    node = None if path is None else 0
+    data = base.to_bytes()
+    items = [MODEL + id_of(data), *(label.id for label in labels)]
+    snapshot = StoredModel(id_of(data), base.base_id, name, data)
+    store.start(snapshot, items, labels, path=path, saved=saved, saved_node=node)
 
 
 def _labels_of(detector: Detector, name: str) -> list[Label]:

@@ -2,7 +2,7 @@
 
 import * as actions from "../actions.js";
 import { classNameOf, describeBox, nearestBox, shownBoxes } from "../boxes.js";
-import { between, clamp, height, isLargeEnough, overlap, width } from "../geometry.js";
+import { area, between, clamp, height, isLargeEnough, overlap, width } from "../geometry.js";
 import { classes, html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
 import { probability } from "../format.js";
 import { get, set, useStore } from "../store.js";
@@ -67,7 +67,8 @@ function Picture({ image, size, view, setView }) {
   const svg = useRef();
   const pointers = usePointers(svg, image, size, view, setView);
   const state = useStore(({ selected, has_card, draft, mode, moved, outbox, effect, server, focus }) => ({ selected, has_card, draft, mode, moved, outbox, effect, server, focus }));
-  const boxes = shownBoxes(image, state.outbox);
+  // Small boxes lie above large ones, so that each can be clicked.
+  const boxes = shownBoxes(image, state.outbox).sort((one, other) => area(other.box) - area(one.box));
   useFocus(image, boxes, state.focus);
   const chosen = boxes.find((box) => box.key === state.selected);
   const className = classNameOf(state.server);
@@ -247,7 +248,7 @@ function usePointers(svg, image, size, view, setView) {
         actions.addObject(between(inImage(state.start), inImage(point), image));
       } else if (gesture === "press" || gesture === "touch") {
         actions.finishMoving();
-        actions.select(state.target);
+        actions.select(state.target && nextBelow(event, state.target));
       }
     },
     onPointerCancel(event) {
@@ -257,6 +258,18 @@ function usePointers(svg, image, size, view, setView) {
     },
   };
   return { handlers, drawn };
+}
+
+/** The box that a click means: a further click at a selected box goes on to the one below it. */
+function nextBelow(event, target) {
+  const { selected } = get();
+  if (selected !== target) return target;
+  const keys = document
+    .elementsFromPoint(event.clientX, event.clientY)
+    .map((element) => element.closest("[data-key]")?.dataset.key)
+    .filter(Boolean);
+  const below = [...new Set(keys)];
+  return below[(below.indexOf(selected) + 1) % below.length] ?? target;
 }
 
 function at(svg, event) {
