@@ -1,5 +1,5 @@
 # One front door. Every target sets up what it needs: on a fresh machine, `make demo` and `make test` just run.
-.PHONY: setup demo test check lint format bench docs reproduce clean
+.PHONY: setup browser demo test check lint format bench docs reproduce clean
 
 # `make VENV=.venv-3.12 PYTHON=python3.12 check` runs the checks on another Python, next to the usual one.
 VENV  := .venv
@@ -38,8 +38,12 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/whet demo --out demo-out
 
+# Chromium for the end-to-end tests of the studio, from Debian's packages; without root or apt the tests are skipped.
+browser:
+	@scripts/browser.sh
+
 # Everything: all tests, and the examples in docstrings, README and docs.
-test: $(STAMP)
+test: $(STAMP) browser
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # The fast part, in less than a minute on two quiet cores once the kernels are compiled: no test marked `slow`, fewer

@@ -64,6 +64,18 @@ class CannotServeError(WhetError, OSError):
     """The web server cannot listen on the requested host and port."""
 
 
+class ProjectError(WhetError, ValueError):
+    """A studio project cannot be opened, is damaged, is in use, or belongs to another model."""
+
+
+class UnknownItemError(WhetError, LookupError):
+    """A studio project has no image, label, state or branch of that name."""
+
+
+class NotNowError(WhetError, RuntimeError):
+    """A request is right, but not in the present state: there is no model, or another request is running."""
+
+
 class TrainingDataError(WhetError, ValueError):
     """The training data has no usable objects or background."""
 

@@ -10,7 +10,17 @@ from tests.cascades import windows_of
 from tests.detectors import bull_base, bull_scene, judged_base
 
 from whet._kernels.responses import find_nearest
-from whet.cascade.neighbours import LEAST_REACH, MOST_REACH, UNKNOWN, Neighbours, nearest_distances
+from whet.cascade.neighbours import (
+    LEAST_REACH,
+    MOST_REACH,
+    MUCH_NEARER,
+    UNKNOWN,
+    Neighbours,
+    decided,
+    is_nearer,
+    nearest_distances,
+    reach_of,
+)
 from whet.cascade.pyramid import Pyramid
 from whet.cascade.scan import scan_pyramid
 
@@ -66,30 +76,41 @@ def test_the_first_of_equally_near_windows_counts_and_farther_ones_change_nothin
     assert which.tolist() == [0, 9]
 
 
+@given(
+    st.integers(0, 10**6), st.integers(5, 200), st.tuples(*[st.integers(0, 4)] * 4), st.tuples(*[st.integers(0, 1)] * 2)
+)
+def test_distances_decide_as_the_windows_do(seed, n_weak, sizes, n_guards):
+    """A table of distances, one column for each known window, gives the scores of `judge`."""
+    rng = np.random.default_rng(seed)
+    sets, known = neighbours(rng, n_weak, sizes, n_guards)
+    windows = np.concatenate([some_bits(rng, 4, n_weak), *sets]) ^ (rng.random((4 + sum(sizes), n_weak)) < 0.1)
+    scores = np.where(rng.random(len(windows)) < 0.3, -np.inf, rng.uniform(0, 60, len(windows)))
+    tables = [(windows[:, None] != part[None]).sum(axis=2) for part in sets]
+    rejected, accepted, objects, others = (part.min(axis=1, initial=4 * n_weak) for part in tables)
+    first = tables[1].argmin(axis=1) if sizes[1] else np.zeros(len(windows), np.intp)
+    is_rejected = is_nearer(rejected, np.minimum.reduce([accepted, objects]).clip(max=known.unknown[0]), known.reach)
+    is_accepted = is_nearer(accepted, np.minimum.reduce([rejected, others]).clip(max=known.unknown[1]), MUCH_NEARER)
+    targets = known.targets[first] if sizes[1] else np.zeros(len(windows))
+    expected = known.judge(windows.astype(np.uint8), scores)
+    np.testing.assert_array_equal(decided(scores, is_rejected, is_accepted, targets), expected)
+
+
 def test_the_reach_lets_next_to_no_held_out_object_follow():
     rng = np.random.default_rng(0)
     sets, known = neighbours(rng, 64, (5, 2, 30, 4), (20, 4))
     held_out = some_bits(rng, 1000, 64)
     packed = np.packbits(held_out, axis=1)
-    reaching = known.reaching(packed, nearest_distances(packed, known.objects[:20]))
-    assert LEAST_REACH <= reaching.reach < MOST_REACH
-    lost = np.isneginf(reaching.judge(held_out, np.ones(1000))).sum()
-    assert lost <= 1 or reaching.reach == LEAST_REACH
+    to_rejected = nearest_distances(packed, known.rejected)
+    to_objects = nearest_distances(packed, np.concatenate([known.accepted, known.objects]))
+    reach = reach_of(to_rejected, to_objects)
+    assert LEAST_REACH <= reach < MOST_REACH
+    lost = np.isneginf(replace(known, reach=reach).judge(held_out, np.ones(1000))).sum()
+    assert lost <= 1 or reach == LEAST_REACH
     assert np.isneginf(known.judge(held_out, np.ones(1000))).sum() > 20
-    # A mistake that no object is near reaches as far as it may.
-    far = replace(known, rejected=np.packbits(1 - sets[2][:1], axis=1))
-    assert far.reaching(known.objects, np.zeros(30, np.int64)).reach == MOST_REACH
-
-
-def test_windows_with_the_responses_of_the_other_class_are_disputed():
-    sets, known = neighbours(np.random.default_rng(1), 40)
-    assert not any(part.any() for part in known.disputed)
-    contrary = replace(known, objects=known.rejected[1:2], others=known.accepted[1:])
-    assert [part.tolist() for part in contrary.disputed] == [[False, True, False], [False, True]]
-    scores = contrary.judge(np.concatenate(sets[:2]), np.full(5, 3.0))
-    assert np.isneginf(scores).tolist() == [True, False, True, False, False]
-    assert scores[3] == max(3.0, known.targets[0])
-    assert scores[4] == 3.0
+    # A mistake that no object is near reaches as far as it may, and without objects nothing is known.
+    far = nearest_distances(known.objects, np.packbits(1 - sets[2][:1], axis=1))
+    assert reach_of(far, np.zeros(30, np.int64)) == MOST_REACH
+    assert reach_of(far[:0], far[:0]) == LEAST_REACH
 
 
 @pytest.mark.parametrize("base", [bull_base(), judged_base()], ids=["hard", "judged"])

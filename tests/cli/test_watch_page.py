@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 from tests.commands import whet_here
 from tests.detectors import bull_file, bull_frames
-from tests.web.live_sessions import TIMEOUT, jpegs_of, news_of
+from tests.web.studios import TIMEOUT, jpegs_of, news_of
 
 from whet.cli.options import ExitCode
 
@@ -67,12 +67,15 @@ pytestmark = [
 def test_who_looks_sees_the_run_and_its_end_and_programs_read_pure_json(model, folder, tmp_path):
     learning = ("--learn", "--unguarded", "--learn-min-score", "-1e9", "--save-as", tmp_path / "learned.whet")
     with watching(model, folder, *learning, "--json", "--quiet") as (run, port):
-        images, news = jpegs_of(asked(port, "/stream.mjpg")), news_of(asked(port, "/events"))
+        images, news = (
+            jpegs_of(asked(port, "/api/video/stream.mjpg")),
+            news_of(map(bytes.decode, asked(port, "/api/events"))),
+        )
         with socket.create_connection(("127.0.0.1", port)) as silent:
-            silent.sendall(b"GET /stream.mjpg HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            silent.sendall(b"GET /api/video/stream.mjpg HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert {next(images).shape for _ in range(4)} == {(150, 200, 3)}
             run.send_signal(signal.SIGINT)
-            last = list(news)[-1]
+            last = [event for event in news if event["type"] == "video"][-1]
             list(images)
             out, err = run.communicate(timeout=TIMEOUT)
     summary = json.loads(out)
@@ -80,12 +83,7 @@ def test_who_looks_sees_the_run_and_its_end_and_programs_read_pure_json(model, f
     assert "stopped after" in err
     assert "Traceback" not in err
     assert summary["interrupted"]
-    assert (last["state"], last["stop_reason"], last["model"], last["source"]) == (
-        "ended",
-        "interrupted",
-        "bull",
-        "frames",
-    )
+    assert (last["state"], last["stop_reason"], last["source"]) == ("ended", "interrupted", "frames")
     assert (last["frame"] + 1, last["learned"]) == (summary["frames"], summary["learned"])
     with pytest.raises(ConnectionRefusedError):
         asked(port, "/")
@@ -132,7 +130,8 @@ def test_a_page_for_the_whole_network_gives_a_warning(monkeypatch, capsys, model
     done = whet_here(monkeypatch, capsys, "watch", model, folder, "--show", "--host", "0.0.0.0", "--stop", 2, "-q")
     assert done.code == 0
     assert socket.gethostname() in done.err
-    assert "no password" in done.err
+    assert "?token=" in done.err
+    assert "not encrypted" in done.err
 
 
 def test_a_source_that_ends_before_its_first_frame_ends_the_page(monkeypatch, capsys, model, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -14,6 +14,7 @@ from whet._kernels.threads import for_each_block
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 Words = NDArray[np.uint64]
+Integers = NDArray[np.integer]
 
 # A window follows a correction of a false positive if it is nearer to it than to all objects by some factor, the reach:
 # the largest between these at which so few of the held-out objects would follow, too. At fixed factors of 0.9, 0.95,
@@ -62,15 +63,19 @@ class Neighbours:
 
     def judge(self, responses: Bits, scores: Floats, threads: int | None = None) -> Floats:
         """Scores (n,) of windows with responses (n, n_weak) that have these `scores` in the stages, or -inf there."""
-        windows = _words(np.packbits(responses, axis=1))
-        reject = self.reach, self.n_guards[0] >= self.fewest_guards
+        windows = words_of(np.packbits(responses, axis=1))
         contrary = self._accepted, self._objects
-        scores = np.where(self._is_nearest(windows, self._rejected, contrary, *reject, threads)[0], -np.inf, scores)
-        accept = MUCH_NEARER, self.n_guards[1] >= self.fewest_guards
+        is_rejected, _ = self._is_nearest(windows, self._rejected, contrary, self.reach, self.unknown[0], threads)
         contrary = self._rejected, self._others
-        is_accepted, which = self._is_nearest(windows, self._accepted, contrary, *accept, threads)
-        scores[is_accepted] = np.maximum(scores[is_accepted], self.targets[which[is_accepted]])
-        return scores
+        is_accepted, which = self._is_nearest(windows, self._accepted, contrary, MUCH_NEARER, self.unknown[1], threads)
+        targets = self.targets[which] if len(self.targets) else np.zeros(len(windows))
+        return decided(scores, is_rejected, is_accepted, targets)
+
+    @property
+    def unknown(self) -> tuple[int, int]:
+        """How far away one more object, and one more of the others, is taken to be."""
+        objects, others = (unknown_distance(self.n_weak, n >= self.fewest_guards) for n in self.n_guards)
+        return objects, others
 
     def _is_nearest(
         self,
@@ -78,81 +83,86 @@ class Neighbours:
         known: Words,
         contrary: tuple[Words, Words],
         factor: float,
-        is_guarded: bool,
+        unknown: int,
         threads: int | None,
     ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
         """Which windows are nearer to one of `known`, by a factor, than to all of the other class; and to which."""
         distance, which = np.full(len(windows), 4 * self.n_weak, np.int64), np.zeros(len(windows), np.intp)
         if not len(known) or not len(windows):
             return np.zeros(len(windows), np.bool_), which
-        unknown = 4 * self.n_weak if is_guarded else max(round(UNKNOWN * self.n_weak), 1)
         has_nearer = np.zeros(len(windows), np.bool_)
 
         def work(rows: slice) -> None:
             find_nearest(windows[rows], known, distance[rows], which[rows])
-            has_nearer[rows] = factor * unknown <= distance[rows]
+            has_nearer[rows] = ~is_nearer(distance[rows], unknown, factor)
             for others in contrary:
                 have_within(windows[rows], others, distance[rows], factor, has_nearer[rows])
 
         for_each_block(work, len(windows), AT_ONCE, threads)
         return ~has_nearer, which
 
-    def reaching(self, held_out: Bits, guarded: NDArray[np.int64]) -> Neighbours:
-        """The same with the largest reach at which next to none of some held-out objects (n, bytes) is rejected.
-
-        `guarded` (n,) are their distances to the nearest of the guards among `objects`. Without held-out objects it is
-        the least reach.
-        """
-        if not len(held_out) or not len(self.rejected):
-            return replace(self, reach=LEAST_REACH)
-        windows, which, nearest = _words(held_out), np.zeros(len(held_out), np.intp), guarded.copy()
-        rejected = np.full(len(windows), 4 * self.n_weak, np.int64)
-        find_nearest(windows, self._rejected, rejected, which)
-        for known in (self._accepted, self._objects[self.n_guards[0] :]):
-            find_nearest(windows, known, nearest, which)
-        ratios = np.sort(rejected / np.maximum(nearest, 1))
-        return replace(self, reach=float(np.clip(ratios[int(FOLLOWING * len(ratios))], LEAST_REACH, MOST_REACH)))
-
     @cached_property
     def _rejected(self) -> Words:
-        return _words(self.rejected)
+        return words_of(self.rejected)
 
     @cached_property
     def _accepted(self) -> Words:
-        return _words(self.accepted)
+        return words_of(self.accepted)
 
     @cached_property
     def _objects(self) -> Words:
-        return _words(self.objects)
+        return words_of(self.objects)
 
     @cached_property
     def _others(self) -> Words:
-        return _words(self.others)
+        return words_of(self.others)
 
-    @property
-    def disputed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Which rejected and which accepted windows have the very responses of a sample that shows the contrary."""
-        return (
-            _is_in(self.rejected, np.concatenate([self.accepted, self.objects])),
-            _is_in(self.accepted, np.concatenate([self.rejected, self.others])),
-        )
+
+# From distances to scores. A cache of distances decides by these functions, too.
+
+
+def is_nearer(distance: Integers, contrary: Integers | int, factor: float) -> NDArray[np.bool_]:
+    """Whether windows (n,) at this distance are nearer than those of the other class, by a factor.
+
+    >>> is_nearer(np.array([7, 8, 9]), np.array([10, 10, 10]), 0.8)
+    array([ True, False, False])
+    """
+    return np.asarray(~(factor * np.asarray(contrary, np.int64) <= np.asarray(distance, np.int64)))
+
+
+def unknown_distance(n_weak: int, is_guarded: bool) -> int:
+    """How far away one more window of the other class is taken to be: with enough guards, beyond all windows."""
+    return 4 * n_weak if is_guarded else max(round(UNKNOWN * n_weak), 1)
+
+
+def decided(scores: Floats, is_rejected: NDArray[np.bool_], is_accepted: NDArray[np.bool_], targets: Floats) -> Floats:
+    """Scores (n,) of windows: -inf of the rejected, at least their target (n,) of the accepted, else as they are."""
+    scores = np.where(is_rejected, -np.inf, scores)
+    return np.where(is_accepted, np.maximum(scores, targets), scores)
+
+
+def reach_of(rejected: Integers, nearest: Integers) -> float:
+    """The largest reach at which next to none of some held-out objects (n,) is rejected.
+
+    `rejected` are their distances to the nearest rejected window, `nearest` those to the nearest guard or other object.
+    Without held-out objects it is the least reach.
+    """
+    if not len(rejected):
+        return LEAST_REACH
+    ratios = np.sort(np.asarray(rejected, np.int64) / np.maximum(np.asarray(nearest, np.int64), 1))
+    return float(np.clip(ratios[int(FOLLOWING * len(ratios))], LEAST_REACH, MOST_REACH))
 
 
 def nearest_distances(windows: Bits, known: Bits) -> NDArray[np.int64]:
     """Distances (n,) of windows (n, bytes) to the nearest of known ones (m, bytes)."""
     distance, which = np.full(len(windows), 8 * windows.shape[1], np.int64), np.zeros(len(windows), np.intp)
-    find_nearest(_words(windows), _words(known), distance, which)
+    find_nearest(words_of(windows), words_of(known), distance, which)
     return distance
 
 
-def _words(packed: Bits) -> Words:
+def words_of(packed: Bits) -> Words:
     """Rows of bytes, padded to whole words."""
     n_words = -(-packed.shape[1] // 8)
     padded = np.zeros((len(packed), 8 * n_words), np.uint8)
     padded[:, : packed.shape[1]] = packed
     return padded.view(np.uint64)
-
-
-def _is_in(rows: Bits, others: Bits) -> NDArray[np.bool_]:
-    known = {row.tobytes() for row in others}
-    return np.array([row.tobytes() in known for row in rows], np.bool_)

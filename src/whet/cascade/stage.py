@@ -124,14 +124,20 @@ class Stage:
         """The stage itself."""
         return self
 
-    def admitting(self, responses: NDArray[np.uint8]) -> Stage:
-        """The stage with its thresholds lowered until windows with these responses (n, T) pass."""
-        if not len(responses):
-            return self
-        lowest = np.nextafter(self.weigh(responses.T.astype(np.bool_)).min(axis=1), -np.inf)
+    def lowest_sums(self, responses: NDArray[np.uint8]) -> Floats:
+        """Thresholds (T,) after each weak learner that windows with these responses (n, T) just pass; inf for none."""
+        sums = self.weigh(responses.T.astype(np.bool_)).min(axis=1, initial=np.inf)
+        return np.asarray(np.where(np.isinf(sums), np.inf, np.nextafter(sums, -np.inf)))
+
+    def lowered(self, lowest: Floats) -> Stage:
+        """The stage with its thresholds lowered to these (T,), where they are lower."""
         rejection = self.rejection_thresholds
         rejection = None if rejection is None else np.minimum(rejection, lowest)
         return replace(self, threshold=min(self.threshold, float(lowest[-1])), rejection_thresholds=rejection)
+
+    def admitting(self, responses: NDArray[np.uint8]) -> Stage:
+        """The stage with its thresholds lowered until windows with these responses (n, T) pass."""
+        return self.lowered(self.lowest_sums(responses)) if len(responses) else self
 
     def settings(self) -> list[Any]:
         """Family, threshold, and whether there are rejection thresholds and counts."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from whet.cli.output import plural
+from whet.detector.corrections_table import iso_time, kind_name, sized_box, time_of
 
 if TYPE_CHECKING:
     from whet.detector.detector import Detector
@@ -15,13 +15,6 @@ if TYPE_CHECKING:
     from whet.detector.reference import Estimate
 
 SHORT_ID = 8
-# The year 9999: a file may claim any time.
-LATEST = 253_000_000_000
-
-
-def kind_name(record: Record) -> str:
-    """The label of a correction, object or not object; or example."""
-    return "example" if record.kind == "example" else "object" if record.is_object else "not object"
 
 
 def printable(text: str) -> str:
@@ -38,26 +31,10 @@ def box_text(record: Record) -> str:
     return ",".join(f"{round(value, 1):.6g}" for value in sized_box(record))
 
 
-def sized_box(record: Record) -> list[float]:
-    """The box as x, y, width, height."""
-    x1, y1, x2, y2 = record.box
-    return [x1, y1, x2 - x1, y2 - y1]
-
-
 def local_time(record: Record) -> str:
     """The time at which a record was made, in the local time zone; empty if it is not known."""
-    time = _time(record)
+    time = time_of(record)
     return "" if time is None else time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def iso_time(record: Record) -> str | None:
-    """The time at which a record was made, as ISO 8601 in UTC; None if it is not known."""
-    time = _time(record)
-    return None if time is None else time.isoformat()
-
-
-def _time(record: Record) -> datetime | None:
-    return datetime.fromtimestamp(record.time, UTC) if 0 < record.time < LATEST else None
 
 
 def as_line(record: Record) -> str:

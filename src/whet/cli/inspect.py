@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.corrections import estimate_fields, kind_name
+from whet.cli.corrections import estimate_fields
 from whet.cli.options import ExitCode, Json, Model, Quiet, Seed, Threads, refuse
 from whet.cli.output import plural, start, warnings_as_lines
+from whet.detector.corrections_table import kind_name
 
 if TYPE_CHECKING:
     from whet.cascade.cascade import Cascade

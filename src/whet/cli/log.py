@@ -5,29 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.corrections import (
-    SHORT_ID,
-    as_fields,
-    box_text,
-    count_text,
-    iso_time,
-    kind_name,
-    local_time,
-    printable,
-    sized_box,
-)
+from whet.cli.corrections import SHORT_ID, as_fields, box_text, count_text, local_time, printable
 from whet.cli.models import Force, check_output_file
 from whet.cli.options import Json, Model, Quiet
 from whet.cli.output import start
+from whet.detector.corrections_table import kind_name
 
 if TYPE_CHECKING:
     from whet.detector.records import Record
-
-OBJECT, NOT_OBJECT = 1, 2
 
 
 def log(model: Model, as_json: Json = False) -> None:
@@ -96,48 +85,12 @@ def export_corrections(
       whet export-corrections door.whet -o door.json --force
     """
     start(quiet=quiet)
+    from whet.detector.corrections_table import as_coco
     from whet.detector.storage import load
     from whet.io.files import write_atomically
 
     check_output_file(out, force=force)
     records = load(model).records
-    write_atomically(out, json.dumps(_coco(records), indent=1).encode())
+    write_atomically(out, json.dumps(as_coco(records), indent=1).encode())
     if not quiet:
         typer.echo(f"Wrote {count_text(records)} to {out}")
-
-
-def _coco(records: Sequence[Record]) -> dict[str, Any]:
-    from whet.io.annotations.coco import CORRECTIONS
-
-    ordered = records[::-1]  # the oldest first
-    images = {record.image: record.name for record in records}
-    numbers = {image: number for number, image in enumerate(dict.fromkeys(r.image for r in ordered), start=1)}
-    return {
-        "info": {"description": CORRECTIONS},
-        "licenses": [],
-        "images": [
-            {"id": number, "file_name": images[image] or image, "sha256": image} for image, number in numbers.items()
-        ],
-        "annotations": [_annotation(n, numbers[r.image], r) for n, r in enumerate(ordered, start=1)],
-        "categories": [
-            {"id": OBJECT, "name": "object", "supercategory": ""},
-            {"id": NOT_OBJECT, "name": "not-object", "supercategory": ""},
-        ],
-    }
-
-
-def _annotation(number: int, image: int, record: Record) -> dict[str, Any]:
-    box = sized_box(record)
-    return {
-        "id": number,
-        "image_id": image,
-        "category_id": OBJECT if record.is_object else NOT_OBJECT,
-        "bbox": box,
-        "area": box[2] * box[3],
-        "segmentation": [],
-        "iscrowd": 0,
-        "record": record.id,
-        "kind": kind_name(record),
-        "time": iso_time(record),
-        "note": record.note,
-    }

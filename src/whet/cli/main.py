@@ -34,6 +34,7 @@ COMMANDS = {
     "merge": LazyCommand("whet.cli.merge:merge", "Combine the corrections of several copies of a detector."),
     "export-corrections": LazyCommand("whet.cli.log:export_corrections", "Write the corrections as COCO annotations."),
     "watch": LazyCommand("whet.cli.watch:watch", "Detect and track in a video or camera stream."),
+    "serve": LazyCommand("whet.cli.serve:serve", "Correct a detector in the browser."),
     "inspect": LazyCommand("whet.cli.inspect:inspect", "Show the contents of a detector file."),
     "adopt": LazyCommand("whet.cli.adopt:adopt", "Make an OpenCV cascade correctable."),
     "export": LazyCommand("whet.cli.export:export", "Write a detector as an OpenCV cascade."),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -30,11 +31,12 @@ from whet.cli.output import MAX_LISTED, StopSignals, plural, warn
 from whet.cli.output import start as start_quickly
 
 if TYPE_CHECKING:
+    from whet.detector.detector import Detector
     from whet.errors import VideoError
     from whet.io.video import VideoFrame, VideoWriter
     from whet.tracking.session import FrameCallback, SavedModel, Summary
     from whet.tracking.tracker import TrackedFrame
-    from whet.web.page import LiveImage
+    from whet.web.live import WatchedVideo
 
 
 def watch(
@@ -129,7 +131,7 @@ def watch(
     stop_signals = StopSignals()
     try:
         with stop_signals, ExitStack() as stack:
-            page = stack.enter_context(live_page(model, source, learn, host, port)) if show else None
+            page = stack.enter_context(live_page(model, tracker.detector, source, host, port)) if show else None
             callbacks, writer = file_callbacks(stack, lines, out, every)
             callbacks.append(stack.enter_context(progress_view(hidden=quiet, learns=learn)))
             callbacks += [] if page is None else [page.show]
@@ -365,19 +367,37 @@ def file_callbacks(
 
 
 @contextmanager
-def live_page(model: str, source: str, learns: bool, host: str | None, port: int | None) -> Iterator[LiveImage]:
-    """Serve the live page and print its address, even with --quiet: a free port cannot be guessed."""
-    from whet.web.page import LiveImage
-    from whet.web.server import LiveServer
+def live_page(
+    model: str, detector: Detector, source: str, host: str | None, port: int | None
+) -> Iterator[WatchedVideo]:
+    """Serve the page of the session and print its address, even with --quiet: a free port cannot be guessed.
 
-    live = LiveImage({"model": Path(model).stem, "source": short_name(source), "learns": learns})
-    with LiveServer(live, host or "127.0.0.1", port or 0) as server:
-        warn(f"live image at {server.address}")
-        if not server.is_private:
-            warn("Warning: everyone on the network can view this page; it has no password and no encryption")
-        elif host is not None:
-            warn(f"{host} is visible on this machine only; use --host 0.0.0.0 to allow others")
-        yield live
+    The page is the studio's, on a project that is gone afterwards.
+    """
+    from tempfile import TemporaryDirectory
+
+    from whet.web.api import make_app
+    from whet.web.live import WatchedVideo
+    from whet.web.security import Access
+    from whet.web.server import StudioServer, is_loopback
+    from whet.web.studio import Studio
+    from whet.web.workspace import Workspace
+
+    wanted = host or "127.0.0.1"
+    token = None if is_loopback(wanted) else secrets.token_urlsafe(16)
+    with TemporaryDirectory() as folder:
+        workspace = Workspace.open(Path(folder) / "watch.studio", detector.copy(), name=Path(model).stem)
+        video = WatchedVideo(workspace.events, short_name(source))
+        with (
+            Studio(workspace, video=video) as studio,
+            StudioServer(make_app(studio, Access(token=token)), wanted, port or 0) as server,
+        ):
+            warn(f"live image at {server.address}" + (f"?token={token}" if token else ""))
+            if not server.is_private:
+                warn("Warning: others on the network can view this page with its token; it is not encrypted")
+            elif host is not None:
+                warn(f"{host} is visible on this machine only; use --host 0.0.0.0 to allow others")
+            yield video
 
 
 def short_name(source: str) -> str:

@@ -1,15 +1,21 @@
-"""The cascade of a detector: derived from the base, the counts and the set of corrections alone."""
+"""The cascade of a detector: derived from the base, the counts and the set of corrections alone.
+
+What follows from one correction and the weights is its `Role`. It is computed once: a state of a thousand corrections
+is put together from their roles.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet.cascade.cascade import Cascade
-from whet.cascade.neighbours import Neighbours
+from whet.cascade.neighbours import LEAST_REACH, Neighbours, nearest_distances, reach_of
 from whet.cascade.pyramid import WindowIndex
 from whet.cascade.stage import Stage
 from whet.detector.base import Delta, DetectorBase
@@ -33,21 +39,104 @@ HIGHEST = 1e100
 FARTHEST = 1.25
 
 
-def derive(base: DetectorBase, learned: Delta, corrections: Mapping[str, Record]) -> Derived:
-    """The cascade of a base, counts and corrections; a function of these alone, to the last bit."""
-    cascade = base.cascade
-    if not learned.is_empty:
-        cascade = Cascade(base.window, tuple(weighted_stages(base, learned)), base.min_sigma)
+@dataclass(frozen=True, eq=False)
+class Role:
+    """What one correction is for, whatever else was learned.
+
+    `holds` says that the stages alone satisfy it: it only guards. `target` is the score that a missed object gets,
+    `is_near` (windows,) which of its windows no stage rejects by too much, and `lowest` the thresholds after each weak
+    learner, stage by stage, that let those pass. `judged` (n,) are the distances of the judging objects to it.
+    """
+
+    record: Record
+    holds: bool
+    target: float
+    is_near: NDArray[np.bool_]
+    lowest: tuple[Floats, ...]
+    judged: NDArray[np.int64]
+
+    @cached_property
+    def rows(self) -> frozenset[bytes]:
+        """The responses of all windows."""
+        return frozenset(row.tobytes() for row in self.record.responses)
+
+    @cached_property
+    def own_rows(self) -> frozenset[bytes]:
+        """The responses of windows of the image itself, without look-alikes."""
+        return frozenset(row.tobytes() for row in self.record.responses[_is_first(self.record.index)])
+
+    @cached_property
+    def reaches_own(self) -> bool:
+        """Whether no stage rejects a window of the image itself by too much."""
+        return bool(self.is_near[_is_first(self.record.index)].all())
+
+
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """The corrections of a state by what they are for, each in the order of the ids."""
+
+    rejected: tuple[Role, ...]
+    accepted: tuple[Role, ...]
+    found: tuple[Role, ...]
+    others: tuple[Role, ...]
+
+    @classmethod
+    def from_roles(cls, roles: Iterable[Role]) -> Roles:
+        """Divide corrections by label, and by whether they hold."""
+        parts: dict[tuple[bool, bool], list[Role]] = {}
+        for role in roles:
+            parts.setdefault((role.record.is_object, role.holds), []).append(role)
+        return cls(*(tuple(parts.get(key, ())) for key in ((False, False), (True, False), (True, True), (False, True))))
+
+    def reach(self, guarded: NDArray[np.int64]) -> float:
+        """How far corrections of false positives reach; `guarded` (n,) are distances of judging objects to guards."""
+        if not self.rejected or not len(guarded):
+            return LEAST_REACH
+        nearest = np.minimum.reduce([guarded, *(role.judged for role in (*self.accepted, *self.found))])
+        return reach_of(np.minimum.reduce([role.judged for role in self.rejected]), nearest)
+
+    def lowest(self) -> list[Floats] | None:
+        """The thresholds after each weak learner, stage by stage, that windows of missed objects need to pass."""
+        near = [role.lowest for role in self.accepted if role.is_near.any()]
+        return [np.minimum.reduce(parts) for parts in zip(*near, strict=True)] if near else None
+
+    def lowered(self, cascade: Cascade) -> tuple[Stage, ...] | None:
+        """The stages with thresholds that let the windows of missed objects pass; None without such windows."""
+        lowest = self.lowest()
+        if lowest is None:
+            return None
+        return tuple(stage.lowered(part) for stage, part in zip(cascade.stages, lowest, strict=True))
+
+    def unsatisfied(self, guards: tuple[frozenset[bytes], frozenset[bytes]]) -> tuple[str, ...]:
+        """Corrections that do not hold in a window of the image itself: a sample that shows the contrary is equal."""
+        objects = guards[0].union(*(role.rows for role in (*self.accepted, *self.found)))
+        others = guards[1].union(*(role.rows for role in (*self.rejected, *self.others)))
+        fails = [role for role in self.rejected if not role.own_rows.isdisjoint(objects)]
+        fails += [role for role in self.accepted if not (role.reaches_own and role.own_rows.isdisjoint(others))]
+        return tuple(sorted(role.record.id for role in fails))
+
+
+def derive(
+    base: DetectorBase, learned: Delta, corrections: Mapping[str, Record], weighted: Cascade | None = None
+) -> Derived:
+    """The cascade of a base, counts and corrections; a function of these alone, to the last bit.
+
+    `weighted` is the cascade of base and counts, if it is known.
+    """
+    cascade = weighted_cascade(base, learned) if weighted is None else weighted
     records = [record for record in corrections.values() if record.kind == "correction" and len(record)]
-    false_positives, objects = ([record for record in records if record.is_object is side] for side in (False, True))
-    rejected, others = _divided(false_positives, _holds(cascade, false_positives))
-    accepted, found = _divided(objects, _holds(cascade, objects))
-    if not rejected and not accepted:
+    roles = Roles.from_roles(roles_of(base, cascade, records))
+    if not roles.rejected and not roles.accepted:
         return Derived(cascade, cascade)
-    known = _neighbours(base, rejected, accepted, found, others)
-    is_near = _is_near(base, cascade, known.accepted)
-    corrected = replace(cascade, neighbours=known, lowered=_lowered(cascade, known.accepted[is_near]))
-    return Derived(corrected, cascade, _unsatisfied(known, rejected, accepted, is_near))
+    corrected = replace(cascade, neighbours=_neighbours(base, roles), lowered=roles.lowered(cascade))
+    return Derived(corrected, cascade, roles.unsatisfied(guard_rows(base)))
+
+
+def weighted_cascade(base: DetectorBase, learned: Delta) -> Cascade:
+    """The cascade of base and counts, without corrections."""
+    if learned.is_empty:
+        return base.cascade
+    return Cascade(base.window, tuple(weighted_stages(base, learned)), base.min_sigma)
 
 
 def weighted_stages(base: DetectorBase, learned: Delta) -> list[Stage]:
@@ -56,7 +145,41 @@ def weighted_stages(base: DetectorBase, learned: Delta) -> list[Stage]:
     return [stage.run(pair) if any(side.n for side in pair) else own for stage, own, pair in parts]
 
 
-def _holds(cascade: Cascade, records: list[Record]) -> list[bool]:
+# Roles by weights and id of the record. They live as long as the weights do.
+_known: WeakKeyDictionary[Cascade, dict[str, Role]] = WeakKeyDictionary()
+MOST_ROLES = 10_000
+
+
+def roles_of(base: DetectorBase, cascade: Cascade, records: Sequence[Record]) -> list[Role]:
+    """The roles of corrections, in their order."""
+    known = _known.setdefault(cascade, {})
+    new = [record for record in records if record.id not in known]
+    if len(known) + len(new) > MOST_ROLES:
+        known.clear()
+        new = list(records)
+    pairs = zip(new, _holds(cascade, new), strict=True)
+    known |= {record.id: _role(base, cascade, record, holds) for record, holds in pairs}
+    return [known[record.id] for record in records]
+
+
+def _role(base: DetectorBase, cascade: Cascade, record: Record, holds: bool) -> Role:
+    is_near = np.ones(len(record), np.bool_)
+    lowest: tuple[Floats, ...] = ()
+    if record.is_object and not holds:
+        bits = record.unpacked(cascade.n_weak)
+        is_near = np.asarray((cascade.margins(bits) > -FARTHEST * base.lengths).all(axis=1))
+        parts = zip(cascade.stages, cascade.columns, strict=True)
+        lowest = tuple(stage.lowest_sums(bits[is_near][:, columns]) for stage, columns in parts)
+    slight = SLIGHT * float(base.lengths[base.cascade.first_scoring :].sum())
+    target = min(max(SCORE_ROOM * record.min_score, slight), HIGHEST)
+    judging = judging_objects(base)[0]
+    judged = np.full(len(judging), 4 * cascade.n_weak, np.int64)
+    if len(judging):
+        judged = np.minimum(judged, nearest_distances(judging, record.responses))
+    return Role(record, holds, target, is_near, lowest, judged)
+
+
+def _holds(cascade: Cascade, records: Sequence[Record]) -> list[bool]:
     """Which corrections the stages alone satisfy, in all windows of the image itself."""
     if not records:
         return []
@@ -66,67 +189,54 @@ def _holds(cascade: Cascade, records: list[Record]) -> list[bool]:
     return [bool((part > r.min_score).all() if r.is_object else (part == -np.inf).all()) for r, part in parts]
 
 
-def _divided(records: list[Record], holds: list[bool]) -> tuple[list[Record], list[Record]]:
-    """Those that do not hold, and those that do."""
-    pairs = list(zip(records, holds, strict=True))
-    return [record for record, held in pairs if not held], [record for record, held in pairs if held]
-
-
-def _neighbours(
-    base: DetectorBase, rejected: list[Record], accepted: list[Record], found: list[Record], others: list[Record]
-) -> Neighbours:
-    """The windows of corrections, and the guarding half of the reference set.
-
-    What holds already guards only: `found` objects, and `others`, which are rejected.
-    """
-    none = np.empty((0, -(-base.cascade.n_weak // 8)), np.uint8)
-    guards = (none, none) if base.reference is None else base.reference.guards
-    judging = none, np.empty(0, np.int64)
+def judging_objects(base: DetectorBase) -> tuple[Bits, NDArray[np.int64]]:
+    """Held-out objects (n, bytes) by which the reach is chosen, and their distances (n,) to the nearest guard."""
     # The objects of channel detectors were trained on: they are nearer to one another than to new ones.
     if base.reference is not None and not base.cascade.uses_channels:
         held_out = base.reference.guarded_positives
-        judging = held_out if len(held_out[0]) >= FEWEST_JUDGES else judging
-    slight = SLIGHT * float(base.lengths[base.cascade.first_scoring :].sum())
-    targets = [min(max(SCORE_ROOM * record.min_score, slight), HIGHEST) for record in accepted]
+        if len(held_out[0]) >= FEWEST_JUDGES:
+            return held_out
+    return np.empty((0, -(-base.cascade.n_weak // 8)), np.uint8), np.empty(0, np.int64)
+
+
+def guards_of(base: DetectorBase) -> tuple[Bits, Bits]:
+    """Responses (n, bytes) of guarding objects and others."""
+    none = np.empty((0, -(-base.cascade.n_weak // 8)), np.uint8)
+    return (none, none) if base.reference is None else base.reference.guards
+
+
+_guard_rows: WeakKeyDictionary[DetectorBase, tuple[frozenset[bytes], frozenset[bytes]]] = WeakKeyDictionary()
+
+
+def guard_rows(base: DetectorBase) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """The guards as sets of responses."""
+    if base not in _guard_rows:
+        objects, others = (frozenset(row.tobytes() for row in side) for side in guards_of(base))
+        _guard_rows[base] = objects, others
+    return _guard_rows[base]
+
+
+def _neighbours(base: DetectorBase, roles: Roles) -> Neighbours:
+    """The windows of corrections, and the guarding half of the reference set.
+
+    What holds already guards only: objects that are found, and others, which are rejected.
+    """
+    guards = guards_of(base)
+    none = guards[0][:0]
+    rejected, accepted, found, others = (
+        [role.record.responses for role in side] for side in (roles.rejected, roles.accepted, roles.found, roles.others)
+    )
     return Neighbours(
         base.cascade.n_weak,
-        rejected=np.concatenate([none, *(record.responses for record in rejected)]),
-        accepted=np.concatenate([none, *(record.responses for record in accepted)]),
-        targets=np.repeat(targets, [len(record) for record in accepted]),
-        objects=np.concatenate([guards[0], *(record.responses for record in found)]),
-        others=np.concatenate([guards[1], *(record.responses for record in others)]),
+        rejected=np.concatenate([none, *rejected]),
+        accepted=np.concatenate([none, *accepted]),
+        targets=np.repeat([role.target for role in roles.accepted], [len(role.record) for role in roles.accepted]),
+        objects=np.concatenate([guards[0], *found]),
+        others=np.concatenate([guards[1], *others]),
         n_guards=(len(guards[0]), len(guards[1])),
+        reach=roles.reach(judging_objects(base)[1]),
         fewest_guards=FEWEST_GUARDS,
-    ).reaching(*judging)
-
-
-def _lowered(cascade: Cascade, accepted: Bits) -> tuple[Stage, ...] | None:
-    """The stages with thresholds that let windows (n, bytes) pass; None without windows."""
-    if not len(accepted):
-        return None
-    admitted = np.unpackbits(accepted, axis=1, count=cascade.n_weak)
-    parts = zip(cascade.stages, cascade.columns, strict=True)
-    return tuple(stage.admitting(admitted[:, columns]) for stage, columns in parts)
-
-
-def _is_near(base: DetectorBase, cascade: Cascade, accepted: Bits) -> NDArray[np.bool_]:
-    """Which of the windows (n, bytes) that have to be accepted no stage rejects by too much."""
-    margins = cascade.margins(np.unpackbits(accepted, axis=1, count=cascade.n_weak))
-    return np.asarray((margins > -FARTHEST * base.lengths).all(axis=1))
-
-
-def _unsatisfied(
-    known: Neighbours, rejected: list[Record], accepted: list[Record], is_near: NDArray[np.bool_]
-) -> tuple[str, ...]:
-    """Corrections that do not hold for the windows of the image itself; look-alikes are not counted."""
-    wrongly_rejected, wrongly_accepted = known.disputed
-    fails = [*_parts(rejected, wrongly_rejected), *_parts(accepted, wrongly_accepted | ~is_near)]
-    records = zip([*rejected, *accepted], fails, strict=True)
-    return tuple(sorted(record.id for record, part in records if part[_is_first(record.index)].any()))
-
-
-def _parts(records: list[Record], flags: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
-    return np.split(flags, np.cumsum([len(record) for record in records])[:-1]) if records else []
+    )
 
 
 def _is_first(index: WindowIndex) -> NDArray[np.bool_]:

@@ -93,6 +93,7 @@ class LearnOptions(TypedDict, total=False):
     min_score: float | str | None
     color: ColorOrder
     threads: int | None
+    shared: dict[float, Level] | None
 
 
 def check_number(name: str, value: object, more: str = "", *, whole: bool = False) -> None:
@@ -268,11 +269,12 @@ class Detector:
         min_score: float | str | None = None,
         color: ColorOrder = "rgb",
         threads: int | None = None,
+        shared: dict[float, Level] | None = None,
     ) -> list[Record]:
         """The records that `learn` adds, one for each box; this detector does not change.
 
         They depend on the base and on the image, not on what was learned. To learn many images at once, collect their
-        records and `add` them in one step.
+        records and `add` them in one step. `shared` are levels of the image's pyramid that are known.
         """
         from whet.detector.corrections import checked_labels, new_records
 
@@ -281,7 +283,7 @@ class Detector:
         array, flags = checked_labels(boxes, labels, pixels.shape[:2])
         if not len(array):
             return []
-        pyramid = self.pyramid(pixels, scale_factor, step, min_size, max_size, threads)
+        pyramid = self.pyramid(pixels, scale_factor, step, min_size, max_size, threads, shared)
         if not pyramid.levels:
             raise BoxError(
                 f"the image has {pixels.shape[1]} x {pixels.shape[0]} pixels, too few for windows of "
@@ -566,6 +568,11 @@ class Detector:
     def cascade(self) -> Cascade:
         """The weighted cascade as it is now; where nothing was learned, the base's own."""
         return self._state.derived.cascade
+
+    @property
+    def weighted(self) -> Cascade:
+        """The cascade with the weights of base and examples, without corrections."""
+        return self._state.derived.weighted
 
     @property
     def delta(self) -> Delta:

@@ -248,13 +248,17 @@ class State:
         from whet.detector.derive import derive
 
         records = (self.records - remove) | add
-        new = count_records(base, (record for key, record in records.items() if key not in self.records))
-        old = count_records(base, (record for key, record in self.records.items() if key not in records))
-        total = self.total + new - old
-        total.check_counts(base)
+        new = [record for key, record in records.items() if key not in self.records]
+        old = [record for key, record in self.records.items() if key not in records]
+        is_counted = any(record.kind == "example" for record in (*new, *old))
+        total = self.total
+        if is_counted:
+            total = total + count_records(base, new) - count_records(base, old)
+            total.check_counts(base)
         if total.is_empty and not records:
             return State(self.counts, records, total, Derived(base.cascade, base.cascade))
-        return State(self.counts, records, total, derive(base, total, records))
+        weighted = None if is_counted else self.derived.weighted
+        return State(self.counts, records, total, derive(base, total, records, weighted))
 
     @property
     def is_base(self) -> bool:

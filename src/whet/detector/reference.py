@@ -84,7 +84,8 @@ class Reference:
         return best, nearest_distances(best, self.guards[0])
 
     @cached_property
-    def _judging(self) -> list[tuple[Bits, Floats, NDArray[np.intp]]]:
+    def judging(self) -> list[tuple[Bits, Floats, NDArray[np.intp]]]:
+        """Responses (n, n_weak), gains (n,) and numbers of items (n,) of judging positives, and of negatives."""
         judging = []
         for part in (POSITIVE, NEGATIVE):
             rows = self.part == part
@@ -100,12 +101,12 @@ class Reference:
 @lru_cache(maxsize=8)  # the base, and states that were just compared
 def _judge(reference: Reference, cascade: Cascade) -> Judgement:
     positive, negative = (
-        _item_scores(cascade.scores_of_responses(bits), gain, items) for bits, gain, items in reference._judging
+        item_scores(cascade.scores_of_responses(bits), gain, items) for bits, gain, items in reference.judging
     )
     return Judgement(positive, negative, reference.n_images)
 
 
-def _item_scores(scores: Floats, gain: Floats, items: NDArray[np.intp]) -> Floats:
+def item_scores(scores: Floats, gain: Floats, items: NDArray[np.intp]) -> Floats:
     """The score of each item: the best of its windows, times its gain."""
     best = np.full(int(items.max(initial=-1)) + 1, -np.inf)
     is_rejected = np.isneginf(scores) | (gain <= LEAST_GAIN)

@@ -1,1 +1,1 @@
-"""What whet shows in a browser: thin, as the command line is."""
+"""The studio: correct a detector in the browser, and see the effect on all images at once. Live pages of videos."""

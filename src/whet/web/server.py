@@ -1,284 +1,169 @@
-"""The HTTP server of the live page."""
+"""The web server of the studio: a socket with clear errors, limits of connections, and uvicorn around the app."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
-import json
-import os
-import re
+import logging
 import socket
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
-from importlib.resources import files
 from ipaddress import ip_address
-from math import inf
-from socketserver import ThreadingTCPServer
-from threading import Condition, Thread
+from threading import Thread
 from types import TracebackType
 from typing import Any, Self
 
-from whet.errors import CannotServeError
-from whet.web.page import LiveImage
+from whet.errors import CannotServeError, MissingExtraError
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # addresses that listen on all interfaces
+try:
+    import uvicorn
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+except ImportError as error:
+    raise MissingExtraError("uvicorn", "studio") from error
 
+from whet.web.security import EVERYWHERE, MAX_HEADERS, Guard, Limits
 
-def is_own(header: str, hosts: frozenset[str]) -> bool:
-    """Return whether a Host header names this server, which listens on `hosts`: protects against DNS rebinding.
-
-    >>> is_own("localhost:8000", frozenset({"127.0.0.1"})), is_own("evil.example:8000", frozenset({"127.0.0.1"}))
-    (True, False)
-    >>> is_own("192.168.1.7:8000", frozenset({"127.0.0.1"})), is_own("192.168.1.7:8000", frozenset({"0.0.0.0"}))
-    (False, True)
-    """
-    found = re.fullmatch(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::\d{1,5})?", header.lower())
-    if found is None:
-        return False
-    name = found[1] or found[2]
-    if name in LOOPBACK or name in hosts:
-        return True
-    return bool(hosts & EVERYWHERE) and (_is_number(name) or name in machine_names())
+KEEP_ALIVE = 30
+CLOSE_TIMEOUT = 2
 
 
-def machine_names() -> frozenset[str]:
-    """Return the host name of this machine, plain and as mDNS name."""
-    name = socket.gethostname().lower()
-    return frozenset({name, f"{name}.local"})
+class StudioServer:
+    """Serves an app on a socket of its own; port 0 selects a free port. A context manager serves in a thread."""
 
-
-def _is_number(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-MAX_VIEWERS = 16  # simultaneous streams; a page uses two
-MAX_CONNECTIONS = 64
-TIMEOUT = 10.0  # seconds for a complete request, and for sending one image
-CLOSE_TIMEOUT = 1.0  # seconds for the last messages when the server stops
-# Send buffer in bytes: a larger one would only hold older images for a slow viewer.
-BUFFER = 2**17
-BOUNDARY = b"\r\n--frame\r\n"
-HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; img-src 'self' data:; connect-src 'self'; "
-    "style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
-
-
-class LiveServer(ThreadingTCPServer):
-    """An HTTP server for a live image, a context manager with its own threads; port 0 selects a free port.
-
-    >>> from urllib.request import urlopen
-    >>> with LiveServer(LiveImage()) as server, urlopen(server.address) as answer:
-    ...     answer.status, answer.headers["Content-Type"]
-    (200, 'text/html; charset=utf-8')
-    """
-
-    # Not http.server.HTTPServer: it looks up its own name in the DNS, which can be slow.
-    daemon_threads = True
-    block_on_close = False
-    allow_reuse_address = os.name == "posix"  # on Windows it would share a port that is in use
-
-    def __init__(self, live: LiveImage, host: str = "127.0.0.1", port: int = 0) -> None:
-        self.live = live
+    def __init__(self, app: Guard, host: str = "127.0.0.1", port: int = 0) -> None:
         self._host = host.lower()
-        self._viewers = 0
-        self._left = Condition()
-        self._open: dict[Any, float] = {}  # deadline of each request
-        try:
-            found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-            self.address_family = found[0]
-            super().__init__(found[4], _Request)  # type: ignore[arg-type] # IPv6 has a scope too
-        except (OSError, UnicodeError) as error:
-            raise CannotServeError(_why(error, host, port)) from error
-        self.hosts = frozenset({self._host, str(self.server_address[0])})
+        self._socket = _listening(self._host, port)
+        app.access.hosts = app.access.hosts | {self._host, str(self._socket.getsockname()[0])}
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # no lines about starting and stopping
+        self._server = _Server(
+            uvicorn.Config(
+                app,
+                http=_protocol(app.access.limits),
+                ws="none",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                h11_max_incomplete_event_size=MAX_HEADERS,
+                timeout_keep_alive=KEEP_ALIVE,
+                timeout_graceful_shutdown=CLOSE_TIMEOUT,
+            )
+        )
+        self._thread: Thread | None = None
 
     @property
     def address(self) -> str:
-        """The URL of the page."""
-        host = socket.gethostname() if self.hosts & EVERYWHERE else self._host
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.server_address[1]}/"
+        """The URL of the page, without the token."""
+        host = socket.gethostname() if self._host in EVERYWHERE else self._host
+        return f"http://{f'[{host}]' if ':' in host else host}:{self._socket.getsockname()[1]}/"
 
     @property
     def is_private(self) -> bool:
         """Whether only this machine can reach the server."""
-        return ip_address(str(self.server_address[0]).partition("%")[0]).is_loopback
+        return is_loopback(str(self._socket.getsockname()[0]))
+
+    def run(self) -> None:
+        """Serve until Ctrl-C or SIGTERM."""
+        self._server.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """Ask the server to stop."""
+        self._server.should_exit = True
 
     def __enter__(self) -> Self:
-        Thread(target=self.serve_forever, args=(0.1,), name="live image", daemon=True).start()
+        self._thread = Thread(target=self.run, name="studio", daemon=True)
+        self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Notify the viewers, wait for up to `CLOSE_TIMEOUT`, and close all connections."""
-        self.live.end()
-        self.shutdown()
-        self.server_close()
-        with self._left:
-            self._left.wait_for(lambda: not self._viewers, CLOSE_TIMEOUT)
-        self._hang_up(tuple(self._open))
-
-    @staticmethod
-    def _hang_up(requests: Iterable[Any]) -> None:
-        for request in requests:
-            with suppress(OSError):
-                request.shutdown(socket.SHUT_RDWR)
-
-    @contextmanager
-    def viewer(self) -> Iterator[bool]:
-        """Count a stream; yields False if there are too many."""
-        with self._left:
-            is_accepted = self._viewers < MAX_VIEWERS
-            self._viewers += is_accepted
-        try:
-            yield is_accepted
-        finally:
-            with self._left:
-                self._viewers -= is_accepted
-                self._left.notify_all()
-
-    def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ANN401, ARG002 - of socketserver
-        """Limit the number of connections, each of which takes a thread."""
-        return len(self._open) < MAX_CONNECTIONS
-
-    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Store the connection with its deadline."""
-        self._open[request] = time.monotonic() + TIMEOUT
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401
-        """Remove a closed connection."""
-        self._open.pop(request, None)
-        super().shutdown_request(request)
-
-    def asked(self, request: Any) -> None:  # noqa: ANN401
-        """Remove the deadline of a request that was received completely."""
-        self._open[request] = inf
-
-    def service_actions(self) -> None:
-        """Close requests after their deadline: a socket timeout applies to each read, which slow senders can avoid."""
-        now = time.monotonic()
-        self._hang_up(request for request, until in tuple(self._open.items()) if until < now)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
-        """Ignore closed connections; report all other errors."""
-        if not isinstance(sys.exception(), OSError):
-            super().handle_error(request, client_address)
+        """Close all connections."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join(CLOSE_TIMEOUT + 3)
+        self._socket.close()
 
 
-class _Request(BaseHTTPRequestHandler):
-    """One request of one connection."""
+class _Server(uvicorn.Server):
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        # Viewers that do not read are left after a while: nobody has to read about that.
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        await super().shutdown(sockets)
 
-    server: LiveServer
-    timeout = TIMEOUT
-    server_version, sys_version = "whet", ""
-    error_message_format, error_content_type = "%(code)d %(message)s: %(explain)s\n", "text/plain; charset=utf-8"
 
-    def setup(self) -> None:
-        self.request.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
-        super().setup()
+def is_loopback(host: str) -> bool:
+    """Whether an address is that of this machine only."""
+    try:
+        return host == "localhost" or ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
 
-    def parse_request(self) -> bool:
-        """Read the headers, and remove the deadline."""
-        try:
-            return super().parse_request()
-        finally:
-            self.server.asked(self.request)
 
-    def do_GET(self) -> None:
-        """Answer one of the fixed paths; browsers add a query to avoid their cache."""
-        named = self.headers.get_all("Host") or [""]
-        answer = ANSWERS.get(self.path.partition("?")[0])
-        if len(named) > 1 or not is_own(named[0], self.server.hosts):
-            self.send_error(HTTPStatus.FORBIDDEN, explain=f"unexpected Host header; open {self.server.address}")
-        elif answer is None:
-            self.send_error(HTTPStatus.NOT_FOUND, explain=f"available paths: {', '.join(ANSWERS)}")
-        else:
-            answer(self)
+def _protocol(limits: Limits) -> type[H11Protocol]:
+    """HTTP with a limit of connections, and of the time for the headers of a request.
 
-    def do_HEAD(self) -> None:
-        """Answer without content."""
-        self.do_GET()
+    Slow headers: a client that opens connections and sends a byte now and then would keep all of them.
+    """
+    open_connections: set[Any] = set()
 
-    def page(self) -> None:
-        self._whole("text/html; charset=utf-8", (files("whet.web") / "live.html").read_bytes())
+    class LimitedProtocol(H11Protocol):
+        deadline: asyncio.TimerHandle | None = None
 
-    def jpeg(self) -> None:
-        jpeg = self.server.live.jpeg()
-        if jpeg:
-            self._whole("image/jpeg", jpeg)
-        else:
-            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain="no frame received yet; try again")
-
-    def stream(self) -> None:
-        self._parts("multipart/x-mixed-replace; boundary=frame", self._images())
-
-    def events(self) -> None:
-        self._parts("text/event-stream", self._updates())
-
-    def _images(self) -> Iterator[bytes]:
-        # The boundary follows each image directly, because browsers wait for it.
-        yield BOUNDARY[2:]
-        for jpeg in self.server.live.jpegs(self._is_gone):
-            yield b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(jpeg) + jpeg + BOUNDARY
-
-    def _updates(self) -> Iterator[bytes]:
-        for status in self.server.live.updates(self._is_gone):
-            yield f"data: {json.dumps(status, allow_nan=False)}\n\n".encode()
-
-    def _whole(self, kind: str, content: bytes) -> None:
-        self._head({"Content-Type": kind, "Content-Length": str(len(content))})
-        if self.command != "HEAD":
-            self.wfile.write(content)
-
-    def _parts(self, kind: str, parts: Iterator[bytes]) -> None:
-        with self.server.viewer() as is_accepted:
-            if not is_accepted:
-                self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain="too many viewers; close another page")
+        def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - of asyncio
+            super().connection_made(transport)
+            if len(open_connections) >= limits.connections:
+                transport.abort()
                 return
-            self._head({"Content-Type": kind})
-            if self.command != "HEAD":
-                for part in parts:
-                    self.wfile.write(part)
+            open_connections.add(self)
+            self._await_headers()
 
-    def _head(self, headers: dict[str, str]) -> None:
-        self.send_response(HTTPStatus.OK)
-        for name, value in {**headers, **HEADERS}.items():
-            self.send_header(name, value)
-        self.end_headers()
+        def connection_lost(self, exc: Exception | None) -> None:
+            open_connections.discard(self)
+            self._headers_came()
+            super().connection_lost(exc)
 
-    def _is_gone(self) -> bool:
-        """Return whether the viewer has closed the connection; called while there is nothing to send."""
-        self.connection.settimeout(0.0)
+        def handle_events(self) -> None:
+            before = self.cycle
+            super().handle_events()
+            if self.cycle is not before:
+                self._headers_came()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if not self.transport.is_closing() and self.deadline is None:
+                self._await_headers(KEEP_ALIVE)
+
+        def _await_headers(self, more: float = 0.0) -> None:
+            self._headers_came()
+            self.deadline = self.loop.call_later(limits.header_seconds + more, self._give_up)
+
+        def _headers_came(self) -> None:
+            if self.deadline is not None:
+                self.deadline.cancel()
+                self.deadline = None
+
+        def _give_up(self) -> None:
+            self.deadline = None
+            if not self.transport.is_closing():
+                self.transport.close()
+
+    return LimitedProtocol
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        listening = socket.socket(found[0], socket.SOCK_STREAM)
         try:
-            return not self.connection.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return False
-        finally:
-            self.connection.settimeout(self.timeout)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Write no log: standard error belongs to the session."""
-
-
-ANSWERS: dict[str, Callable[[_Request], None]] = {
-    "/": _Request.page,
-    "/stream.mjpg": _Request.stream,
-    "/frame.jpg": _Request.jpeg,
-    "/events": _Request.events,
-}
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(found[4])
+            listening.listen(128)
+        except BaseException:
+            listening.close()
+            raise
+    except (OSError, UnicodeError) as error:
+        raise CannotServeError(_why(error, host, port)) from error
+    return listening
 
 
 def _why(error: Exception, host: str, port: int) -> str:

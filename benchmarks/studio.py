@@ -1,0 +1,257 @@
+"""Latencies of the studio's engine and API, on 640 x 480 images: median and 95th percentile, in milliseconds.
+
+    python -m benchmarks.studio [--images 200] [--data DIR] [--only PART,...]
+
+- `correction`: request to answered boxes over HTTP on loopback, of false positives and of missed objects;
+- `rescoring`: a correction's effect on the whole set, and the share of cached boxes that a scan confirms;
+- `blame`: planted errors (wrong labels that make a box appear), the time to find the cause, and how often it is right;
+- `restore`: any of 1,000 states, with bytes equal to those of a detector that learned the set at once.
+
+Images are photographs of `$WHET_DATA/negatives` and of faces, pasted to 640 x 480; without data, synthetic ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+import whet
+from whet.cascade.boxes import box_iou
+from whet.detector.detector import Detector
+from whet.errors import WhetError
+from whet.web import insights
+from whet.web.labelling import Labeller
+from whet.web.models import model_in
+from whet.web.rescoring import Rescorer
+from whet.web.studio import agreement
+from whet.web.workspace import Workspace
+
+SHAPE = (480, 640)
+Pixels = NDArray[np.uint8]
+
+
+def images(n: int, folder: Path | None) -> list[Pixels]:
+    """Photographs of 640 x 480: landscapes, every second one with three faces in it."""
+    rng = np.random.default_rng(0)
+    if folder is None or not (folder / "negatives").is_dir():
+        return [rng.integers(0, 256, (48, 64), np.uint8).repeat(10, 0).repeat(10, 1) for _ in range(n)]
+    places = sorted((folder / "negatives").rglob("*.jpg"))
+    faces = sorted((folder / "faces_lfw").glob("*.jpg"))
+    found = []
+    for i in range(n):
+        with Image.open(places[i % len(places)]) as opened:
+            image = opened.convert("RGB")
+        if i >= len(places):  # the same place once more, seen from elsewhere
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        image = image.resize(SHAPE[::-1])
+        for j in range(3 * (i % 2)):
+            with Image.open(faces[(3 * i + j) % len(faces)]) as face:
+                side = int(rng.integers(70, 160))
+                where = int(rng.integers(0, SHAPE[1] - side)), int(rng.integers(0, SHAPE[0] - side))
+                image.paste(face.convert("RGB").resize((side, side)), where)
+        found.append(np.asarray(image))
+    return found
+
+
+def summarised(seconds: Sequence[float]) -> dict[str, float]:
+    """Median and 95th percentile in milliseconds."""
+    ms = sorted(1000 * each for each in seconds)
+    return {"median": round(statistics.median(ms), 2), "p95": round(ms[int(0.95 * (len(ms) - 1))], 2), "n": len(ms)}
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    begin = time.perf_counter()
+    result = work()
+    return time.perf_counter() - begin, result
+
+
+def wrong_boxes(detector: Detector, pixels: Sequence[Pixels], n: int) -> list[tuple[int, list[float], bool]]:
+    """Corrections to make, one after the other: false positives, and faces just below the minimum score as misses."""
+    found: list[tuple[int, list[float], bool]] = []
+    lowest = detector.reporting.min_score(None)
+    for i, image in enumerate(pixels):
+        every = detector.detect(image, min_score=0.0)
+        for box, score in list(every)[:6]:
+            if score > lowest and i % 2 == 0:
+                found.append((i, box.tolist(), False))
+            elif score < lowest:
+                found.append((i, box.tolist(), bool(len(found) % 3 == 0)))
+        if len(found) >= n:
+            break
+    return found[:n]
+
+
+def prepared(pixels: Sequence[Pixels], folder: Path) -> tuple[Workspace, list[str]]:
+    workspace = Workspace.open(folder / "bench.studio", whet.load("face"), name="face")
+    keys = [workspace.add_image(image, f"{i}.png").id for i, image in enumerate(pixels)]
+    return workspace, keys
+
+
+def correction(pixels: Sequence[Pixels], folder: Path) -> dict[str, Any]:
+    """Requests of a client over HTTP: the answer has the boxes of the image and the effect on all others."""
+    import httpx
+
+    from whet.web.api import make_app
+    from whet.web.security import Access, Limits
+    from whet.web.server import StudioServer
+    from whet.web.studio import Studio
+
+    workspace, keys = prepared(pixels, folder)
+    scan_seconds, _ = timed(lambda: [workspace.detections(key) for key in keys])
+    steps = wrong_boxes(workspace.detector, pixels, 60)
+    app = make_app(Studio(workspace), Access(limits=Limits(rate=1e6, burst=1e6)))
+    times: dict[str, list[float]] = {"false_positive": [], "missed": [], "undo": []}
+    with StudioServer(app) as server, httpx.Client(base_url=server.address, timeout=60) as client:
+        client.get("/api/state")
+        for number, (i, box, is_object) in enumerate(steps):
+            client.get(f"/api/images/{keys[i]}")
+            body = {"boxes": [box], "is_object": is_object, "request_id": f"r{number}"}
+            path = f"/api/images/{keys[i]}/labels"
+            seconds, answer = timed(lambda path=path, body=body: client.post(path, json=body))  # type: ignore[misc]
+            assert answer.status_code == 200, answer.text
+            if number >= 3:  # the first ones compile
+                times["missed" if is_object else "false_positive"].append(seconds)
+        for _ in range(20):
+            times["undo"].append(timed(lambda: client.post("/api/undo", json={}))[0])
+    workspace.close()
+    result: dict[str, Any] = {name: summarised(seconds) for name, seconds in times.items() if seconds}
+    return result | {"scan_ms_per_image": round(1000 * scan_seconds / len(keys), 1)}
+
+
+def rescoring(pixels: Sequence[Pixels], folder: Path) -> dict[str, Any]:
+    """The whole set after each of some corrections, against a scan of every image in the end."""
+    workspace, keys = prepared(pixels, folder)
+    for key in keys:
+        workspace.detections(key)
+    labeller, times = Labeller(workspace), []
+    for i, box, is_object in wrong_boxes(workspace.detector, pixels, 40):
+        before = workspace.history.current
+        new = workspace.detector.new_records(pixels[i], [box], [is_object])
+        workspace.rescorer.detections(keys[0], workspace.record_ids())
+
+        def rescored(new: list[Any] = new) -> list[Any]:
+            workspace.rescorer.add(new)
+            ids = workspace.record_ids() | {record.id for record in new}
+            return [workspace.rescorer.detections(key, ids) for key in keys]
+
+        times.append(timed(rescored)[0])
+        labeller.label(keys[i], [box], is_object)
+        insights.summary(workspace, before, workspace.history.current)
+    same = every = 0
+    ids, lowest = workspace.record_ids(), workspace.min_score
+    n_covered = sum(workspace.rescorer.is_covered(key, ids) for key in keys)
+    for key, image in zip(keys, pixels, strict=True):
+        scanned = workspace.detector.detect(image, min_score=lowest)
+        pair = agreement(workspace.rescorer.detections(key, ids).above(lowest), scanned)
+        same, every = same + pair[0], every + pair[1]
+    workspace.close()
+    return {
+        "whole_set": summarised(times[3:]),
+        "boxes": every,
+        "agreement": same / every if every else 1.0,
+        "images_covered": n_covered,
+        "windows": workspace.rescorer.n_windows,
+    }
+
+
+def blame(pixels: Sequence[Pixels], folder: Path, n_errors: int = 100) -> dict[str, Any]:
+    """Among 100 corrections, one wrong label at a time makes a box appear: whether it is named, and how soon."""
+    workspace, keys = prepared(pixels[:40], folder)
+    labeller, times, right, planted = Labeller(workspace), [], 0, 0
+    for i, box, is_object in wrong_boxes(workspace.detector, pixels[:40], 100):
+        labeller.label(keys[i], [box], is_object)
+    n_corrections = len(workspace.record_ids())
+    rng = np.random.default_rng(1)
+    for _ in range(20 * n_errors):
+        if planted == n_errors:
+            break
+        i, side = int(rng.integers(len(keys))), float(rng.uniform(40, 120))
+        x, y = float(rng.uniform(0, SHAPE[1] - side)), float(rng.uniform(0, SHAPE[0] - 1.12 * side))
+        box = [x, y, x + side, y + 1.11 * side]
+        found = workspace.shown(keys[i])
+        if (box_iou(np.array([box]), found.boxes)[0] > 0.2).any():
+            continue
+        node = workspace.history.current
+        try:
+            answer = labeller.label(keys[i], [box], True)
+        except WhetError:
+            continue  # a place without contrast
+        shown = workspace.shown(keys[i])
+        new = [b for b in shown.boxes if not (box_iou(b[None], found.boxes)[0] >= 0.5).any()]
+        if answer.added and new:
+            planted += 1
+            target = new[0].tolist()
+            seconds, view = timed(lambda i=i, target=target: insights.blame(workspace, keys[i], target))  # type: ignore[misc]
+            times.append(seconds)
+            right += bool(view.causes and view.causes[0].record_id == answer.added[0])
+        workspace.checkout(node=node)
+    workspace.close()
+    return {"corrections": n_corrections, "planted": planted, "right": right, "time": summarised(times)}
+
+
+def restore(pixels: Sequence[Pixels], folder: Path, n_states: int = 1000) -> dict[str, Any]:
+    """Any of 1,000 states, from the project's base and its set of corrections."""
+    workspace, keys = prepared(pixels, folder)
+    detector, made = workspace.detector, []
+    rng = np.random.default_rng(2)
+    while len(made) < n_states:
+        i = len(made) % len(pixels)
+        side = float(rng.uniform(30, 150))
+        x, y = float(rng.uniform(0, SHAPE[1] - side)), float(rng.uniform(0, SHAPE[0] - side))
+        try:
+            made.append((i, detector.new_records(pixels[i], [[x, y, x + side, y + 1.11 * side]], [False])[0]))
+        except WhetError:
+            continue
+    from whet.web.store import Label
+
+    for i, record in made:
+        label = Label(record.id, keys[i], record.box, record.is_object, False, "", 0.0, record)
+        workspace.commit([label], ())
+    n = len(workspace.history.nodes)
+    times, equal = [], 0
+    wanted = rng.integers(1, n, 60).tolist()
+    for node in wanted:
+        seconds, data = timed(lambda node=node: (workspace.checkout(node=node), workspace.detector.to_bytes())[1])  # type: ignore[misc]
+        times.append(seconds)
+        fresh = Detector.from_bytes(workspace.store.model(model_in(workspace.history.items()) or "")[1])
+        fresh.replace_records(workspace.records())
+        equal += data == fresh.to_bytes()
+    workspace.close()
+    return {"states": n, "byte_identical": f"{equal} of {len(wanted)}", "time": summarised(times[3:])}
+
+
+PARTS = {"correction": correction, "rescoring": rescoring, "blame": blame, "restore": restore}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=200)
+    parser.add_argument(
+        "--data", type=Path, default=Path(os.environ["WHET_DATA"]) if "WHET_DATA" in os.environ else None
+    )
+    parser.add_argument("--only", default=",".join(PARTS))
+    options = parser.parse_args()
+    pixels = images(options.images, options.data)
+    Rescorer(whet.load("face")).scan("first", pixels[0])  # compiles
+    report: dict[str, Any] = {"images": len(pixels), "size": list(SHAPE[::-1])}
+    for name in options.only.split(","):
+        with tempfile.TemporaryDirectory() as folder:
+            report[name] = PARTS[name](pixels, Path(folder))
+        print(f"{name}: {json.dumps(report[name])}", file=sys.stderr)
+    print(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()

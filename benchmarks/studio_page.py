@@ -1,0 +1,382 @@
+"""The studio in a real browser: latencies, and a simulated user. `python -m benchmarks.studio_page`.
+
+Prints JSON. Needs Chromium (`make browser`) and data sets in $WHET_DATA.
+
+- `latency`: the bundled face detector on 200 photographs of 640 x 480 (`negatives`), at the operating point of one
+  false positive per image. Boxes are marked wrong by clicks; times are taken in the page, from the click to the frame
+  that shows it: `shown` is the first redraw (the page does not wait), `learned` the redraw with the boxes of the
+  corrected detector, `effect` that of the list of changes in all images.
+- `user`: a person who knows the truth reviews images of a set of `objects`: marks every wrong detection, draws every
+  missed object, confirms, goes on. The start is weak: a detector trained on few boxes. The order is the queue of the
+  studio, or random (files with shuffled names, in the order of names). At some numbers of clicks the detector is
+  evaluated on images that the user does not see: recall at equal false positives per image. `corrected` is the detector
+  as the page has it; `trained again` is trained on the exported boxes of all reviewed images and those of the start.
+  Marking a box takes two clicks, drawing one two (press and release), confirming one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from experiments.datasets import find
+from experiments.report import versions
+from numpy.typing import NDArray
+from PIL import Image
+from scripts import studio_browser
+from scripts.studio_browser import Studio
+
+from benchmarks.few_examples import choose_images, train_part
+from benchmarks.objects import SETS, test_part
+from whet.cascade.boxes import box_iou
+from whet.detector.corrections import SAME
+from whet.detector.detector import Detector
+from whet.evaluation.evaluation import evaluate_detections
+from whet.evaluation.runs import truths_of
+from whet.io.annotations.annotation import AnnotatedImage, Annotations
+from whet.io.annotations.formats import write_annotations
+from whet.io.images import as_rgb
+from whet.training.train import train
+
+Floats = NDArray[np.float64]
+
+N_IMAGES = 200
+SIZE = (640, 480)
+POINT = "one false positive per image"
+MOST_ACTIONS = 25  # of the user in one image: a box that does not hold is left
+SETTINGS: dict[str, Any] = {"trees": 256, "negatives_per_round": 2000}  # of all trainings, the first one too
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", default=["latency", "user"], choices=["latency", "user"])
+    parser.add_argument("--clicks", type=int, default=60, help="corrections that are timed")
+    parser.add_argument("--set", default="rear_cars", choices=list(SETS))
+    parser.add_argument("--boxes", type=int, default=20, help="training boxes of the weak start")
+    parser.add_argument("--pool", type=int, default=80, help="images that the user may review")
+    parser.add_argument("--budget", nargs="+", type=int, default=[50, 100, 200], help="clicks at which to evaluate")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--false-positives", type=float, default=0.5, help="per image, at which recall is compared")
+    options = parser.parse_args()
+    missing = studio_browser.missing()
+    if missing is not None:
+        raise SystemExit(missing)
+    result: dict[str, Any] = {"options": vars(options), "versions": versions()}
+    for part in options.parts:
+        result[part] = {"latency": latency, "user": user}[part](options)
+    print(json.dumps(result, indent=1))
+
+
+def progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def opened(studio: Studio) -> Iterator[Any]:
+    """The page of a studio in a browser of its own."""
+    with studio_browser.browser() as browser:
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        page.set_default_timeout(120_000)
+        page.goto(studio.address)
+        page.wait_for_selector(".picture")
+        yield page
+
+
+def settle(page: Any) -> None:  # noqa: ANN401
+    """Wait until the server has acknowledged everything, and the image that was asked for is shown."""
+    page.wait_for_function(
+        "() => document.querySelector('.topbar .status').dataset.waiting === '0'"
+        " && document.querySelector('.stage').dataset.opening === ''"
+    )
+
+
+# --- Latency ----------------------------------------------------------------------------------------------------------
+
+# Times of the frames after a click on a button of judgement: when the box first looks judged, when everything is
+# acknowledged, and when the list of changes is that of another state.
+TIMER = """() => {
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest(".judge")) return;
+    const begin = performance.now();
+    const node = () => document.querySelector(".totals")?.dataset.node ?? "";
+    const before = node();
+    const times = {};
+    const look = () => {
+      const waiting = document.querySelector(".topbar .status").dataset.waiting;
+      const now = performance.now() - begin;
+      if (!("shown" in times) && (waiting !== "0" || document.querySelector(".box.is-suppressed"))) times.shown = now;
+      if ("shown" in times && !("learned" in times) && waiting === "0") times.learned = now;
+      if ("learned" in times && node() !== before) { times.effect = now; window.timed = times; return; }
+      requestAnimationFrame(look);
+    };
+    requestAnimationFrame(look);
+  }, true);
+}"""
+
+
+def latency(options: argparse.Namespace) -> dict[str, Any]:
+    """Click to redrawn boxes, in milliseconds."""
+    times: dict[str, list[float]] = {"shown": [], "learned": [], "effect": []}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "images"
+        save_photographs(folder)
+        with Studio("face", folder, project=Path(name) / "latency.studio") as studio:
+            set_point(studio, POINT)
+            wait_for_scan(studio)
+            with opened(studio) as page:
+                page.evaluate(TIMER)
+                while len(times["effect"]) < options.clicks:
+                    settle(page)
+                    box = page.locator(".box.is-detection:not(.is-right):not(.is-wrong)").first
+                    if box.count() == 0:
+                        page.keyboard.press("d")
+                        page.wait_for_timeout(50)
+                        continue
+                    page.keyboard.press("Escape")
+                    box.click()
+                    page.evaluate("() => { window.timed = null; }")
+                    page.locator(".tools .judge.is-wrong").click()
+                    page.wait_for_function("() => window.timed")
+                    for kind, value in page.evaluate("() => window.timed").items():
+                        times[kind].append(value)
+            state = studio.get("/api/state")
+    summary = {kind: {"median": _ms(np.median(of)), "p95": _ms(np.quantile(of, 0.95))} for kind, of in times.items()}
+    return {
+        "images": N_IMAGES,
+        "size": SIZE,
+        "corrections": state["n_corrections"],
+        "agreement": state["rescan"]["agreement"],
+        "milliseconds": summary,
+    }
+
+
+def _ms(value: Any) -> float:  # noqa: ANN401 - a number of NumPy
+    return round(float(value), 1)
+
+
+def save_photographs(folder: Path) -> None:
+    """Photographs without a face, at 640 x 480."""
+    root = find("negatives")
+    if root is None:
+        raise SystemExit("the data set negatives is not in $WHET_DATA")
+    folder.mkdir()
+    paths = sorted(root.glob("*.jpg"))
+    for number in np.random.default_rng(0).permutation(len(paths))[:N_IMAGES].tolist():
+        Image.open(paths[number]).convert("RGB").resize(SIZE).save(folder / paths[number].name, quality=92)
+
+
+def set_point(studio: Studio, point: str) -> None:
+    answer = studio.client.put("/api/min_score", json={"min_score": point}, headers={"Origin": studio.address})
+    answer.raise_for_status()
+
+
+def wait_for_scan(studio: Studio) -> None:
+    """Wait until all images are in the cache."""
+    while any(row["n_detections"] is None for row in studio.get("/api/images", limit=1000)["images"]):
+        pass
+
+
+# --- Simulated user ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Reviewed:
+    """The detector and the boxes of all reviewed images after some clicks."""
+
+    clicks: int
+    images: int
+    model: bytes
+    paths: frozenset[Path]
+
+
+def user(options: argparse.Namespace) -> dict[str, Any]:
+    """Both orders, for each seed."""
+    root = find("objects")
+    if root is None:
+        raise SystemExit("the data set objects is not in $WHET_DATA")
+    test = test_part(root / SETS[options.set].test, SETS[options.set].class_name).images
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        for seed in range(options.seeds):
+            rows += one_seed(options, seed, Path(name), test)
+    return {"set": options.set, "test images": len(test), "rows": rows, "clicks needed": needed(rows, options)}
+
+
+def one_seed(
+    options: argparse.Namespace, seed: int, folder: Path, test: Sequence[AnnotatedImage]
+) -> list[dict[str, Any]]:
+    """A weak start, and both orders from there."""
+    images = train_part(options.set).images
+    first = choose_images([image for image in images if len(image)], options.boxes, seed)
+    used = {image.path for image in first}
+    rest = [image for image in images if image.path not in used]
+    pool = [rest[i] for i in np.random.default_rng([seed, 1]).permutation(len(rest))[: options.pool]]
+    weak = trained(first, folder)
+    path = folder / f"weak-{seed}.whet"
+    weak.save(path)
+    start = recall_of(weak, test, options.false_positives)
+    progress(f"seed {seed}: start {start}")
+    rows = []
+    for order in ("queue", "random"):
+        place = folder / f"{order}-{seed}"
+        for at in review(options, seed, order, pool, path, place):
+            reviewed = [image for image in pool if image.path in at.paths]
+            again = trained([*first, *reviewed], folder)
+            row = {
+                "seed": seed,
+                "order": order,
+                "clicks": at.clicks,
+                "images": at.images,
+                "boxes": sum(len(image.objects) for image in reviewed),
+                "start": start,
+                "corrected": recall_of(Detector.from_bytes(at.model), test, options.false_positives),
+                "trained again": recall_of(again, test, options.false_positives),
+            }
+            progress(json.dumps(row))
+            rows.append(row)
+    return rows
+
+
+def trained(images: Sequence[AnnotatedImage], folder: Path) -> Detector:
+    """A detector trained on the true boxes of images: what the user has drawn and confirmed."""
+    path = folder / "train.json"
+    named = tuple(image.relabelled("object") for image in images)
+    write_annotations(Annotations(named, ("object",)), path, replace=True)
+    return train(path, **SETTINGS)
+
+
+def recall_of(detector: Detector, test: Sequence[AnnotatedImage], false_positives: float) -> float:
+    """Recall at a number of false positives per image, on images that the user does not see."""
+    found = [detector.detect(as_rgb(image.path), min_score=-np.inf) for image in test]
+    curve = evaluate_detections([(one.boxes, one.scores) for one in found], [truths_of(image) for image in test]).curve
+    allowed = np.flatnonzero(curve.false_positives_per_image <= false_positives)
+    return round(float(curve.recall[allowed[-1]]), 4) if len(allowed) else 0.0
+
+
+def review(
+    options: argparse.Namespace, seed: int, order: str, pool: Sequence[AnnotatedImage], model: Path, place: Path
+) -> Iterator[Reviewed]:
+    """Click through the page until every budget is spent."""
+    place.mkdir()
+    shuffled = np.random.default_rng([seed, 2]).permutation(len(pool)).tolist()
+    shown = {}
+    for number, i in enumerate(shuffled):
+        name = f"{number:04d}{pool[i].path.suffix}"
+        (place / name).symlink_to(pool[i].path.resolve())
+        shown[name] = pool[i]
+    with Studio(model, place, project=place.with_suffix(".studio")) as studio:
+        wait_for_scan(studio)
+        with opened(studio) as page:
+            page.get_by_role("button", name="Queue" if order == "queue" else "Name", exact=True).click()
+            settle(page)
+            page.locator(".tile-image").first.click()
+            clicks, done, budgets = 0, [], list(options.budget)
+            while budgets and len(done) < len(pool):
+                settle(page)
+                name = page.locator(".image-name").get_attribute("title")
+                clicks += judge_image(page, *truths_of(shown[name]))
+                page.keyboard.press(" ")
+                clicks += 1
+                done.append(shown[name].path)
+                page.wait_for_function(
+                    "name => document.querySelector('.image-name').title !== name || document.querySelector('.notice')",
+                    arg=name,
+                )
+                settle(page)
+                if clicks >= budgets[0] or len(done) == len(pool):
+                    while budgets and clicks >= budgets[0]:
+                        budgets.pop(0)
+                    content = studio.client.get("/api/model.whet").content
+                    yield Reviewed(clicks, len(done), content, frozenset(done))
+
+
+def judge_image(page: Any, truth: Floats, ignored: NDArray[np.bool_]) -> int:  # noqa: ANN401
+    """Mark what is wrong and draw what is missing; returns the number of clicks."""
+    clicks, given_up = 0, set()
+    for _ in range(MOST_ACTIONS):
+        shown = page.eval_on_selector_all(
+            ".box",
+            "all => all.map((one) => [one.dataset.key, one.dataset.kind, one.classList.contains('is-right')])",
+        )
+        boxes = np.array([key.split(",") for key, *_ in shown], np.float64).reshape(-1, 4)
+        overlaps = box_iou(boxes, truth)
+        wrong = [
+            key
+            for (key, kind, is_right), row in zip(shown, overlaps, strict=True)
+            if kind == "detection" and not is_right and not (row >= SAME).any() and key not in given_up
+        ]
+        is_shown = np.array([kind != "suppressed" for _, kind, _ in shown], bool)
+        is_missed = ~((overlaps[is_shown] >= SAME).any(axis=0) | ignored)
+        missed = [box for box in truth[is_missed] if tuple(box) not in given_up]
+        if wrong:
+            given_up.add(wrong[0])
+            if click_box(page, wrong[0]):
+                page.locator(".tools .judge.is-wrong").click()
+                clicks += 2
+        elif missed:
+            given_up.add(tuple(missed[0]))
+            draw(page, missed[0])
+            clicks += 2
+        else:
+            break
+        settle(page)
+    page.keyboard.press("Escape")
+    return clicks
+
+
+def click_box(page: Any, key: str) -> bool:  # noqa: ANN401
+    """Select a box at its upper edge, where others rarely cover it; returns whether it is selected."""
+    x1, y1, x2, _ = (float(value) for value in key.split(","))
+    page.keyboard.press("Escape")
+    page.mouse.click(*on_screen(page, (x1 + x2) / 2, y1 + 1))
+    if not page.locator(f'.box.is-selected[data-key="{key}"]').count():
+        page.locator(f'.box[data-key="{key}"]').focus()
+    return bool(page.locator(".tools").count())
+
+
+def draw(page: Any, box: Floats) -> None:  # noqa: ANN401
+    """Drag over a box, in drawing mode."""
+    page.keyboard.press("Escape")
+    page.mouse.move(*on_screen(page, *box[:2]))
+    page.mouse.down()
+    page.mouse.move(*on_screen(page, *(box[:2] + box[2:]) / 2))
+    page.mouse.move(*on_screen(page, *box[2:]))
+    page.mouse.up()
+
+
+def on_screen(page: Any, x: float, y: float) -> list[float]:  # noqa: ANN401
+    place: list[float] = page.evaluate(
+        "([x, y]) => { const p = new DOMPoint(x, y).matrixTransform("
+        "document.querySelector('.picture').getScreenCTM()); return [p.x, p.y]; }",
+        [float(x), float(y)],
+    )
+    return place
+
+
+def needed(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
+    """Mean recall of each order at each budget, over seeds."""
+    table: dict[str, Any] = {}
+    for order in ("queue", "random"):
+        for number, budget in enumerate(options.budget):
+            of = [
+                [row for row in rows if row["seed"] == seed and row["order"] == order] for seed in range(options.seeds)
+            ]
+            there = [runs[number] for runs in of if len(runs) > number]
+            if there:
+                table[f"{order} {budget}"] = {
+                    kind: round(float(np.mean([row[kind] for row in there])), 4)
+                    for kind in ("clicks", "images", "boxes", "corrected", "trained again")
+                }
+    return table
+
+
+if __name__ == "__main__":
+    main()

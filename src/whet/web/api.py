@@ -1,0 +1,520 @@
+"""The HTTP API of the studio: thin handlers over `Workspace`. Its OpenAPI document is the contract."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from html import escape
+from importlib.resources import files
+from threading import Semaphore
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
+
+from whet.errors import (
+    BoxError,
+    CannotExportError,
+    CannotLearnError,
+    MissingExtraError,
+    NotNowError,
+    UnknownItemError,
+    UnreadableImageError,
+    WhetError,
+)
+
+try:
+    from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
+    from fastapi.staticfiles import StaticFiles
+    from pydantic import BaseModel, Field
+    from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
+except ImportError as error:
+    raise MissingExtraError("fastapi", "studio") from error
+
+from whet import __version__
+from whet.web import exports, insights, overview
+from whet.web.labelling import MOST_BOXES
+from whet.web.live import LiveImage, Video
+from whet.web.metrics import Metrics
+from whet.web.programs import add_programs
+from whet.web.security import COOKIE, Access, Guard, token_in
+from whet.web.studio import Studio
+from whet.web.views import (
+    BlameView,
+    Corrected,
+    CurvesView,
+    EffectView,
+    HistoryView,
+    ImageList,
+    ImageView,
+    JobView,
+    SavedView,
+    StateView,
+    VideoView,
+)
+from whet.web.workspace import Workspace
+
+STATIC = files("whet.web") / "static"
+HEARTBEAT = 10.0  # seconds without an event after which a comment keeps the stream open
+MOST_WAITING = 100  # events that a slow client has not read
+
+Side = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
+BoxIn = tuple[Side, Side, Side, Side]
+RequestId = Annotated[str | None, Field(max_length=100)]
+Id = Annotated[str, Path(max_length=100)]
+NodeId = Annotated[int, Field(ge=0, le=2**53)]
+
+
+class Marked(BaseModel):
+    """Boxes of an image, and whether they are the object."""
+
+    boxes: Annotated[list[BoxIn], Field(min_length=1, max_length=MOST_BOXES)]
+    is_object: bool
+    replaces: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=MOST_BOXES)] = []
+    request_id: RequestId = None
+
+
+class Confirmed(BaseModel):
+    """A request without further facts."""
+
+    request_id: RequestId = None
+
+
+class ConfirmedImages(BaseModel):
+    """Images whose detections are all right."""
+
+    images: Annotated[list[str], Field(min_length=1, max_length=1000)]
+    request_id: RequestId = None
+
+
+class NewBranch(BaseModel):
+    """A name for a state."""
+
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    node: NodeId | None = None
+
+
+class Target(BaseModel):
+    """A state, or a branch."""
+
+    node: NodeId | None = None
+    branch: Annotated[str | None, Field(max_length=100)] = None
+    request_id: RequestId = None
+
+
+class Lock(BaseModel):
+    """Whether the boxes of an image are to hold."""
+
+    is_locked: bool
+
+
+class Blamed(BaseModel):
+    """A box of an image."""
+
+    image: Annotated[str, Field(max_length=100)]
+    box: BoxIn
+
+
+class MinScore(BaseModel):
+    """A score, or the name of an operating point."""
+
+    min_score: Annotated[float, Field(allow_inf_nan=False)] | Annotated[str, Field(max_length=100)]
+
+
+class Wanted(BaseModel):
+    """The class of a first detector."""
+
+    class_name: Annotated[str, Field(min_length=1, max_length=100)]
+    request_id: RequestId = None
+
+
+class Action(BaseModel):
+    """What a video is to do; `frame` is for seek."""
+
+    action: Literal["play", "pause", "seek"]
+    frame: Annotated[int | None, Field(ge=0, le=2**31)] = None
+    request_id: RequestId = None
+
+
+class Problem(BaseModel):
+    """Why a request was not carried out: what was received, what was expected, what to do."""
+
+    detail: str
+
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem} for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429)
+}
+
+
+def make_app(studio: Studio, access: Access | None = None) -> Guard:
+    """The web app of a studio, behind all checks."""
+    access, metrics, workspace = access or Access(), Metrics(), studio.workspace
+    app = FastAPI(
+        title="whet studio",
+        version=__version__,
+        description="Correct a detector and see the effect on all images at once.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        responses=PROBLEMS,
+    )
+    _add_errors(app)
+    _add_page(app, access)
+    _add_images(app, studio)
+    _add_corrections(app, studio)
+    _add_history(app, studio)
+    _add_insights(app, workspace)
+    _add_files(app, workspace)
+    _add_training(app, studio)
+    _add_video(app, studio, access)
+    _add_events(app, workspace, access)
+    add_programs(app, studio, access, metrics)
+    return Guard(app, access, metrics.add)
+
+
+STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (UnknownItemError, 404),
+    (NotNowError, 409),
+    (CannotLearnError, 409),
+    (CannotExportError, 409),
+    (MissingExtraError, 409),
+    (UnreadableImageError, 422),
+    (BoxError, 422),
+    (WhetError, 422),
+    (ValueError, 422),
+)
+
+
+def _add_errors(app: FastAPI) -> None:
+    def problem(_: Request, error: Exception) -> JSONResponse:
+        status = next(status for kind, status in STATUS if isinstance(error, kind))
+        return JSONResponse({"detail": str(error)}, status)
+
+    def invalid(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"][1:])) or str(first["loc"][0])
+        detail = f"{place}: {first['msg']}; see /api/openapi.json for what is expected"
+        return JSONResponse({"detail": detail}, 422)
+
+    def http(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        return JSONResponse({"detail": str(error.detail)}, error.status_code, headers=error.headers)
+
+    for kind in (WhetError, ValueError):
+        app.add_exception_handler(kind, problem)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http)
+
+
+def client_of(x_whet_client: Annotated[str | None, Header(max_length=100)] = None) -> str:
+    """The name of the page that asks; empty for programs."""
+    return x_whet_client or ""
+
+
+Client = Annotated[str, Depends(client_of)]
+
+
+def _add_page(app: FastAPI, access: Access) -> None:
+    @app.get("/", include_in_schema=False)
+    def page(request: Request) -> Response:
+        given = token_in(request.url.query)
+        if access.token is not None and given:  # the token moves from the address into a cookie
+            answer: Response = RedirectResponse("/", 303)
+            answer.set_cookie(COOKIE, given, httponly=True, samesite="strict", max_age=30 * 86400)
+            return answer
+        return HTMLResponse((STATIC / "index.html").read_text())
+
+    @app.get("/api/docs", include_in_schema=False)
+    def docs() -> Response:
+        return HTMLResponse(described(app.openapi()))
+
+    app.mount("/static", StaticFiles(directory=str(STATIC), check_dir=False), name="static")
+
+
+def _add_images(app: FastAPI, studio: Studio) -> None:
+    workspace = studio.workspace
+
+    @app.get("/api/state")
+    def state() -> StateView:
+        """The studio as a whole."""
+        return overview.state(studio)
+
+    @app.get("/api/images")
+    def images(
+        order: Literal["name", "queue"] = "name",
+        offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> ImageList:
+        """A part of all images; in the order `queue`, those first in which corrections are expected to change most."""
+        return overview.images(workspace, order, offset, limit)
+
+    @app.get("/api/images/{id}")
+    def image(id: Id) -> ImageView:
+        """An image with its detections and labels."""
+        return workspace.image(id)
+
+    def encoded(content: bytes, etag: str, request: Request) -> Response:
+        headers = {"ETag": f'"{etag}"', "Cache-Control": "private, max-age=31536000, immutable"}
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(status_code=304, headers=headers)
+        return Response(content, media_type="image/jpeg", headers=headers)
+
+    @app.get("/api/images/{id}/file", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}})
+    def file(id: Id, request: Request) -> Response:
+        """The pixels of an image, as JPEG."""
+        return encoded(workspace.gallery.jpeg(id), id, request)
+
+    @app.get("/api/images/{id}/thumbnail", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}})
+    def thumbnail(id: Id, request: Request) -> Response:
+        """A small copy of an image, as JPEG."""
+        return encoded(workspace.gallery.thumbnail(id), f"{id}-small", request)
+
+
+def _add_corrections(app: FastAPI, studio: Studio) -> None:
+    workspace = studio.workspace
+
+    @app.post("/api/images/{id}/labels")
+    def label(id: Id, marked: Marked, client: Client) -> Corrected:
+        """Learn that boxes of an image are the object, or are not."""
+        return studio.labeller.label(
+            id, marked.boxes, marked.is_object, author=client, request=marked.request_id, replaces=marked.replaces
+        )
+
+    @app.delete("/api/labels/{record_id}")
+    def unlabel(
+        record_id: Id, client: Client, request_id: Annotated[str | None, Query(max_length=100)] = None
+    ) -> Corrected:
+        """Unlearn one correction."""
+        return studio.labeller.unlabel(record_id, author=client, request=request_id)
+
+    @app.post("/api/images/{id}/confirm")
+    def confirm(id: Id, confirmed: Confirmed, client: Client) -> Corrected:
+        """All detections that an image shows are right."""
+        return studio.labeller.confirm([id], author=client, request=confirmed.request_id)
+
+    @app.post("/api/confirm")
+    def confirm_all(confirmed: ConfirmedImages, client: Client) -> Corrected:
+        """All detections of several images are right."""
+        return studio.labeller.confirm(confirmed.images, author=client, request=confirmed.request_id)
+
+    @app.post("/api/images/{id}/lock")
+    def lock(id: Id, lock: Lock) -> ImageView:
+        """Watch the boxes of an image from now on, or no longer."""
+        return insights.lock(workspace, id, lock.is_locked)
+
+    @app.put("/api/min_score")
+    def min_score(wanted: MinScore, client: Client) -> StateView:
+        """Show detections above a score, or an operating point."""
+        workspace.set_min_score(wanted.min_score, author=client)
+        return overview.state(studio)
+
+
+def _add_history(app: FastAPI, studio: Studio) -> None:
+    workspace = studio.workspace
+
+    @app.post("/api/undo")
+    def undo(confirmed: Confirmed, client: Client) -> StateView:
+        """Move to the state before this one."""
+        workspace.undo(author=client, request=confirmed.request_id)
+        return overview.state(studio)
+
+    @app.post("/api/redo")
+    def redo(confirmed: Confirmed, client: Client) -> StateView:
+        """Move to the state that was undone last."""
+        workspace.redo(author=client, request=confirmed.request_id)
+        return overview.state(studio)
+
+    @app.get("/api/history")
+    def history() -> HistoryView:
+        """The tree of states."""
+        return workspace.history_view()
+
+    @app.post("/api/branches")
+    def add_branch(new: NewBranch, client: Client) -> HistoryView:
+        """Give a state a name, and switch to it."""
+        workspace.add_branch(new.name, new.node, author=client)
+        return workspace.history_view()
+
+    @app.delete("/api/branches/{name}")
+    def remove_branch(name: Id, client: Client) -> HistoryView:
+        """Take a name away; the states stay."""
+        workspace.remove_branch(name, author=client)
+        return workspace.history_view()
+
+    @app.post("/api/checkout")
+    def checkout(target: Target, client: Client) -> StateView:
+        """Move to any state, or to the end of a branch."""
+        workspace.checkout(target.node, target.branch, author=client, request=target.request_id)
+        return overview.state(studio)
+
+
+def _add_insights(app: FastAPI, workspace: Workspace) -> None:
+    @app.get("/api/effect")
+    def effect(
+        from_: Annotated[int | None, Query(alias="from", ge=0, le=2**53)] = None,
+        to: Annotated[int | None, Query(ge=0, le=2**53)] = None,
+    ) -> EffectView:
+        """What differs between two states in all images, the most harmful first; by default, since the last change."""
+        return insights.effect(workspace, from_, to)
+
+    @app.post("/api/blame")
+    def blame(blamed: Blamed) -> BlameView:
+        """The corrections that made a box appear, or vanish."""
+        return insights.blame(workspace, blamed.image, blamed.box)
+
+    @app.get("/api/curves")
+    def curves() -> CurvesView:
+        """Precision and recall on reviewed images, and scores of both classes."""
+        return insights.curves(workspace)
+
+
+def _add_files(app: FastAPI, workspace: Workspace) -> None:
+    def sent(file: exports.Exported) -> Response:
+        headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(file.name)}"}
+        return Response(file.content, media_type=file.media_type, headers=headers)
+
+    @app.get("/api/export", response_class=Response)
+    def export(format: exports.Format, reviewed: bool = False) -> Response:
+        """Boxes of all images (or of reviewed ones) as COCO, YOLO or Pascal VOC; or the corrections as COCO."""
+        return sent(exports.exported(workspace, format, reviewed=reviewed))
+
+    @app.get("/api/model.whet", response_class=Response)
+    def model() -> Response:
+        """The detector as it is now."""
+        return sent(exports.model_file(workspace))
+
+    @app.get("/api/model.xml", response_class=Response)
+    def opencv() -> Response:
+        """The detector for OpenCV, where its format can hold it."""
+        return sent(exports.opencv_file(workspace))
+
+    @app.post("/api/save")
+    def save(confirmed: Confirmed) -> SavedView:  # noqa: ARG001 - a body makes it JSON
+        """Write the detector to its file."""
+        return exports.save_model(workspace)
+
+
+def _add_training(app: FastAPI, studio: Studio) -> None:
+    @app.post("/api/train")
+    def train(wanted: Wanted) -> JobView:
+        """Train a first detector on the boxes of the project."""
+        return studio.training.start(wanted.class_name)
+
+    @app.get("/api/train")
+    def job() -> JobView | None:
+        """The training that runs, or the last one."""
+        return studio.training.job
+
+    @app.delete("/api/train")
+    def cancel() -> JobView | None:
+        """Stop the training; the next one goes on from its checkpoint."""
+        return studio.training.cancel()
+
+
+def _add_video(app: FastAPI, studio: Studio, access: Access) -> None:
+    viewers = Semaphore(access.limits.viewers)
+
+    def video() -> Video:
+        if studio.video is None:
+            raise UnknownItemError(
+                "this studio shows no video; start `whet serve MODEL VIDEO` or `whet serve MODEL camera`"
+            )
+        return studio.video
+
+    @app.get("/api/video")
+    def view() -> VideoView:
+        """Where the video is."""
+        return video().view()
+
+    @app.post("/api/video")
+    def act(action: Action) -> VideoView:
+        """Play, pause (the frame becomes an image that can be corrected), or go to a frame."""
+        return video().act(action.action, action.frame)
+
+    @app.get("/api/video/frame.jpg", response_class=Response)
+    def frame() -> Response:
+        """The newest frame with its detections."""
+        jpeg = video().live.jpeg()
+        if not jpeg:
+            raise NotNowError("no frame has come yet; try again in a second")
+        return Response(jpeg, media_type="image/jpeg")
+
+    @app.get("/api/video/stream.mjpg", response_class=StreamingResponse)
+    def stream() -> Response:
+        """The video with its detections, as MJPEG."""
+        live = video().live
+        if not viewers.acquire(blocking=False):
+            return JSONResponse({"detail": "too many viewers; close another page, and try again"}, 429)
+        return StreamingResponse(_parts(live, viewers), media_type="multipart/x-mixed-replace; boundary=frame")
+
+
+BOUNDARY = b"\r\n--frame\r\n"
+
+
+async def _parts(live: LiveImage, viewers: Semaphore) -> AsyncIterator[bytes]:
+    """The images of a video with boundaries; the boundary follows each image directly, because browsers wait for it."""
+    images = live.jpegs()
+    try:
+        yield BOUNDARY[2:]
+        while (jpeg := await run_in_threadpool(next, images, None)) is not None:
+            yield b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(jpeg) + jpeg + BOUNDARY
+    finally:
+        viewers.release()
+
+
+def _add_events(app: FastAPI, workspace: Workspace, access: Access) -> None:
+    streams = asyncio.Semaphore(access.limits.streams)
+
+    @app.get("/api/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
+    async def events(request: Request) -> Response:
+        """News as server-sent events."""
+        if streams.locked():
+            return JSONResponse({"detail": "too many streams are open; close another page, and try again"}, 429)
+
+        async def told() -> AsyncIterator[str]:
+            loop, waiting = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any]](MOST_WAITING)
+
+            def put(event: dict[str, Any]) -> None:
+                if waiting.full():
+                    waiting.get_nowait()  # a slow client skips the oldest
+                waiting.put_nowait(event)
+
+            def tell(event: dict[str, Any]) -> None:
+                loop.call_soon_threadsafe(put, event)
+
+            with workspace.events.subscribed(tell):
+                yield f"data: {json.dumps({'type': 'state', 'revision': workspace.revision})}\n\n"
+                while not await request.is_disconnected():
+                    try:
+                        event = await asyncio.wait_for(waiting.get(), HEARTBEAT)
+                    except TimeoutError:
+                        yield ": still here\n\n"
+                        continue
+                    if event["type"] == "end":
+                        return
+                    yield f"data: {json.dumps(event)}\n\n"
+
+        async def counted() -> AsyncIterator[str]:
+            async with streams:
+                async for text in told():
+                    yield text
+
+        return StreamingResponse(counted(), media_type="text/event-stream")
+
+
+def described(document: dict[str, Any]) -> str:
+    """The OpenAPI document as a plain page, without scripts: nothing is loaded from elsewhere."""
+    rows = []
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            text = escape(operation.get("description") or operation.get("summary", ""))
+            rows.append(f"<dt><code>{method.upper()} {escape(path)}</code></dt><dd>{text}</dd>")
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><title>whet studio API</title>"
+        "<h1>whet studio API</h1><p>The shapes of requests and answers: "
+        f"<a href=/api/openapi.json>/api/openapi.json</a></p><dl>{''.join(rows)}</dl></html>"
+    )

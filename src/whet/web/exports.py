@@ -1,0 +1,152 @@
+"""What leaves the studio as a file: boxes as annotations, corrections, the detector."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.detector.corrections_table import as_coco
+from whet.detector.storage import class_in_file, save
+from whet.errors import NotNowError, UnreadableImageError
+from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations
+from whet.io.annotations.formats import write_annotations
+from whet.io.files import as_file_name
+from whet.web import effects
+from whet.web.effects import as_box
+from whet.web.store import StoredImage
+from whet.web.views import SavedView
+from whet.web.workspace import Workspace
+
+Boxes = NDArray[np.float64]
+Format = Literal["coco", "yolo", "voc", "corrections"]
+
+
+class Exported(NamedTuple):
+    """The content of a file, its type and its name."""
+
+    content: bytes
+    media_type: str
+    name: str
+
+
+def exported(workspace: Workspace, format: Format, *, reviewed: bool = False) -> Exported:
+    """Labels and detections as annotations, or the corrections; with `reviewed`, of reviewed images only."""
+    stem = as_file_name(workspace.name) or "boxes"
+    if format == "corrections":
+        records = sorted(workspace.records(), key=lambda record: (-record.time, record.id))
+        return Exported(json.dumps(as_coco(records), indent=1).encode(), "application/json", f"{stem}-corrections.json")
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        boxes = annotated(workspace, folder / "images", reviewed=reviewed)
+        if format == "coco":
+            write_annotations(boxes, folder / "annotations.json", "coco")
+            content = (folder / "annotations.json").read_bytes()
+            return Exported(content, "application/json", f"{stem}-coco.json")
+        write_annotations(boxes, folder / format, format)
+        return Exported(_zipped(folder / format), "application/zip", f"{stem}-{format}.zip")
+
+
+def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, labelled: bool = False) -> Annotations:
+    """The images of a project with their boxes, in a new folder: what was labelled the object, and what is found.
+
+    Detections that were marked wrong are left out. With `labelled`, images are left out that have neither labels nor a
+    review.
+    """
+    folder.mkdir(parents=True)
+    name = ONLY_CLASS
+    if workspace.has_model and workspace.detector.class_name:
+        name = workspace.detector.class_name
+    images, used = [], set[str]()
+    for image in workspace.gallery:
+        labels = workspace.labels_of(image.id)
+        is_reviewed = workspace.is_reviewed(image.id)
+        if (reviewed and not is_reviewed) or (labelled and not labels and not is_reviewed):
+            continue
+        boxes = [as_box(label.box) for label in labels if label.is_object]
+        found = workspace.shown(image.id)
+        said = effects.labelled(found, labels)
+        boxes += [as_box(box) for box, label in zip(found.boxes, said, strict=True) if label is None]
+        path = _linked(workspace, image, folder, used)
+        array = _inside(np.array(boxes).reshape(-1, 4), image)
+        images.append(
+            AnnotatedImage(
+                path, (image.height, image.width), array, (name,) * len(array), np.zeros(len(array), np.bool_)
+            )
+        )
+    if not images:
+        raise NotNowError("no image has boxes to export; label or review some images first")
+    return Annotations(tuple(images), (name,))
+
+
+def _inside(boxes: Boxes, image: StoredImage) -> Boxes:
+    """The part of boxes (n, 4) that lies in the image."""
+    clipped = boxes.clip(0, [image.width, image.height, image.width, image.height]).astype(np.float64)
+    return clipped[(clipped[:, 2:] > clipped[:, :2]).all(axis=1)]
+
+
+def _linked(workspace: Workspace, image: StoredImage, folder: Path, used: set[str]) -> Path:
+    """A link to the file of an image, or a copy of one that is kept in the project, under a name of its own."""
+    name = as_file_name(Path(image.name).stem) or "image"
+    suffix = ".png" if image.path is None else Path(image.path).suffix
+    while name + suffix in used:
+        name += f"-{image.id[:8]}"
+    used.add(name + suffix)
+    path = folder / (name + suffix)
+    if image.path is not None:
+        path.symlink_to(image.path)
+    else:
+        content = workspace.store.content(image.id)
+        if content is None:
+            raise UnreadableImageError(f"{image.name} is not in the project any more; start the studio again")
+        path.write_bytes(content)
+    return path
+
+
+def _zipped(folder: Path) -> bytes:
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                is_packed = path.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp")
+                kind = zipfile.ZIP_STORED if is_packed else zipfile.ZIP_DEFLATED
+                archive.write(path, path.relative_to(folder).as_posix(), kind)
+    return content.getvalue()
+
+
+def model_file(workspace: Workspace) -> Exported:
+    """The detector as a .whet file."""
+    name = f"{as_file_name(workspace.name) or 'model'}.whet"
+    return Exported(workspace.detector.to_bytes(), "application/octet-stream", name)
+
+
+def opencv_file(workspace: Workspace) -> Exported:
+    """The detector for OpenCV; raises `CannotExportError` where its format cannot hold it."""
+    with TemporaryDirectory() as place:
+        path = Path(place) / f"{as_file_name(workspace.name) or 'model'}.xml"
+        workspace.detector.export_opencv(path)
+        return Exported(path.read_bytes(), "application/xml", path.name)
+
+
+def save_model(workspace: Workspace) -> SavedView:
+    """Write the detector to its own file; that of a bundled or trained one lies beside the project.
+
+    A file that someone else has changed since is left as it is.
+    """
+    target = workspace.model_path
+    file, known = class_in_file(target)[0], workspace.store.get("saved")
+    if known is None and file.exists():
+        raise NotNowError(f"{file.name} exists already and is not of this project; download the model instead")
+    with workspace.locked() as history:
+        detector, node = workspace.detector.copy(), history.current
+    detector.origin = None if known is None else (file.resolve(), known)
+    save(detector, target)
+    workspace.store.put(saved=detector.origin[1] if detector.origin else None, saved_node=node)
+    workspace.events.publish("state", revision=workspace.revision, node=node, image=None, client=None)
+    return SavedView(file.name, len(detector.records))

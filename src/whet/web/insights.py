@@ -1,0 +1,238 @@
+"""What a workspace can tell: effects of changes, locked images, causes of boxes, curves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.cascade.boxes import box_iou
+from whet.detector.corrections import SAME
+from whet.evaluation.curves import sweep
+from whet.evaluation.matching import match
+from whet.web import effects
+from whet.web.effects import as_box, boxes_of
+from whet.web.store import Label, StoredImage
+from whet.web.views import (
+    BlameView,
+    CauseView,
+    ChangeView,
+    CurvePoint,
+    CurvesView,
+    EffectSummary,
+    EffectView,
+    Histogram,
+    ImageView,
+    LockedImage,
+    LockedView,
+)
+from whet.web.workspace import Workspace, estimate_view
+
+Boxes = NDArray[np.float64]
+
+# Points of a curve that a page can show.
+MOST_POINTS = 400
+BINS = 24
+# Boxes of a diff: a person reads the first of them.
+MOST_CHANGES = 500
+
+
+# Effects.
+
+
+def effect(workspace: Workspace, before: int | None = None, after: int | None = None) -> EffectView:
+    """What differs between two states in all images that were scanned; by default, since the last change."""
+    with workspace.locked() as history:
+        after = history.node(history.current if after is None else after).id
+        parent = history.nodes[after].parent
+        before = history.node((after if parent is None else parent) if before is None else before).id
+    is_complete = workspace.has_model and all(image.id in workspace.rescorer for image in workspace.gallery)
+    found = changes(workspace, before, after) if workspace.has_model else []
+    return EffectView(
+        before,
+        after,
+        found[:MOST_CHANGES],
+        locked(workspace, before, after),
+        summary(workspace, before, after, found),
+        is_complete,
+    )
+
+
+def summary(workspace: Workspace, before: int, after: int, found: Sequence[ChangeView] | None = None) -> EffectSummary:
+    """How many boxes differ between two states, and the estimates of both."""
+    found = changes(workspace, before, after) if found is None else found
+    gained, lost, moved = (sum(change.kind == kind for change in found) for kind in ("gained", "lost", "moved"))
+    estimates = [estimate_view(workspace.estimate_at(node)) for node in (before, after)]
+    return EffectSummary(gained, lost, moved, len({change.image for change in found}), *estimates)
+
+
+def changes(workspace: Workspace, before: int, after: int) -> list[ChangeView]:
+    """Boxes that differ between two states, in all images that were scanned, the most harmful first."""
+    lowest = workspace.min_score
+    with workspace.locked():
+        ids = workspace.record_ids(before), workspace.record_ids(after)
+        caches = workspace.rescorer_at(before), workspace.rescorer_at(after)
+    if caches[0] is None or caches[1] is None:
+        return []
+    keys = [image.id for image in workspace.gallery if image.id in caches[0] and image.id in caches[1]]
+    if caches[0] is caches[1]:
+        keys = caches[0].differing(*ids)
+    found: list[ChangeView] = []
+    for key in keys:
+        one, other = caches[0].detections(key, ids[0]).above(lowest), caches[1].detections(key, ids[1]).above(lowest)
+        found += effects.changes(key, workspace.gallery[key].name, one, other, workspace.labels_of(key))
+    return sorted(found, key=lambda change: (-change.harm, change.name, change.box))
+
+
+def lock(workspace: Workspace, key: str, is_locked: bool) -> ImageView:
+    """Take the boxes that an image shows now, but for those marked wrong, as those that have to be found; or stop."""
+    image, truth, node = workspace.gallery[key], None, None
+    if is_locked:
+        found, labels = workspace.shown(key), workspace.labels_of(key)
+        said = effects.labelled(found, labels)
+        truth = [as_box(box) for box, label in zip(found.boxes, said, strict=True) if label is None]
+        truth += [as_box(label.box) for label in labels if label.is_object]
+        node = workspace.history.current
+    workspace.store.lock_image(key, truth, node)
+    workspace.gallery.update(replace(image, truth=None if truth is None else tuple(truth), locked_at=node))
+    workspace.events.publish("state", revision=workspace.revision)
+    return workspace.image(key)
+
+
+def truth_of(image: StoredImage, labels: Sequence[Label]) -> Boxes:
+    """The boxes of a locked image: those that it was locked with, and what was said about it since."""
+    boxes = np.array(image.truth or (), np.float64).reshape(-1, 4)
+    wrong = boxes_of([label for label in labels if not label.is_object])
+    boxes = boxes[~(box_iou(boxes, wrong) >= SAME).any(axis=1)]
+    objects = boxes_of([label for label in labels if label.is_object])
+    new = objects[~(box_iou(objects, boxes) >= SAME).any(axis=1)]
+    return np.concatenate([boxes, new])
+
+
+def locked(workspace: Workspace, before: int | None = None, after: int | None = None) -> LockedView:
+    """What is found of the objects of locked images; before is the state in which each was locked."""
+    if not workspace.has_model:
+        return LockedView()
+    rows, totals = [], np.zeros(5, np.int64)
+    for image in workspace.gallery:
+        if image.truth is None:
+            continue
+        truth = truth_of(image, workspace.labels_of(image.id))
+        nodes = (image.locked_at or 0) if before is None else before, after
+        counts = [
+            effects.found_of(truth, workspace.detections(image.id, node).above(workspace.min_score)) for node in nodes
+        ]
+        (found_before, wrong_before), (found_now, wrong_now) = counts
+        totals += [len(truth), found_before, found_now, wrong_before, wrong_now]
+        before_share, share = (found / len(truth) if len(truth) else 1.0 for found in (found_before, found_now))
+        rows.append(LockedImage(image.id, image.name, before_share, share, wrong_before, wrong_now))
+    n, found_before, found_now, wrong_before, wrong_now = totals.tolist()
+    is_worse = found_now < found_before or wrong_now > wrong_before
+    recall_before, recall_now = (found / n if n else None for found in (found_before, found_now))
+    return LockedView(rows, n, recall_before, recall_now, wrong_before, wrong_now, is_worse)
+
+
+# Causes.
+
+
+def blame(workspace: Workspace, key: str, box: Sequence[float]) -> BlameView:
+    """The corrections without which a box of an image would have another score, found by unlearning each of them."""
+    ids, target = workspace.record_ids(), np.array([box], np.float64)
+    workspace.detections(key)  # scans the image, if that is not done yet
+    rescorer, lowest = workspace.rescorer, workspace.min_score
+
+    def score(chosen: frozenset[str]) -> float | None:
+        found = rescorer.detections(key, chosen).above(lowest)
+        overlaps = box_iou(target, found.boxes)[0]
+        return None if not (overlaps >= SAME).any() else float(found.scores[overlaps >= SAME].max())
+
+    now = score(ids)
+    without = {one: score(ids - {one}) for one in sorted(ids)}
+    causes = [one for one in without if without[one] != now]
+    together = False
+    if not causes and ids:
+        causes = _smallest_group(ids, now, score)
+        together = bool(causes)
+    ranked = sorted(causes, key=lambda one: (-abs((now or 0.0) - (without[one] or 0.0)), one))
+    return BlameView(
+        None if now is None else round(now, 4), [_cause(workspace, one, without[one]) for one in ranked], together
+    )
+
+
+def _smallest_group(
+    ids: frozenset[str], now: float | None, score: Callable[[frozenset[str]], float | None]
+) -> list[str]:
+    """Corrections that only together make a box what it is: taken out one after the other until it changes."""
+    if score(frozenset()) == now:
+        return []
+    group = sorted(ids)
+    for one in list(group):  # what can stay without the box changing back is no part of the cause
+        rest = [other for other in group if other != one]
+        if score(ids - set(rest)) != now:
+            group = rest
+    return group
+
+
+def _cause(workspace: Workspace, one: str, score: float | None) -> CauseView:
+    label = workspace.labels[one]
+    name = "" if label.record is None else label.record.name
+    return CauseView(
+        one, label.image, name, as_box(label.box), label.is_object, None if score is None else round(score, 4)
+    )
+
+
+# Curves.
+
+
+def curves(workspace: Workspace) -> CurvesView:
+    """Precision and recall in images that were reviewed, and the scores of detections that were labelled.
+
+    In a reviewed image, what is no object is a false positive. In other images only labelled boxes count.
+    """
+    scores: list[NDArray[np.float64]] = []
+    kinds: list[NDArray[np.int8]] = []
+    unjudged: list[NDArray[np.float64]] = []
+    n_truths, n_images, n_labelled = 0, 0, 0
+    for image in workspace.gallery:
+        if not workspace.has_model or image.id not in workspace.rescorer:
+            continue
+        labels = workspace.labels_of(image.id)
+        is_reviewed = workspace.is_reviewed(image.id) or image.truth is not None
+        found = workspace.detections(image.id)
+        if not is_reviewed:
+            is_judged = np.array([label is not None for label in effects.labelled(found, labels)], np.bool_)
+            unjudged.append(found.scores[~is_judged])
+            found = found[is_judged]
+        if not (labels or is_reviewed):
+            continue
+        truth = truth_of(image, labels) if image.truth is not None else boxes_of([x for x in labels if x.is_object])
+        matched = match(found.boxes, found.scores, truth)
+        scores.append(found.scores)
+        kinds.append(matched.labels)
+        n_truths, n_images, n_labelled = n_truths + len(truth), n_images + 1, n_labelled + len(labels)
+    points: list[CurvePoint] = []
+    every, flags = np.concatenate([np.empty(0), *scores]), np.concatenate([np.empty(0, np.int8), *kinds])
+    if n_truths and len(every):
+        curve = sweep(every, flags, n_truths, n_images)
+        rows = np.unique(np.linspace(0, len(curve.thresholds) - 1, MOST_POINTS).round().astype(int))
+        for row in rows.tolist():
+            wrong, right = float(curve.false_positives[row]), float(curve.recall[row]) * n_truths
+            precision = right / (right + wrong) if right + wrong else 1.0
+            score = float(curve.thresholds[row])
+            points.append(CurvePoint(score if isfinite(score) else 0.0, float(curve.recall[row]), precision))
+    points_of = dict(workspace.detector.operating_points) if workspace.has_model else {}
+    histogram = _histogram(every, flags, np.concatenate([np.empty(0), *unjudged]))
+    return CurvesView(points, histogram, points_of, n_labelled, n_images)
+
+
+def _histogram(scores: NDArray[np.float64], flags: NDArray[np.int8], unjudged: NDArray[np.float64]) -> Histogram:
+    every = np.concatenate([scores, unjudged])
+    if not len(every):
+        return Histogram([], [], [], [])
+    edges = np.linspace(0.0, float(every.max()) * 1.0001 + 1e-9, BINS + 1)
+    parts = scores[flags == 1], scores[flags == 0], unjudged
+    counts = (np.histogram(part, edges)[0].tolist() for part in parts)
+    return Histogram([round(float(edge), 4) for edge in edges], *counts)

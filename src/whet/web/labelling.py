@@ -1,0 +1,238 @@
+"""What people say about boxes: learned at once, written before it is answered, once however often it is sent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from threading import Lock
+
+import numpy as np
+
+from whet.cascade.boxes import box_iou
+from whet.cascade.pyramid import Level
+from whet.detector.corrections import CONTRARY, checked_labels
+from whet.detector.detector import Detector
+from whet.detector.records import Record
+from whet.errors import BoxError, NotNowError, UnknownItemError
+from whet.web import effects, insights
+from whet.web.effects import as_box, boxes_of
+from whet.web.models import MODEL, id_of
+from whet.web.store import Label, StoredImage, StoredModel
+from whet.web.views import Box, Corrected
+from whet.web.workspace import REVIEWED, Workspace
+
+# Boxes of one request: a person draws fewer, and each takes some milliseconds.
+MOST_BOXES = 200
+
+
+class Labeller:
+    """Takes the labels of a workspace, one request of a client at a time; see `whet.web.workspace.Workspace`."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = self._workspace = workspace
+        self._busy: set[str] = set()
+        self._lock = Lock()
+
+    def label(
+        self,
+        key: str,
+        boxes: Sequence[Sequence[float]],
+        is_object: bool | Sequence[bool],
+        *,
+        author: str = "",
+        request: str | None = None,
+        replaces: Sequence[str] = (),
+    ) -> Corrected:
+        """Learn what a person says about boxes of an image; labels that it `replaces` are unlearned in the same step.
+
+        A box that the same author labelled otherwise before is labelled anew; opposite labels of two authors are both
+        kept.
+        """
+        if len(boxes) > MOST_BOXES:
+            raise BoxError(f"got {len(boxes)} boxes in one request; expected at most {MOST_BOXES}")
+        workspace, image = self._workspace, self._workspace.gallery[key]
+        array = np.array(boxes, np.float64).reshape(-1, 4)
+        array, flags = checked_labels(array, is_object, (image.height, image.width))
+        with self._one_at_a_time(author):
+            known = self._answered(request, key)
+            if known is not None:
+                return known
+            new = self._new_labels(image, [as_box(box) for box in array], flags.tolist(), author)
+            with workspace.locked() as history:
+                known = self._answered(request, key)
+                if known is not None:
+                    return known
+                before, now = history.current, history.items()
+                replaced = [one for one in (*replaces, *self._contrary_of(new, author)) if one in now]
+                if replaced or any(label.id not in now for label in new):
+                    text = f"{image.name}: {_said(new)}"
+                    workspace.commit(new, replaced, author=author, text=text, request=request)
+            missed = [label.box for label in new if label.is_object and label.record is not None]
+            if missed:
+                workspace.rescorer.look_around(key, workspace.gallery.pixels(key), missed)
+            return self._answer(before, [label.id for label in new], key, author)
+
+    def unlabel(self, label_id: str, *, author: str = "", request: str | None = None) -> Corrected:
+        """Unlearn one correction, as if it had never been learned."""
+        workspace = self._workspace
+        label = workspace.labels.get(label_id)
+        if label is None:
+            raise UnknownItemError(f"got label {label_id[:16]!r}; expected the record_id of a label")
+        shown = label.image if label.image in workspace.gallery else None
+        with self._one_at_a_time(author), workspace.locked() as history:
+            known = self._answered(request, shown)
+            if known is not None:
+                return known
+            if label_id not in history.items():
+                raise UnknownItemError(f"the label {label_id[:8]} is not part of this state; nothing was changed")
+            before = history.current
+            text = f"{self._name_of(label)}: label removed"
+            workspace.commit((), [label_id], author=author, text=text, request=request)
+        return self._answer(before, [], shown, author)
+
+    def confirm(self, keys: Sequence[str], *, author: str = "", request: str | None = None) -> Corrected:
+        """Say of some images that all detections shown are right; each of them becomes a label, and guards."""
+        workspace = self._workspace
+        images = [workspace.gallery[key] for key in dict.fromkeys(keys)]
+        if not images:
+            raise UnknownItemError("got no images to confirm; expected at least one id")
+        only = images[0].id if len(images) == 1 else None
+        with self._one_at_a_time(author):
+            known = self._answered(request, only)
+            if known is not None:
+                return known
+            new: list[Label] = []
+            for image in images:
+                found = workspace.shown(image.id)
+                said = effects.labelled(found, workspace.labels_of(image.id))
+                boxes = [as_box(box) for box, label in zip(found.boxes, said, strict=True) if label is None]
+                new += self._new_labels(image, boxes, [True] * len(boxes), author)
+            with workspace.locked() as history:
+                known = self._answered(request, only)
+                if known is not None:
+                    return known
+                before = history.current
+                items = [*(label.id for label in new), *(REVIEWED + image.id for image in images)]
+                if not history.items().issuperset(items):
+                    text = f"{images[0].name if only else f'{len(images)} images'}: confirmed"
+                    workspace.commit(new, (), items=items, author=author, text=text, request=request)
+            return self._answer(before, [label.id for label in new], only, author)
+
+    def use_trained(self, detector: Detector, name: str, *, author: str = "") -> None:
+        """Go on with another detector: a new state, with all labels learned by it. Undo gives the one before back."""
+        workspace = self._workspace
+        with workspace.locked():
+            old = {image.id: workspace.labels_of(image.id) for image in workspace.gallery}
+        new = [label for key, labels in old.items() if labels for label in self._relearned(detector, key, labels)]
+        data = detector.to_bytes()
+        model = StoredModel(id_of(data), detector.base_id, name, data)
+        with workspace.locked() as history:
+            now = history.items()
+            removed = [item for item in now if item.startswith(MODEL) or item in workspace.labels]
+            reviewed = [item for item in now if item.startswith(REVIEWED)]
+            items = [MODEL + model.id, *(label.id for label in new), *reviewed]
+            text = f"trained {name} on {sum(map(len, old.values()))} labels"
+            workspace.commit(new, removed, items=items, author=author, text=text, model=model)
+        workspace.publish(client=author)
+
+    def _relearned(self, detector: Detector, key: str, labels: Sequence[Label]) -> list[Label]:
+        """The same labels, as another detector learns them; what it cannot learn stays a label."""
+        pixels, found = self._workspace.gallery.pixels(key), []
+        shared: dict[float, Level] = {}
+        for label in labels:
+            record = None
+            with suppress(BoxError):
+                flags, name = [label.is_object], self._workspace.gallery[key].name
+                (record,) = detector.new_records(pixels, [label.box], flags, name=name, shared=shared)
+            found.append(replace(label, id=_key(key, label.box, label.is_object, record), record=record))
+        return found
+
+    def _new_labels(self, image: StoredImage, boxes: Sequence[Box], flags: Sequence[bool], author: str) -> list[Label]:
+        """Labels with what the detector learns of them; they do not depend on what was learned before."""
+        workspace = self._workspace
+        overlaps = box_iou(np.array(boxes).reshape(-1, 4), workspace.shown(image.id).boxes)
+        was_found: list[bool] = np.asarray((overlaps >= CONTRARY).any(axis=1)).tolist()
+        records: Sequence[Record | None] = [None] * len(boxes)
+        if workspace.has_model and boxes:
+            pixels = workspace.gallery.pixels(image.id)
+            records = workspace.detector.new_records(
+                pixels,
+                boxes,
+                flags,
+                name=image.name,
+                min_score=workspace.chosen_score(),
+                threads=workspace.threads,
+                shared=workspace.rescorer.levels(image.id),
+            )
+        now = time.time()
+        return [
+            Label(_key(image.id, box, flag, record), image.id, box, flag, found, author, now, record)
+            for box, flag, found, record in zip(boxes, flags, was_found, records, strict=True)
+        ]
+
+    def _contrary_of(self, new: Sequence[Label], author: str) -> list[str]:
+        """Earlier labels of the same author that say the contrary about the same box."""
+        ids: list[str] = []
+        for label in new:
+            others = [
+                other
+                for other in self._workspace.labels_of(label.image or "")
+                if other.is_object is not label.is_object and other.author == author
+            ]
+            same = box_iou(boxes_of([label]), boxes_of(others))[0] >= CONTRARY
+            ids += [other.id for other, is_same in zip(others, same.tolist(), strict=True) if is_same]
+        return ids
+
+    def _answered(self, request: str | None, key: str | None) -> Corrected | None:
+        """The answer to a request that was carried out already."""
+        workspace = self._workspace
+        known = None if request is None else workspace.store.answered(request)
+        if known is None:
+            return None
+        return Corrected(known[0], workspace.revision, known[1], None if key is None else workspace.image(key), None)
+
+    def _answer(self, before: int, added: list[str], key: str | None, author: str) -> Corrected:
+        workspace = self._workspace
+        view = None if key is None else workspace.image(key)
+        workspace.publish(image=key, client=author)
+        with workspace.locked() as history:
+            after, revision = history.current, workspace.revision
+        summary = insights.summary(workspace, before, after) if workspace.has_model else None
+        return Corrected(after, revision, added, view, summary)
+
+    @contextmanager
+    def _one_at_a_time(self, author: str) -> Iterator[None]:
+        """One request of a client that learns at a time: a page sends the next one when it has the answer."""
+        with self._lock:
+            if author and author in self._busy:
+                raise NotNowError("another correction of this client is being learned; send the next one after it")
+            self._busy.add(author)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._busy.discard(author)
+
+    def _name_of(self, label: Label) -> str:
+        if label.image is not None and label.image in self._workspace.gallery:
+            return self._workspace.gallery[label.image].name
+        return label.record.name if label.record is not None else ""
+
+
+def _key(image: str, box: Box, is_object: bool, record: Record | None) -> str:
+    """The id of a label: that of its record, or a hash of what it says."""
+    if record is not None:
+        return record.id
+    return hashlib.sha256(json.dumps([image, box, bool(is_object)]).encode()).hexdigest()
+
+
+def _said(labels: Sequence[Label]) -> str:
+    right = sum(label.is_object and label.was_found for label in labels)
+    missed = sum(label.is_object and not label.was_found for label in labels)
+    wrong = len(labels) - right - missed
+    parts = [f"{n} {word}" for n, word in ((wrong, "wrong"), (missed, "missed"), (right, "right")) if n]
+    return ", ".join(parts)

@@ -1,0 +1,77 @@
+"""The models of a project: each state has one of them, with a cache of windows of its own."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+
+from whet.detector.detector import Detector
+from whet.detector.records import Record
+from whet.web.rescoring import Rescorer
+from whet.web.store import Label, Store
+
+# The item of a state that names its model.
+MODEL = "model/"
+# Models whose caches are kept in memory: the present one, and the one before it.
+MOST_ENGINES = 3
+
+
+@dataclass(eq=False)
+class Engine:
+    """A detector and the cache of windows of all images with it."""
+
+    id: str
+    name: str
+    detector: Detector
+    rescorer: Rescorer
+
+    def move_to(self, records: Iterable[Record]) -> None:
+        """Give the detector these corrections, and no others; examples that it came with stay."""
+        wanted = {record.id: record for record in records}
+        now = {record.id: record for record in self.detector.records if record.kind == "correction"}
+        self.detector.replace_records(
+            [record for key, record in wanted.items() if key not in now],
+            [record for key, record in now.items() if key not in wanted],
+        )
+
+
+def id_of(data: bytes) -> str:
+    """The name of a model in a project: a hash of its bytes."""
+    return sha256(data).hexdigest()[:32]
+
+
+class Models:
+    """Engines by the id of their model; the least recently used are dropped, and made again from the project file."""
+
+    def __init__(self, store: Store, labels: dict[str, Label], threads: int | None) -> None:
+        self._store, self._labels, self._threads = store, labels, threads
+        self._engines: OrderedDict[str, Engine] = OrderedDict()
+
+    def engine(self, key: str) -> Engine:
+        """The engine of a model."""
+        if key not in self._engines:
+            name, data = self._store.model(key)
+            detector = Detector.from_bytes(data)
+            self._engines[key] = Engine(key, name, detector, Rescorer(detector, self._threads))
+            self.add(label.record for label in self._labels.values())
+            while len(self._engines) > MOST_ENGINES:
+                self._engines.popitem(last=False)
+        self._engines.move_to_end(key)
+        return self._engines[key]
+
+    def add(self, records: Iterable[Record | None]) -> None:
+        """Note corrections in the caches of the models that they were made for."""
+        every = [record for record in records if record is not None]
+        for engine in self._engines.values():
+            engine.rescorer.add(record for record in every if record.base_id == engine.detector.base_id)
+
+
+def model_in(items: Iterable[str]) -> str | None:
+    """The model of a state; None without one.
+
+    >>> model_in({"abc", "model/123"}), model_in({"abc"})
+    ('123', None)
+    """
+    return next((item.removeprefix(MODEL) for item in items if item.startswith(MODEL)), None)

@@ -1,0 +1,519 @@
+"""What any set of corrections does to all images, without looking at their pixels again.
+
+Corrections judge windows by Hamming distances between responses (`whet.cascade.neighbours`). So the windows of an image
+that the stages let through, or nearly let through, are kept with their responses. A correction that is new costs one
+pass: the least distance of each window to the windows of the correction. The outcome of any set of corrections is then
+a minimum over rows of distances and some comparisons, with exactly the result of a scan.
+
+A window that the stages reject matters only if a correction of a missed object can accept it. Only such windows, and
+those that the stages accept, have rows of distances: they are *live*.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from threading import RLock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from whet._kernels.responses import find_nearest, have_within
+from whet._kernels.threads import for_each_block
+from whet.cascade.cascade import Cascade
+from whet.cascade.detect import report
+from whet.cascade.detections import Calibration, Detections, FiredWindows
+from whet.cascade.neighbours import MUCH_NEARER, decided, is_nearer, unknown_distance, words_of
+from whet.cascade.pyramid import Level, Pyramid, WindowIndex
+from whet.cascade.scan import scan_pyramid
+from whet.cascade.stage import Stage
+from whet.detector.corrections import SAME
+from whet.detector.derive import FEWEST_GUARDS, Role, Roles, guards_of, judging_objects, roles_of
+from whet.detector.detector import Detector
+from whet.detector.records import Record
+from whet.detector.reference import Estimate, Judgement
+
+Floats = NDArray[np.float64]
+Bits = NDArray[np.uint8]
+Words = NDArray[np.uint64]
+Indices = NDArray[np.intp]
+Distances = NDArray[np.uint16]
+
+# Thresholds are lowered by so much, in units of |w|, for the windows that are kept: of 60 missed faces, most need less.
+# Images of 640 x 480 then have 600 windows on average, and a scan takes 2.5 times as long.
+MARGIN = 0.4
+MOST_WINDOWS = 4000
+MOST_DEEP = 20_000
+LEAST_MARGIN = 0.01
+# Windows of all images together, in bytes of their responses. Beyond, no further ones are kept.
+MOST_BYTES = 1 << 29
+# Images whose pyramids are remembered.
+MOST_PYRAMIDS = 6
+# States whose detections are remembered.
+MOST_STATES = 32
+
+
+@dataclass(eq=False)
+class LiveWindows:
+    """Windows (n, words) with stage scores (n,), distances to guards (n,), and a row (n,) for each correction."""
+
+    words: Words
+    scores: Floats
+    objects: Distances
+    others: Distances
+    table: Distances
+    n_rows: int = 0
+
+    @classmethod
+    def from_words(cls, words: Words, scores: Floats, guards: tuple[Words, Words]) -> LiveWindows:
+        """Windows without any correction yet."""
+        objects, others = (_nearest(words, side) for side in guards)
+        return cls(words, scores, objects, others, np.empty((0, len(words)), np.uint16))
+
+    def fill(self, known: Sequence[Words]) -> None:
+        """Add the rows of corrections that have none yet."""
+        self._grow(len(known))
+        for row in range(self.n_rows, len(known)):
+            self.table[row] = _nearest(self.words, known[row])
+        self.n_rows = len(known)
+
+    def _grow(self, n_rows: int) -> None:
+        if n_rows > len(self.table):
+            grown = np.empty((max(2 * len(self.table), n_rows, 8), len(self.words)), np.uint16)
+            grown[: self.n_rows] = self.table[: self.n_rows]
+            self.table = grown
+
+    @classmethod
+    def joined(cls, parts: Sequence[LiveWindows], n_words: int) -> LiveWindows:
+        """The windows of several images as one."""
+        words = np.concatenate([np.empty((0, n_words), np.uint64), *(part.words for part in parts)])
+        scores, objects, others = (
+            np.concatenate([np.empty(0, dtype), *(getattr(part, name) for part in parts)])
+            for name, dtype in (("scores", np.float64), ("objects", np.uint16), ("others", np.uint16))
+        )
+        found = cls(words, scores, objects, others, np.empty((0, len(words)), np.uint16))
+        found.take_rows(parts)
+        return found
+
+    def take_rows(self, parts: Sequence[LiveWindows]) -> None:
+        """Add the rows that the parts have more."""
+        n_rows = min((part.n_rows for part in parts), default=0)
+        self._grow(n_rows)
+        if n_rows > self.n_rows:
+            new = [part.table[self.n_rows : n_rows] for part in parts]
+            np.concatenate(new, axis=1, out=self.table[self.n_rows : n_rows])
+            self.n_rows = n_rows
+
+    def least(self, rows: Indices, at_least: Distances | int) -> NDArray[np.int64]:
+        """The least distance (n,) to some corrections, and to others whose distances are known."""
+        found = self.table[rows].min(axis=0, initial=np.iinfo(np.uint16).max)
+        return np.asarray(np.minimum(found, at_least), np.int64)
+
+
+@dataclass(eq=False)
+class CachedImage:
+    """The windows of an image that some stages let through: `cover` are their thresholds after each weak learner."""
+
+    windows: FiredWindows
+    packed: Bits
+    words: Words
+    cover: tuple[Floats, ...]
+    live_rows: Indices
+    live: LiveWindows
+    n_promoted: int = 0
+
+    def covers(self, lowest: Sequence[Floats] | None) -> bool:
+        """Whether all windows are here that pass thresholds as low as these."""
+        if lowest is None:
+            return True
+        return all(bool((low >= own).all()) for low, own in zip(lowest, self.cover, strict=True))
+
+
+@dataclass(eq=False)
+class ScoredState:
+    """A set of corrections: the rows of each kind, how far they reach, and what is found in images with them."""
+
+    roles: Roles
+    rows: tuple[Indices, Indices, Indices, Indices]
+    reach: float
+    lowered: Cascade | None
+    lowest: tuple[Floats, ...] | None
+    targets: Floats
+    found: dict[str, tuple[CachedImage, int, Detections]] = field(default_factory=dict)
+    everywhere: tuple[Everywhere, Floats] | None = None
+    judgement: Judgement | None = None
+
+
+@dataclass(eq=False)
+class Everywhere:
+    """The live windows of all images, one image after the other: number i begins at `starts[i]`."""
+
+    images: dict[str, CachedImage]
+    starts: Indices
+    live: LiveWindows
+
+
+class Rescorer:
+    """The windows of images, and the outcome of any set of corrections in them.
+
+    >>> from skimage import data
+    >>> import whet
+    >>> detector = whet.load("face")
+    >>> wrong = detector.new_records(data.astronaut(), detector.detect(data.astronaut())[1].boxes, False)
+    >>> rescorer = Rescorer(detector)
+    >>> rescorer.scan("astronaut", data.astronaut())
+    >>> rescorer.add(wrong)
+    >>> [len(rescorer.detections("astronaut", frozenset(ids)).above(34)) for ids in ([], [wrong[0].id])]
+    [2, 1]
+    """
+
+    def __init__(self, detector: Detector, threads: int | None = None) -> None:
+        self._detector = detector.copy()
+        self._base, self._weighted = detector.base, detector.weighted
+        self._threads = threads
+        self._guards = words_of(guards_of(self._base)[0]), words_of(guards_of(self._base)[1])
+        self._judging = judging_objects(self._base)[1]
+        n_weak = self._base.cascade.n_weak
+        self._unknown = tuple(unknown_distance(n_weak, len(side) >= FEWEST_GUARDS) for side in self._guards)
+        self._reporting = detector.reporting
+        self._images: dict[str, CachedImage] = {}
+        self._roles: dict[str, Role] = {}
+        self._rows: dict[str, int] = {}
+        self._known: list[Words] = []
+        self._states: OrderedDict[frozenset[str], ScoredState] = OrderedDict()
+        self._levels: OrderedDict[str, dict[float, Level]] = OrderedDict()
+        self._everywhere: Everywhere | None = None
+        self._n_bytes = 0
+        self._lock = RLock()
+
+    def __contains__(self, image: object) -> bool:
+        return image in self._images
+
+    @property
+    def n_windows(self) -> int:
+        """Windows that are kept, of all images."""
+        return sum(len(image.windows) for image in self._images.values())
+
+    # Corrections.
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Note corrections that states can have; those that are known change nothing."""
+        with self._lock:
+            new = [r for r in records if r.kind == "correction" and len(r) and r.id not in self._roles]
+            for role in roles_of(self._base, self._weighted, new):
+                self._rows[role.record.id] = len(self._known)
+                self._roles[role.record.id] = role
+                self._known.append(words_of(role.record.responses))
+            images = list(self._images.values())
+
+            def work(rows: slice) -> None:
+                for image in images[rows]:
+                    self._fill(image)
+
+            for_each_block(work, len(images), 16, self._threads)
+            if self._everywhere is not None:
+                self._everywhere.live.take_rows([image.live for image in self._everywhere.images.values()])
+
+    def _fill(self, image: CachedImage) -> None:
+        """Make windows live that a new correction can accept, and add the rows of new corrections."""
+        promoted = np.zeros(len(image.words), np.bool_)
+        promoted[image.live_rows] = True
+        n_before = int(promoted.sum())
+        for role in list(self._roles.values())[image.n_promoted :]:
+            if role.record.is_object and not role.holds:
+                promoted |= self._can_accept(image.words, self._known[self._rows[role.record.id]])
+        image.n_promoted = len(self._roles)
+        if int(promoted.sum()) > n_before:
+            self._make_live(image, np.flatnonzero(promoted))
+        image.live.fill(self._known)
+
+    def _can_accept(self, words: Words, known: Words) -> NDArray[np.bool_]:
+        """Which windows a correction accepts if there are no others; with others, it accepts no more."""
+        distance = np.full(len(words), 4 * self._base.cascade.n_weak, np.int64)
+        find_nearest(words, known, distance, np.zeros(len(words), np.intp))
+        has_nearer = ~is_nearer(distance, self._unknown[1], MUCH_NEARER)
+        have_within(words, self._guards[1], distance, MUCH_NEARER, has_nearer)
+        return ~has_nearer
+
+    def _make_live(self, image: CachedImage, rows: Indices) -> None:
+        self._everywhere = None
+        image.live_rows = rows
+        image.live = LiveWindows.from_words(image.words[rows], image.windows.scores[rows], self._guards)
+
+    # Images.
+
+    def levels(self, image: str) -> dict[float, Level]:
+        """Levels of an image's pyramid, for those who look at it one after the other; the last images are kept."""
+        with self._lock:
+            known = self._levels.pop(image, {})
+            self._levels[image] = known
+            while len(self._levels) > MOST_PYRAMIDS:
+                self._levels.popitem(last=False)
+            return known
+
+    def scan(self, image: str, pixels: NDArray[np.uint8], *, deep: bool = False) -> None:
+        """Keep the windows of an image that pass thresholds lowered by a margin; `deep`, also by known corrections.
+
+        A margin that lets too many windows pass is made smaller. So deep scans that find too many keep nothing new.
+        """
+        pyramid, margin = self._pyramid(image, pixels), MARGIN
+        while True:
+            stages = self._lowered_by(margin)
+            fired = scan_pyramid(replace(self._weighted, stages=stages), pyramid, threads=self._threads)
+            if len(fired) <= MOST_WINDOWS or margin < LEAST_MARGIN:
+                break
+            margin = margin / 2 if margin > 2 * LEAST_MARGIN else 0.0
+        with self._lock:
+            needed = Roles.from_roles(self._roles.values()).lowest() if deep and self._n_bytes < MOST_BYTES else None
+        if needed is not None:
+            deeper = tuple(stage.lowered(low) for stage, low in zip(stages, needed, strict=True))
+            more = scan_pyramid(replace(self._weighted, stages=deeper), pyramid, threads=self._threads)
+            stages, fired = (deeper, more) if len(more) <= MOST_DEEP else (stages, fired)
+        self._keep(image, self._responses(pyramid, fired), fired, tuple(map(_thresholds, stages)))
+
+    def look_around(self, image: str, pixels: NDArray[np.uint8], boxes: Sequence[Sequence[float]]) -> None:
+        """Also keep the windows around some boxes that known corrections let pass: one that is far off is found there.
+
+        A deep scan finds them everywhere.
+        """
+        with self._lock:
+            needed, cached = Roles.from_roles(self._roles.values()).lowest(), self._images[image]
+        if needed is None or cached.covers(needed):
+            return
+        pyramid = self._pyramid(image, pixels)
+        near = [pyramid.overlapping(np.array(box), SAME, self._reporting.box_offset) for box in boxes]
+        index = WindowIndex.concatenate(near)
+        new = self._responses(pyramid, FiredWindows(index, pyramid.boxes(index), np.zeros(len(index))))
+        stages = tuple(stage.lowered(low) for stage, low in zip(self._weighted.stages, needed, strict=True))
+        passed = replace(self._weighted, stages=stages).scores_of_responses(new, self._threads) > -np.inf
+        index, new = index.take(passed), new[passed]
+        before = cached.windows.index
+        every = WindowIndex.concatenate([before, index])
+        # In the order of a scan, each once: those that were kept come first among equals.
+        order = np.lexsort((np.arange(len(every)), every.x, every.y, every.scale))
+        places = np.stack([every.scale, every.y, every.x])[:, order]
+        rows = order[np.append(True, (places[:, 1:] != places[:, :-1]).any(axis=0))] if len(order) else order
+        packed = np.concatenate([cached.packed, np.packbits(new, axis=1)])[rows]
+        every = every.take(rows)
+        windows = FiredWindows(every, pyramid.boxes(every), np.zeros(len(every)))
+        self._keep(image, np.unpackbits(packed, axis=1, count=self._base.cascade.n_weak), windows, cached.cover)
+
+    def _pyramid(self, image: str, pixels: NDArray[np.uint8]) -> Pyramid:
+        shared = self.levels(image)
+        return self._detector.pyramid(self._detector.pixels(pixels), threads=self._threads, shared=shared)
+
+    def _responses(self, pyramid: Pyramid, windows: FiredWindows) -> Bits:
+        return self._weighted.responses(pyramid, windows.index)
+
+    def _keep(self, image: str, responses: Bits, windows: FiredWindows, cover: tuple[Floats, ...]) -> None:
+        scores = self._weighted.scores_of_responses(responses, self._threads)
+        packed, rows = np.packbits(responses, axis=1), np.flatnonzero(scores > -np.inf)
+        words = words_of(packed)
+        live = LiveWindows.from_words(words[rows], scores[rows], self._guards)
+        cached = CachedImage(replace(windows, scores=scores), packed, words, cover, rows, live)
+        with self._lock:
+            self._fill(cached)
+            before = self._images.get(image)
+            self._n_bytes += words.nbytes - (0 if before is None else before.words.nbytes)
+            self._images[image] = cached
+            self._everywhere = None
+
+    def _lowered_by(self, margin: float) -> tuple[Stage, ...]:
+        """The stages with all thresholds lowered by a margin, in units of |w|."""
+        stages = []
+        for stage, length in zip(self._weighted.stages, self._base.lengths.tolist(), strict=True):
+            rejection = stage.rejection_thresholds
+            rejection = None if rejection is None else rejection - margin * length
+            stages.append(replace(stage, threshold=stage.threshold - margin * length, rejection_thresholds=rejection))
+        return tuple(stages)
+
+    def is_covered(self, image: str, ids: frozenset[str]) -> bool:
+        """Whether the detections of an image with these corrections are exact: no window is missing."""
+        with self._lock:
+            return image in self._images and self._images[image].covers(self._state(ids).lowest)
+
+    # Outcomes.
+
+    def detections(self, image: str, ids: frozenset[str]) -> Detections:
+        """What is found in an image with these corrections, at any score."""
+        with self._lock:
+            cached, state = self._images[image], self._state(ids)
+            known = state.found.get(image)
+            if known is not None and known[0] is cached and known[1] == len(cached.live_rows):
+                return known[2]
+            scores = self._scores(cached.live, state)
+            fired = scores > -np.inf
+            rows = cached.live_rows[fired]
+            windows = replace(cached.windows.take(rows), scores=scores[fired])
+            same = next((other for other in self._recent(image, cached) if _is_same(other, windows)), None)
+            found = self._report(windows) if same is None else same
+            found = replace(found, calibration=self._calibration(state))
+            state.found[image] = cached, len(cached.live_rows), found
+            return found
+
+    def differing(self, one: frozenset[str], other: frozenset[str]) -> list[str]:
+        """The images in which a window has another score with other corrections; in all others nothing differs."""
+        with self._lock:
+            if not self._images:
+                return []
+            scores = [self._everywhere_scores(ids) for ids in (one, other)]
+            assert self._everywhere is not None
+            changed = np.append(0, np.cumsum(scores[0] != scores[1]))
+            starts = np.append(self._everywhere.starts, len(scores[0]))
+            n_changed = np.diff(changed[starts])
+            return [key for key, n in zip(self._everywhere.images, n_changed.tolist(), strict=True) if n]
+
+    def _everywhere_scores(self, ids: frozenset[str]) -> Floats:
+        """The scores of the live windows of all images."""
+        if self._everywhere is None:
+            parts = [image.live for image in self._images.values()]
+            starts = np.cumsum([0, *(len(part.words) for part in parts)])[:-1]
+            n_words = -(-self._base.cascade.n_weak // 64)
+            self._everywhere = Everywhere(dict(self._images), starts, LiveWindows.joined(parts, n_words))
+        state = self._state(ids)
+        if state.everywhere is None or state.everywhere[0] is not self._everywhere:
+            state.everywhere = self._everywhere, self._scores(self._everywhere.live, state)
+        return state.everywhere[1]
+
+    def _recent(self, image: str, cached: CachedImage) -> list[Detections]:
+        """The detections of an image in the states that were used last: most often, nothing has changed."""
+        recent = list(self._states.values())[-4:]
+        return [state.found[image][2] for state in recent if image in state.found and state.found[image][0] is cached]
+
+    def _calibration(self, state: ScoredState) -> Calibration | None:
+        if self._base.reference is None or not self._base.reference.n_images:
+            return None
+
+        def probability(scores: Floats, _: Indices) -> Floats:
+            judged = self.judgement_of(state)
+            return np.full(len(scores), np.nan) if judged is None else judged.calibration.probability(scores)
+
+        return probability
+
+    def _report(self, windows: FiredWindows) -> Detections:
+        return report(
+            windows,
+            offset=self._reporting.box_offset,
+            min_score=-np.inf,
+            by_object=self._weighted.uses_channels,
+            class_name=self._detector.class_name,
+        )
+
+    def _scores(self, live: LiveWindows, state: ScoredState, *, is_scan: bool = True) -> Floats:
+        """Scores (n,) of windows with the corrections of a state; -inf where they are rejected.
+
+        A scan reaches only windows that pass the lowered thresholds.
+        """
+        rejected_rows, accepted_rows, found_rows, other_rows = state.rows
+        far = 4 * self._base.cascade.n_weak
+        rejected, accepted = live.least(rejected_rows, far), live.least(accepted_rows, far)
+        objects, others = live.least(found_rows, live.objects), live.least(other_rows, live.others)
+        is_rejected = is_nearer(
+            rejected, np.minimum.reduce([accepted, objects]).clip(max=self._unknown[0]), state.reach
+        )
+        is_accepted = is_nearer(accepted, np.minimum.reduce([rejected, others]).clip(max=self._unknown[1]), MUCH_NEARER)
+        targets = np.zeros(len(live.scores))
+        if len(accepted_rows):
+            targets = state.targets[live.table[accepted_rows].argmin(axis=0)]
+        scores = decided(live.scores, is_rejected, is_accepted, targets)
+        raised = np.flatnonzero((scores > -np.inf) & np.isneginf(live.scores))
+        if len(raised) and state.lowered is not None:
+            packed = live.words[raised].view(np.uint8)
+            bits = np.unpackbits(packed, axis=1, count=self._base.cascade.n_weak)
+            raised = raised[np.isneginf(state.lowered.scores_of_responses(bits))]
+        elif not is_scan:
+            raised = raised[:0]
+        scores[raised] = -np.inf
+        return scores
+
+    def _state(self, ids: frozenset[str]) -> ScoredState:
+        if ids in self._states:
+            self._states.move_to_end(ids)
+            return self._states[ids]
+        roles = Roles.from_roles(self._roles[key] for key in sorted(ids) if key in self._roles)
+        rows = [
+            np.array([self._rows[role.record.id] for role in side], np.intp)
+            for side in (roles.rejected, roles.accepted, roles.found, roles.others)
+        ]
+        stages = roles.lowered(self._weighted)
+        state = ScoredState(
+            roles,
+            (rows[0], rows[1], rows[2], rows[3]),
+            roles.reach(self._judging),
+            None if stages is None else replace(self._weighted, stages=stages),
+            None if stages is None else tuple(map(_thresholds, stages)),
+            np.array([role.target for role in roles.accepted]),
+        )
+        self._states[ids] = state
+        while len(self._states) > MOST_STATES:
+            self._states.popitem(last=False)
+        return state
+
+    # Estimates.
+
+    @cached_property
+    def _reference(self) -> list[tuple[LiveWindows, Floats, Indices]]:
+        """The judging samples of the reference set as windows, with gains and items."""
+        if self._base.reference is None:
+            return []
+        parts = []
+        for bits, gain, items in self._base.reference.judging:
+            words = words_of(np.packbits(bits, axis=1))
+            scores = self._weighted.scores_of_responses(bits, self._threads)
+            parts.append((LiveWindows.from_words(words, scores, self._guards), gain, items))
+        return parts
+
+    def judgement_of(self, state: ScoredState) -> Judgement | None:
+        """Scores of the reference set with the corrections of a state; None without one."""
+        from whet.detector.reference import item_scores
+
+        with self._lock:
+            if state.judgement is None and self._base.reference is not None:
+                sides = []
+                for live, gain, items in self._reference:
+                    live.fill(self._known)
+                    sides.append(item_scores(self._scores(live, state, is_scan=False), gain, items))
+                state.judgement = Judgement(sides[0], sides[1], self._base.reference.n_images)
+            judged = state.judgement
+        return judged if judged is not None and judged.is_usable else None
+
+    def estimate(self, ids: frozenset[str]) -> Estimate | None:
+        """Recall and false positives per image with these corrections, by the reference set; None without one."""
+        with self._lock:
+            judged = self.judgement_of(self._state(ids))
+        return None if judged is None else judged.estimate(self._reporting.min_score(None))
+
+    def unsatisfied(self, ids: frozenset[str]) -> frozenset[str]:
+        """The corrections that do not hold."""
+        from whet.detector.derive import guard_rows
+
+        with self._lock:
+            return frozenset(self._state(ids).roles.unsatisfied(guard_rows(self._base)))
+
+
+def _nearest(words: Words, known: Words) -> Distances:
+    """The least distance (n,) of windows to known ones; the largest number without any."""
+    most = np.iinfo(np.uint16).max
+    distance = np.full(len(words), most, np.int64)
+    find_nearest(words, known, distance, np.zeros(len(words), np.intp))
+    return distance.astype(np.uint16)
+
+
+def _thresholds(stage: Stage) -> Floats:
+    """The thresholds (T,) of a stage after each weak learner; the last is that of the stage, if it is higher."""
+    rejection = stage.rejection_thresholds
+    found = np.full(len(stage), -np.inf) if rejection is None else rejection.copy()
+    found[-1] = max(found[-1], stage.threshold)
+    return np.asarray(found)
+
+
+def _is_same(found: Detections, windows: FiredWindows) -> bool:
+    """Whether detections are made of the same windows with the same scores."""
+    before = found.windows
+    return (
+        len(before) == len(windows)
+        and bool((before.scores == windows.scores).all())
+        and bool((before.boxes == windows.boxes).all())
+    )

@@ -1,0 +1,92 @@
+// Requests to the server. Every failure is one of two errors: the server refused, or it could not be reached.
+
+/** The id of this page, kept over reloads: the author of its labels. */
+export const CLIENT = keptId();
+
+function keptId() {
+  try {
+    const id = sessionStorage.getItem("whet.client") ?? randomId();
+    sessionStorage.setItem("whet.client", id);
+    return id;
+  } catch {
+    return randomId(); // private windows may refuse storage
+  }
+}
+
+/** 16 random bytes as hex; `crypto.randomUUID` would need HTTPS or localhost. */
+export function randomId() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** The server refused a request and said why. */
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** The server did not answer: it stopped, or the connection failed. The request may be sent again. */
+export class Unreachable extends Error {}
+
+const TIMEOUT = 30_000; // milliseconds
+
+/** Send a request; returns the JSON of the answer. A body is sent as JSON. */
+export async function request(method, path, body, { signal } = {}) {
+  const options = { method, headers: { "X-Whet-Client": CLIENT }, signal: withTimeout(signal) };
+  if (body !== undefined) {
+    options.headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+  let answer, content;
+  try {
+    answer = await fetch(path, options);
+    content = await answer.text();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new Unreachable("The server does not answer.", { cause: error });
+  }
+  if (answer.status === 502 || answer.status === 503 || answer.status === 504) {
+    throw new Unreachable(describe(content) || "The server is not ready.");
+  }
+  if (!answer.ok) throw new Refused(answer.status, describe(content) || `${answer.status} ${answer.statusText}`);
+  return content ? JSON.parse(content) : null;
+}
+
+function withTimeout(signal) {
+  const timeout = AbortSignal.timeout(TIMEOUT);
+  return signal ? AbortSignal.any([signal, timeout]) : timeout;
+}
+
+/** The sentence of an error message of the server. */
+export function describe(content) {
+  try {
+    const { error, detail } = JSON.parse(content);
+    if (error) return typeof error === "string" ? error : sentence([error.what, error.expected, error.do]);
+    if (typeof detail === "string") return detail;
+    if (Array.isArray(detail)) return detail.map((item) => item.msg).join("; ");
+  } catch {
+    return content.length < 300 ? content : "";
+  }
+  return "";
+}
+
+const sentence = (parts) => parts.filter(Boolean).map((part) => part.replace(/[.;]\s*$/, "")).join("; ") + ".";
+
+export const get = (path, options) => request("GET", path, undefined, options);
+
+/** Wrap a loading function so that a newer call cancels the older one; a cancelled call returns undefined. */
+export function newestOnly(load) {
+  let running = null;
+  return async (...values) => {
+    running?.abort();
+    const mine = (running = new AbortController());
+    try {
+      const result = await load(mine.signal, ...values);
+      return mine.signal.aborted ? undefined : result;
+    } catch (error) {
+      if (mine.signal.aborted) return undefined;
+      throw error;
+    }
+  };
+}

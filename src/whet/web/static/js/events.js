@@ -1,0 +1,59 @@
+// The event stream of the server: what others change appears by itself, and a lost connection is noticed and restored.
+
+import { CLIENT } from "./api.js";
+import * as outbox from "./outbox.js";
+import * as session from "./session.js";
+import { get, set } from "./store.js";
+
+const FIRST_RETRY = 500; // milliseconds
+const LONGEST_RETRY = 5000;
+
+let delay = FIRST_RETRY;
+let retry = null;
+
+/** Connect, and connect again whenever the stream ends. */
+export function connect() {
+  clearTimeout(retry);
+  const stream = new EventSource(`/api/events?client=${CLIENT}`);
+  stream.onopen = () => {
+    delay = FIRST_RETRY;
+    const { was_online } = get().connection;
+    set({ connection: { is_online: true, was_online: true, retry_at: null } });
+    // The first load is under way already; after an interruption everything may have changed.
+    if (was_online) session.refreshAll().then(outbox.flush);
+  };
+  stream.onmessage = (message) => receive(JSON.parse(message.data));
+  stream.onerror = () => {
+    stream.close();
+    set((state) => ({ connection: { ...state.connection, is_online: false, retry_at: Date.now() + delay } }));
+    retry = setTimeout(connect, delay);
+    delay = Math.min(2 * delay, LONGEST_RETRY);
+  };
+}
+
+function receive({ type, ...event }) {
+  const isOwn = event.client === CLIENT;
+  const { server } = get();
+  const update = (entries) => server && set({ server: { ...get().server, ...entries } });
+  switch (type) {
+    case "state":
+      if (!isOwn && event.revision !== server?.revision && event.revision !== get().revision) session.refreshAll();
+      break;
+    case "images":
+      if (!isOwn) session.attempt(session.refreshRows);
+      break;
+    case "rescan":
+      update({ rescan: event });
+      break;
+    case "train":
+      update({ job: { ...server?.job, ...event } });
+      if (event.state !== "running") session.refreshAll();
+      break;
+    case "video":
+      update({ video: { ...server?.video, ...event } });
+      break;
+    case "effect":
+      if (!isOwn) session.attempt(session.refreshEffect);
+      break;
+  }
+}

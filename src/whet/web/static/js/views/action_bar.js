@@ -1,0 +1,36 @@
+// The bar under the image: previous, next, confirm, draw, lock.
+
+import * as actions from "../actions.js";
+import { classes, html } from "../html.js";
+import { Icon } from "../icons.js";
+import { set, useStore } from "../store.js";
+
+export function ActionBar() {
+  const { image, mode, rows, video } = useStore(({ image, mode, rows, server }) => ({ image, mode, rows, video: server?.video }));
+  const at = rows.findIndex((row) => row.id === image?.id);
+  const isFrame = video?.image && video.image === image?.id;
+  return html`
+    <div class="action-bar" role="toolbar" aria-label="Image">
+      <button class="icon-button" aria-label="Previous image" title="Previous image (A)" disabled=${at <= 0} onClick=${() => actions.step(-1)}><${Icon} name="previous" /></button>
+      <span class="image-name" title=${image?.name}><span class="name">${image?.name ?? ""}</span><span class="faint">${at >= 0 ? `${at + 1} of ${rows.length}` : ""}</span></span>
+      <button class="icon-button" aria-label="Next image" title="Next image (D)" disabled=${at < 0 || at + 1 >= rows.length} onClick=${() => actions.step(1)}><${Icon} name="next" /></button>
+      <span class="grow"></span>
+      <button class="icon-button wide" aria-label="Fit image" title="Fit the image (0)" onClick=${() => set((state) => ({ fit: (state.fit ?? 0) + 1 }))}><${Icon} name="fit" /></button>
+      <button
+        class=${classes("icon-button", image?.is_locked && "is-gold")}
+        aria-pressed=${String(Boolean(image?.is_locked))}
+        aria-label="Gold set"
+        title="Lock into the gold set (G): its recall and false positives are watched"
+        disabled=${!image}
+        onClick=${() => actions.setLocked(image.id, !image.is_locked)}
+      ><${Icon} name="lock" /></button>
+      <button class=${classes("labelled", mode === "draw" && "is-on")} aria-pressed=${String(mode === "draw")} title="Draw a box over a missed object (W)" disabled=${!image} onClick=${actions.toggleDrawing}>
+        <${Icon} name="draw" />Draw
+      </button>
+      ${isFrame && html`<button class="labelled" onClick=${() => actions.controlVideo("play")} title="Continue the video (P)"><${Icon} name="play" />Continue</button>`}
+      <button class="primary labelled" title="All boxes are right: confirm, then next (Space)" disabled=${!image} onClick=${actions.confirmImage}>
+        <${Icon} name="right" />${image?.is_reviewed ? "Confirmed" : "Confirm"}
+      </button>
+    </div>
+  `;
+}

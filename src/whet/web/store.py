@@ -1,0 +1,404 @@
+"""The project file: an SQLite database with the model's snapshot, images, labels, and the history.
+
+Every change is one transaction in write-ahead mode with full synchronisation: it is on the disk before it is
+acknowledged, as a whole or not at all, even if the process is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import RLock
+from typing import IO, Any
+
+import numpy as np
+
+from whet.cascade.pyramid import WindowIndex
+from whet.detector.records import Record
+from whet.errors import ProjectError
+from whet.web.history import History, Node
+
+SCHEMA = 1
+TABLES = """
+CREATE TABLE models (id TEXT PRIMARY KEY, base_id TEXT, name TEXT, data BLOB);
+CREATE TABLE settings (key TEXT PRIMARY KEY, value BLOB);
+CREATE TABLE images (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, width INTEGER NOT NULL, height INTEGER NOT NULL, path TEXT,
+    file_time INTEGER, file_size INTEGER, content BLOB, look BLOB, truth TEXT, locked_at INTEGER, position INTEGER
+);
+CREATE INDEX images_by_path ON images (path);
+CREATE TABLE labels (
+    id TEXT PRIMARY KEY, image TEXT, x1 REAL, y1 REAL, x2 REAL, y2 REAL, is_object INTEGER, was_found INTEGER,
+    author TEXT, time REAL, record BLOB
+);
+CREATE TABLE nodes (id INTEGER PRIMARY KEY, parent INTEGER, time REAL, author TEXT, text TEXT);
+CREATE TABLE changes (node INTEGER, item TEXT, is_added INTEGER);
+CREATE INDEX changes_by_node ON changes (node);
+CREATE TABLE branches (name TEXT PRIMARY KEY, node INTEGER);
+CREATE TABLE requests (id TEXT PRIMARY KEY, node INTEGER, added TEXT);
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Label:
+    """A person's word about a box of an image: the object, or not. `record` is what the model learned of it.
+
+    `was_found` says that the box was a detection, not drawn. `image` is None for corrections of images that are not in
+    the project: those that the model came with.
+    """
+
+    id: str
+    image: str | None
+    box: tuple[float, float, float, float]
+    is_object: bool
+    was_found: bool
+    author: str
+    time: float
+    record: Record | None
+
+
+@dataclass(frozen=True, eq=False)
+class StoredModel:
+    """A model without corrections, as the bytes of its file."""
+
+    id: str
+    base_id: str
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class StoredImage:
+    """An image of the project. Its pixels are in a file (`path`) or in the project (`content`).
+
+    `look` are bits of what it looks like, to find near-duplicates. `truth` are the boxes that hold while it is locked,
+    since the state `locked_at`.
+    """
+
+    id: str
+    name: str
+    width: int
+    height: int
+    path: str | None = None
+    file_time: int | None = None
+    file_size: int | None = None
+    look: bytes = b""
+    truth: tuple[tuple[float, float, float, float], ...] | None = None
+    locked_at: int | None = None
+
+
+class Store:
+    """An open project file; one process at a time. Threads share it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = RLock()
+        self._held = _exclusive(path)
+        try:
+            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._prepare()
+        except sqlite3.Error as error:
+            self._held.close()
+            raise ProjectError(
+                f"{path} cannot be opened as a project of the studio: {error}; choose another file with --project"
+            ) from error
+        except ProjectError:
+            self._db.close()
+            self._held.close()
+            raise
+
+    def _prepare(self) -> None:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version not in (0, SCHEMA):
+            raise ProjectError(
+                f"{self.path} was written by another version of whet (format {version}, expected {SCHEMA}); use that "
+                "version, or another file with --project"
+            )
+        if version == 0:
+            if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                raise ProjectError(f"{self.path} is another database; choose another file with --project")
+            with self.transaction():
+                for statement in filter(str.strip, TABLES.split(";")):
+                    self._db.execute(statement)
+                self._db.execute("INSERT INTO nodes VALUES (0, NULL, 0, '', 'start')")
+                self._db.execute("INSERT INTO branches VALUES ('main', 0)")
+                self._db.execute(f"PRAGMA user_version = {SCHEMA}")
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make several changes as one; they are on the disk afterwards."""
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def close(self) -> None:
+        """Close the file; later calls fail."""
+        with self._lock:
+            self._db.close()
+            self._held.close()
+
+    def _rows(self, query: str, *values: object) -> list[Any]:
+        with self._lock:
+            return self._db.execute(query, values).fetchall()
+
+    # Settings: the model's snapshot, its name, the minimum score.
+
+    def get(self, key: str) -> Any:  # noqa: ANN401 - bytes, text or a number
+        """A setting; None if it is not set."""
+        rows = self._rows("SELECT value FROM settings WHERE key = ?", key)
+        return rows[0][0] if rows else None
+
+    def put(self, **settings: object) -> None:
+        """Set some settings."""
+        with self.transaction():
+            self._put(settings)
+
+    def _put(self, settings: Mapping[str, object]) -> None:
+        self._db.executemany("INSERT OR REPLACE INTO settings VALUES (?, ?)", settings.items())
+
+    # Models.
+
+    def model(self, key: str) -> tuple[str, bytes]:
+        """The name of a model, and its bytes without corrections."""
+        rows = self._rows("SELECT name, data FROM models WHERE id = ?", key)
+        if not rows:
+            raise ProjectError(f"the model {key[:12]} is not in the project: it is damaged; use a backup")
+        return rows[0][0], rows[0][1]
+
+    def model_names(self) -> dict[str, str]:
+        """The names of all models, by the id of their base."""
+        return dict(self._rows("SELECT base_id, name FROM models ORDER BY rowid"))
+
+    def _insert_model(self, model: StoredModel) -> None:
+        row = (model.id, model.base_id, model.name, model.data)
+        self._db.execute("INSERT OR IGNORE INTO models VALUES (?, ?, ?, ?)", row)
+
+    # Images.
+
+    def images(self) -> list[StoredImage]:
+        """All images, in the order in which they were added."""
+        columns = "id, name, width, height, path, file_time, file_size, look, truth, locked_at"
+        found = []
+        for row in self._rows(f"SELECT {columns} FROM images ORDER BY position, id"):
+            truth = None if row[8] is None else tuple((x1, y1, x2, y2) for x1, y1, x2, y2 in json.loads(row[8]))
+            key, name, width, height, path, file_time, file_size, look = row[:8]
+            found.append(StoredImage(key, name, width, height, path, file_time, file_size, look, truth, row[9]))
+        return found
+
+    def content(self, image: str) -> bytes | None:
+        """The file of an image that is kept in the project itself."""
+        rows = self._rows("SELECT content FROM images WHERE id = ?", image)
+        return rows[0][0] if rows else None
+
+    def add_images(self, images: Iterable[tuple[StoredImage, bytes | None]]) -> None:
+        """Add images; those that are there get the path of the new one."""
+        with self.transaction():
+            for image, content in images:
+                self._db.execute(
+                    "INSERT INTO images SELECT ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL, "
+                    "coalesce((SELECT max(position) FROM images), 0) + 1 WHERE true ON CONFLICT (id) DO UPDATE SET "
+                    "name = excluded.name, path = excluded.path, file_time = excluded.file_time, "
+                    "file_size = excluded.file_size",
+                    (
+                        image.id,
+                        image.name,
+                        image.width,
+                        image.height,
+                        image.path,
+                        image.file_time,
+                        image.file_size,
+                        content,
+                        image.look,
+                    ),
+                )
+
+    def lock_image(self, image: str, truth: object | None, node: int | None) -> None:
+        """Set or clear the boxes that hold while an image is locked."""
+        with self.transaction():
+            text = None if truth is None else json.dumps(truth)
+            self._db.execute("UPDATE images SET truth = ?, locked_at = ? WHERE id = ?", (text, node, image))
+
+    # History and labels.
+
+    def history(self) -> History:
+        """The tree of states, as it was written last."""
+        added: dict[int, list[str]] = {}
+        removed: dict[int, list[str]] = {}
+        for node, item, is_added in self._rows("SELECT node, item, is_added FROM changes ORDER BY rowid"):
+            (added if is_added else removed).setdefault(node, []).append(item)
+        nodes, latest = {}, {}
+        for number, parent, time, author, text in self._rows("SELECT * FROM nodes ORDER BY id"):
+            changes = tuple(added.get(number, ())), tuple(removed.get(number, ()))
+            nodes[number] = Node(number, parent, *changes, time, author, text)
+            if parent is not None:
+                latest[parent] = number
+        branches = dict(self._rows("SELECT name, node FROM branches"))
+        branch, current = self.get("branch"), self.get("current")
+        if current is None:
+            branch, current = "main", 0
+        latest |= {int(key): value for key, value in json.loads(self.get("latest") or "{}").items()}
+        return History(nodes, branches, current, branch, latest)
+
+    def labels(self) -> list[Label]:
+        """All labels of all states."""
+        columns = "id, image, x1, y1, x2, y2, is_object, was_found, author, time, record"
+        return [
+            Label(key, image, (x1, y1, x2, y2), bool(is_object), bool(found), author, time, _as_record(key, data))
+            for key, image, x1, y1, x2, y2, is_object, found, author, time, data in self._rows(
+                f"SELECT {columns} FROM labels ORDER BY rowid"
+            )
+        ]
+
+    def commit(
+        self,
+        node: Node,
+        labels: Iterable[Label],
+        history: History,
+        request: str | None = None,
+        model: StoredModel | None = None,
+    ) -> None:
+        """Write a new state with its labels, and move there; `history` is where the project is before it."""
+        with self.transaction():
+            if model is not None:
+                self._insert_model(model)
+            self._insert_labels(labels)
+            self._db.execute(
+                "INSERT INTO nodes VALUES (?, ?, ?, ?, ?)", (node.id, node.parent, node.time, node.author, node.text)
+            )
+            rows = [(node.id, item, 1) for item in node.added] + [(node.id, item, 0) for item in node.removed]
+            self._db.executemany("INSERT INTO changes VALUES (?, ?, ?)", rows)
+            if history.branch is not None:
+                self._db.execute("INSERT OR REPLACE INTO branches VALUES (?, ?)", (history.branch, node.id))
+            if request is not None:
+                self._db.execute("INSERT INTO requests VALUES (?, ?, ?)", (request, node.id, json.dumps(node.added)))
+            self._put({"current": node.id, "branch": history.branch})
+
+    def start(self, model: StoredModel, items: Iterable[str], labels: Iterable[Label], **settings: object) -> None:
+        """Write a snapshot of a model, and the corrections that it came with as items of the first state."""
+        with self.transaction():
+            self._insert_model(model)
+            self._insert_labels(labels)
+            self._db.execute("DELETE FROM changes WHERE node = 0")
+            self._db.executemany("INSERT INTO changes VALUES (0, ?, 1)", [(item,) for item in items])
+            self._put(settings)
+
+    def _insert_labels(self, labels: Iterable[Label]) -> None:
+        self._db.executemany(
+            "INSERT OR IGNORE INTO labels VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    label.id,
+                    label.image,
+                    *label.box,
+                    label.is_object,
+                    label.was_found,
+                    label.author,
+                    label.time,
+                    None if label.record is None else as_bytes(label.record),
+                )
+                for label in labels
+            ],
+        )
+
+    def move(self, history: History, request: str | None = None) -> None:
+        """Write where the project is: after an undo, a switch of branches, or a change of them."""
+        with self.transaction():
+            self._db.execute("DELETE FROM branches")
+            self._db.executemany("INSERT INTO branches VALUES (?, ?)", history.branches.items())
+            latest = json.dumps(history.latest)
+            self._put({"current": history.current, "branch": history.branch, "latest": latest})
+            if request is not None:
+                self._db.execute("INSERT INTO requests VALUES (?, ?, '[]')", (request, history.current))
+
+    def answered(self, request: str) -> tuple[int, list[str]] | None:
+        """The state that a request led to, and what it added; None for a request that is new."""
+        rows = self._rows("SELECT node, added FROM requests WHERE id = ?", request)
+        return (rows[0][0], json.loads(rows[0][1])) if rows else None
+
+
+def _exclusive(path: Path) -> IO[bytes]:
+    """An open file with a lock that other studios respect; the system drops it when the process ends, however."""
+    try:
+        held = path.open("ab")
+    except OSError as error:
+        raise ProjectError(f"{path} cannot be written: {error.strerror}; choose another file with --project") from error
+    with suppress(ImportError):
+        import fcntl
+
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            held.close()
+            raise ProjectError(
+                f"{path} is open in another studio; close that one, or choose another file with --project"
+            ) from None
+        except OSError:
+            pass  # a file system without locks
+    return held
+
+
+_ARRAYS = (("scale", "<f8"), ("y", "<i4"), ("x", "<i4"))
+
+
+def as_bytes(record: Record) -> bytes:
+    """A record as bytes: a line of JSON, and its arrays."""
+    facts = {
+        "kind": record.kind,
+        "image": record.image,
+        "box": record.box,
+        "is_object": record.is_object,
+        "weight": record.weight,
+        "min_score": record.min_score,
+        "base_id": record.base_id,
+        "name": record.name,
+        "time": record.time,
+        "note": record.note,
+        "n": len(record),
+        "bytes": record.responses.shape[1],
+    }
+    head = json.dumps(facts).encode()
+    columns = (np.ascontiguousarray(getattr(record.index, name), dtype).tobytes() for name, dtype in _ARRAYS)
+    return b"".join([struct.pack("<I", len(head)), head, *columns, np.ascontiguousarray(record.responses).tobytes()])
+
+
+def from_bytes(data: bytes) -> Record:
+    """A record from bytes that `as_bytes` made.
+
+    >>> one = Record("correction", "0" * 64, (8.0, 8.0, 32.0, 32.0), False, responses=np.empty((0, 2), np.uint8))
+    >>> from_bytes(as_bytes(one)).id == one.id
+    True
+    """
+    (length,) = struct.unpack_from("<I", data)
+    facts = json.loads(data[4 : 4 + length])
+    n, n_bytes, at, columns = facts.pop("n"), facts.pop("bytes"), 4 + length, []
+    for _, dtype in _ARRAYS:
+        columns.append(np.frombuffer(data, dtype, n, at))
+        at += columns[-1].nbytes
+    scale, y, x = columns
+    responses = np.frombuffer(data[at:], np.uint8).reshape(n, n_bytes)
+    index = WindowIndex(scale.astype(np.float64), y.astype(np.intp), x.astype(np.intp))
+    return Record(**{**facts, "box": tuple(facts["box"])}, index=index, responses=responses)
+
+
+def _as_record(key: str, data: bytes | None) -> Record | None:
+    if data is None:
+        return None
+    try:
+        record = from_bytes(data)
+        if record.id == key:
+            return record
+    except (ValueError, TypeError, KeyError, struct.error) as error:
+        raise ProjectError(f"the label {key[:8]} of the project is damaged: {error}; use a backup") from error
+    raise ProjectError(f"the label {key[:8]} of the project does not have its own hash: it is damaged; use a backup")

@@ -1,0 +1,177 @@
+"""A running studio: a workspace, its work in the background, its training and its video."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import Self
+
+from whet.cascade.boxes import box_iou
+from whet.cascade.detections import Detections
+from whet.detector.detector import Detector
+from whet.errors import UnknownItemError, WhetError
+from whet.io.images import find_images, is_image_name
+from whet.io.video import is_live
+from whet.web.labelling import Labeller
+from whet.web.live import Player, Video
+from whet.web.training import Training
+from whet.web.views import RescanView
+from whet.web.workspace import Workspace
+
+# Boxes of the cache and of a scan that overlap so much are the same.
+EQUAL = 0.99
+PAUSE = 0.02  # seconds between two images in the background: requests come first
+
+
+class Studio:
+    """Everything that a server serves; a context manager that stops its threads and closes the project."""
+
+    def __init__(self, workspace: Workspace, paths: Sequence[Path] = (), video: Video | None = None) -> None:
+        self.workspace = workspace
+        self.labeller = Labeller(workspace)
+        self.training = Training(self.labeller)
+        self.video = video
+        self.rescan = Rescan(workspace, paths)
+
+    @classmethod
+    def open(
+        cls,
+        project: Path,
+        detector: Detector | None,
+        model: str | None,
+        sources: Sequence[str] = (),
+        *,
+        threads: int | None = None,
+    ) -> Studio:
+        """Open a project with images or a video to show."""
+        videos = [source for source in sources if is_video(source)]
+        if len(videos) > 1 or (videos and len(sources) > 1):
+            raise UnknownItemError(f"got {', '.join(sources)}; expected images and directories, or one video")
+        paths = find_images(sources) if sources and not videos else []
+        name = "model" if model is None else Path(model.partition(":")[0]).stem
+        workspace = Workspace.open(project, detector, name=name, model=model, threads=threads)
+        try:
+            return cls(workspace, paths, Player(workspace, videos[0]) if videos else None)
+        except BaseException:
+            workspace.close()
+            raise
+
+    def __enter__(self) -> Self:
+        self.rescan.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop all threads and close the project."""
+        self.workspace.events.publish("end")
+        if self.video is not None:
+            self.video.close()
+        self.training.cancel()
+        self.rescan.stop()
+        self.workspace.close()
+
+
+def is_video(source: str) -> bool:
+    """Whether a source is a camera, a stream or a file that is no image.
+
+    >>> is_video("camera"), is_video("street.mp4"), is_video("a.jpg"), is_video("rtsp://10.0.0.7/live")
+    (True, True, False, True)
+    """
+    path = Path(source)
+    return is_live(source) or (
+        bool(path.suffix) and not path.is_dir() and not is_image_name(path) and "*" not in source
+    )
+
+
+class Rescan:
+    """Reads the images, scans those that are new, and confirms cached detections by scans of the whole image."""
+
+    def __init__(self, workspace: Workspace, paths: Sequence[Path]) -> None:
+        self._workspace, self._paths = workspace, list(paths)
+        self._stopped = Event()
+        self._threads = [Thread(target=work, daemon=True) for work in (self._read, self._run)]
+        self._confirmed: dict[str, tuple[frozenset[str], int, int]] = {}
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Stop soon, and wait for that."""
+        self._stopped.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(10)
+
+    def view(self) -> RescanView:
+        """How many images are confirmed in the current state, and the share of boxes that agreed."""
+        ids = self._workspace.record_ids()
+        counts = [(same, every) for key, (known, same, every) in list(self._confirmed.items()) if known == ids]
+        n_boxes = sum(every for _, every in counts)
+        agreement = sum(same for same, _ in counts) / n_boxes if n_boxes else (1.0 if counts else None)
+        return RescanView(len(counts), len(self._workspace.gallery), agreement)
+
+    def _read(self) -> None:
+        """Add the image files to the project."""
+        for _ in self._workspace.gallery.add_files(self._paths):
+            self._workspace.events.publish("images", total=len(self._workspace.gallery))
+            if self._stopped.is_set():
+                return
+
+    def _run(self) -> None:
+        told = 0.0
+        while not self._stopped.wait(PAUSE):
+            try:
+                is_idle = not (self._workspace.has_model and self._step())
+            except WhetError:  # an image that is gone, or a project that was closed meanwhile
+                is_idle = True
+            if is_idle:
+                self._stopped.wait(0.2)
+            if time.monotonic() > told + 1.0:
+                told, view = time.monotonic(), self.view()
+                if not is_idle or view.done < view.total:
+                    facts = {"done": view.done, "total": view.total, "agreement": view.agreement}
+                    self._workspace.events.publish("rescan", **facts)
+
+    def _step(self) -> bool:
+        """Scan or confirm one image; returns whether there was any left."""
+        workspace, ids = self._workspace, self._workspace.record_ids()
+        keys = [image.id for image in workspace.gallery]
+        for key in keys:
+            if key not in workspace.rescorer:
+                workspace.detections(key)
+                return True
+        for key in keys:
+            if self._confirmed.get(key, (None, 0, 0))[0] != ids:
+                self._confirm(key, ids)
+                return True
+        return False
+
+    def _confirm(self, key: str, ids: frozenset[str]) -> None:
+        workspace = self._workspace
+        pixels = workspace.gallery.pixels(key)
+        if not workspace.rescorer.is_covered(key, ids):
+            workspace.rescorer.scan(key, pixels, deep=True)
+        scanned = workspace.detector.detect(pixels, min_score=workspace.min_score, threads=1)
+        if workspace.record_ids() == ids:
+            same, every = agreement(workspace.rescorer.detections(key, ids).above(workspace.min_score), scanned)
+            self._confirmed[key] = ids, same, every
+
+
+def agreement(one: Detections, other: Detections) -> tuple[int, int]:
+    """How many boxes are the same in both, and how many there are.
+
+    >>> found = Detections.from_boxes([[0, 0, 8, 8], [20, 0, 28, 8]], [2, 1])
+    >>> agreement(found, found), agreement(found, found[:1]), agreement(Detections(), Detections())
+    ((2, 2), (1, 2), (0, 0))
+    """
+    same = int((box_iou(one.boxes, other.boxes) >= EQUAL).any(axis=1).sum())
+    return same, len(one) + len(other) - same

@@ -1,0 +1,194 @@
+"""Start from nothing: train a first detector on the boxes of a project, in a process of its own.
+
+The process writes a line of JSON for every event. A training that is cancelled, or that ends with the studio, leaves
+its checkpoint: the next one goes on from there if the boxes are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+from whet.detector.base import ABSOLUTE_PATH
+from whet.detector.detector import Detector
+from whet.errors import NotNowError, TrainingDataError
+from whet.io.annotations.annotation import Annotations
+from whet.io.annotations.formats import write_annotations
+from whet.web.exports import annotated
+from whet.web.labelling import Labeller
+from whet.web.views import JobView
+
+# Objects that are needed to train a first detector.
+OBJECTS_TO_TRAIN = 20
+LONGEST_CLASS = 60
+# A first detector is corrected at once: fewer trees than `whet train` grows, for a third of the time.
+SETTINGS = {"trees": 512, "negatives_per_round": 3000}
+
+
+class Training:
+    """Trains a detector on the labels of a workspace, a first one or a new one; one training at a time."""
+
+    def __init__(self, labeller: Labeller) -> None:
+        self._labeller, self._workspace = labeller, labeller.workspace
+        self._lock = Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._job: JobView | None = None
+        self._is_cancelled = False
+
+    @property
+    def job(self) -> JobView | None:
+        """The training that runs, or the last one."""
+        return self._job
+
+    @property
+    def can_start(self) -> bool:
+        """Whether there are enough objects, and no training runs."""
+        return self._process is None and self._n_objects() >= OBJECTS_TO_TRAIN
+
+    def _n_objects(self) -> int:
+        keys = [image.id for image in self._workspace.gallery]
+        return sum(label.is_object for key in keys for label in self._workspace.labels_of(key))
+
+    def start(self, class_name: str) -> JobView:
+        """Train on the boxes of all images with labels, as the page shows them; returns at once."""
+        name = class_name.strip()
+        if not (0 < len(name) <= LONGEST_CLASS and name.isprintable() and not ABSOLUTE_PATH.search(name)):
+            raise ValueError(f"got the class {class_name[:80]!r}; expected a name of 1 to {LONGEST_CLASS} characters")
+        n = self._n_objects()
+        if n < OBJECTS_TO_TRAIN:
+            raise TrainingDataError(f"got {n} boxes of objects; draw at least {OBJECTS_TO_TRAIN} to train a detector")
+        with self._lock:
+            if self._process is not None:
+                raise NotNowError("a training is running already; cancel it first, or wait")
+            folder, counts = self._prepared(name)
+            self._is_cancelled = False
+            command = [sys.executable, "-m", "whet.web.training", str(folder), name]
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+            self._job = JobView("running", name, f"training on {counts}", None, 0.0, None)
+        Thread(target=self._follow, args=(self._process, folder, name), name="training", daemon=True).start()
+        return self._job
+
+    def _prepared(self, name: str) -> tuple[Path, str]:
+        """A folder with images and boxes, and how many; that of other boxes is replaced, with its checkpoint."""
+        folder = self._workspace.store.path.with_suffix(".training")
+        other = folder.with_suffix(".new")
+        shutil.rmtree(other, ignore_errors=True)
+        other.mkdir()
+        boxes = annotated(self._workspace, other / "images", labelled=True)
+        named = Annotations(tuple(image.relabelled(name) for image in boxes.images), (name,))
+        write_annotations(named, other / "annotations.json", "coco")
+        digest = hashlib.sha256((other / "annotations.json").read_bytes() + json.dumps(SETTINGS).encode()).hexdigest()
+        (other / "digest").write_text(digest)
+        counts = f"{boxes.n_boxes} boxes in {len(boxes)} images"
+        if (folder / "digest").is_file() and (folder / "digest").read_text() == digest:
+            shutil.rmtree(other)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+            other.rename(folder)
+        return folder, counts
+
+    def _follow(self, process: subprocess.Popen[str], folder: Path, name: str) -> None:
+        """Pass the events of the process on, and use its detector in the end."""
+        began = time.monotonic()
+        assert process.stdout is not None
+        assert process.stderr is not None
+        errors: list[str] = []
+        reader = Thread(target=lambda: errors.extend(process.stderr or ()), daemon=True)
+        reader.start()
+        for line in process.stdout:
+            event = json.loads(line)
+            self._tell(JobView("running", name, event["text"], event["progress"], event["seconds"], event["left"]))
+        code = process.wait()
+        reader.join()
+        seconds = round(time.monotonic() - began, 1)
+        with self._lock:
+            self._process = None
+        if code == 0:
+            detector = Detector.from_bytes((folder / "model.whet").read_bytes())
+            self._labeller.use_trained(detector, name)
+            shutil.rmtree(folder, ignore_errors=True)
+            self._tell(JobView("finished", name, f"trained in {seconds:.0f} s", 1.0, seconds, 0.0))
+        elif self._is_cancelled:
+            self._tell(JobView("cancelled", name, "cancelled; train again to go on", None, seconds, None))
+        else:
+            said = next((line.strip() for line in reversed(errors) if line.strip()), f"exit code {code}")
+            self._tell(JobView("failed", name, "the training failed", None, seconds, None, said[:500]))
+
+    def _tell(self, job: JobView) -> None:
+        self._job = job
+        facts = {"state": job.state, "text": job.text, "progress": job.progress, "seconds_left": job.seconds_left}
+        self._workspace.events.publish("train", **facts)
+
+    def cancel(self) -> JobView | None:
+        """Stop the training; its checkpoint stays."""
+        with self._lock:
+            process = self._process
+            self._is_cancelled = process is not None
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        return self._job
+
+
+def _train(folder: Path, name: str, write: Callable[[dict[str, Any]], None]) -> None:
+    """Train on the annotations in a folder, and write the detector there."""
+    from whet.io.files import write_atomically
+    from whet.training.train import train
+
+    write({"text": "reading images", "progress": None, "seconds": 0.0, "left": None})
+    progress = Progress()
+    detector = train(
+        folder / "annotations.json",
+        class_name=name,
+        checkpoint=folder / "checkpoint",
+        callback=lambda event: write(progress.told(event)),
+        trees=SETTINGS["trees"],
+        negatives_per_round=SETTINGS["negatives_per_round"],
+    )
+    write_atomically(folder / "model.whet", detector.to_bytes())
+
+
+class Progress:
+    """The share of a training that is done, by its seconds and those that are left; it never falls."""
+
+    def __init__(self) -> None:
+        self._best = 0.0
+
+    def told(self, event: Any) -> dict[str, Any]:  # noqa: ANN401 - any event of `whet.training.progress`
+        """An event as a line for the studio."""
+        text = str(event).partition("] ")[2]
+        left, seconds = event.seconds_left, event.seconds
+        if left is not None and seconds + left > 0:
+            self._best = max(self._best, min(seconds / (seconds + left), 0.99))
+        return {"text": text, "progress": self._best or None, "seconds": seconds, "left": left}
+
+
+def main() -> None:
+    """Run one training: the folder and the class are the arguments."""
+    from whet.errors import WhetError
+
+    def write(event: dict[str, Any]) -> None:
+        print(json.dumps(event), flush=True)
+
+    try:
+        _train(Path(sys.argv[1]), sys.argv[2], write)
+    except (WhetError, OSError) as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,493 @@
+"""The studio without HTTP: one object over the project file, the history, the detector and the cache of its windows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from math import isfinite
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import BoundedSemaphore, Lock, RLock
+
+import numpy as np
+
+from whet._kernels.threads import available_threads
+from whet.cascade.detections import Detections
+from whet.detector.base import DetectorBase
+from whet.detector.detector import Detector
+from whet.detector.records import Record
+from whet.detector.reference import Estimate
+from whet.detector.storage import BUNDLED
+from whet.errors import CannotExportError, CannotLearnError, NotNowError, ProjectError, UnknownItemError
+from whet.web import effects
+from whet.web.events import Events
+from whet.web.gallery import Gallery, Pixels
+from whet.web.history import History
+from whet.web.models import MODEL, Engine, Models, id_of, model_in
+from whet.web.rescoring import Rescorer
+from whet.web.store import Label, Store, StoredImage, StoredModel
+from whet.web.views import (
+    EstimateView,
+    HistoryView,
+    ImageSummary,
+    ImageView,
+    ModelView,
+    NodeView,
+)
+
+REVIEWED = "reviewed/"
+# Boxes of one request: a person draws fewer, and each takes some milliseconds.
+MOST_BOXES = 200
+LONGEST_BRANCH = 100
+
+
+class Workspace:
+    """A project: images, labels and the history of a detector.
+
+    A state of the detector is its base with a set of corrections. Every change of the set is written to the project
+    file before the call returns. Threads share a workspace; a request that comes twice is answered twice and learned
+    once.
+
+    >>> import tempfile
+    >>> from skimage import data
+    >>> import whet
+    >>> from whet.web.labelling import Labeller
+    >>> place = Path(tempfile.mkdtemp()) / "face.studio"
+    >>> with Workspace.open(place, whet.load("face"), name="face") as studio:
+    ...     image = studio.add_image(data.astronaut(), "astronaut.png")
+    ...     wrong = studio.image(image.id).detections[1].box
+    ...     answer = Labeller(studio).label(image.id, [wrong], False)
+    ...     len(studio.image(image.id).detections), studio.undo(), len(studio.image(image.id).detections)
+    (1, 0, 2)
+    """
+
+    def __init__(self, store: Store, name: str, threads: int | None = None) -> None:
+        self.store, self._name, self.threads = store, name, threads
+        self.events = Events()
+        self.gallery = Gallery(store)
+        self.history: History = store.history()
+        self.labels: dict[str, Label] = {label.id: label for label in store.labels()}
+        self.revision = 0
+        self._lock = RLock()
+        self._scanning = Lock()
+        self._detecting = BoundedSemaphore(available_threads())
+        self._models = Models(store, self.labels, threads)
+        self._engine: Engine | None = None
+        self._by_image: dict[str, list[Label]] = {}
+        self.gallery.show_labelled(label.image for label in self.labels.values())
+        self._arrived()
+
+    @classmethod
+    def open(
+        cls,
+        project: Path,
+        detector: Detector | None = None,
+        *,
+        name: str = "model",
+        model: str | None = None,
+        threads: int | None = None,
+    ) -> Workspace:
+        """Open a project file, or make a new one, for a detector; without a detector, with that of the project.
+
+        `model` is where the detector was loaded from: a file is saved there, a bundled one beside the project.
+        """
+        store = Store(project)
+        try:
+            known = store.model_names()
+            if not known and detector is not None:
+                _take_over(store, detector, name, model)
+            elif known and detector is not None and detector.base_id not in known:
+                base, other = next(iter(known.items()))
+                raise ProjectError(
+                    f"{project} belongs to the model {other} (base {base[:12]}), not to {name} "
+                    f"(base {detector.base_id[:12]}); choose another file with --project"
+                )
+            workspace = cls(store, name, threads)
+            if detector is not None and workspace.has_model and workspace.detector.base_id == detector.base_id:
+                workspace._learn_of(detector, name)
+            return workspace
+        except BaseException:
+            store.close()
+            raise
+
+    def _learn_of(self, detector: Detector, name: str) -> None:
+        """Take over corrections that the model's file has, and the project has never had."""
+        new = [label for label in _labels_of(detector, name) if label.id not in self.labels]
+        if new:
+            self.commit(new, (), author=name, text=f"{len(new)} corrections of {name}")
+
+    def __enter__(self) -> Workspace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the project file."""
+        with self._lock:
+            self.store.close()
+
+    # The detector and its states.
+
+    @property
+    def detector(self) -> Detector:
+        """The detector as it is now; raises `NotNowError` without one."""
+        if self._engine is None:
+            raise NotNowError("this project has no model yet; draw boxes and train one, or start `whet serve MODEL`")
+        return self._engine.detector
+
+    @property
+    def has_model(self) -> bool:
+        """Whether there is a detector."""
+        return self._engine is not None
+
+    @property
+    def name(self) -> str:
+        """The name of the model, or of what it is to be."""
+        return self._name if self._engine is None else self._engine.name
+
+    @property
+    def rescorer(self) -> Rescorer:
+        """The cache of windows of all images."""
+        if self._engine is None:
+            raise NotNowError("this project has no model yet; train one first")
+        return self._engine.rescorer
+
+    def rescorer_at(self, node: int | None) -> Rescorer | None:
+        """The cache with the model of a state; None without a model."""
+        with self._lock:
+            key = model_in(self.history.items(node))
+            if key is None or (self._engine is not None and key == self._engine.id):
+                return None if key is None or self._engine is None else self._engine.rescorer
+            return self._models.engine(key).rescorer
+
+    @property
+    def model_path(self) -> Path:
+        """The file that the detector is saved in."""
+        known = self.store.get("path")
+        return Path(known) if known is not None else self.store.path.absolute().with_name(f"{self.name}.whet")
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the file of the detector is of this state."""
+        return bool(self.store.get("saved_node") == self.history.current)
+
+    def record_ids(self, node: int | None = None) -> frozenset[str]:
+        """The corrections of a state; without a node, of the current one."""
+        items = self.history.items(node)
+        return frozenset(key for key in items if key in self.labels and self.labels[key].record is not None)
+
+    def records(self, node: int | None = None) -> list[Record]:
+        """The records of a state."""
+        records = (self.labels[key].record for key in sorted(self.record_ids(node)))
+        return [record for record in records if record is not None]
+
+    def detector_at(self, node: int) -> Detector:
+        """A detector with the corrections of any state."""
+        with self._lock:
+            key = model_in(self.history.items(node))
+            if key is None:
+                raise NotNowError(f"the state {node} has no model yet; choose a later one")
+            engine = self._models.engine(key)
+            twin = Engine(key, engine.name, engine.detector.copy(), engine.rescorer)
+            twin.move_to(self.records(node))
+        return twin.detector
+
+    def _arrived(self) -> None:
+        """Bring the detector to the current state, and note the labels of each image."""
+        items = self.history.items()
+        by_image: dict[str, list[Label]] = {}
+        for key in items:
+            label = self.labels.get(key)
+            if label is not None and label.image is not None:
+                by_image.setdefault(label.image, []).append(label)
+        self._by_image = by_image
+        model = model_in(items)
+        self._engine = None if model is None else self._models.engine(model)
+        if self._engine is not None:
+            self._engine.move_to(self.records())
+        self.revision += 1
+
+    @contextmanager
+    def locked(self) -> Iterator[History]:
+        """The history, while nobody can change it."""
+        with self._lock:
+            yield self.history
+
+    def estimate_at(self, node: int) -> Estimate | None:
+        """Recall and false positives in a state, by the reference set; None without a model or a reference set."""
+        rescorer = self.rescorer_at(node)
+        return None if rescorer is None else rescorer.estimate(self.record_ids(node))
+
+    # What is shown.
+
+    def image(self, key: str) -> ImageView:
+        """An image with its detections and labels."""
+        image = self.gallery[key]
+        found = self.shown(key)
+        with self._lock:
+            labels, node, items = self._by_image.get(key, []), self.history.current, self.history.items()
+            unsatisfied = self._unsatisfied()
+        return ImageView(
+            image.id,
+            image.name,
+            image.width,
+            image.height,
+            effects.detection_views(found, labels),
+            effects.label_views(labels, unsatisfied),
+            REVIEWED + key in items,
+            image.truth is not None,
+            node,
+        )
+
+    def _unsatisfied(self) -> frozenset[str]:
+        return frozenset() if self._engine is None else self._engine.rescorer.unsatisfied(self.record_ids())
+
+    def shown(self, key: str) -> Detections:
+        """The detections of an image above the minimum score."""
+        return self.detections(key).above(self.min_score)
+
+    def detections(self, key: str, node: int | None = None) -> Detections:
+        """The detections of an image at any score, now or in another state; nothing without a model."""
+        with self._lock:
+            rescorer, ids = self.rescorer_at(node), self.record_ids(node)
+        if rescorer is None:
+            return Detections()
+        if key not in rescorer:
+            with self._scanning:
+                if key not in rescorer:
+                    rescorer.scan(key, self.gallery.pixels(key))
+        return rescorer.detections(key, ids)
+
+    def labels_of(self, key: str) -> list[Label]:
+        """The labels of an image in the current state."""
+        with self._lock:
+            return list(self._by_image.get(key, []))
+
+    def is_reviewed(self, key: str) -> bool:
+        """Whether a person has confirmed all detections of an image."""
+        return REVIEWED + key in self.history.items()
+
+    def summary(self, image: StoredImage, group: int = 0, expected: float | None = None) -> ImageSummary:
+        """An image for a list; the number of detections is None until the image was scanned."""
+        is_known = self._engine is not None and image.id in self._engine.rescorer
+        return ImageSummary(
+            image.id,
+            image.name,
+            image.width,
+            image.height,
+            len(self.shown(image.id)) if is_known else None,
+            effects.label_counts(self.labels_of(image.id)),
+            self.is_reviewed(image.id),
+            image.truth is not None,
+            len(effects.disputes(self.labels_of(image.id))),
+            group,
+            expected,
+        )
+
+    def add_image(self, pixels: Pixels, name: str) -> StoredImage:
+        """Add an image, such as a video frame, to the project itself."""
+        image = self.gallery.add_pixels(pixels, name)
+        self.events.publish("images", total=len(self.gallery))
+        return image
+
+    # The minimum score.
+
+    @property
+    def min_score_name(self) -> str | None:
+        """The operating point that is used, if it has a name."""
+        value = self.chosen_score()
+        return value if isinstance(value, str) else "default" if value is None and self._has_default() else None
+
+    @property
+    def min_score(self) -> float:
+        """The score that detections have to exceed."""
+        return -np.inf if self._engine is None else self._engine.detector.reporting.min_score(self.chosen_score())
+
+    def chosen_score(self) -> float | str | None:
+        """The minimum score as it was set: a number, the name of an operating point, or None for the default."""
+        value: float | str | None = self.store.get("min_score")
+        if isinstance(value, str) and value not in self.detector.operating_points:
+            return None
+        return value
+
+    def _has_default(self) -> bool:
+        return self._engine is not None and "default" in self._engine.detector.operating_points
+
+    def set_min_score(self, wanted: float | str, *, author: str = "") -> None:
+        """Show detections above a score, or above that of an operating point."""
+        with self._lock:
+            if not isfinite(self.detector.reporting.min_score(wanted)):
+                raise ValueError(f"got min_score={wanted}; expected a finite score or the name of an operating point")
+            self.store.put(min_score=wanted)
+            self.revision += 1
+        self.publish(client=author)
+
+    # Changes.
+
+    def commit(
+        self,
+        new: Sequence[Label],
+        removed: Iterable[str],
+        *,
+        items: Iterable[str] | None = None,
+        author: str = "",
+        text: str = "",
+        request: str | None = None,
+        model: StoredModel | None = None,
+    ) -> None:
+        """Write a new state to the project file, with a new `model` if there is one, and only then move there."""
+        with self._lock:
+            added = [label.id for label in new] if items is None else items
+            node = self.history.next_node(added, removed, time=time.time(), author=author, text=text)
+            fresh = [label for label in new if label.id not in self.labels]
+            self.store.commit(node, fresh, self.history, request, model)
+            self.labels |= {label.id: label for label in fresh}
+            self._models.add(label.record for label in fresh)
+            self.history.append(node)
+            self._arrived()
+
+    def publish(self, *, image: str | None = None, client: str = "") -> None:
+        """Tell everyone that the state has changed, and who did it."""
+        self.events.publish(
+            "state", revision=self.revision, node=self.history.current, image=image, client=client or None
+        )
+
+    # History.
+
+    def undo(self, *, author: str = "", request: str | None = None) -> int:
+        """Move to the state before this one."""
+        return self._move(self.history.undo, author, request)
+
+    def redo(self, *, author: str = "", request: str | None = None) -> int:
+        """Move to the state that was undone last."""
+        return self._move(self.history.redo, author, request)
+
+    def checkout(
+        self, node: int | None = None, branch: str | None = None, *, author: str = "", request: str | None = None
+    ) -> int:
+        """Move to any state, or to the end of a branch."""
+        if (node is None) is (branch is None):
+            raise UnknownItemError("got neither or both of node and branch; expected one of them")
+        if branch is not None:
+            return self._move(lambda: self.history.switch(branch), author, request)
+        return self._move(lambda: self.history.jump(node or 0), author, request)
+
+    def _move(self, move: Callable[[], int], author: str, request: str | None) -> int:
+        with self._lock:
+            if request is not None and self.store.answered(request) is not None:
+                return self.history.current
+            node = move()
+            self.store.move(self.history, request)
+            self._arrived()
+        self.publish(client=author)
+        return node
+
+    def add_branch(self, name: str, node: int | None = None, *, author: str = "") -> None:
+        """Give a state a name, and switch to it."""
+        if not (name.isprintable() and name.strip() == name and 0 < len(name) <= LONGEST_BRANCH):
+            raise ValueError(f"got the branch {name[:LONGEST_BRANCH]!r}; expected 1 to {LONGEST_BRANCH} characters")
+        with self._lock:
+            if name in self.history.branches:
+                raise NotNowError(f"the branch {name!r} exists already; choose another name, or switch to it")
+            end = self.history.node(self.history.current if node is None else node).id
+            self.history.branches[name] = end
+            self._move(lambda: self.history.switch(name), author, None)
+
+    def remove_branch(self, name: str, *, author: str = "") -> None:
+        """Take a name away; the states stay."""
+        with self._lock:
+            if name not in self.history.branches:
+                raise UnknownItemError(f"got branch {name[:LONGEST_BRANCH]!r}; expected one of the branches")
+            if name == self.history.branch:
+                raise NotNowError(f"the branch {name!r} is in use; switch to another one first")
+            del self.history.branches[name]
+            self.store.move(self.history)
+        self.publish(client=author)
+
+    def history_view(self) -> HistoryView:
+        """The whole tree."""
+        with self._lock:
+            nodes = self.history.nodes
+            counts: dict[int, int] = {}
+            for number in sorted(nodes):
+                node = nodes[number]
+                own = sum(item in self.labels for item in node.added)
+                own -= sum(item in self.labels for item in node.removed)
+                counts[number] = own + (0 if node.parent is None else counts[node.parent])
+            rows = [NodeView(n.id, n.parent, n.time, n.author, n.text, counts[n.id]) for _, n in sorted(nodes.items())]
+            return HistoryView(rows, dict(self.history.branches), self.history.current, self.history.branch)
+
+    # The model.
+
+    def model_view(self) -> ModelView | None:
+        """The detector for the page."""
+        if self._engine is None:
+            return None
+        detector = self._engine.detector
+        try:
+            detector.check_can_learn()
+            can_learn = True
+        except CannotLearnError:
+            can_learn = False
+        return ModelView(
+            self.name,
+            detector.class_name,
+            detector.base_id[:12],
+            detector.window,
+            detector.cascade.n_weak,
+            dict(detector.operating_points),
+            can_learn,
+            _can_export_opencv(detector.base),
+            estimate_view(self.estimate_at(self.history.current)),
+        )
+
+    def found_in(self, pixels: Pixels, min_score: float | None = None) -> Detections:
+        """Detections in an image that is not in the project, at the minimum score of the project or another one."""
+        score = self.min_score if min_score is None else min_score
+        with self._detecting:
+            return self.detector.detect(pixels, min_score=score, threads=self.threads)
+
+
+def estimate_view(estimate: Estimate | None) -> EstimateView | None:
+    """An estimate for the page."""
+    if estimate is None:
+        return None
+    return EstimateView(round(estimate.recall, 5), round(estimate.false_positives_per_image, 5))
+
+
+@lru_cache(maxsize=4)
+def _can_export_opencv(base: DetectorBase) -> bool:
+    """Whether OpenCV's format can hold the trained stages; corrections do not change that."""
+    with TemporaryDirectory() as folder:
+        try:
+            Detector(base).export_opencv(Path(folder) / "model.xml")
+        except CannotExportError:
+            return False
+    return True
+
+
+def _take_over(store: Store, detector: Detector, name: str, model: str | None) -> None:
+    """Write a model into a new project: its snapshot without corrections, and these as the first state."""
+    labels = _labels_of(detector, name)
+    base = detector.copy()
+    base.replace_records([], [label.record for label in labels if label.record is not None])
+    path = saved = None
+    if model is not None and detector.origin is not None and detector.origin[0].parent != BUNDLED.resolve():
+        path, saved = str(Path(model).absolute()), detector.origin[1]
+    node = None if path is None else 0
+    data = base.to_bytes()
+    items = [MODEL + id_of(data), *(label.id for label in labels)]
+    snapshot = StoredModel(id_of(data), base.base_id, name, data)
+    store.start(snapshot, items, labels, path=path, saved=saved, saved_node=node)
+
+
+def _labels_of(detector: Detector, name: str) -> list[Label]:
+    """The corrections that a detector has."""
+    records = [record for record in detector.records if record.kind == "correction"]
+    return [
+        Label(record.id, None, record.box, record.is_object, False, name, float(record.time), record)
+        for record in records
+    ]

@@ -1,0 +1,95 @@
+"""The studio in a real browser: reloads, a server that dies, two people at once."""
+
+import time
+from threading import Timer
+
+import pytest
+from playwright.sync_api import expect
+from tests.web.e2e.test_correcting import face_and_other
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_reload_loses_nothing(studio, open_page):
+    page = open_page(studio, "astronaut.png")
+    face, other = face_and_other(page)
+    page.judge(other, "Wrong")
+    page.judge(face, "Right")
+    page.page.reload()  # perhaps before the answers have come
+    page.wait_until_shown("astronaut.png")
+    expect(page.boxes()).to_have_count(1)
+    expect(page.box_at(face)).to_have_class("box is-detection is-right")
+    expect(page.page.locator(".topbar .status")).to_contain_text("2 corrections")
+    assert len(studio.get("/api/history")["nodes"]) == 3
+
+
+# Milliseconds between the click and `kill -9`: before the request arrives, while it is learned, after the answer.
+@pytest.mark.parametrize("delay", [0, 15, 60])
+def test_a_server_killed_in_mid_correction_loses_nothing_and_learns_nothing_twice(studio, open_page, delay):
+    page = open_page(studio, "astronaut.png")
+    face, other = face_and_other(page)
+    page.box_at(other).click()
+    kill_after_first_post(page.page, studio, delay)
+    page.page.locator(".tools").get_by_role("button", name="Wrong").click()
+    expect(page.page.get_by_role("alert")).to_contain_text("does not answer")
+    expect(page.boxes()).to_have_count(1)  # what was said stays on the screen
+    studio.start()
+    expect(page.page.get_by_role("alert")).to_have_count(0)
+    expect(page.page.locator(".topbar .status")).to_contain_text("1 correction")
+    expect(page.boxes()).to_have_count(1)
+    (label,) = page.labels("astronaut.png")
+    assert label["box"] == other
+    nodes = studio.get("/api/history")["nodes"]
+    assert [node["n_corrections"] for node in nodes] == [0, 1], "learned exactly once"
+    assert [found["box"] for found in page.detections("astronaut.png")] == [face]
+
+
+def kill_after_first_post(page, studio, delay):
+    posts = []
+
+    def on_request(request):
+        if request.method == "POST" and not posts:
+            posts.append(request)
+            Timer(delay / 1000, studio.kill).start()
+
+    page.on("request", on_request)
+
+
+def test_two_browsers_see_each_other_and_disagree(studio, open_page):
+    one, other = open_page(studio, "astronaut.png"), open_page(studio, "astronaut.png")
+    face, wrong = face_and_other(one)
+    one.judge(wrong, "Wrong")
+    expect(other.boxes()).to_have_count(1)  # without a reload
+    other.choose("coins.png")
+    coin = other.detections("coins.png")[0]["box"]
+    other.judge(coin, "Wrong")
+    one.judge(face, "Right")
+    for page in (one, other):
+        expect(page.page.locator(".topbar .status")).to_contain_text("3 corrections")
+    other.choose("astronaut.png")
+    other.judge(face, "Wrong")
+    for page in (one, other):
+        expect(page.page.locator(".box.is-disputed")).to_have_count(1)
+    states = sorted(label["state"] for label in one.labels("astronaut.png"))
+    assert states == ["disputed", "disputed", "holds"]
+    other.page.locator(".box.is-disputed").click()
+    other.page.locator(".dispute .row", has_text="you").get_by_role("button", name="Remove").click()
+    for page in (one, other):
+        expect(page.page.locator(".box.is-disputed")).to_have_count(0)
+
+
+def test_corrections_wait_while_the_server_is_gone(studio, open_page):
+    page = open_page(studio, "astronaut.png")
+    face, other = face_and_other(page)
+    studio.kill()
+    page.judge(other, "Wrong")
+    page.judge(face, "Right")
+    expect(page.page.get_by_role("alert")).to_contain_text("2 changes wait")
+    expect(page.boxes()).to_have_count(1)
+    studio.start()
+    expect(page.page.locator(".topbar .status")).to_contain_text("2 corrections")
+    assert len(page.labels("astronaut.png")) == 2
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and page.page.get_by_role("alert").count():
+        time.sleep(0.1)
+    expect(page.page.get_by_role("alert")).to_have_count(0)

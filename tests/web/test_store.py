@@ -1,0 +1,84 @@
+"""The project file: what was written is there after any end, and damage is noticed."""
+
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+from tests.detectors import bull_finder, bull_scene, false_positive
+from tests.web.studios import finder, labels_for, opened
+
+from whet.errors import ProjectError
+from whet.web.store import Store, as_bytes, from_bytes
+from whet.web.workspace import Workspace
+
+
+def test_a_record_comes_back_with_its_id_and_all_that_is_beside_it():
+    detector = bull_finder()
+    (record,) = detector.new_records(bull_scene(), false_positive(detector), False, name="a b.png", note="ünd")
+    again = from_bytes(as_bytes(record))
+    assert (again.id, again.name, again.note, again.time) == (record.id, record.name, record.note, record.time)
+
+
+def test_all_is_there_when_the_project_is_opened_again(tmp_path):
+    with opened(tmp_path) as (workspace, keys):
+        wrong = workspace.image(keys[0]).detections[-1].box
+        labels_for(workspace).label(keys[0], [wrong], False, author="a", request="1")
+        labels_for(workspace).confirm([keys[1]], author="a")
+        workspace.add_branch("try")
+        labels_for(workspace).label(keys[2], [workspace.image(keys[2]).detections[-1].box], False)
+        workspace.undo()
+        before = workspace.history_view(), workspace.image(keys[0]), workspace.detector.to_bytes()
+    with opened(tmp_path, detector=None) as (workspace, _):
+        assert (workspace.history_view(), workspace.image(keys[0]), workspace.detector.to_bytes()) == before
+        assert workspace.is_reviewed(keys[1])
+        workspace.redo()
+        assert len(workspace.record_ids()) == len(workspace.record_ids(before[0].current)) + 1
+
+
+def test_a_project_belongs_to_one_model_and_to_one_process(tmp_path):
+    with opened(tmp_path):
+        with pytest.raises(ProjectError, match="open in another studio"):
+            Workspace.open(tmp_path / "bull.studio", finder())
+        code = "import sys\nfrom whet.web.store import Store\nfrom pathlib import Path\nStore(Path(sys.argv[1]))"
+        other = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "bull.studio")], capture_output=True, text=True, check=False
+        )
+        assert "open in another studio" in other.stderr
+    import whet
+
+    with pytest.raises(ProjectError, match="belongs to the model bull"):
+        Workspace.open(tmp_path / "bull.studio", whet.load("face"), name="face")
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database at all, but long enough to look like one" * 20, b"SQLite format 3\0"]
+)
+def test_other_files_are_refused_and_left_as_they_are(tmp_path, content):
+    path = tmp_path / "x.studio"
+    path.write_bytes(content)
+    with pytest.raises(ProjectError, match="--project"):
+        Store(path)
+    assert path.read_bytes() == content
+
+
+def test_other_databases_and_other_versions_are_refused(tmp_path):
+    for statement, said in (("CREATE TABLE a (b)", "another database"), ("PRAGMA user_version = 99", "version")):
+        path = tmp_path / f"{said}.studio"
+        with sqlite3.connect(path) as db:
+            db.execute(statement)
+        db.close()
+        with pytest.raises(ProjectError, match=said):
+            Store(path)
+
+
+def test_a_damaged_label_is_named(tmp_path):
+    with opened(tmp_path) as (workspace, keys):
+        box = workspace.image(keys[0]).detections[-1].box
+        (key,) = labels_for(workspace).label(keys[0], [box], False).added
+    with sqlite3.connect(tmp_path / "bull.studio") as db:
+        ((data,),) = db.execute("SELECT record FROM labels WHERE id = ?", (key,))
+        db.execute("UPDATE labels SET record = ?", (data[:-1] + bytes([data[-1] ^ 1]),))
+    db.close()
+    with pytest.raises(ProjectError, match=key[:8]):
+        Workspace.open(tmp_path / "bull.studio")

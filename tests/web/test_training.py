@@ -1,0 +1,78 @@
+"""Start from nothing: boxes, a training in a process of its own, and a detector that is corrected on."""
+
+import time
+
+import pytest
+from tests.web.studios import TIMEOUT, labels_for, scene
+
+from whet.errors import NotNowError, TrainingDataError
+from whet.web.training import OBJECTS_TO_TRAIN, Training
+from whet.web.workspace import Workspace
+
+BULLS = [[40, 30, 70, 60], [120, 70, 170, 120]]
+
+
+def drawn(workspace, n):
+    for seed in range(n):
+        labels_for(workspace).label(workspace.add_image(scene(seed), f"{seed}.png").id, BULLS, True)
+
+
+def test_few_boxes_are_not_enough_and_names_are_checked(tmp_path):
+    with Workspace.open(tmp_path / "new.studio") as workspace:
+        training = Training(labels_for(workspace))
+        drawn(workspace, 3)
+        with pytest.raises(TrainingDataError, match=str(OBJECTS_TO_TRAIN)):
+            training.start("bull")
+        for name in ("", "  ", "a\nb", "/home/ann", "x" * 200):
+            with pytest.raises(ValueError, match="expected a name"):
+                training.start(name)
+        assert training.cancel() is None
+
+
+def wait_for(training, *states):
+    for _ in range(TIMEOUT * 100):
+        if training.job.state in states:
+            return training.job
+        time.sleep(0.1)
+    raise AssertionError(training.job)
+
+
+@pytest.mark.slow
+def test_boxes_become_a_detector_that_can_be_corrected(tmp_path):
+    with Workspace.open(tmp_path / "new.studio") as workspace:
+        drawn(workspace, 12)
+        training, told = Training(labels_for(workspace)), []
+        with workspace.events.subscribed(told.append):
+            assert training.start("bull").state == "running"
+            with pytest.raises(NotNowError, match="running"):
+                training.start("bull")
+            wait_for(training, "running")
+            training.cancel()
+            assert wait_for(training, "cancelled", "finished").state == "cancelled"
+            training.start("bull")
+            job = wait_for(training, "finished", "failed")
+        assert job.state == "finished", job
+        assert any(event.get("seconds_left") for event in told)
+        assert workspace.detector.class_name == "bull"
+        assert len(workspace.record_ids()) == 2 * 12
+        key = next(iter(workspace.gallery)).id
+        assert workspace.image(key).detections
+        before = workspace.detector.to_bytes()
+        labels_for(workspace).label(key, [workspace.image(key).detections[-1].box], False)
+        workspace.undo()
+        assert workspace.detector.to_bytes() == before
+        assert not (tmp_path / "new.training").exists()
+        # Once more, with what was said since; undo gives the detector before it.
+        labels_for(workspace).confirm([image.id for image in list(workspace.gallery)[:2]])
+        now = workspace.detector.to_bytes()
+        training.start("bull")
+        assert wait_for(training, "finished", "failed").state == "finished", training.job
+        assert workspace.detector.to_bytes() != now
+        n_labels = sum(len(workspace.labels_of(image.id)) for image in workspace.gallery)
+        workspace.undo()
+        assert workspace.detector.to_bytes() == now
+        assert sum(len(workspace.labels_of(image.id)) for image in workspace.gallery) == n_labels
+        workspace.checkout(node=workspace.history.nodes[workspace.history.current].parent)
+        assert workspace.detector.to_bytes() == before
+    with Workspace.open(tmp_path / "new.studio") as workspace:
+        assert workspace.detector.to_bytes() == before
