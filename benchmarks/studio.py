@@ -154,7 +154,7 @@ def rescoring(pixels: Sequence[Pixels], folder: Path) -> dict[str, Any]:
     n_covered = sum(workspace.rescorer.is_covered(key, ids) for key in keys)
     for key, image in zip(keys, pixels, strict=True):
         scanned = workspace.detector.detect(image, min_score=lowest)
-        pair = agreement(workspace.rescorer.detections(key, ids).above(lowest), scanned)
+        pair = agreement(workspace.rescorer.detections(key, ids).with_min_score(lowest), scanned)
         same, every = same + pair[0], every + pair[1]
     workspace.close()
     return {

@@ -110,7 +110,9 @@ def test_effects_name_what_changed_elsewhere_and_harm_to_confirmed_boxes_comes_f
         harms = [change.harm for change in found.changes]
         assert harms == sorted(harms, reverse=True)
         for change in found.changes:
-            boxes = [workspace.detections(change.image, at).above(workspace.min_score).boxes for at in (0, node)]
+            boxes = [
+                workspace.detections(change.image, at).with_min_score(workspace.min_score).boxes for at in (0, node)
+            ]
             overlaps = [box_iou(np.array([change.box]), part)[0].max(initial=0) for part in boxes]
             assert {"gained": overlaps[0] < 0.5, "lost": overlaps[1] < 0.5, "moved": min(overlaps) > 0.5}[change.kind]
         assert insights.effect(workspace, node, node).changes == []
@@ -143,7 +145,7 @@ def test_blame_names_the_correction_that_removed_a_box(tmp_path):
                 continue  # a contradiction to what is known: the label does not hold
             n_gone += 1
             without = workspace.record_ids() - {record}
-            comes_back = workspace.rescorer.detections(key, without).above(workspace.min_score)
+            comes_back = workspace.rescorer.detections(key, without).with_min_score(workspace.min_score)
             is_cause = box_iou(np.array([box]), comes_back.boxes).max(initial=0) >= 0.5
             assert is_cause == (record in [cause.record_id for cause in view.causes] and not view.together)
             assert view.causes

@@ -82,7 +82,10 @@ def changes(workspace: Workspace, before: int, after: int) -> list[ChangeView]:
         keys = caches[0].differing(*ids)
     found: list[ChangeView] = []
     for key in keys:
-        one, other = caches[0].detections(key, ids[0]).above(lowest), caches[1].detections(key, ids[1]).above(lowest)
+        one, other = (
+            caches[0].detections(key, ids[0]).with_min_score(lowest),
+            caches[1].detections(key, ids[1]).with_min_score(lowest),
+        )
         found += effects.changes(key, workspace.gallery[key].name, one, other, workspace.labels_of(key))
     return sorted(found, key=lambda change: (-change.harm, change.name, change.box))
 
@@ -123,7 +126,8 @@ def locked(workspace: Workspace, before: int | None = None, after: int | None = 
         truth = truth_of(image, workspace.labels_of(image.id))
         nodes = (image.locked_at or 0) if before is None else before, after
         counts = [
-            effects.found_of(truth, workspace.detections(image.id, node).above(workspace.min_score)) for node in nodes
+            effects.found_of(truth, workspace.detections(image.id, node).with_min_score(workspace.min_score))
+            for node in nodes
         ]
         (found_before, wrong_before), (found_now, wrong_now) = counts
         totals += [len(truth), found_before, found_now, wrong_before, wrong_now]
@@ -145,7 +149,7 @@ def blame(workspace: Workspace, key: str, box: Sequence[float]) -> BlameView:
     rescorer, lowest = workspace.rescorer, workspace.min_score
 
     def score(chosen: frozenset[str]) -> float | None:
-        found = rescorer.detections(key, chosen).above(lowest)
+        found = rescorer.detections(key, chosen).with_min_score(lowest)
         overlaps = box_iou(target, found.boxes)[0]
         return None if not (overlaps >= SAME).any() else float(found.scores[overlaps >= SAME].max())
 

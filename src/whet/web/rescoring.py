@@ -165,7 +165,7 @@ class Rescorer:
     >>> rescorer = Rescorer(detector)
     >>> rescorer.scan("astronaut", data.astronaut())
     >>> rescorer.add(wrong)
-    >>> [len(rescorer.detections("astronaut", frozenset(ids)).above(34)) for ids in ([], [wrong[0].id])]
+    >>> [len(rescorer.detections("astronaut", frozenset(ids)).with_min_score(34)) for ids in ([], [wrong[0].id])]
     [2, 1]
     """
 

@@ -162,7 +162,9 @@ class Rescan:
             workspace.rescorer.scan(key, pixels, deep=True)
         scanned = workspace.detector.detect(pixels, min_score=workspace.min_score, threads=1)
         if workspace.record_ids() == ids:
-            same, every = agreement(workspace.rescorer.detections(key, ids).above(workspace.min_score), scanned)
+            same, every = agreement(
+                workspace.rescorer.detections(key, ids).with_min_score(workspace.min_score), scanned
+            )
             self._confirmed[key] = ids, same, every
 
 

@@ -247,7 +247,7 @@ class Workspace:
 
     def shown(self, key: str) -> Detections:
         """The detections of an image above the minimum score."""
-        return self.detections(key).above(self.min_score)
+        return self.detections(key).with_min_score(self.min_score)
 
     def detections(self, key: str, node: int | None = None) -> Detections:
         """The detections of an image at any score, now or in another state; nothing without a model."""
