@@ -35,7 +35,7 @@ from whet.features.haar import HaarPool
 from whet.features.training import BinnedFeatures, train_weak_learners
 from whet.features.weak_learners import Stumps
 from whet.lda.discriminant import OnlineDiscriminant
-from whet.tracking.self_training import LEARN_MIN_SCORE_SHARE, Guard, Health, SelfTraining
+from whet.tracking.self_training import MIN_SCORE_SHARE, Guard, Health, SelfTraining
 from whet.training.mining import Miner
 from whet.training.negatives import windows_of_images
 from whet.training.stage import Boosting, GreedyLDA, StageLearner, train_stage
@@ -344,7 +344,7 @@ class GuardedLearning:
 
     def __init__(self, stage: LearningStage, held_out: Samples) -> None:
         self.held_out = held_out
-        self.learn_above = LEARN_MIN_SCORE_SHARE * float(stage.run().score(held_out.faces).mean())
+        self.learn_above = MIN_SCORE_SHARE * float(stage.run().score(held_out.faces).mean())
         limits = SelfTraining()
         self.guard = Guard(self.health(stage), limits.max_lost, limits.max_false_positives)
         self.learned = self.refused = 0
