@@ -22,7 +22,7 @@ def colourful(shape, rng):
 def random_trees(n=30, seed=0, window=WINDOW):
     """A cascade of random trees, about a tenth of whose windows pass."""
     rng = np.random.default_rng(seed)
-    features = ChannelTrees.from_indices(window, rng.integers(0, 10 * window[0] * window[1] // 16, (n, 3)))
+    features = ChannelTrees.from_indices(window, rng.integers(0, 40 * window[0] * window[1] // 16, (n, 3)))
     weak = Trees(rng.integers(20, 140, (n, 3), dtype=np.uint8))
     votes = rng.normal(size=(n, 4))
     rejection = np.full(4 * n, -np.inf)
