@@ -73,6 +73,21 @@ def best_threshold(positive: Floats, negative: Floats) -> tuple[float, int]:
     return best, at
 
 
+@inlined
+def _add_weights(
+    first: Bytes, second: Bytes, order: Int32s, weights: Floats, side: Bytes, begin: int, end: int, histograms: Floats
+) -> None:
+    """Add the weights of some samples to histograms (2, 512) of two features, by side and value.
+
+    Unsigned places need no test for negative ones, and two features at once take half the time.
+    """
+    one, other = histograms[0], histograms[1]
+    for i in range(begin, end):
+        sample, base, weight = np.uint64(order[i]), np.uint64(side[i]) << np.uint64(8), weights[i]
+        one[base + np.uint64(first[sample])] += weight
+        other[base + np.uint64(second[sample])] += weight
+
+
 @kernel
 def best_nodes(
     samples: Bytes,
@@ -90,19 +105,19 @@ def best_nodes(
     `side` (n,), 0 or 1. Writes the error of each side (2,) and its feature and threshold (2, 2). The first of several
     features with equal errors is taken.
     """
-    positive, negative = np.empty((2, 256)), np.empty((2, 256))
+    positive, negative = np.empty((2, 512)), np.empty((2, 512))
     errors[:] = np.inf
-    for feature in features:
-        row = samples[feature]
+    for k in range(0, len(features), 2):
+        first, second = samples[features[k]], samples[features[min(k + 1, len(features) - 1)]]
         positive[:], negative[:] = 0.0, 0.0
-        for i in range(n_positives):
-            positive[side[i], row[order[i]]] += weights[i]
-        for i in range(n_positives, len(order)):
-            negative[side[i], row[order[i]]] += weights[i]
-        for s in range(2):
-            error, threshold = best_threshold(positive[s], negative[s])
-            if error < errors[s]:
-                errors[s], chosen[s, 0], chosen[s, 1] = error, feature, threshold
+        _add_weights(first, second, order, weights, side, 0, n_positives, positive)
+        _add_weights(first, second, order, weights, side, n_positives, len(order), negative)
+        for j in range(min(2, len(features) - k)):
+            for s in range(2):
+                values = slice(256 * s, 256 * s + 256)
+                error, threshold = best_threshold(positive[j, values], negative[j, values])
+                if error < errors[s]:
+                    errors[s], chosen[s, 0], chosen[s, 1] = error, features[k + j], threshold
 
 
 @kernel
