@@ -22,8 +22,9 @@ def colourful(shape, rng):
 def random_trees(n=30, seed=0, window=WINDOW):
     """A cascade of random trees, about a tenth of whose windows pass."""
     rng = np.random.default_rng(seed)
-    features = ChannelTrees.from_indices(window, rng.integers(0, 10 * window[0] * window[1] // 16, (n, 3)))
-    weak = Trees(rng.integers(20, 140, (n, 3), dtype=np.uint8))
+    features = ChannelTrees.from_indices(window, rng.integers(0, 40 * window[0] * window[1] // 16, (n, 3)))
+    plain, difference = (rng.integers(*limits, (n, 3), dtype=np.uint8) for limits in ((20, 140), (118, 139)))
+    weak = Trees(np.where(features.channel < 20, plain, difference))
     votes = rng.normal(size=(n, 4))
     rejection = np.full(4 * n, -np.inf)
     rejection[3::4] = -1.2 * np.sqrt(np.arange(1, n + 1))

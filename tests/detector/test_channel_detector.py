@@ -59,7 +59,7 @@ def test_sizes_beyond_what_a_detector_finds_give_nothing_and_its_own_least_size_
     assert len(tiny.detect(image)) >= len(detector.detect(image)) > 0
 
 
-@pytest.mark.parametrize(("name", "value", "says"), [("channel", 10, "channel 10"), ("y", 6, "y 6"), ("x", 5, "x 5")])
+@pytest.mark.parametrize(("name", "value", "says"), [("channel", 40, "channel 40"), ("y", 6, "y 6"), ("x", 5, "x 5")])
 def test_cells_outside_of_the_window_are_refused(name, value, says):
     header, tensors = opened(random_detector().to_bytes())
     tensors[f"stage000.{name}"][3, 1] = value

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.channels import colourful
 
-from whet.features.channels import ChannelStack, ChannelTrees, compute_channels
+from whet.features.channels import ChannelStack, ChannelTrees, compute_channels, filter_channels
 from whet.features.weak_learners import Trees
 
 MIRRORED = [0, 1, 2, 3, 4, 9, 8, 7, 6, 5]  # 30 degrees become 150, and so on
@@ -74,6 +74,31 @@ def test_a_mirrored_image_has_mirrored_channels():
     assert np.array_equal(mirrored[MIRRORED][:, :, ::-1], compute_channels(rgb))
 
 
+def plain_filtered(cells):
+    """Channels as they are, smoothed by [1 2 1], and differences of neighbours, smoothed in the other direction."""
+    padded = np.pad(cells.astype(int), ((0, 0), (1, 1), (1, 1)), mode="edge")
+    rows = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
+    columns = padded[:, :, :-2] + 2 * padded[:, :, 1:-1] + padded[:, :, 2:]
+    smooth = np.floor((rows[:, :, :-2] + 2 * rows[:, :, 1:-1] + rows[:, :, 2:]) / 16 + 0.5)
+    differences = rows[:, :, 2:] - rows[:, :, :-2], columns[:, 2:] - columns[:, :-2]
+    return np.concatenate([cells, smooth, *(128 + np.trunc(part / 4).clip(-127, 127) for part in differences)])
+
+
+@pytest.mark.parametrize("shape", [(12, 16), (1, 1), (1, 7), (5, 1)])
+def test_filtered_channels_are_those_of_the_plain_definition(shape):
+    rng = np.random.default_rng(5)
+    cells = np.concatenate([rng.integers(0, high, (5, *shape)) for high in (40, 256)]).astype(np.uint8)
+    assert np.array_equal(filter_channels(cells), plain_filtered(cells))
+
+
+def test_mirrored_channels_have_mirrored_filters_and_opposite_differences_across():
+    cells = np.random.default_rng(6).integers(0, 256, (10, 9, 8), dtype=np.uint8)
+    same, smooth, across, down = filter_channels(np.ascontiguousarray(cells[:, :, ::-1])).reshape(4, *cells.shape)
+    expected = filter_channels(cells)[:, :, ::-1].reshape(4, *cells.shape)
+    assert np.array_equal(np.stack([same, smooth, down]), expected[[0, 1, 3]])
+    assert np.array_equal(across, 256 - expected[2].astype(int))
+
+
 def test_a_grey_image_is_an_image_of_equal_colours():
     grey = colourful((24, 28), np.random.default_rng(3))[..., 0]
     cells = compute_channels(grey)
@@ -84,9 +109,9 @@ def test_a_grey_image_is_an_image_of_equal_colours():
 
 def test_each_tree_has_one_leaf_for_a_window():
     rng = np.random.default_rng(4)
-    features = ChannelTrees.from_indices((8, 12), rng.integers(0, 60, (7, 3)))
+    features = ChannelTrees.from_indices((8, 12), rng.integers(0, 240, (7, 3)))
     weak = Trees(rng.integers(0, 255, (7, 3), dtype=np.uint8))
-    cells = rng.integers(0, 256, (50, 10, 2, 3), dtype=np.uint8)
+    cells = rng.integers(0, 256, (50, 40, 2, 3), dtype=np.uint8)
     bits = weak.respond(features.evaluate(ChannelStack(cells)))
     assert (bits.reshape(7, 4, 50).sum(axis=1) == 1).all()
     flat, leaf = cells.reshape(50, -1), bits.reshape(7, 4, 50).argmax(axis=1).T

@@ -1,4 +1,4 @@
-"""Channels of a colour image: LUV, normalised gradient magnitude and six orientations, as means over cells.
+"""Channels of a colour image: LUV, normalised gradient magnitude and six orientations, as means over cells; filters.
 
 Planes hold whole numbers, and floats take part in single operations only (a product, a quotient, a root), so that
 every platform has the same bytes, and a mirrored image has mirrored channels.
@@ -15,6 +15,8 @@ Float32s = NDArray[np.float32]
 CELL = 4
 N_CHANNELS = 10
 N_ORIENTATIONS = 6
+# Each channel as it is, smoothed, and its differences across and down.
+N_FILTERED = 4 * N_CHANNELS
 # Planes are in units of 1/16; sums over [1 2 1] in both directions multiply them by 16 again.
 UNIT = 16
 # The gradient is normalised by its mean around a pixel, weighted by a triangle of this radius in both directions.
@@ -281,3 +283,38 @@ def resample(
                 above = upper[first] * (256 - across[column]) + upper[second] * across[column]
                 below = lower[first] * (256 - across[column]) + lower[second] * across[column]
                 out[c, row, column] = np.uint8((above * (256 - down[row]) + below * down[row] + 32768) >> 16)
+
+
+@inlined
+def _around_middle(difference: np.int32) -> np.uint8:
+    """A quarter of a difference, rounded toward 0, as a byte around 128; large ones are cut off."""
+    size = np.int32(abs(difference) >> 2)
+    size = size if size < np.int32(127) else np.int32(127)
+    return np.uint8(128 - size if difference < 0 else 128 + size)
+
+
+@kernel
+def filter_cells(cells: NDArray[np.uint8], line: Int32s, filtered: NDArray[np.uint8]) -> None:
+    """Write filtered channels (40, rows, columns) of channels (10, rows, columns); edge cells repeat.
+
+    First all channels as they are, then smoothed by [1 2 1] in both directions, then differences across and down of the
+    two cells beside a cell, smoothed in the other direction. `line` (2, columns + 2) is working memory.
+    """
+    n, rows, columns = cells.shape
+    sums, steps = line[0], line[1]
+    for c in range(n):
+        for y in range(rows):
+            above, here, below = cells[c, max(y - 1, 0)], cells[c, y], cells[c, min(y + 1, rows - 1)]
+            for x in range(columns):
+                sums[x + 1] = np.int32(above[x]) + 2 * np.int32(here[x]) + np.int32(below[x])
+                steps[x + 1] = np.int32(below[x]) - np.int32(above[x])
+            sums[0], sums[columns + 1] = sums[1], sums[columns]
+            steps[0], steps[columns + 1] = steps[1], steps[columns]
+            smooth, across, down = filtered[n + c, y], filtered[2 * n + c, y], filtered[3 * n + c, y]
+            filtered[c, y] = here
+            for x in range(columns):
+                smooth[x] = np.uint8((sums[x] + 2 * sums[x + 1] + sums[x + 2] + 8) >> 4)
+            for x in range(columns):
+                across[x] = _around_middle(sums[x + 2] - sums[x])
+            for x in range(columns):
+                down[x] = _around_middle(steps[x] + 2 * steps[x + 1] + steps[x + 2])

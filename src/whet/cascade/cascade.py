@@ -147,17 +147,18 @@ class Cascade:
         return self.respond_to_cells(pyramid.cells(index))
 
     def respond_to_cells(self, cells: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Responses (n, n_weak) of trees to the channels (n, 10, rows, columns) of windows."""
+        """Responses (n, n_weak) of trees to the filtered channels (n, 40, rows, columns) of windows."""
         from whet.features.channels import ChannelStack
 
         return np.ascontiguousarray(self.stages[0].respond(ChannelStack(cells)).T).view(np.uint8)
 
     def respond_in_context(self, patches: Patches, context: int) -> NDArray[np.uint8]:
         """Responses (n, n_weak) of trees to patches (n, height, width, 3) with so many pixels around the window."""
-        from whet.features.channels import CELL, compute_channels
+        from whet.features.channels import CELL, compute_channels, filter_channels
 
         rim = slice(context // CELL, -(context // CELL))
-        return self.respond_to_cells(np.array([compute_channels(patch)[:, rim, rim] for patch in patches]))
+        cells = [filter_channels(compute_channels(patch))[:, rim, rim] for patch in patches]
+        return self.respond_to_cells(np.array(cells))
 
     def margins(self, responses: NDArray[np.uint8]) -> Floats:
         """Margins (n, stages) of responses (n, n_weak), without rejection thresholds."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, cast
@@ -33,11 +33,10 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ChannelScan:
-    """Accepted windows of a pyramid, and how many windows and trees it took to find them."""
+    """Accepted windows of a pyramid, and how many windows it has."""
 
     fired: FiredWindows
     n_windows: int
-    n_evaluated: int
 
 
 class CompiledTrees(NamedTuple):
@@ -81,49 +80,49 @@ def scan_channels(
 
     # Levels that others are resampled from come first.
     sources = {id(level.source or level): level.source or level for level in (pyramid.levels[i] for i in chosen)}
-    for levels in (list(sources.values()), [pyramid.levels[i] for i in chosen]):
-        _compute(levels, threads)
+    _for_each(list(sources.values()), lambda level: level.channels, threads)
+    _for_each([pyramid.levels[i] for i in chosen], lambda level: level.filtered, threads)
     tasks: list[tuple[int, NDArray[np.intp], NDArray[np.intp]]] = []
     for number in chosen:
-        _, rows, columns = pyramid.levels[number].channels.shape
+        _, rows, columns = pyramid.levels[number].filtered.shape
         whole = Span(0, rows - height + 1, 0, columns - width + 1)
         span = whole if spans is None else spans[pyramid.scales[number]]
         starts = np.arange(span.top, min(span.bottom, whole.bottom), step)
         places = np.arange(span.left, min(span.right, whole.right), step)
         tasks += [(number, starts[band], places) for band in blocks(len(starts), BAND)]
-    found: list[tuple[FiredWindows, int, int]] = [(FiredWindows(), 0, 0)] * len(tasks)
+    found: list[tuple[FiredWindows, int]] = [(FiredWindows(), 0)] * len(tasks)
 
     def work(task: slice) -> None:
         found[task.start] = _scan_band(cascade, pyramid, *tasks[task.start], reject=reject)
 
     for_each_block(work, len(tasks), 1, threads)
-    fired = FiredWindows.concatenate([part for part, _, _ in found])
-    return ChannelScan(fired, sum(n for _, n, _ in found), sum(n for _, _, n in found))
+    fired = FiredWindows.concatenate([part for part, _ in found])
+    return ChannelScan(fired, sum(n for _, n in found))
 
 
-def _compute(levels: Sequence[Level], threads: int | None) -> None:
-    """Compute the channels of levels, in threads."""
+def _for_each(levels: Sequence[Level], compute: Callable[[Level], object], threads: int | None) -> None:
+    """Compute what levels keep, in threads."""
 
     def work(block: slice) -> None:
-        _ = levels[block.start].channels
+        compute(levels[block.start])
 
     for_each_block(work, len(levels), 1, threads)
 
 
 def _scan_band(
     cascade: Cascade, pyramid: Pyramid, number: int, rows: NDArray[np.intp], places: NDArray[np.intp], *, reject: bool
-) -> tuple[FiredWindows, int, int]:
-    """The accepted windows in some rows of a level, and the numbers of windows and of trees."""
+) -> tuple[FiredWindows, int]:
+    """The accepted windows in some rows of a level, and the number of windows."""
     level, scale = pyramid.levels[number], pyramid.scales[number]
-    _, n_rows, n_columns = level.channels.shape
+    _, n_rows, n_columns = level.filtered.shape
     trees = _compiled(cascade, n_rows, n_columns, reject)
     n = len(rows) * len(places)
     where, sums = np.empty((n, 2), np.int32), np.empty(n)
-    n_found, n_evaluated = scan_cells(level.channels.ravel(), n_columns, rows, places, *trees, where, sums)
+    n_found = scan_cells(level.filtered.ravel(), n_columns, rows, places, *trees, where, sums)
     y, x = where[:n_found].T.astype(np.intp) * CELL
     index = WindowIndex(np.full(n_found, scale), y, x)
     scores = sums[:n_found] - cascade.stages[0].threshold
-    return FiredWindows(index, level.boxes(y, x, cascade.window), scores), n, n_evaluated
+    return FiredWindows(index, level.boxes(y, x, cascade.window), scores), n
 
 
 def span_around(pyramid: Pyramid, number: int, centre: tuple[float, float], reach: float) -> Span:

@@ -51,6 +51,13 @@ class Level:
         shapes = self.source.image.shape[:2], self.image.shape[:2]
         return resampled_channels(self.source.channels, *shapes, self.padding)
 
+    @cached_property
+    def filtered(self) -> NDArray[np.uint8]:
+        """Filtered channels (40, rows, columns), which trees read."""
+        from whet.features.channels import filter_channels
+
+        return filter_channels(self.channels)
+
     def without_pixels(self) -> Level:
         """The same with its channels and black pixels, which take no memory."""
         level = replace(self, image=_black(self.image.shape), source=None)
@@ -189,15 +196,15 @@ class Pyramid:
         return np.array(cut, np.uint8).reshape(-1, *self.window, *(cut[0].shape[2:] if cut else ()))
 
     def cells(self, index: WindowIndex) -> NDArray[np.uint8]:
-        """The channels (n, 10, rows, columns) of windows, in cells."""
-        from whet._kernels.channels import CELL, N_CHANNELS
+        """The filtered channels (n, 40, rows, columns) of windows, in cells."""
+        from whet._kernels.channels import CELL, N_FILTERED
 
         rows, columns = (side // CELL for side in self.window)
         cut = [
-            self.level(scale).channels[:, y // CELL : y // CELL + rows, x // CELL : x // CELL + columns]
+            self.level(scale).filtered[:, y // CELL : y // CELL + rows, x // CELL : x // CELL + columns]
             for scale, y, x in index
         ]
-        return np.array(cut, np.uint8).reshape(-1, N_CHANNELS, rows, columns)
+        return np.array(cut, np.uint8).reshape(-1, N_FILTERED, rows, columns)
 
     def without_pixels(self) -> Pyramid:
         """The same with channels only: pixels take five times as much memory."""

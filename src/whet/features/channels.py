@@ -1,4 +1,4 @@
-"""Channel features (Dollar et al., 2014): trees of depth two over cells of colour and gradient channels."""
+"""Channel features (Dollar et al., 2014): trees of depth two over cells of filtered colour and gradient channels."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from whet._kernels import channels as kernels
 from whet._kernels.channels import CELL as CELL
-from whet._kernels.channels import N_CHANNELS as N_CHANNELS
-from whet._kernels.channels import RADIUS
+from whet._kernels.channels import N_CHANNELS, RADIUS
+from whet._kernels.channels import N_FILTERED as N_FILTERED
 from whet.features.integral import Columns, ColumnTypes, Indices, IntegralStack
 from whet.features.weak_learners import LEAVES, NODES, trees_of_leaves
 
@@ -105,6 +105,24 @@ def _between(side: int, target: int, padding: int, n: int) -> tuple[NDArray[np.i
     return first, np.rint((at - first) * 256).astype(np.int32)
 
 
+def filter_channels(cells: Cells) -> Cells:
+    """Filtered channels (40, rows, columns), which trees read, of channels (10, rows, columns).
+
+    All channels as they are, then smoothed over 3 x 3 cells, then their differences across and down, around 128: a
+    tree that sees single cells cannot compare neighbours (Nam et al., 2014; Zhang et al., 2015).
+
+    >>> step = np.repeat(np.uint8([[[10, 10, 50]]]), 10, axis=0)
+    >>> filter_channels(step)[::10, 0]
+    array([[ 10,  10,  50],
+           [ 10,  20,  40],
+           [128, 168, 168],
+           [128, 128, 128]], dtype=uint8)
+    """
+    filtered = np.empty((N_FILTERED, *cells.shape[1:]), np.uint8)
+    kernels.filter_cells(cells, np.empty((2, cells.shape[2] + 2), np.int32), filtered)
+    return filtered
+
+
 def cells_of(window: tuple[int, int]) -> tuple[int, int]:
     """Rows and columns of cells in a window (height, width)."""
     if any(side % CELL or not CELL <= side <= MOST_CELLS * CELL for side in window):
@@ -117,7 +135,7 @@ def cells_of(window: tuple[int, int]) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class ChannelStack:
-    """Cells (samples, 10, rows, columns) of windows, as trees read them."""
+    """Filtered channels (samples, 40, rows, columns) of windows, as trees read them."""
 
     cells: Cells
 
@@ -134,7 +152,7 @@ class ChannelTrees:
 
     >>> one = np.zeros((1, 3), np.uint8)
     >>> trees = ChannelTrees((8, 8), one, one, one + np.uint8([0, 1, 1]))
-    >>> len(trees), trees.evaluate(ChannelStack(np.arange(40, dtype=np.uint8).reshape(1, 10, 2, 2)))[:, 0]
+    >>> len(trees), trees.evaluate(ChannelStack(np.arange(160, dtype=np.uint8).reshape(1, 40, 2, 2)))[:, 0]
     (4, array([0, 1, 1], dtype=uint8))
     """
 
@@ -150,7 +168,7 @@ class ChannelTrees:
     def from_columns(cls, window: tuple[int, int], columns: Columns) -> ChannelTrees:
         """Trees from the columns of a file; raises ValueError for cells that the window does not have."""
         parts = tuple(columns[name] for name in cls.column_types)
-        limits = (N_CHANNELS, *cells_of(window))
+        limits = (N_FILTERED, *cells_of(window))
         for name, part, limit in zip(cls.column_types, parts, limits, strict=True):
             if len(part) and part.max() >= limit:
                 raise ValueError(f"a tree asks for {name} {part.max()} of a window with {limit}")
@@ -159,7 +177,7 @@ class ChannelTrees:
     @classmethod
     def from_indices(cls, window: tuple[int, int], indices: NDArray[np.integer]) -> ChannelTrees:
         """Trees of cells (trees, 3), numbered by channel, row and column, column fastest."""
-        parts = np.unravel_index(indices, (N_CHANNELS, *cells_of(window)))
+        parts = np.unravel_index(indices, (N_FILTERED, *cells_of(window)))
         channel, y, x = (part.astype(np.uint8) for part in parts)
         return cls(window, channel, y, x)
 
@@ -169,12 +187,12 @@ class ChannelTrees:
     @property
     def indices(self) -> NDArray[np.int32]:
         """Numbers (trees, 3) of the cells, by channel, row and column."""
-        shape = (N_CHANNELS, *cells_of(self.window))
+        shape = (N_FILTERED, *cells_of(self.window))
         places = tuple(part.astype(np.intp) for part in (self.channel, self.y, self.x))
         return np.ravel_multi_index(places, shape).astype(np.int32)
 
     def offsets(self, rows: int, columns: int) -> NDArray[np.int32]:
-        """Where the cells (trees, 3) of a window lie in the flat channels (10, rows, columns) of a level."""
+        """Where the cells (trees, 3) of a window lie in the flat channels (40, rows, columns) of a level."""
         channel, y, x = (part.astype(np.int64) for part in (self.channel, self.y, self.x))
         return ((channel * rows + y) * columns + x).astype(np.int32)
 
@@ -187,7 +205,7 @@ class ChannelTrees:
         """Values (3 trees, samples) of the cells."""
         if not isinstance(stack, ChannelStack):
             raise TypeError("channels need the surroundings of a window: use Cascade.responses(pyramid, index)")
-        if stack.cells.shape[1:] != (N_CHANNELS, *cells_of(self.window)):
+        if stack.cells.shape[1:] != (N_FILTERED, *cells_of(self.window)):
             raise ValueError(f"got cells of shape {stack.cells.shape} for a window of {self.window}")
         flat = stack.cells.reshape(len(stack), prod(stack.cells.shape[1:]))
         return np.ascontiguousarray(flat[:, self.indices.ravel()].T)

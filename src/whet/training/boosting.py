@@ -18,7 +18,7 @@ Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
 # Each tree sees this share of the features, and at least so many.
-FEATURE_SHARE = 1 / 16
+FEATURE_SHARE = 1 / 64
 FEWEST_FEATURES = 32
 # The lightest samples, which have this share of the weight, are left out of growing a tree: twice as fast.
 TRIMMED = 0.01

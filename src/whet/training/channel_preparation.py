@@ -12,7 +12,7 @@ import numpy as np
 
 from whet._kernels.threads import available_threads
 from whet.errors import TrainingDataError, UnreadableImageError
-from whet.features.channels import N_CHANNELS, cells_of
+from whet.features.channels import N_FILTERED, cells_of
 from whet.io.annotations.annotation import Annotations, Problem
 from whet.io.images import image_shape
 from whet.training.channel_samples import Backgrounds, cut_channels
@@ -64,7 +64,7 @@ class ChannelPreparation:
     @property
     def n_features(self) -> int:
         """Number of cells of all channels in a window."""
-        return N_CHANNELS * int(np.prod(cells_of(self.choice.window)))
+        return N_FILTERED * int(np.prod(cells_of(self.choice.window)))
 
     @property
     def memory(self) -> int:
@@ -85,7 +85,7 @@ class ChannelPreparation:
         enlarged = max(1.0, longer / self.choice.min_size) ** 2
         mining = SECONDS_PER_MEGAPIXEL * megapixels * enlarged * len(self.training_images)
         samples = len(self.positives) + 4 * self.config.negatives_per_round
-        share = self.n_features / 5440
+        share = self.n_features / 21760
         growing = SECONDS_PER_TREE_AND_SAMPLE * share * TREES_IN_ALL * self.config.trees * samples
         cutting = SECONDS_PER_POSITIVE * len(self.positives)
         return (mining + growing + cutting) / (threads or available_threads())
@@ -103,7 +103,7 @@ class ChannelPreparation:
             "round, outside of all boxes",
             "held out": f"{len(self.held_out_images):,} images supply no negatives (validation_share "
             f"{config.validation_share:g}, at most {MOST_HELD_OUT})",
-            "features": f"{self.n_features:,} cells of 10 channels",
+            "features": f"{self.n_features:,} cells of 40 filtered channels",
             "trees": f"{config.trees:,}, in 4 rounds",
             "memory": f"{self.memory / 1e6:,.0f} MB, and up to {config.max_memory / 1e6:,.0f} MB of channels",
             "time": f"about {duration(self.seconds(threads))}, within a factor of two",

@@ -19,7 +19,7 @@ from whet.cascade.detect import suppress_non_maxima
 from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.errors import TrainingDataError, UnreadableImageError
 from whet.evaluation.error_kinds import LEAST_OVERLAP
-from whet.features.channels import N_CHANNELS, cells_of, compute_channels
+from whet.features.channels import N_FILTERED, cells_of, compute_channels, filter_channels
 from whet.io.annotations.annotation import AnnotatedImage, Annotations, ProblemKind, Problems
 from whet.io.images import as_rgb
 from whet.training.channel_window import ChannelWindow
@@ -70,7 +70,7 @@ def cut_channels(
         progress(number / len(images))
     if not found:
         raise TrainingDataError(f"no object could be cut from the images: {problems.found[0]}")
-    # (n, 2, 10, rows, columns): the patch, and its mirror image.
+    # (n, 2, 40, rows, columns): the patch, and its mirror image.
     cells, groups = (np.concatenate(parts) for parts in zip(*found, strict=True))
     is_mirrored = is_safe_to_mirror(cells[::each, 0, 0]) if mirror == "safe" else bool(mirror)
     sides = 2 if is_mirrored else 1
@@ -86,7 +86,7 @@ class _Cutter:
     seed: int
 
     def cut(self, image: AnnotatedImage, first: int) -> tuple[Bytes, NDArray[np.intp]] | UnreadableImageError:
-        """The positives of an image (n, 2, 10, rows, columns) and their objects (n,), numbered from `first`."""
+        """The positives of an image (n, 2, 40, rows, columns) and their objects (n,), numbered from `first`."""
         try:
             rgb = as_rgb(image.path)
         except UnreadableImageError as error:
@@ -98,7 +98,7 @@ class _Cutter:
                 place, angle = self._draw(window, rng) if copy else (window, 0.0)
                 found.append(self._pair(rgb, place, angle))
                 groups.append(number)
-        shape = (2, N_CHANNELS, *cells_of(self.choice.window))
+        shape = (2, N_FILTERED, *cells_of(self.choice.window))
         return np.array(found, np.uint8).reshape(-1, *shape), np.array(groups, np.intp)
 
     def _draw(self, window: Boxes, rng: np.random.Generator) -> tuple[Boxes, float]:
@@ -111,13 +111,14 @@ class _Cutter:
         return np.concatenate([middle - half, middle + half]), angle
 
     def _pair(self, rgb: Bytes, window: Boxes, angle: float) -> Bytes:
-        """Channels (2, 10, rows, columns) of a window (4,) and of its mirror image."""
+        """Filtered channels (2, 40, rows, columns) of a window (4,) and of its mirror image."""
         height, width = self.choice.window
         rim = (window[2:] - window[:2]) / [width, height] * RIM
         around = np.concatenate([window[:2] - rim, window[2:] + rim])
         patch = cut_window(rgb, around, (height + 2 * RIM, width + 2 * RIM), angle)
         inner = slice(RIM // CELL, -(RIM // CELL))
-        return np.array([compute_channels(one)[:, inner, inner] for one in (patch, patch[:, ::-1])])
+        both = (filter_channels(compute_channels(one)) for one in (patch, patch[:, ::-1]))
+        return np.array([one[:, inner, inner] for one in both])
 
 
 # A negative overlaps no object by this IoU or more, and lies in an ignored region by less than half.
@@ -157,7 +158,7 @@ class Backgrounds:
         """The pyramid of an image; None if it cannot be read or holds no window."""
         kept = self._kept.get(number)
         if kept is not None:
-            return kept
+            return kept.without_pixels()  # a copy, so that filtered channels, four times as large, are not kept
         try:
             rgb = as_rgb(self.images[number])
         except UnreadableImageError:
@@ -166,7 +167,7 @@ class Backgrounds:
         size = sum(level.channels.nbytes for level in found.levels)
         if self._used + size <= self.max_memory:
             self._used += size
-            self._kept[number] = found = found.without_pixels()
+            self._kept[number] = found.without_pixels()
         return found if found.levels else None
 
     def pyramid_of(self, rgb: Bytes) -> Pyramid:
@@ -263,8 +264,8 @@ class Backgrounds:
         return found
 
     def cells(self, places: Places) -> Bytes:
-        """Cells (n, 10, rows, columns) of places."""
-        found = np.empty((len(places), N_CHANNELS, *cells_of(self.choice.window)), np.uint8)
+        """Filtered channels (n, 40, rows, columns) of places."""
+        found = np.empty((len(places), N_FILTERED, *cells_of(self.choice.window)), np.uint8)
 
         def cut(number: int) -> None:
             rows = np.flatnonzero(places[:, 0] == number)

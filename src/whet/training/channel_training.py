@@ -14,7 +14,7 @@ from whet.cascade.stage import Stage
 from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, LEAST_GAIN, POSITIVE, Reference
 from whet.errors import TrainingDataError
 from whet.evaluation.curves import image_interval, rate_interval
-from whet.features.channels import N_CHANNELS, cells_of
+from whet.features.channels import N_FILTERED, cells_of
 from whet.training.boosting import BoostedTrees, boost, tree_stage
 from whet.training.channel_preparation import ChannelPreparation
 from whet.training.channel_samples import Places
@@ -263,7 +263,7 @@ class _Training:
         seen = trees.running_scores(np.ascontiguousarray(self.positives[:, judging]))[-1] - stage.threshold
         scores = np.array([unseen[n] for n in groups[judging].tolist()])
         gains = np.clip(scores / np.maximum(seen, LEAST_GAIN), LEAST_GAIN, 1 / LEAST_GAIN)
-        shape = -1, N_CHANNELS, *cells_of(cascade.window)
+        shape = -1, N_FILTERED, *cells_of(cascade.window)
         chosen = self.positives[:, guarding], self.negatives[:, negatives], self.positives[:, judging]
         bits = [np.packbits(cascade.respond_to_cells(each.T.reshape(shape)), axis=1) for each in chosen]
         sizes = [each.shape[1] for each in chosen]

@@ -31,7 +31,7 @@ Flags = NDArray[np.bool_]
 
 FOLDS = 3
 # Places of a held-out image that the threshold of a detector lets through, far more than any operating point needs.
-PLACES_PER_IMAGE = 20
+PLACES_PER_IMAGE = 10
 # Trees of a model of the learning curve, as a share of those of the detector, and its negatives.
 CURVE_TREES = 1 / 16
 CURVE_NEGATIVES = 4000
@@ -58,7 +58,7 @@ class Samples:
 
 
 class Scale(NamedTuple):
-    """Sums of votes that twenty places of a held-out image exceed, and that one exceeds.
+    """Sums of votes that ten places of a held-out image exceed, and that one exceeds.
 
     Trees of fewer objects give lower scores to objects and to other places alike.
     """

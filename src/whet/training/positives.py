@@ -323,7 +323,7 @@ class Jitter:
 class Positives:
     """Patches (n, height, width), the number of the object in each (n,), and objects that could not be cut.
 
-    For a channel detector, `patches` are the channels of the windows (n, 10, rows, columns).
+    For a channel detector, `patches` are the filtered channels of the windows (n, 40, rows, columns).
 
     Pass both to the training (`groups=positives.groups`): all copies and mirror images of one object are then used
     either for training or for validation.
