@@ -30,7 +30,7 @@ UPDATED = (25, 50, 100, 200, 400)
 SEEN = {"small": (1000, 20_000), "paper": (1000, 10_000, 100_000)}
 N_UPDATES = {"small": 200, "paper": 1000}
 # Numbers of samples, features and weak learners; each is varied with the middle ones of the others.
-GRIDS = {
+GRIDS: dict[str, dict[str, tuple[int, ...]]] = {
     "small": {"N": (1000, 2000, 4000), "M": (1000, 2000, 4000), "T": (25, 50, 100)},
     "paper": {"N": (2000, 4000, 8000, 16_000), "M": (5000, 10_000, 20_000, 40_000), "T": (25, 50, 100, 200)},
 }

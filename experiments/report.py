@@ -306,7 +306,8 @@ def collected(name: str, size: Size, plan: Sequence[tuple[int, str]], folder: Pa
     for key, by_run in values.items():
         several = len({seed for seed, _ in by_run}) < len(by_run)
         of_runs = {f"{seed} {part}" if several else str(seed): value for (seed, part), value in by_run.items()}
-        report.rows.append(Row(*json.loads(key), of_runs))
+        measure, method, setting = json.loads(key)
+        report.rows.append(Row(measure, method, setting, of_runs))
     return report
 
 

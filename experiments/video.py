@@ -281,10 +281,8 @@ _TRIED = (
 
 def adaboost_is_worst(report: Report) -> Finding:
     """AdaBoost against AsymBoost and GSLDA."""
-    parts, clear = [], []
-    for better in (ASYMBOOST, GSLDA):
-        more, is_clear = _order(report, better, (ADABOOST,))
-        parts, clear = parts + more, clear + is_clear
+    orders = [_order(report, better, (ADABOOST,)) for better in (ASYMBOOST, GSLDA)]
+    parts, clear = [part for more, _ in orders for part in more], [one for _, more in orders for one in more]
     frozen = [difference(rate(report, ADABOOST, v), rate(report, ADABOOST + FROZEN, v)) for v in FIRST]
     tried = f"Retrained stumps, as published, change AdaBoost by {', '.join(map(str, frozen))} on david and trellis."
     return Finding(verdict(*clear), listed(parts), f"{tried} {_TRIED}")

@@ -211,9 +211,9 @@ class OnlineBoosting(BoostedVote):
             learners.append((best, error, *(model[best] for model in models)))
             D = np.where(right[:, best], D / (2 * (1 - error)), D / (2 * error))
             D /= D.sum()
-        features, errors, *models = (np.array(column) for column in zip(*learners, strict=True))
+        features, errors, *chosen = (np.array(column) for column in zip(*learners, strict=True))
         self.selected_features_ = features
-        self._models = self._scaled(models, float(total))
+        self._models = self._scaled(chosen, float(total))
         self._smallest = smallest[features]
         self._right, self._wrong = (1 - errors) * total, errors * total
 
@@ -228,7 +228,8 @@ class OnlineBoosting(BoostedVote):
 
     def _says_yes(self, X: Floats, models: tuple[Floats, ...], smallest: Floats) -> NDArray[np.bool_]:
         """Answers (N, T) of the weak learners to the values (N, T) of their features."""
-        return np.asarray(log_ratios(X, *models, smallest) > 0)
+        n, m, S = models
+        return np.asarray(log_ratios(X, n, m, S, smallest) > 0)
 
     def partial_fit(
         self,
@@ -255,7 +256,8 @@ class OnlineBoosting(BoostedVote):
         self._update(x[self.selected_features_], int(is_positive), 1.0)
 
     def _update(self, x: Floats, label: int, weight: float) -> None:
-        boost_one(x, label, weight, *self._models, self._right, self._wrong, self._smallest)
+        n, m, S = self._models
+        boost_one(x, label, weight, n, m, S, self._right, self._wrong, self._smallest)
 
     @property
     def coef_(self) -> Floats:

@@ -203,7 +203,8 @@ class SelectorBoosting(BoostedVote):
         at = np.arange(self.n_weak), self._selected
         features = self._pools[at]
         values = np.ascontiguousarray(X[:, features])
-        says_yes = log_ratios(values, *(model[at] for model in self._models), self._smallest[features]) > 0
+        n, m, S = (model[at] for model in self._models)
+        says_yes = log_ratios(values, n, m, S, self._smallest[features]) > 0
         return np.asarray((says_yes - 0.5) * self.coef_)
 
     def __sklearn_is_fitted__(self) -> bool:
