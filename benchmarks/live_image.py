@@ -18,24 +18,29 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 
 import whet
 from benchmarks.tracking import GreyImages, images
 from whet.io.video import VideoFrame
+from whet.plots.drawing import draw_tracked_frame
 from whet.tracking.session import FrameCallback, Session
 from whet.tracking.tracker import Tracker
-from whet.web import page as live_image
-from whet.web.page import LiveImage
-from whet.web.server import LiveServer
+from whet.web.api import make_app
+from whet.web.live import WatchedVideo, as_jpeg
+from whet.web.server import StudioServer
+from whet.web.studio import Studio
+from whet.web.workspace import Workspace
 
 MODES = ("without", "shown", "viewed")
 VIEWER = """
 import sys, threading, urllib.request
 address, n = sys.argv[1], 0
-threading.Thread(target=lambda: urllib.request.urlopen(address + "events").read(), daemon=True).start()
-for line in urllib.request.urlopen(address + "stream.mjpg"):
+threading.Thread(target=lambda: urllib.request.urlopen(address + "api/events").read(), daemon=True).start()
+for line in urllib.request.urlopen(address + "api/video/stream.mjpg"):
     n += line.startswith(b"Content-Length")
     if n == 1 and line.startswith(b"Content-Length"):
         print("started", flush=True)
@@ -53,21 +58,26 @@ def viewed(address: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def one_turn(frames: GreyImages, mode: str) -> dict[str, float]:
-    tracker, live, sinks = Tracker(whet.load("face"), threads=1), LiveImage(), list[FrameCallback]()
+    tracker, sinks = Tracker(whet.load("face"), threads=1), list[FrameCallback]()
     coming = [VideoFrame(number, number / 25, image) for number, image in enumerate(frames)]
     viewer = None
     with ExitStack() as stack:
         first = tracker.update(frames[0])
         if mode != "without":
-            server = stack.enter_context(LiveServer(live))
-            live.show(coming[0], first)
-            sinks.append(live.show)
+            folder = Path(stack.enter_context(TemporaryDirectory()))
+            workspace = Workspace.open(folder / "watch.studio", tracker.detector.copy(), name="face")
+            video = WatchedVideo(workspace.events, "frames")
+            studio = stack.enter_context(Studio(workspace, video=video))
+            server = stack.enter_context(StudioServer(make_app(studio)))
+            video.show(coming[0], first)
+            sinks.append(video.show)
         if mode == "viewed":
             viewer = stack.enter_context(viewed(server.address))
         begin, on_the_clock = time.process_time(), time.perf_counter()
         Session(tracker, tuple(sinks)).run(coming)
         seconds, passed = time.process_time() - begin, time.perf_counter() - on_the_clock
-        live.end()
+        if mode != "without":
+            video.close()
         seen = 0 if viewer is None else int(viewer.communicate()[0])
     return {"clock": passed / len(frames), "processor": seconds / len(frames), "images_a_second": seen / passed}
 
@@ -76,11 +86,11 @@ def drawing(shape: tuple[int, int, int]) -> float:
     """Milliseconds to draw and encode one image, half of it noise."""
     image = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     image[:, : shape[1] // 2] = 128
-    tracked, frame = Tracker(whet.load("face")).update(np.zeros((60, 80), np.uint8)), VideoFrame(0, 0.0, image)
+    tracked = Tracker(whet.load("face")).update(np.zeros((60, 80), np.uint8))
     times = []
     for _ in range(20):
         begin = time.thread_time()
-        live_image._jpeg(frame, tracked)
+        as_jpeg(image, lambda pixels, scale: draw_tracked_frame(pixels, tracked, scale))
         times.append(time.thread_time() - begin)
     return 1e3 * statistics.median(times)
 

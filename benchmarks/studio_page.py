@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--pool", type=int, default=80, help="images that the user may review")
     parser.add_argument("--budget", nargs="+", type=int, default=[50, 100, 200], help="clicks at which to evaluate")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--orders", nargs="+", default=["queue", "random"], choices=["queue", "random"])
     parser.add_argument("--false-positives", type=float, default=0.5, help="per image, at which recall is compared")
     options = parser.parse_args()
     missing = studio_browser.missing()
@@ -135,13 +136,11 @@ def latency(options: argparse.Namespace) -> dict[str, Any]:
                 page.evaluate(TIMER)
                 while len(times["effect"]) < options.clicks:
                     settle(page)
-                    box = page.locator(".box.is-detection:not(.is-right):not(.is-wrong)").first
-                    if box.count() == 0:
+                    boxes = page.locator(".box.is-detection:not(.is-right):not(.is-wrong)")
+                    if not boxes.count() or not click_box(page, boxes.first.get_attribute("data-key")):
                         page.keyboard.press("d")
                         page.wait_for_timeout(50)
                         continue
-                    page.keyboard.press("Escape")
-                    box.click()
                     page.evaluate("() => { window.timed = null; }")
                     page.locator(".tools .judge.is-wrong").click()
                     page.wait_for_function("() => window.timed")
@@ -225,7 +224,7 @@ def one_seed(
     start = recall_of(weak, test, options.false_positives)
     progress(f"seed {seed}: start {start}")
     rows = []
-    for order in ("queue", "random"):
+    for order in options.orders:
         place = folder / f"{order}-{seed}"
         for at in review(options, seed, order, pool, path, place):
             reviewed = [image for image in pool if image.path in at.paths]
@@ -364,7 +363,7 @@ def on_screen(page: Any, x: float, y: float) -> list[float]:  # noqa: ANN401
 def needed(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
     """Mean recall of each order at each budget, over seeds."""
     table: dict[str, Any] = {}
-    for order in ("queue", "random"):
+    for order in options.orders:
         for number, budget in enumerate(options.budget):
             of = [
                 [row for row in rows if row["seed"] == seed and row["order"] == order] for seed in range(options.seeds)

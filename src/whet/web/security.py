@@ -23,6 +23,8 @@ SAFE_METHODS = frozenset({"GET", "HEAD"})
 COOKIE = "whet_token"
 # Paths that take files from programs. The token of DeepStack's clients is a field of the form: its handler checks it.
 UPLOADS = frozenset({"/api/detect", "/api/learn", "/v1/vision/detection"})
+# Paths that take the token as `?token=`: the first page, which moves it to a cookie, and streams for players.
+TOKEN_IN_ADDRESS = frozenset({"/", "/api/video/stream.mjpg", "/api/video/frame.jpg"})
 OWN_TOKEN = frozenset({"/v1/vision/detection"})
 
 HEADERS = {
@@ -160,14 +162,15 @@ def check_type(method: str, path: str, headers: dict[bytes, bytes]) -> Refusal |
 def check_token(path: str, query: str, headers: dict[bytes, bytes], access: Access) -> Refusal | None:
     """Strangers on the network: beyond this machine, every request needs the token.
 
-    It comes as `Authorization: Bearer TOKEN`, as the cookie that the first page sets, or once as `/?token=TOKEN`.
+    It comes as `Authorization: Bearer TOKEN`, as the cookie that the first page sets, or as `?token=TOKEN` of the first
+    page and of streams.
     """
     if access.token is None or path in OWN_TOKEN:
         return None
     given = headers.get(b"authorization", b"").decode("latin-1").removeprefix("Bearer ").strip()
     if not given:
         given = _cookie(headers.get(b"cookie", b"").decode("latin-1"))
-    if not given and path == "/":
+    if not given and path in TOKEN_IN_ADDRESS:
         given = token_in(query)
     if access.is_token(given):
         return None

@@ -1,6 +1,7 @@
 // Threshold, operating points, precision and recall, and the scores of both classes.
 
 import * as actions from "../actions.js";
+import { classNameOf } from "../boxes.js";
 import { number, percent } from "../format.js";
 import { classes, html } from "../html.js";
 import { useStore } from "../store.js";
@@ -17,6 +18,7 @@ export function Quality() {
     <${Threshold} curves=${curves} points=${points} minScore=${minScore} />
     ${curves && html`<${Charts} curves=${curves} minScore=${minScore} />`}
     <${Facts} server=${server} />
+    ${server.can_train && html`<${TrainAgain} server=${server} />`}
   `;
 }
 
@@ -86,6 +88,18 @@ function Charts({ curves, minScore }) {
 
 const nearest = (points, minScore) =>
   points.reduce((best, point) => (best && Math.abs(best.score - minScore) <= Math.abs(point.score - minScore) ? best : point), null);
+
+/** Corrections put right single mistakes; a training on all labels also changes what looks different. */
+function TrainAgain({ server }) {
+  const isRunning = server.job?.state === "running";
+  const begin = () => actions.train(classNameOf(server));
+  return html`
+    <h3>Train again</h3>
+    <p class="hint">Train a new detector on all boxes of labelled and reviewed images. It becomes a state of the history: undo gives this one back.</p>
+    <button class="labelled" disabled=${isRunning} onClick=${begin}>${isRunning ? "Training…" : "Train again"}</button>
+    ${server.job?.state === "failed" && html`<p class="is-bad" role="alert">${server.job.error}</p>`}
+  `;
+}
 
 function Facts({ server }) {
   const { model } = server;
