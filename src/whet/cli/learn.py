@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,6 +49,8 @@ from whet.cli.output import (
     plural,
     print_list,
     progress_bar,
+    say,
+    say_json,
     start,
     unread_held_out,
     warn,
@@ -158,13 +159,13 @@ def learn(
     else:
         outcome = _written(model, target, run, force=force)
     if as_json:
-        typer.echo(json.dumps(_results(run, read, outcome, target), indent=1))
+        say_json(_results(run, read, outcome, target))
     elif not quiet:
         for line in _report(run, read, outcome.update):
-            typer.echo(line)
-        typer.echo(f"Nothing written ({outcome.reason})" if outcome.reason else f"Wrote {target}")
+            say(line)
+        say(f"Nothing written ({outcome.reason})" if outcome.reason else f"Wrote {target}")
         if outcome.undo is not None:
-            typer.echo(f"Undo: {outcome.undo}")
+            say(f"Undo: {outcome.undo}")
     if run.report.undetected:
         print_list(
             f"the model detects nothing near {plural(len(run.report.undetected), 'box', 'boxes')} of --wrong or "
