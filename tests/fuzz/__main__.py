@@ -27,6 +27,9 @@ def main() -> int:
     names = [name for name in options.target or TARGETS if TARGETS[name].seeds()]
     if options.guided:
         return guided(names[0])
+    for target in (TARGETS[name] for name in names):  # processes share what is compiled and loaded before they begin
+        for data in target.seeds():
+            target.run(data)
     numbers = {name: Numbers() for name in names}
     start, todo = time.perf_counter(), options.cases
     for first in count(options.first, BATCH):

@@ -10,14 +10,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+# Seconds of the processor for a case, and how many times as long it may wait for a busy machine.
 SECONDS = 20
+WAITING = 30
+HANGS = (signal.SIGPROF, signal.SIGALRM)
 MEGABYTES = 2000
 # What may come of an input; everything else is a finding.
 FINE = ("accepted", "refused")
 
 
 class Outcome(NamedTuple):
-    """What came of a case: `accepted` or `refused`, or else `uncaught`, `crash` or `hang`, with its cause."""
+    """What came of a case: `accepted` or `refused`, or else `uncaught`, `crash` or `hang`, with its cause.
+
+    `seconds` are those of the processor, `megabytes` what was needed beyond the process that it was forked from.
+    """
 
     seed: int
     kind: str
@@ -50,7 +56,7 @@ def isolated(work: Callable[[], str], seconds: float = SECONDS) -> Outcome:
 
 def _in_process(work: Callable[[int], str], seeds: list[int], seconds: float) -> Iterator[Outcome]:
     reading, writing = os.pipe()
-    before, start = _resident(), time.perf_counter()
+    before = _resident()
     child = os.fork()
     if not child:
         os.close(reading)
@@ -61,19 +67,19 @@ def _in_process(work: Callable[[int], str], seeds: list[int], seconds: float) ->
         while size := pipe.read(8):
             kind, passed, resident, text = pipe.read(int(size, 16)).decode(errors="replace").split("\n", 3)
             yield Outcome(seeds[n], kind, text, float(passed), max(float(resident) - before, 0.0))
-            n, start = n + 1, time.perf_counter()
+            n += 1
     _, status, usage = os.wait4(child, 0)
     if n < len(seeds):  # it died in this case
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         cause = signal.Signals(number).name if number else f"exit code {os.waitstatus_to_exitcode(status)}"
         more = max(usage.ru_maxrss / 1024 - before, 0.0)
-        kind = "hang" if number == signal.SIGALRM else "crash"
-        yield Outcome(seeds[n], kind, cause, time.perf_counter() - start, more)
+        kind = "hang" if number in HANGS else "crash"
+        yield Outcome(seeds[n], kind, cause, usage.ru_utime + usage.ru_stime, more)
 
 
 def _answer(work: Callable[[int], str], seeds: list[int], writing: int, seconds: float) -> None:
     """The child, which never returns. An alarm that nobody handles ends it even inside of compiled code."""
-    for number in (signal.SIGALRM, signal.SIGINT):
+    for number in (*HANGS, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * os.sysconf("SC_PAGESIZE") + MEGABYTES * 2**20
@@ -84,15 +90,17 @@ def _answer(work: Callable[[int], str], seeds: list[int], writing: int, seconds:
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
     for seed in seeds:
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        start = time.perf_counter()
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.setitimer(signal.ITIMER_REAL, WAITING * seconds)
+        start = time.process_time()
         try:
             kind, _, text = work(seed).partition("\n")
         except BaseException:
             kind, text = "uncaught", traceback.format_exc()[-8000:]
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        answer = f"{kind}\n{time.perf_counter() - start}\n{resident}\n{text}".encode(errors="replace")
+        answer = f"{kind}\n{time.process_time() - start}\n{resident}\n{text}".encode(errors="replace")
         os.write(writing, f"{len(answer):08x}".encode() + answer)
     os._exit(0)
 

@@ -60,25 +60,27 @@ def _replace(target: Path, data: bytes, durable: bool) -> None:
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if before is None else 0o600)
     try:
         with open(handle, "wb") as file:
-            if before is not None and hasattr(os, "getuid"):  # Windows has neither owners nor modes
-                _copy_owner_and_mode(temporary, before)
+            if before is not None and hasattr(os, "fchmod"):  # Windows has neither owners nor modes
+                _copy_owner_and_mode(handle, before)
             file.write(data)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
         temporary.replace(target)
-        if durable:
-            _sync_folder(target.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    except BaseException:
+        with suppress(OSError):  # the error that comes first is the one to report
+            temporary.unlink()
+        raise
+    if durable:
+        _sync_folder(target.parent)
 
 
-def _copy_owner_and_mode(path: Path, before: os.stat_result) -> None:
+def _copy_owner_and_mode(handle: int, before: os.stat_result) -> None:
     if (before.st_uid, before.st_gid) != (os.getuid(), os.getgid()):
         with suppress(PermissionError):  # only root may give a file away
-            os.chown(path, before.st_uid, before.st_gid)
+            os.fchown(handle, before.st_uid, before.st_gid)
     with suppress(PermissionError):  # a file system without modes
-        path.chmod(stat.S_IMODE(before.st_mode))
+        os.fchmod(handle, stat.S_IMODE(before.st_mode))
 
 
 def write_locked(path: Path, data: bytes) -> None:

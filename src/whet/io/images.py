@@ -143,7 +143,9 @@ def _opened(image: str | PathLike[str] | Image) -> Iterator[tuple[Image, str]]:
     except UnreadableImageError:
         raise
     except (UnidentifiedImageError, KeyError) as error:  # KeyError: a Pillow without AVIF
-        raise UnreadableImageError(f"{name} is not an image; expected one of {', '.join(FORMATS)}") from error
+        raise UnreadableImageError(
+            f"{name} cannot be read as an image: expected one of {', '.join(FORMATS)}"
+        ) from error
     except Exception as error:  # a decoder raises whatever it runs into in damaged bytes
         reason = str(error) or type(error).__name__
         raise UnreadableImageError(f"{name} cannot be read as an image: {reason}") from error

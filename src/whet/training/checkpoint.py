@@ -80,7 +80,7 @@ class Checkpoint:
         try:
             write_locked(self.path, _to_bytes(state, self.fingerprint))
         except OSError as error:
-            message = f"cannot write the checkpoint {self.path}: {error.strerror or error}"
+            message = f"cannot write the checkpoint {self.path}: {getattr(error.__cause__, 'strerror', None) or error}"
             if not state.stages:
                 raise CheckpointError(f"{message}; free disk space or choose another file") from error
             warnings.warn(f"{message}; training continues, free disk space now", CheckpointWarning, stacklevel=3)
