@@ -108,6 +108,10 @@ class ModelChangedError(WhetError, RuntimeError):
     """The file of a model was changed by someone else since it was loaded."""
 
 
+class CannotWriteError(WhetError, OSError):
+    """A file cannot be written: the disk is full, read-only or damaged, or the file is write-protected."""
+
+
 class DetectorNotFoundError(WhetError, FileNotFoundError):
     """No bundled detector and no file has this name."""
 

@@ -232,4 +232,4 @@ def test_colours_stay_as_they_are(tmp_path, rng):
 def test_reading_an_image_loads_neither_annotations_nor_xml():
     code = "import sys, whet.io.images; print(*(name for name in sys.modules if name.startswith('whet')))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert sorted(loaded) == ["whet", "whet.errors", "whet.io", "whet.io.images"]
+    assert sorted(loaded) == ["whet", "whet.errors", "whet.io", "whet.io.files", "whet.io.images"]

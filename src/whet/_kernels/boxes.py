@@ -41,25 +41,31 @@ def intersection_over_union(a: Boxes, b: Boxes) -> np.float64:
 
 
 @kernel
-def suppress(boxes: Boxes, order: Indices, least: float, winner: Indices) -> None:
-    """Greedy non-maximum suppression of boxes (n, 4), sorted by x1, in this `order` from best to worst.
+def suppress(boxes: Boxes, ends: Indices, reach: int, order: Indices, least: float, winner: Indices) -> None:
+    """Greedy non-maximum suppression of boxes (n, 4) in this `order` from best to worst.
 
+    Boxes come in classes of size, class c from `ends[c]` to `ends[c + 1]`, each sorted by x1. Only boxes of classes at
+    most `reach` apart can overlap by `least`: where a cascade accepts a million windows, that saves most of the work.
     `winner` (n,) becomes, for each box, the index of the best box that suppresses it, or its own.
     """
-    n = len(boxes)
+    n_classes = len(ends) - 1
+    class_of, widest = np.empty(len(boxes), np.intp), np.zeros(n_classes)
+    for c in range(n_classes):
+        for i in range(ends[c], ends[c + 1]):
+            class_of[i] = c
+            widest[c] = max(widest[c], boxes[i, 2] - boxes[i, 0])
     winner[:] = -1
-    widest = 0.0
-    for i in range(n):
-        widest = max(widest, boxes[i, 2] - boxes[i, 0])
     for i in order:
         if winner[i] >= 0:
             continue
-        first = np.searchsorted(boxes[:, 0], boxes[i, 0] - widest)
-        for j in range(first, n):
-            if boxes[j, 0] >= boxes[i, 2]:
-                break
-            if winner[j] < 0 and (j == i or intersection_over_union(boxes[i], boxes[j]) >= least):
-                winner[j] = i
+        winner[i] = i
+        for c in range(max(class_of[i] - reach, 0), min(class_of[i] + reach + 1, n_classes)):
+            first = ends[c] + np.searchsorted(boxes[ends[c] : ends[c + 1], 0], boxes[i, 0] - widest[c])
+            for j in range(first, ends[c + 1]):
+                if boxes[j, 0] >= boxes[i, 2]:
+                    break
+                if winner[j] < 0 and intersection_over_union(boxes[i], boxes[j]) >= least:
+                    winner[j] = i
 
 
 @kernel

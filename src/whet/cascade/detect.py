@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import ceil, log2
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.boxes import absorb, suppress
-from whet.cascade.boxes import BoxOffset
+from whet.cascade.boxes import BoxOffset, areas
 from whet.cascade.cascade import Cascade
 from whet.cascade.detections import Calibration, Detections, FiredWindows
 from whet.cascade.pyramid import SCALE_FACTOR, Pyramid
@@ -155,12 +156,23 @@ def suppress_non_maxima(boxes: Boxes, scores: Floats, *, iou: float = IOU) -> Gr
     """
     _check(boxes, scores, iou)
     order = np.argsort(boxes[:, 0], kind="stable")
-    winner = np.empty(len(boxes), dtype=np.intp)
-    suppress(boxes[order], np.argsort(-scores[order], kind="stable"), iou, winner)
+    winner = _winners(boxes[order], np.argsort(-scores[order], kind="stable"), iou)
     kept, inverse = np.unique(winner, return_inverse=True)
     group = np.empty(len(boxes), dtype=np.intp)
     group[order] = inverse
     return _best_first(boxes[order][kept], scores[order][kept], group)
+
+
+def _winners(boxes: Boxes, best_first: Indices, iou: float) -> Indices:
+    """For each of the boxes (n, 4), sorted by x1, the index of the best box that suppresses it, or its own (n,)."""
+    # Classes are powers of two of the area, and an IoU is at most the ratio of two areas; one more for the rounding.
+    _, size = np.frexp(areas(boxes))
+    by_size = np.argsort(size, kind="stable")
+    ends = np.searchsorted(size[by_size], np.arange(size.min(initial=0), size.max(initial=0) + 2))
+    place, winner = np.empty(len(boxes), np.intp), np.empty(len(boxes), np.intp)
+    place[by_size] = np.arange(len(boxes))
+    suppress(boxes[by_size], ends, ceil(-log2(iou)) + 1, place[best_first], iou, winner)
+    return np.asarray(by_size[winner][place])
 
 
 def keep_all(boxes: Boxes, scores: Floats) -> Groups:

@@ -19,6 +19,8 @@ Pixels = NDArray[np.uint8]
 SCALE_FACTOR = 1.2
 # A larger enlargement adds no information, and takes sixteen times the memory.
 SMALLEST = 0.25
+# A factor of 1.01 between the smallest windows and an image of 30,000 pixels has some 850 levels.
+MOST_LEVELS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,6 +333,9 @@ def level_scales(
     [0.69, 0.83, 1.0, 1.2]
     """
     _check_scale_factor(scale_factor)
+    for name, size in (("min_size", min_size), ("max_size", max_size)):
+        if size is not None and not size > 0:
+            raise ValueError(f"got {name}={size}; expected a size in pixels, above 0")
     longer = max(window)
     # Half a pixel of the level is what rounding its size can lose.
     sides = [max(length - 2 * padding, 1) for length in window]
@@ -339,13 +344,18 @@ def level_scales(
     if not smallest >= SMALLEST:
         raise ValueError(f"got min_size={min_size}; windows of {longer} find objects from {SMALLEST * longer:g} pixels")
     first, last = (floor(log(max(limit, SMALLEST)) / log(scale_factor)) for limit in (smallest, largest))
+    if last - first >= MOST_LEVELS:
+        raise ValueError(
+            f"got scale_factor={scale_factor}, which makes {last - first + 1:,} levels of this image; expected at most "
+            f"{MOST_LEVELS:,}: use a larger factor, such as {SCALE_FACTOR}"
+        )
     low, high = min_size or 0.0, np.inf if max_size is None else max_size
     scales = [scale_factor**k for k in range(first, last + 1)]
     return [scale for scale in scales if low <= scale * longer <= high and _holds_window(shape, scale, window, padding)]
 
 
 def _check_scale_factor(scale_factor: float) -> None:
-    if not scale_factor > 1:
+    if not 1 < scale_factor < np.inf:
         raise ValueError(f"got scale_factor={scale_factor}; levels shrink by a factor above 1, such as {SCALE_FACTOR}")
 
 

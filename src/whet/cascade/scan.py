@@ -213,8 +213,12 @@ def scan_images(
     """
     if step < 1:
         raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
+    # A step beyond the image has one window, as one as long as the image has.
+    step = min(step, max((max(image.shape) for image in images), default=1))
     widest = max((image.shape[1] for image in images), default=0)
     layout = Layout.from_width(widest + SIMD_WIDTH * step + RUN, step, channels_of(cascade))
+    if cascade.window[0] * layout.channels * layout.line > np.iinfo(np.int32).max:  # kernels count in 32 bits
+        raise ValueError(f"got an image of {widest} columns and step={step}; expected fewer columns, or a smaller step")
     runnable = compiled(cascade, layout, reject)
     tasks = [(i, rows) for i, image in enumerate(images) for rows in blocks(_places(image, cascade, step)[0], BAND)]
     bands: list[Scan | None] = [None] * len(tasks)

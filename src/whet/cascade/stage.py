@@ -30,6 +30,9 @@ ClassPair = tuple[BinaryStatistics, BinaryStatistics]
 
 # Patches per task: their integral images take 10 MB, and 200 feature values of each another 3.
 AT_ONCE = 4096
+# Windows are grouped by the sums of the fourth powers of their scores, which then stay far from the largest float.
+# Leaves of OpenCV's cascades, in float32, reach 7e38.
+HEAVIEST = 1e40
 
 
 class TrainedStage(Protocol):
@@ -98,8 +101,10 @@ class Stage:
             raise ValueError(
                 f"got {sizes} features, weak learners, weights and rejection thresholds; expected equal numbers above 0"
             )
-        if not (np.isfinite(self.coef).all() and np.isfinite(self.threshold)):
-            raise ValueError("weights and threshold of a stage must be finite numbers")
+        if not (abs(self.coef) <= HEAVIEST).all() or not abs(self.threshold) <= HEAVIEST * len(self):
+            raise ValueError(
+                f"weights and threshold of a stage must be finite numbers, and weights at most {HEAVIEST:g}"
+            )
         if self.rejection_thresholds is not None and not (self.rejection_thresholds < np.inf).all():
             raise ValueError("a rejection threshold must be a number below infinity, or -inf where there is none")
         if self.counts is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +36,8 @@ from whet.cli.output import (
     nothing_changed_on_ctrl_c,
     plural,
     progress_bar,
+    say,
+    say_json,
     start,
     uninterrupted,
     warn,
@@ -107,12 +108,12 @@ def adopt(
     _warn_of_misses(run)
     print_problems(skipped(run.problems) if quiet else run.problems)
     if as_json:
-        typer.echo(json.dumps(_results(run, target), indent=1))
+        say_json(_results(run, target))
     elif not quiet:
         for line in _report(run):
-            typer.echo(line)
-        typer.echo(f"Wrote {target}")
-        typer.echo(f"Next: whet learn {target} --negatives IMAGES, or whet export {target} OUT.xml")
+            say(line)
+        say(f"Wrote {target}")
+        say(f"Next: whet learn {target} --negatives IMAGES, or whet export {target} OUT.xml")
     _exit_if_skipped(given.examples, given.is_incomplete or bool(skipped(run.problems)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from whet.cli.inputs import print_problems, skipped
 from whet.cli.options import AnnotationFormat, ExitCode, ImageFolder, Quiet, Split
-from whet.cli.output import progress_bar
+from whet.cli.output import progress_bar, say, say_json
 
 
 def convert(
@@ -66,10 +65,10 @@ def convert(
             {"kind": str(each.kind), "file": each.file, "line": each.line, "message": each.what} for each in problems
         ]
         written = {"source": str(source), "format": found.format, "target": str(target)}
-        typer.echo(json.dumps(written | counts | {"problems": rows}))
+        say_json(written | counts | {"problems": rows}, indent=None)
     else:
         print_problems(skipped(found.problems) if quiet else problems)
     if not as_json and not quiet:
-        typer.echo(f"Wrote {target}: {found.summary()} (from {found.format})")
+        say(f"Wrote {target}: {found.summary()} (from {found.format})")
     if skipped(found.problems):
         raise typer.Exit(ExitCode.SOME_SKIPPED)

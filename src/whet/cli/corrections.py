@@ -17,15 +17,6 @@ if TYPE_CHECKING:
 SHORT_ID = 8
 
 
-def printable(text: str) -> str:
-    r"""Text with escapes in place of control characters: names and notes come from anywhere.
-
-    >>> print(printable("a\x1b[2Jb\n.png"))
-    a\x1b[2Jb\n.png
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def box_text(record: Record) -> str:
     """The box as x,y,w,h, as the options of `whet learn` take it."""
     return ",".join(f"{round(value, 1):.6g}" for value in sized_box(record))
@@ -39,8 +30,8 @@ def local_time(record: Record) -> str:
 
 def as_line(record: Record) -> str:
     """A correction as one line of text."""
-    note = f"  {printable(record.note)}" if record.note else ""
-    return f"{record.id[:SHORT_ID]}  {kind_name(record)} {printable(record.name) or 'unnamed'} {box_text(record)}{note}"
+    note = f"  {record.note}" if record.note else ""
+    return f"{record.id[:SHORT_ID]}  {kind_name(record)} {record.name or 'unnamed'} {box_text(record)}{note}"
 
 
 def as_fields(record: Record, unsatisfied: Collection[str] = ()) -> dict[str, Any]:

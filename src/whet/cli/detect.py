@@ -25,7 +25,7 @@ from whet.cli.options import (
     scan_options,
     usage_errors,
 )
-from whet.cli.output import exit_if_skipped, plural, progress_bar, start, write_text
+from whet.cli.output import exit_if_skipped, plural, progress_bar, say, start, write_text
 
 if TYPE_CHECKING:
     from whet.cascade.detections import Detections
@@ -115,9 +115,9 @@ def detect(
             write_text(pieces(results.detections(run), chosen, numbers, categories), out)
     if not quiet and out is not None:
         n = len(paths) - len(results.errors)
-        typer.echo(f"Wrote {plural(results.n_boxes, 'detection')} in {plural(n, 'image')} to {out}", err=True)
+        say(f"Wrote {plural(results.n_boxes, 'detection')} in {plural(n, 'image')} to {out}", err=True)
     if not quiet and draw is not None:
-        typer.echo(f"Wrote drawings to {draw}/", err=True)
+        say(f"Wrote drawings to {draw}/", err=True)
     exit_if_skipped(results.errors, len(paths))
 
 

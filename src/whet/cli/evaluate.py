@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -34,7 +33,7 @@ from whet.cli.options import (
     scan_options,
     usage_errors,
 )
-from whet.cli.output import exit_if_skipped, finite_or_none, plural, progress_bar, rounded, start, warn
+from whet.cli.output import exit_if_skipped, finite_or_none, plural, progress_bar, rounded, say, say_json, start, warn
 
 if TYPE_CHECKING:
     from whet.detector.detector import Detector
@@ -127,13 +126,13 @@ def evaluate(
     mean = None if None in precisions else sum(precisions) / len(precisions)
     if as_json:
         results = {name: one.results for name, one in done.items()}
-        typer.echo(json.dumps({"classes": results, "mean_average_precision": mean}, indent=1))
+        say_json({"classes": results, "mean_average_precision": mean})
     for name, one in done.items():
         if not as_json and not quiet:
-            typer.echo(f"class {name}:")
+            say(f"class {name}:")
         one.show(as_json=False, quiet=quiet or as_json)
     if not as_json and not quiet:
-        typer.echo(f"mean average precision of {len(done)} classes: {rounded(mean)}")
+        say(f"mean average precision of {len(done)} classes: {rounded(mean)}")
     for one in done.values():
         one.exit_if_skipped()
 
@@ -200,14 +199,14 @@ class _Evaluated:
         """Print the results, and warnings after them."""
         results, run = self.results, self.run
         if as_json:
-            typer.echo(json.dumps(results, indent=1))
+            say_json(results)
         elif not quiet:
             advice = *advice_lines(run.advice), *_estimate_lines(results)
             lines = *_table(results), *error_lines(run.errors), *advice, *_point_lines(results)
             for line in lines:
-                typer.echo(line)
+                say(line)
             if self.written:
-                typer.echo(f"Wrote {', '.join(map(str, self.written))}")
+                say(f"Wrote {', '.join(map(str, self.written))}")
         if results["trained_on"]:
             warn(
                 f"Warning: the model was trained on {results['trained_on']:,} of these "

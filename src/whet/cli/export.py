@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from whet.cli.models import Force, check_output_file
 from whet.cli.options import Json, Model, Quiet
-from whet.cli.output import plural, start
+from whet.cli.output import plural, say, say_json, start
 
 
 class EarlyExits(StrEnum):
@@ -56,9 +55,9 @@ def export(
     check_output_file(out, force=force)
     exported = load(model).export_opencv(out, early_exits=early_exits.value, exact=exact)
     if as_json:
-        typer.echo(json.dumps({"file": str(out), **asdict(exported)}, indent=1))
+        say_json({"file": str(out), **asdict(exported)})
     elif not quiet:
         size = f"{plural(exported.stages, 'stage')}, {plural(exported.stumps, 'tree')}, {out.stat().st_size:,} bytes"
-        typer.echo(f"Wrote {out}: {size}")
+        say(f"Wrote {out}: {size}")
         for line in exported.differences:
-            typer.echo(f"  {line}")
+            say(f"  {line}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from whet.cli.options import AnnotationFormat
-from whet.cli.output import MAX_LISTED, plural, progress_bar, warn
+from whet.cli.output import MAX_LISTED, plural, progress_bar, say, warn
 
 if TYPE_CHECKING:
     from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem
@@ -45,9 +45,9 @@ def skipped(problems: Sequence[Problem]) -> list[Problem]:
 def print_problems(problems: Sequence[Problem]) -> None:
     """Print the first problems to standard error, one per line."""
     for problem in problems[:MAX_LISTED]:
-        typer.echo(str(problem), err=True)
+        say(str(problem), err=True)
     if len(problems) > MAX_LISTED:
-        typer.echo(f"... and {len(problems) - MAX_LISTED:,} more", err=True)
+        say(f"... and {len(problems) - MAX_LISTED:,} more", err=True)
 
 
 # Parts of a data set to evaluate on and to learn from, if no other is selected: the first that exists.
@@ -83,7 +83,7 @@ class AnnotationOptions(NamedTuple):
         if self.class_ is not None or self.model_class is None or not several or not found.has_class(self.model_class):
             return self.class_
         if not quiet:
-            typer.echo(f"Using the class {self.model_class}, as in the training; --class chooses another", err=True)
+            say(f"Using the class {self.model_class}, as in the training; --class chooses another", err=True)
         return self.model_class
 
 
@@ -97,7 +97,7 @@ def _of_part(found: Annotations, path: Path, split: str | None, parts: Sequence[
         which = f"the part {used}" if len(chosen.splits) == 1 else f"all parts ({used})"
         others = [part for part in named if part not in chosen.splits]
         hint = "; --split chooses another" if others else ""
-        typer.echo(f"Using {which} of {path} (format {found.format}){hint}", err=True)
+        say(f"Using {which} of {path} (format {found.format}){hint}", err=True)
     return chosen
 
 

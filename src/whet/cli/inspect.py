@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +13,7 @@ import typer
 
 from whet.cli.corrections import estimate_fields
 from whet.cli.options import ExitCode, Json, Model, Quiet, Seed, Threads, refuse
-from whet.cli.output import plural, start, warnings_as_lines
+from whet.cli.output import plural, say, say_json, start, warnings_as_lines
 from whet.detector.corrections_table import kind_name
 
 if TYPE_CHECKING:
@@ -34,6 +33,10 @@ def inspect(
         typer.Option(metavar="FILE", help="Draw the first features of each stage on the mean positive (PNG)."),
     ] = None,
     windows: Annotated[int, typer.Option(min=1, metavar="N", help="Number of random windows to count.")] = 20_000,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Check statistics, weights, corrections and the file; exit code 1 if one fails."),
+    ] = False,
     seed: Seed = 0,
     threads: Threads = None,
     as_json: Json = False,
@@ -47,6 +50,7 @@ def inspect(
     Examples:
       whet inspect face
       whet inspect mine.whet --draw features.png
+      whet inspect mine.whet --check
       whet inspect mine.whet shots/ --json | jq .rejected
     """
     start(quiet=quiet)
@@ -54,14 +58,18 @@ def inspect(
     from whet.detector.storage import load_model
 
     detector = load_model(model)
+    if check:
+        refuse("with --check; run the two one after the other", draw=draw, images=images)
+        _check({"": detector} if isinstance(detector, Detector) else detector, as_json=as_json, quiet=quiet)
+        return
     if not isinstance(detector, Detector):
         refuse("for a model of several classes; name one of them: FILE:CLASS", draw=draw, images=images)
         if as_json:
             tables = {name: Summary.from_detector(one).table() for name, one in detector.items()}
-            typer.echo(json.dumps({"classes": tables}, indent=1))
+            say_json({"classes": tables})
         elif not quiet:
             for name, one in detector.items():
-                typer.echo(f"{model}:{name} {one!r}")
+                say(f"{model}:{name} {one!r}")
         return
     summary = Summary.from_detector(detector)
     rejected, is_incomplete = None, False
@@ -74,14 +82,28 @@ def inspect(
         save_image(feature_sheet(detector), draw)
     if as_json:
         counted = {} if rejected is None else {"windows": windows, "rejected": rejected}
-        typer.echo(json.dumps(summary.table() | counted, indent=1))
+        say_json(summary.table() | counted)
     elif not quiet:
         for line in (*_table(summary, rejected, windows), *_learned(summary), *_provenance(summary)):
-            typer.echo(line)
+            say(line)
         if draw is not None:
-            typer.echo(f"Wrote {draw}")
+            say(f"Wrote {draw}")
     if is_incomplete:
         raise typer.Exit(ExitCode.SOME_SKIPPED)
+
+
+def _check(detectors: Mapping[str, Detector], *, as_json: bool, quiet: bool) -> None:
+    """Print which checks hold; exit with code 1 if one does not."""
+    found = {name: detector.check() for name, detector in detectors.items()}
+    if as_json:
+        tables = {name: [asdict(one) | {"holds": one.holds} for one in checks] for name, checks in found.items()}
+        say_json({"checks": tables.get("", tables)})
+    elif not quiet:
+        for name, checks in found.items():
+            for one in checks:
+                say(f"{f'class {name}: ' * bool(name)}{one.name}: {'; '.join(one.faults) or 'yes'}")
+    if not all(one.holds for checks in found.values() for one in checks):
+        raise typer.Exit(ExitCode.FAILED)
 
 
 @dataclass(frozen=True)

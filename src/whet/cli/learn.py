@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -50,6 +49,8 @@ from whet.cli.output import (
     plural,
     print_list,
     progress_bar,
+    say,
+    say_json,
     start,
     unread_held_out,
     warn,
@@ -162,18 +163,18 @@ def learn(
     else:
         outcome = _written(model, target, run, force=force)
     if as_json:
-        typer.echo(json.dumps(_results(run, read, outcome, target), indent=1))
+        say_json(_results(run, read, outcome, target))
     elif not quiet:
         for line in _report(run, read, outcome.update):
-            typer.echo(line)
-        typer.echo(f"Nothing written ({outcome.reason})" if outcome.reason else f"Wrote {target}")
+            say(line)
+        say(f"Nothing written ({outcome.reason})" if outcome.reason else f"Wrote {target}")
         if not outcome.reason or is_in_place(model, target):
             same = {"min-score": min_score, "min-size": min_size, "max-size": max_size}
             same |= {"scale-factor": None if scale_factor == 1.2 else scale_factor, "step": None if step == 1 else step}
             for line in _remaining(run, outcome.update, target, same):
-                typer.echo(line)
+                say(line)
         if outcome.undo is not None:
-            typer.echo(f"Undo: {outcome.undo}")
+            say(f"Undo: {outcome.undo}")
     if run.report.undetected:
         print_list(
             f"the model detects nothing near {plural(len(run.report.undetected), 'box', 'boxes')} of --wrong or "

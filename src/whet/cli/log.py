@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from whet.cli.corrections import SHORT_ID, as_fields, box_text, count_text, local_time, printable
+from whet.cli.corrections import SHORT_ID, as_fields, box_text, count_text, local_time
 from whet.cli.models import Force, check_output_file
 from whet.cli.options import Json, Model, Quiet
-from whet.cli.output import start
+from whet.cli.output import say, say_json, start
 from whet.detector.corrections_table import kind_name
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ def log(model: Model, as_json: Json = False) -> None:
     failing = {name: {record.id for record in one.unsatisfied} for name, one in detectors.items()}
     if as_json:
         rows = {name: [as_fields(each, failing[name]) for each in one.records] for name, one in detectors.items()}
-        typer.echo(json.dumps(rows if several else rows[""], indent=1))
+        say_json(rows if several else rows[""])
         return
     for name, one in detectors.items():
         if several:
-            typer.echo(f"class {name}:")
+            say(f"class {name}:")
         for line in _table(one.records, failing[name]):
-            typer.echo(line)
+            say(line)
 
 
 def _table(records: Sequence[Record], unsatisfied: set[str]) -> Iterator[str]:
@@ -61,6 +61,8 @@ def _table(records: Sequence[Record], unsatisfied: set[str]) -> Iterator[str]:
 
 def _row(record: Record, is_unsatisfied: bool) -> tuple[str, ...]:
     holds = "" if record.kind == "example" else "NO" if is_unsatisfied else "yes"
+    from whet.io.files import printable
+
     texts = (record.id[:SHORT_ID], local_time(record), kind_name(record), printable(record.name), box_text(record))
     return (*texts, str(len(record)), holds, printable(record.note))
 
@@ -91,6 +93,6 @@ def export_corrections(
 
     check_output_file(out, force=force)
     records = load(model).records
-    write_atomically(out, json.dumps(as_coco(records), indent=1).encode())
+    write_atomically(out, json.dumps(as_coco(records), indent=1, allow_nan=False).encode())
     if not quiet:
-        typer.echo(f"Wrote {count_text(records)} to {out}")
+        say(f"Wrote {count_text(records)} to {out}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -158,6 +159,7 @@ def run(command: Callable[[], object]) -> None:
 
     # Imports create half a million permanent objects; collecting garbage among them takes a tenth of the start-up.
     gc.set_threshold(100_000)
+    _open_closed_streams()
     _accept_any_file_name()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
@@ -170,6 +172,13 @@ def run(command: Callable[[], object]) -> None:
         _fail(error, ExitCode.FAILED)
 
 
+def _open_closed_streams() -> None:
+    """A stream that the caller has closed is empty: its number would go to the next file that is opened."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for the rest of the process
+
+
 def _accept_any_file_name() -> None:
     """File names may be any bytes: those that are not valid text are read and written unchanged."""
     for stream in (sys.stdin, sys.stdout):
@@ -178,5 +187,7 @@ def _accept_any_file_name() -> None:
 
 
 def _fail(error: Exception, code: ExitCode) -> None:
-    typer.echo(f"whet: {error}", err=True)
+    from whet.cli.output import warn
+
+    warn(str(error))
     sys.exit(code)

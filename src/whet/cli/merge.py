@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ import typer
 from whet.cli.corrections import as_fields, count_text, estimate_fields, unsatisfied_lines
 from whet.cli.models import Force, changed, is_model_file, model_out
 from whet.cli.options import Json, Model, Quiet
-from whet.cli.output import plural, start, warn
+from whet.cli.output import plural, say, say_json, start, warn
 
 if TYPE_CHECKING:
     from whet.detector.detector import Detector
@@ -58,13 +57,13 @@ def merge(
         result = {"merged": _fields(str(target), detector), "sources": parts, "shared": n_all - merged}
         unsatisfied = detector.unsatisfied
         result["unsatisfied"] = [as_fields(record, [record.id]) for record in unsatisfied]
-        typer.echo(json.dumps(result, indent=1))
+        say_json(result)
     elif not quiet:
         for name, one in sources:
-            typer.echo(f"{name}: {count_text(one.records)}")
-        typer.echo(f"Wrote {target}: {count_text(detector.records)} ({n_all - merged:,} shared)")
+            say(f"{name}: {count_text(one.records)}")
+        say(f"Wrote {target}: {count_text(detector.records)} ({n_all - merged:,} shared)")
         for line in unsatisfied_lines(detector.unsatisfied):
-            typer.echo(line)
+            say(line)
     n_counted = sum(not one.counts.is_empty for _, one in sources)
     if n_counted > 1 and not quiet:
         warn(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import json
 import signal
 import sys
 import warnings
@@ -86,9 +87,21 @@ def rounded(value: float | None) -> str:
 MAX_LISTED = 10  # problems printed one by one; the others are only counted
 
 
+def say(line: str, *, err: bool = False) -> None:
+    """Print one line; control characters of names and notes, which come from anywhere, are escaped."""
+    from whet.io.files import printable
+
+    typer.echo(printable(line), err=err)
+
+
+def say_json(value: object, *, indent: int | None = 1) -> None:
+    """Print a result as JSON, which has no infinity and no NaN."""
+    typer.echo(json.dumps(value, indent=indent, allow_nan=False))
+
+
 def warn(message: str) -> None:
     """Print a line to standard error; standard output is for results."""
-    typer.echo(f"whet: {message}", err=True)
+    say(f"whet: {message}", err=True)
 
 
 def write_text(pieces: Iterable[str], out: Path | None) -> None:
@@ -106,7 +119,7 @@ def print_list(title: str, items: Sequence[object]) -> None:
     """Print a title and the first items to standard error."""
     warn(f"{title}:")
     for item in items[:MAX_LISTED]:
-        typer.echo(f"  {item}", err=True)
+        say(f"  {item}", err=True)
     if len(items) > MAX_LISTED:
         typer.echo(f"  ... and {len(items) - MAX_LISTED:,} more", err=True)
 
@@ -121,13 +134,15 @@ def exit_if_skipped(errors: Sequence[object], n: int) -> None:
 @contextmanager
 def warnings_as_lines(console: Any) -> Iterator[list[Warning | str]]:  # noqa: ANN401 - rich is imported when needed
     """Print Python warnings as lines on a rich console; yields the list that collects them."""
+    from whet.io.files import printable
+
     collected: list[Warning | str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always")
 
         def show(message: Warning | str, *_: object, **__: object) -> None:
             collected.append(message)
-            console.print(f"whet: Warning: {message}", highlight=False, markup=False, soft_wrap=True)
+            console.print(printable(f"whet: Warning: {message}"), highlight=False, markup=False, soft_wrap=True)
 
         warnings.showwarning = show
         yield collected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from whet.cli.diagnosis import training_lines, training_table
 from whet.cli.inputs import print_problems, skipped
 from whet.cli.models import provenance
 from whet.cli.options import ExitCode, usage_errors
-from whet.cli.output import plural, progress_bar, warnings_as_lines
+from whet.cli.output import plural, progress_bar, say, say_json, warnings_as_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +48,7 @@ def _print_stages(event: Event) -> None:
     from whet.training.progress import Mining, TreesAdded, WeakAdded
 
     if not isinstance(event, WeakAdded | TreesAdded | Mining):
-        typer.echo(str(event), err=True)
+        say(str(event), err=True)
 
 
 @contextmanager
@@ -187,7 +186,7 @@ def _prepared(
         with progress_bar("prepare", hidden=quiet) as progress, usage_errors():
             prepared = prepare(settings, lambda _, share: progress(share), threads)
     for one in caught:
-        typer.echo(f"whet: Warning: {one.message}", err=True)
+        say(f"whet: Warning: {one.message}", err=True)
     return prepared, [one.message for one in caught]
 
 
@@ -240,9 +239,7 @@ class Run:
             self._save(trained, self.out)
             tables = [result_table(one, self.out) for one in trained.values()]
         if self.as_json:
-            typer.echo(
-                json.dumps(dict(zip(self.classes, tables, strict=True)) if self.classes else tables[0], indent=1)
-            )
+            say_json(dict(zip(self.classes, tables, strict=True)) if self.classes else tables[0])
         elif self.out is not None and not self.quiet:
             self._summarize(trained, self.out)
         if any(one.result.fault is not None for one in trained.values()):
@@ -252,7 +249,7 @@ class Run:
 
     def _announce(self, name: str | None) -> None:
         if name is not None and not self.quiet:
-            typer.echo(f"class {name}, {self.classes.index(name) + 1} of {len(self.classes)}", err=True)
+            say(f"class {name}, {self.classes.index(name) + 1} of {len(self.classes)}", err=True)
 
     def _prepared(self, class_name: str | None) -> Preparation | ChannelPreparation:
         config = self.config if class_name is None else replace(self.config, class_name=class_name)
@@ -260,7 +257,8 @@ class Run:
         lost = skipped(prepared.problems)
         print_problems(lost if self.quiet else prepared.problems)
         if not self.quiet:
-            typer.echo(prepared.describe(self.threads), err=True)
+            for line in prepared.describe(self.threads).splitlines():
+                say(line, err=True)
         self._note(warned, is_skipped=bool(lost))
         return prepared
 
@@ -277,9 +275,7 @@ class Run:
                     prepared, callback, checkpoint=checkpoint, origin=provenance("train"), threads=self.threads
                 )
         except KeyboardInterrupt:
-            typer.echo(
-                f"whet: stopped; repeat the command with --resume to continue from {checkpoint_of(out)}", err=True
-            )
+            say(f"whet: stopped; repeat the command with --resume to continue from {checkpoint_of(out)}", err=True)
             raise
         self._note(warned)
         return trained
@@ -296,9 +292,9 @@ class Run:
     def _summarize(self, trained: Mapping[str | None, Trained], out: Path) -> None:
         for name, one in trained.items():
             if name is not None:
-                typer.echo(f"class {name}:")
+                say(f"class {name}:")
             for line in summary_lines(one, out, settings_file(out)):
-                typer.echo(line)
+                say(line)
 
     def _note(self, warned: list[Warning | str], *, is_skipped: bool = False) -> None:
         from whet.training.negatives import SkippedImagesWarning

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ import typer
 from whet.cli.corrections import as_fields, as_line, count_text, records_of_image
 from whet.cli.models import Force, ModelOut, changed, model_out
 from whet.cli.options import Json, Model, Quiet
-from whet.cli.output import start
+from whet.cli.output import say, say_json, start
 
 if TYPE_CHECKING:
     from whet.detector.detector import Detector
@@ -62,11 +61,11 @@ def unlearn(
         remaining = detector.records
     if as_json:
         removed = [as_fields(record) for record in chosen]
-        typer.echo(json.dumps({"unlearned": removed, "remaining": len(remaining), "model": str(target)}, indent=1))
+        say_json({"unlearned": removed, "remaining": len(remaining), "model": str(target)})
     elif not quiet:
         for record in chosen:
-            typer.echo(f"Unlearned {as_line(record)}")
-        typer.echo(f"Wrote {target}: {count_text(remaining)} left")
+            say(f"Unlearned {as_line(record)}")
+        say(f"Wrote {target}: {count_text(remaining)} left")
 
 
 def _chosen(detector: Detector, ids: list[str] | None, last: int | None, image: list[Path] | None) -> list[Record]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import sys
@@ -27,7 +26,7 @@ from whet.cli.options import (
     refuse,
     usage_errors,
 )
-from whet.cli.output import MAX_LISTED, StopSignals, plural, warn
+from whet.cli.output import MAX_LISTED, StopSignals, plural, say, say_json, warn
 from whet.cli.output import start as start_quickly
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def watch(
         raise typer.Exit(stop_signals.exit_code) from None
     out = None if writer is None or not writer.is_finished else out
     if as_json:
-        typer.echo(json.dumps(summary_table(summary, skipped, saved, out, lines), indent=1))
+        say_json(summary_table(summary, skipped, saved, out, lines))
     elif not quiet:
         print_summary(summary, saved, learn, (out, lines))
     exit_with_reason(summary, skipped, source if stop is None else None, stop_signals.exit_code)
@@ -218,19 +217,19 @@ class SkippedFrames:
 def print_summary(summary: Summary, saved: SavedModel | None, learn: bool, outputs: tuple[Path | None, ...]) -> None:
     """Print the numbers of a session, and the files that it wrote."""
     frames = f"{plural(summary.frames, 'frame')} ({summary.rate:.1f} per second)"
-    typer.echo(f"{frames}, {summary.with_detections:,} with detections")
+    say(f"{frames}, {summary.with_detections:,} with detections")
     if learn:
         learned = plural(summary.learned, "frame")
-        typer.echo(f"Learned {learned}, rolled back {summary.rolled_back:,}; weight change {summary.weight_change:.2%}")
+        say(f"Learned {learned}, rolled back {summary.rolled_back:,}; weight change {summary.weight_change:.2%}")
         if summary.before is not None and summary.after is not None:
-            typer.echo(f"Held-out samples: {summary.before} before, {summary.after} after")
+            say(f"Held-out samples: {summary.before} before, {summary.after} after")
         if summary.frames and not (summary.learned or summary.rolled_back):
-            typer.echo(_nothing_learned(summary))
+            say(_nothing_learned(summary))
     if saved is not None:
-        typer.echo(f"Wrote {saved.path}")
+        say(f"Wrote {saved.path}")
     for path in outputs:
         if path is not None:
-            typer.echo(f"Wrote {path}")
+            say(f"Wrote {path}")
 
 
 def _nothing_learned(summary: Summary) -> str:
@@ -275,9 +274,9 @@ def exit_with_reason(summary: Summary, skipped: SkippedFrames, source: str | Non
     if skipped.n:
         warn(f"skipped {plural(skipped.n, 'frame')} that could not be read:")
         for line in skipped.first:
-            typer.echo(f"  {line}", err=True)
+            say(f"  {line}", err=True)
         if skipped.n > len(skipped.first):
-            typer.echo(f"  ... and {skipped.n - len(skipped.first):,} more", err=True)
+            say(f"  ... and {skipped.n - len(skipped.first):,} more", err=True)
     if summary.error is not None:
         warn(summary.error + ("; the model until then is saved" if summary.saved else ""))
         raise typer.Exit(ExitCode.FAILED)
@@ -308,7 +307,7 @@ def progress_view(*, hidden: bool, learns: bool) -> Iterator[FrameCallback]:
 def _print_line(frame: VideoFrame, tracked: TrackedFrame, learns: bool) -> None:
     score = "nothing tracked yet" if tracked.track is None else f"tracked with score {tracked.track.score:.1f}"
     change = f", weight change {tracked.weight_change:.2%}" if learns else ""
-    typer.echo(f"frame {frame.number}: {len(tracked.detections)} detected, {score}{change}", err=True)
+    say(f"frame {frame.number}: {len(tracked.detections)} detected, {score}{change}", err=True)
 
 
 @contextmanager

@@ -35,6 +35,8 @@ CLASS_FACT = "class"
 SMALLEST_UNIT = 0.02
 
 # A slash, a home or a drive letter that begins a word: a directory of one machine, often with a user name.
+MOST_FACTS = 1000
+LONGEST_FACT = 10_000
 ABSOLUTE_PATH = re.compile(r"""(?:^|[\s='"(,])(?:/\w|~[\w./\\]|[A-Za-z]:[\\/]|\\\\\w)""")
 
 
@@ -75,12 +77,18 @@ class Provenance:
         return replace(self, facts={CLASS_FACT: name} | dict(self.facts))
 
     def __post_init__(self) -> None:
+        if len(self.goals) + len(self.facts) > MOST_FACTS:
+            raise ValueError(
+                f"got {len(self.goals) + len(self.facts):,} goals and facts; expected at most {MOST_FACTS:,}"
+            )
         texts: list[object] = [self.data, self.licence, self.command]
         for table in (self.goals, self.facts):
             texts += [*table, *(fact for fact in table.values() if not _is_number(fact))]
         for text in texts:
             if not isinstance(text, str):
                 raise ValueError(f"got {text!r} in the provenance; expected text or finite numbers")
+            if len(text) > LONGEST_FACT:
+                raise ValueError(f"got {len(text):,} characters in the provenance; expected at most {LONGEST_FACT:,}")
             if ABSOLUTE_PATH.search(text):
                 raise ValueError(
                     f"provenance names a path of one machine: {text!r}; write it relative, or leave it out"

@@ -31,8 +31,8 @@ FEWEST_GUARDS, FEWEST_JUDGES = 60, 20
 # each scoring stage.
 SCORE_ROOM = 1.05
 SLIGHT = 0.2
-# Sums of such scores are still far from the largest float.
-HIGHEST = 1e100
+# Sums of fourth powers of such scores, by which windows are grouped, are still far from the largest float.
+HIGHEST = 1e60
 # Thresholds are lowered by at most so much for a missed object, in units of |w|: of some 60 missed faces, two needed
 # more than 0.6, and none more than 1.2. With all thresholds 0.5 and 1 lower, the face detector's scan takes 2.6 and 7
 # times as long.
@@ -183,10 +183,15 @@ def _holds(cascade: Cascade, records: Sequence[Record]) -> list[bool]:
     """Which corrections the stages alone satisfy, in all windows of the image itself."""
     if not records:
         return []
-    own = [record.unpacked(cascade.n_weak)[_is_first(record.index)] for record in records]
+    own = [own_windows(record, cascade.n_weak) for record in records]
     scores = cascade.scores_of_responses(np.concatenate(own))
     parts = zip(records, np.split(scores, np.cumsum([len(part) for part in own])[:-1]), strict=True)
     return [bool((part > r.min_score).all() if r.is_object else (part == -np.inf).all()) for r, part in parts]
+
+
+def own_windows(record: Record, n_weak: int) -> Bits:
+    """The responses (windows, n_weak) of a record to the windows of the image itself; look-alikes are left out."""
+    return record.unpacked(n_weak)[_is_first(record.index)]
 
 
 def judging_objects(base: DetectorBase) -> tuple[Bits, NDArray[np.int64]]:

@@ -46,6 +46,7 @@ from whet.errors import (
 from whet.io.images import as_grey, as_rgb
 
 if TYPE_CHECKING:
+    from whet.detector.checks import Check
     from whet.io.images import ColorOrder, ImageLike
     from whet.opencv.export import EarlyExits, Exported
 
@@ -455,6 +456,20 @@ class Detector:
             self.check_can_learn(examples=any(record.kind == "example" for record in new.values()))
         return new
 
+    def check(self) -> list[Check]:
+        """Check what this detector claims: statistics, weights, corrections and its file, each derived in another way.
+
+        Takes from milliseconds to seconds. Corrections that contradict one another are no fault: see `unsatisfied`.
+
+        >>> import whet
+        >>> [check.name for check in whet.load("face").check() if check.holds]
+        ['statistics are those of samples', 'weights follow from counts', 'state follows from records',
+         'corrections hold', 'file gives the same detector']
+        """
+        from whet.detector.checks import run_checks
+
+        return run_checks(self, self._state)
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write the detector to a file: as a whole, or not at all.
 
@@ -646,8 +661,10 @@ class Detector:
         ratio = max(height, width) / max(height * offset.size[0], width * offset.size[1])
         smallest = SMALLEST * max(height, width) / ratio
         least = self._default_min_size(smallest, max_size) if min_size is None else min_size
-        if least is not None and not least >= smallest:
+        if least is not None and not smallest <= least < np.inf:
             raise ValueError(f"got min_size={least}; this detector finds objects from {smallest:g} pixels up")
+        if max_size is not None and not max_size > 0:
+            raise ValueError(f"got max_size={max_size}; expected a size in pixels, above 0")
         if least is not None and max_size is not None and least > max_size:
             raise ValueError(f"got min_size={least} above max_size={max_size}; expected min_size <= max_size")
         return Pyramid.from_image(

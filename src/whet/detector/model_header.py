@@ -28,6 +28,7 @@ VERSION = 2
 # A triangle of bytes becomes a square of 64-bit numbers: without limits, a small file could fill the memory.
 # OpenCV's largest stages have some 200 weak learners; 100 stages of 200 have 4 million cells.
 MOST_WEAK = 2000
+MOST_STAGES = 1000
 MOST_CELLS = 2**23
 
 # Columns of leaves have one row per condition; columns of other families one per weak learner.
@@ -203,6 +204,8 @@ class Header:
         check_keys(table, _TOP, {_MIN_SIZE}, where="the header")
         if not isinstance(table["stages"], list) or not isinstance(table["base_id"], str):
             raise ModelFileError("the header's stages are no list, or its base_id is no text")
+        if len(table["stages"]) > MOST_STAGES:
+            raise ModelFileError(f"the header has {len(table['stages']):,} stages; expected at most {MOST_STAGES:,}")
         stages = tuple(_read_stage(stage, number) for number, stage in enumerate(table["stages"]))
         _check_sizes(stages)
         window = _pair(table["window"], "window", MOST_PIXELS)

@@ -229,7 +229,7 @@ def edit(path: str | PathLike[str]) -> Iterator[Detector]:
 def _write(model: Detector | MultiClassDetector, data: bytes, path: str | PathLike[str]) -> None:
     """Write a model as these bytes, unless the file has changed since the model was loaded or saved."""
     file, class_name = class_in_file(path)
-    now = file.read_bytes() if file.exists() else None
+    now = file.read_bytes() if file.is_file() else None
     known = model.origin
     if now is not None and known is not None and known[0] == file.resolve() and _digest(now) != known[1]:
         raise ModelChangedError(
@@ -251,9 +251,9 @@ def _write(model: Detector | MultiClassDetector, data: bytes, path: str | PathLi
             f"{file} has several classes, which a detector of one would replace; name the class, such as "
             f"'{file}:{model.class_name or 'NAME'}', or choose another file"
         )
-    from whet.io.files import write_atomically
+    from whet.io.files import write_locked
 
-    write_atomically(file, data)
+    write_locked(file, data)
     _remember(model, file, data)
 
 

@@ -366,10 +366,13 @@ class OnlineGSLDA(GSLDA):
         classes = list(zip(self._totals, (is_positive, ~is_positive), strict=True))
         for total, rows in classes:
             check_count(total.n + int(weights[rows].sum()))
-        for total, rows in classes:
+        after = [total.copy() for total in self._totals]
+        for total, (_, rows) in zip(after, classes, strict=True):
             if rows.any():
                 total.insert_many(responses[rows], weights[rows])
-        self._discriminant.forget_caches()
+        if not all(np.isfinite(array).all() for total in after for array in total.arrays()):
+            raise ValueError("the sums of squares of these samples overflow; scale the features, to about 1")
+        self._replace(*after)
 
     def _refuse_if_forgetting(self, verb: str) -> None:
         total = self._totals[0]

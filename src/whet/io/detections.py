@@ -24,12 +24,13 @@ from whet.errors import AnnotationError, DataNotFoundError, VideoError
 from whet.io.annotations.annotation import Boxes, Problem, ProblemKind, Problems
 from whet.io.annotations.assembly import ImageFinder, decimal_sum, number_in, read_bytes
 from whet.io.annotations.tables import columns_of, rows_of
+from whet.io.files import printable
 
 
 def coco_ids(path: Path) -> dict[str, int]:
     """Read the image ids of a COCO annotation file, by `file_name`."""
     try:
-        images = [(str(image["file_name"]), int(image["id"])) for image in json.loads(path.read_bytes())["images"]]
+        images = [(str(image["file_name"]), int(image["id"])) for image in json.loads(read_bytes(path))["images"]]
     except (ValueError, KeyError, TypeError) as error:
         raise AnnotationError(f"{path} is not a COCO file; expected `images` with `id` and `file_name`") from error
     ids = dict(images)
@@ -105,7 +106,7 @@ PIECEMEAL = (Layout.text, Layout.csv)
 def coco_categories(path: Path) -> dict[str, int]:
     """The category ids of a COCO annotation file, by name; none if it has no categories."""
     try:
-        return {str(one["name"]): int(one["id"]) for one in json.loads(path.read_bytes())["categories"]}
+        return {str(one["name"]): int(one["id"]) for one in json.loads(read_bytes(path))["categories"]}
     except (ValueError, KeyError, TypeError):
         return {}
 
@@ -142,16 +143,16 @@ def pieces(
     """Yield the text of `written` in pieces; `text` and `csv` yield one piece per image."""
     match layout:
         case Layout.text:
-            yield from (f"{path}: {line(found)}\n" for path, found in images)
+            yield from (f"{printable(str(path))}: {line(found)}\n" for path, found in images)
         case Layout.json:
-            yield json.dumps([_plain(path, found) for path, found in images], indent=1) + "\n"
+            yield json.dumps([_plain(path, found) for path, found in images], indent=1, allow_nan=False) + "\n"
         case Layout.csv:
             yield from _csv_pieces(images)
         case Layout.coco:
             every = list(images)
             numbers = {path: n for n, (path, _) in enumerate(every, start=1)} if ids is None else ids
             rows = (row for path, found in every for row in _coco_rows(path, found, numbers[path], categories or {}))
-            yield json.dumps(list(rows)) + "\n"
+            yield json.dumps(list(rows), allow_nan=False) + "\n"
 
 
 def line(found: Detections) -> str:
@@ -269,7 +270,7 @@ class FrameLines:
         try:
             file = self._opened()
             if self._table is None:
-                file.write(json.dumps(dict(row)) + "\n")
+                file.write(json.dumps(dict(row), allow_nan=False) + "\n")
             else:
                 self._table.writerow(_flat(row))
             file.flush()

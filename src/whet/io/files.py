@@ -1,7 +1,8 @@
-"""Files: atomic writes, locks, short hashes, output directories and unique names."""
+"""Files: regular ones only, atomic writes, locks, short hashes, output directories and names."""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -10,41 +11,95 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from threading import local
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.errors import ModelChangedError, WhetError
+from whet.errors import CannotWriteError, ModelChangedError, WhetError
+
+WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+TEMPORARY = ".tmp"
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Write a temporary file and rename it, so that readers and crashes never see a partial file.
 
-    If `path` is a symbolic link, the file that it points to is replaced. `durable` also protects against power loss; it
-    takes a few milliseconds per file, so set it to False for thousands of files that can be written again.
+    If `path` is a symbolic link, the file that it points to is replaced. Mode and owner of that file are kept, and a
+    write-protected file is refused. `durable` also protects against power loss; it takes a few milliseconds per file,
+    so set it to False for thousands of files that can be written again. Raises `CannotWriteError` if the system refuses
+    any step; the file is then as it was.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(f"{path} is a directory; expected a file name")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{path} cannot be written: directory does not exist: {path.parent}")
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
-        # Mode "x" instead of tempfile: a new file gets the default permissions of the user.
-        with temporary.open("xb") as file:
+        _replace(target, data, durable)
+    except CannotWriteError:
+        raise
+    except OSError as error:
+        raise CannotWriteError(
+            f"cannot write {path}: {error.strerror or error}; the file is as it was before: free disk space, or choose "
+            "another path"
+        ) from error
+
+
+def _replace(target: Path, data: bytes, durable: bool) -> None:
+    before = target.stat() if target.exists() else None
+    if before is not None and not stat.S_ISREG(before.st_mode):
+        raise CannotWriteError(f"{target} is a device, a pipe or a socket; expected a regular file")
+    if before is not None and not (before.st_mode & WRITABLE and os.access(target, os.W_OK)):
+        raise CannotWriteError(f"{target} is write-protected; run chmod u+w on it, or choose another file")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}{TEMPORARY}")
+    # A new file gets the default permissions of the user; nobody may read before what cannot be read after.
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if before is None else 0o600)
+    try:
+        with open(handle, "wb") as file:
+            if before is not None and hasattr(os, "fchmod"):  # Windows has neither owners nor modes
+                _copy_owner_and_mode(handle, before)
             file.write(data)
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        with suppress(FileNotFoundError):
-            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         temporary.replace(target)
-        if durable:
-            _sync_folder(target.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
+    except BaseException:
+        with suppress(OSError):  # the error that comes first is the one to report
+            temporary.unlink()
+        raise
+    if durable:
+        _sync_folder(target.parent)
+
+
+def _copy_owner_and_mode(handle: int, before: os.stat_result) -> None:
+    if (before.st_uid, before.st_gid) != (os.getuid(), os.getgid()):
+        with suppress(PermissionError):  # only root may give a file away
+            os.fchown(handle, before.st_uid, before.st_gid)
+    with suppress(PermissionError):  # a file system without modes
+        os.fchmod(handle, stat.S_IMODE(before.st_mode))
+
+
+def write_locked(path: Path, data: bytes) -> None:
+    """Write a file as `write_atomically` does, as its only writer; remove what writers that were killed have left.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / ".a.whet.0badcafe.tmp").touch()
+    >>> write_locked(folder / "a.whet", b"new")
+    >>> [path.name for path in folder.iterdir()]
+    ['a.whet']
+    """
+    with locked(path):
+        target = Path(os.path.realpath(path))
+        remains = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}{re.escape(TEMPORARY)}")
+        with suppress(OSError):  # a directory that does not exist, or cannot be listed
+            for name in filter(remains.fullmatch, os.listdir(target.parent)):
+                (target.parent / name).unlink(missing_ok=True)
+        write_atomically(path, data)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -55,6 +110,24 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file to read it; raises `OSError` for devices, pipes and sockets, whose reading may never end."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))  # noqa: SIM115
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return file
+    file.close()
+    raise OSError(errno.EINVAL, "a device, a pipe or a socket; expected a regular file", str(path))
+
+
+def read_bounded(path: Path, most: int, error: type[WhetError]) -> bytes:
+    """Read a regular file of at most `most` bytes; raises `error` for a larger one."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise error(f"{path} has {size:,} bytes; expected at most {most:,}: split the file, or check its name")
+        return file.read()
 
 
 def short_hashes(paths: Iterable[Path]) -> NDArray[np.uint32]:
@@ -69,7 +142,8 @@ def short_hashes(paths: Iterable[Path]) -> NDArray[np.uint32]:
 def short_hash(path: Path) -> int | None:
     """Four bytes of the BLAKE2 hash of a file; None if it cannot be read."""
     try:
-        return int.from_bytes(hashlib.blake2b(path.read_bytes(), digest_size=4).digest(), "little")
+        with open_regular(path) as file:
+            return int.from_bytes(hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=4)).digest(), "little")
     except OSError:
         return None
 
@@ -157,3 +231,16 @@ def as_file_name(text: str) -> str:
     ('_traffic light_red', '_')
     """
     return re.sub(r'[\x00-\x1f/\\:*?"<>|]', "_", text).strip(". ")[:100] or "_"
+
+
+# Control characters, and marks that turn the direction of a line.
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    r"""Text as one line for a terminal: control characters, which names and notes may have, are escaped.
+
+    >>> print(printable("a\x1b[2Jb\n.png"))
+    a\x1b[2Jb\n.png
+    """
+    return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import DataNotFoundError, UnreadableImageError
+from whet.io.files import open_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -25,6 +26,8 @@ ColorOrder = Literal["rgb", "bgr"]
 
 # Refused before any pixel is decoded: 100 megapixels of grey take 100 MB, their integral images another 800 MB.
 MAX_PIXELS = 100_000_000
+# Pillow reads others, too: EPS files start Ghostscript, whatever their suffix. The most frequent come first.
+FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "PPM", "TIFF", "WEBP", "JPEG2000", "TGA", "AVIF")
 EXIF_ORIENTATION = 0x0112
 SWAPPED_SIDES = (5, 6, 7, 8)  # EXIF orientations that exchange height and width
 
@@ -124,7 +127,7 @@ GREY_MODES = ("1", "L", "LA", "La", "I", "F")
 @contextmanager
 def _opened(image: str | PathLike[str] | Image) -> Iterator[tuple[Image, str]]:
     """Open a file, or take a Pillow image as it is; errors of Pillow become `UnreadableImageError`."""
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     if not isinstance(image, str | PathLike | Image.Image):
         raise UnreadableImageError(
@@ -135,14 +138,19 @@ def _opened(image: str | PathLike[str] | Image) -> Iterator[tuple[Image, str]]:
         if isinstance(image, Image.Image):
             yield image, name
         else:
-            with Image.open(image) as opened:
+            with open_regular(Path(image)) as file, Image.open(file, formats=FORMATS) as opened:
                 yield opened, name
     except UnreadableImageError:
         raise
     except FileNotFoundError as error:
         raise UnreadableImageError(f"{name} cannot be read: no such file") from error
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, NotImplementedError) as error:
-        raise UnreadableImageError(f"{name} cannot be read as an image: {error}") from error
+    except (UnidentifiedImageError, KeyError) as error:  # KeyError: a Pillow without AVIF
+        raise UnreadableImageError(
+            f"{name} cannot be read as an image: expected one of {', '.join(FORMATS)}"
+        ) from error
+    except Exception as error:  # a decoder raises whatever it runs into in damaged bytes
+        reason = str(error) or type(error).__name__
+        raise UnreadableImageError(f"{name} cannot be read as an image: {reason}") from error
 
 
 def _upright(image: Image, name: str) -> Image:
@@ -302,7 +310,7 @@ def _expanded(names: Iterable[str | Path], listed: Iterable[str]) -> Iterator[st
 
 
 def _matches(name: str) -> Sequence[Path]:
-    from glob import glob, has_magic
+    from glob import has_magic
 
     path = Path(name)
     if path.is_dir():
@@ -311,10 +319,37 @@ def _matches(name: str) -> Sequence[Path]:
         return [path]
     if not has_magic(name):
         raise DataNotFoundError(f"no such file or directory: {name}")
-    matches = sorted(map(Path, glob(name, recursive=True)), key=natural_order)
+    matches = sorted(_glob(Path(path.anchor), path.relative_to(path.anchor).parts), key=natural_order)
     if not matches:
         raise DataNotFoundError(f"no file or directory matches the pattern {name}; expected the path of an image")
     return [image for match in matches for image in ([match] if match.is_file() else _matches(str(match)))]
+
+
+def _glob(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
+    """Paths under a directory that match a pattern; `**` enters no links, which may lead back to where they are."""
+    from fnmatch import fnmatchcase
+    from glob import has_magic
+
+    if not parts:
+        yield folder
+        return
+    part, *rest = parts
+    if not has_magic(part):
+        if os.path.lexists(folder / part):
+            yield from _glob(folder / part, rest)
+        return
+    names = sorted(os.listdir(folder)) if folder.is_dir() and os.access(folder, os.R_OK) else []
+    if part != "**":
+        matching = (name for name in names if fnmatchcase(name, part) and (part[0] == "." or name[0] != "."))
+        for name in matching:
+            yield from _glob(folder / name, rest)
+        return
+    while rest[:1] == ["**"]:
+        rest = rest[1:]
+    yield from _glob(folder, rest)
+    for inner in (folder / name for name in names if name[0] != "."):
+        if inner.is_dir() and not inner.is_symlink():
+            yield from _glob(inner, ["**", *rest])
 
 
 def _brief(names: Iterable[str | Path], most: int = 3) -> str:

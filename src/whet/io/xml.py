@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, TreeBuilder
 from xml.parsers.expat import errors as expat
 
@@ -34,15 +33,6 @@ class _BoundedBuilder(TreeBuilder):
     def end(self, tag: str, /) -> Element:
         self.depth -= 1
         return super().end(tag)
-
-
-def read_bounded(path: Path, error: type[WhetError] = CascadeFileError) -> bytes:
-    """Read a file of at most 16 MB."""
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise error(f"{path} has more than {MAX_BYTES:,} bytes; expected a smaller file")
-    return data
 
 
 def parse_bounded(data: bytes, source: str, error: type[WhetError] = CascadeFileError) -> Element:

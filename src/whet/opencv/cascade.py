@@ -296,11 +296,13 @@ def _scales(trees: Trees, first_tree: Int32s) -> NDArray[np.float64]:
 def _parents_first(trees: Trees) -> tuple[NDArray[np.intp], Int32s]:
     """Nodes that their root leads to, parents before their children; where each tree then begins (trees + 1,)."""
     first = np.repeat(trees.first[:-1], trees.sizes)
-    depth = np.where(np.arange(len(first)) == first, 0, -1)
-    for d in range(int(trees.sizes.max())):
-        for child in (trees.left, trees.right):
-            parents = (depth == d) & (child > 0)
-            depth[(first + child)[parents]] = d + 1
+    depth, here, d = np.full(len(first), -1), trees.first[:-1], 0
+    while len(here):
+        depth[here] = d
+        children = np.concatenate(
+            [first[here] + child[here] * (child[here] > 0) for child in (trees.left, trees.right)]
+        )
+        here, d = children[depth[children] < 0], d + 1
     order = np.lexsort((depth, first))
     order = order[depth[order] >= 0]
     return order, np.searchsorted(first[order], trees.first).astype(np.int32)

@@ -20,13 +20,16 @@ from numpy.typing import NDArray
 from whet.errors import CascadeFileError
 from whet.features.lbp import CODES, BlockPatternPool
 from whet.features.rectangles import RECTANGLES, RectanglePool
-from whet.io.xml import parse_bounded, read_bounded
+from whet.io.files import read_bounded
+from whet.io.xml import MAX_BYTES, parse_bounded
 from whet.opencv.cascade import OpenCVCascade, Trees
 
 MAX_STAGES = 1_000
 LONGEST_NAME = 64
 MAX_TREES = 100_000
 MAX_NODES = 200_000
+# Trees of known cascades have a few nodes; a scan keeps one result of each node for each window at hand.
+MAX_TREE_NODES = 1_000
 # OpenCV subtracts this from every stage threshold, in float32.
 MARGIN = np.float32(1e-5)
 SUBSET_WORDS = CODES // 32
@@ -59,6 +62,8 @@ class _Parts:
         expected = len(self.left) + len(self.first_node)
         if not nodes or len(self.leaves) != expected:
             raise CascadeFileError(f"{where} has {nodes} nodes and {len(self.leaves) - expected + nodes + 1} leaves")
+        if nodes > MAX_TREE_NODES:
+            raise CascadeFileError(f"{where} has a tree of {nodes:,} nodes; expected at most {MAX_TREE_NODES:,}")
         self.first_node.append(len(self.left))
         if len(self.first_node) > MAX_TREES or len(self.left) > MAX_NODES:
             raise CascadeFileError(f"{where}: over {MAX_TREES:,} trees or {MAX_NODES:,} nodes")
@@ -90,7 +95,7 @@ def read_opencv(path: Path | str) -> OpenCVCascade:
     """
     path = Path(path)
     try:
-        data = read_bounded(path)
+        data = read_bounded(path, MAX_BYTES, CascadeFileError)
     except OSError as error:
         raise CascadeFileError(f"{path} cannot be read: {error.strerror or error}") from error
     return parse_opencv(data, str(path))

@@ -13,7 +13,7 @@ from typing import Any
 from whet.detector.detector import Detector
 from whet.detector.reference import Estimate
 from whet.errors import ModelChangedError, ModelFileError, VideoError
-from whet.io.files import locked, write_atomically
+from whet.io.files import locked, write_locked
 from whet.io.video import VideoFrame
 from whet.tracking.tracker import TrackedFrame, Tracker
 
@@ -57,7 +57,7 @@ class SavedModel:
             is_ours = now is None or _hash(now) == self._seen
             merged = tracker.detector if now is None or is_ours else self._merged(now, tracker)
             data = merged.to_bytes()
-            write_atomically(self.path, data)
+            write_locked(self.path, data)
         if not is_ours:
             tracker.adopt(merged)
         self._seen, self._saved = _hash(data), frozenset(record.id for record in tracker.kept)

@@ -17,7 +17,7 @@ from whet.cascade.stage import TrainedStage
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.errors import CheckpointError, ModelFileError
-from whet.io.files import write_atomically
+from whet.io.files import write_locked
 from whet.training.data import differences
 from whet.training.mining import Mined
 from whet.training.progress import Pace
@@ -78,9 +78,9 @@ class Checkpoint:
         if self.path is None:
             return
         try:
-            write_atomically(self.path, _to_bytes(state, self.fingerprint))
+            write_locked(self.path, _to_bytes(state, self.fingerprint))
         except OSError as error:
-            message = f"cannot write the checkpoint {self.path}: {error.strerror or error}"
+            message = f"cannot write the checkpoint {self.path}: {getattr(error.__cause__, 'strerror', None) or error}"
             if not state.stages:
                 raise CheckpointError(f"{message}; free disk space or choose another file") from error
             warnings.warn(f"{message}; training continues, free disk space now", CheckpointWarning, stacklevel=3)
@@ -89,18 +89,22 @@ class Checkpoint:
         """The saved state, or None if there is no file. Raises `CheckpointError` for the file of another training."""
         if self.path is None:
             return None
-        for remains in self.path.parent.glob(f".{self.path.name}.*.tmp"):
-            remains.unlink(missing_ok=True)  # left by a process that was killed while writing
         if not self.path.exists():
             return None
         header, tensors = _read(self.path)
-        different = differences(self.fingerprint, header["fingerprint"])
+        try:
+            state, fingerprint = _state(header, tensors), dict(header["fingerprint"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, CheckpointError):
+                raise
+            raise _damaged(self.path, f"its header lacks or contradicts {error}") from error
+        different = differences(self.fingerprint, fingerprint)
         if different:
             raise CheckpointError(
                 f"the checkpoint {self.path} belongs to another training: {'; '.join(different)}. Use the same "
                 "settings and data, or another checkpoint file (whet train --fresh)"
             )
-        return _state(header, tensors)
+        return state
 
 
 def _to_bytes(state: State, fingerprint: Mapping[str, str]) -> bytes:

@@ -18,7 +18,7 @@ from whet.cascade.scan import Scan
 from whet.errors import TrainingDataError, UnreadableImageError
 from whet.features.integral import IntegralStack
 from whet.io.annotations.annotation import Annotations, Problem, ProblemKind
-from whet.io.images import as_rgb, find_images, read_grey
+from whet.io.images import as_rgb, find_images, image_shape, read_grey
 
 GreyImages = NDArray[np.uint8]
 
@@ -63,13 +63,10 @@ def images_to_mine(
 
 
 def _fault(path: Path, window: tuple[int, int]) -> str | None:
-    from PIL import Image
-
     try:
-        with Image.open(path) as opened:
-            sides = sorted(opened.size)  # before EXIF rotation
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, NotImplementedError) as error:
-        return f"{path} cannot be read as an image: {error}"
+        sides = sorted(image_shape(path))
+    except UnreadableImageError as error:
+        return str(error)
     least = sorted(window)
     is_large = sides[0] >= least[0] and sides[1] >= least[1]
     return None if is_large else f"{path.name}: smaller than the window"

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from whet.errors import AnnotationError, DataNotFoundError, UnreadableImageError
 from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems, shortened
+from whet.io.files import read_bounded
 from whet.io.images import image_shape, images_in
 
 # Directories of images, relative to the annotation file.
@@ -34,10 +35,7 @@ MAX_COORDINATE = 1e9
 
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
     """Read a file of at most `most` bytes."""
-    size = path.stat().st_size
-    if size > most:
-        raise AnnotationError(f"{path} has {size:,} bytes; expected at most {most:,}: split the file")
-    return path.read_bytes()
+    return read_bounded(path, most, AnnotationError)
 
 
 def lines_of(path: Path, problems: Problems) -> Iterator[tuple[int, str]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from whet.errors import AnnotationError, DataNotFoundError
 from whet.io.annotations.annotation import Annotations, Problem, Problems
-from whet.io.annotations.assembly import Progress, lines_of, number_in
+from whet.io.annotations.assembly import Progress, lines_of, number_in, read_bytes
 from whet.io.annotations.coco import parse, read_coco, write_coco
 from whet.io.annotations.per_image import (
     has_labels,
@@ -245,7 +245,7 @@ def _fits(file: Path, name: str) -> bool:
         if name == "yolo":
             return "names" in parse_yaml(file)
         if name == "voc":
-            return b"<annotation" in file.read_bytes()[:4096]
+            return b"<annotation" in read_bytes(file)[:4096]
         if name == "opencv":
             first = next(lines_of(file, Problems()), (0, ""))[1]
             return looks_like_info(first) or is_image_name(Path(first))

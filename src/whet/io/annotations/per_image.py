@@ -45,7 +45,7 @@ from whet.io.annotations.assembly import (
 )
 from whet.io.files import as_file_name, unique_stems, write_atomically
 from whet.io.images import files_in, images_in, is_image_name
-from whet.io.xml import parse_bounded, read_bounded
+from whet.io.xml import MAX_BYTES, parse_bounded
 
 # --- Pascal VOC ---
 
@@ -81,7 +81,7 @@ def xml_files(folder: Path) -> list[Path]:
 
 def _read_file(file: Path, finder: ImageFinder, problems: Problems) -> RawImage | None:
     try:
-        root = parse_bounded(read_bounded(file, AnnotationError), str(file), AnnotationError)
+        root = parse_bounded(read_bytes(file, MAX_BYTES), str(file), AnnotationError)
     except (AnnotationError, OSError) as error:
         problems.add(ProblemKind.BAD_ROW, file, None, str(error))
         return None

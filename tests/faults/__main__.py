@@ -1,0 +1,53 @@
+"""`python -m tests.faults --out FILE` interrupts every change at every file operation, and writes the numbers."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.faults.campaign import Result, concurrent_writers, crash_points, failing_writes
+from tests.faults.scenarios import SCENARIOS
+
+
+def main() -> int:
+    """Run all scenarios; the exit code is 1 if anything was lost."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--scenario", action="append", choices=list(SCENARIOS), help="one or more (default: all)")
+    parser.add_argument("--out", type=Path, help="JSON with the numbers")
+    options = parser.parse_args()
+    start, table = time.perf_counter(), {}
+    for title, run in (("killed at a file operation", crash_points), ("write fails", failing_writes)):
+        for name in options.scenario or SCENARIOS:
+            table[f"{title}: {name}"] = numbers(run([name]))
+            print(title, name, table[f"{title}: {name}"], flush=True)
+    for n in (2, 4, 8):
+        lost, doubled, seconds = concurrent_writers(n)
+        row = {"cases": 8 * n, "crash": 0, "hang": 0, "uncaught": 0, "lost": lost + doubled}
+        table[f"{n} concurrent writers"] = row | {"worst_seconds": round(seconds, 2), "worst_megabytes": 0}
+        print(n, "writers", lost, doubled, flush=True)
+    if options.out is not None:
+        seconds = round(time.perf_counter() - start)
+        options.out.write_text(json.dumps({"seconds": seconds, "campaigns": table}, indent=1) + "\n")
+    return int(any(one["lost"] for one in table.values()))
+
+
+def numbers(results: Iterable[Result]) -> dict[str, float]:
+    """Cases, findings and the worst of all; a process that is killed on purpose is no crash."""
+    every = list(results)
+    for one in every:
+        if one.loss or one.outcome.kind == "uncaught":
+            print(one.operation, one.fault, one.outcome.kind, one.outcome.text, one.loss, file=sys.stderr, flush=True)
+    kinds = [one.outcome.kind for one in every if one.outcome.text != "SIGKILL"]
+    return {
+        "cases": len(every),
+        **{kind: kinds.count(kind) for kind in ("crash", "hang", "uncaught")},
+        "lost": sum(bool(one.loss) for one in every),
+        "worst_seconds": round(max(one.outcome.seconds for one in every), 2),
+        "worst_megabytes": round(max(one.outcome.megabytes for one in every)),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""Kill a process at every file operation of a change, let every one fail, and let many processes write at once."""
+
+import errno
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.detectors import bull_scene
+from tests.faults.injection import Injection
+from tests.faults.scenarios import NOW, SCENARIOS, Scenario, one_box, sound
+from tests.fuzz.harness import Outcome, isolated
+from whet.detector import edit
+from whet.detector.storage import load
+
+ERRORS = (errno.ENOSPC, errno.EIO, errno.EROFS)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One interrupted change: where, what came of the process, and what is wrong with the file after it, or nothing."""
+
+    scenario: str
+    operation: str
+    fault: str
+    outcome: Outcome
+    loss: str = ""
+
+
+def operations(scenario: Scenario, *, failing: bool) -> tuple[list[str], set[str]]:
+    """The names of a change's file operations, and all contents that its file has on the way."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        scenario.prepare()
+        states = {scenario.content()}
+
+        def act() -> str:
+            seen: list[str] = []
+            injection = Injection(error=0 if failing else None, replaced=lambda: seen.append(scenario.content()))
+            injection.install()
+            assert _acted(scenario) == 0
+            return "\n".join(["accepted", ",".join(seen), *injection.names])
+
+        outcome = isolated(act, seconds=120)
+        assert outcome.kind == "accepted", outcome.text
+        seen, *names = outcome.text.split("\n")
+        return names, states | set(seen.split(","))
+
+
+def _acted(scenario: Scenario) -> int:
+    """Act; the exit code."""
+    try:
+        scenario.act()
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def interrupted(scenario: Scenario, at: int, name: str, states: set[str], error: int | None, torn: bool) -> Result:
+    """Interrupt a change at one operation, and look at what is left."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        scenario.prepare()
+        before = scenario.content()
+
+        def act() -> str:
+            Injection(at, error, torn).install()
+            try:
+                return f"{'refused' if _acted(scenario) else 'accepted'}\n"
+            except Exception as fault:  # of a call of Python, which names the file
+                if scenario.file not in str(fault):
+                    raise
+                return f"refused\n{fault}"
+
+        outcome = isolated(act, seconds=120)
+        loss = _loss(scenario, states, before, outcome)
+    fault = "killed" if error is None else errno.errorcode[error]
+    return Result(scenario.name, name, f"{fault}, torn" if torn else fault, outcome, loss)
+
+
+def _loss(scenario: Scenario, states: set[str], before: str, outcome: Outcome) -> str:
+    """What is wrong with the file after an interruption; empty if nothing is."""
+    if not Path(scenario.file).exists():
+        return "the file is gone"
+    try:
+        now = scenario.content()
+    except Exception as fault:
+        return f"the file does not load: {fault}"
+    if now not in states:
+        return "the file is neither the one before nor the one after"
+    if outcome.kind == "accepted" and now == before:
+        return "the change is reported, but not there"
+    if outcome.kind == "refused" and now != before and len(states) == 2:
+        return "the change is there, but an error is reported"
+    if not _strays():
+        return ""
+    scenario.prepare()  # the next change works, and removes what was left
+    next_change = isolated(lambda: f"{'refused' if _acted(scenario) else 'accepted'}\n", seconds=120)
+    return "" if next_change.kind == "accepted" and not _strays() else f"left behind: {_strays()}, {next_change.text}"
+
+
+def _strays() -> list[str]:
+    return [name for name in os.listdir() if name.endswith(".tmp")]
+
+
+def crash_points(names: list[str] | None = None, every: int = 1) -> Iterator[Result]:
+    """Kill the process at every operation (or every so many), and in the middle of every write."""
+    for scenario in (SCENARIOS[name] for name in names or SCENARIOS):
+        steps, states = operations(scenario, failing=False)
+        for at, name in list(enumerate(steps, start=1))[::every]:
+            yield interrupted(scenario, at, name, states, None, torn=False)
+            if name == "write":
+                yield interrupted(scenario, at, name, states, None, torn=True)
+
+
+def failing_writes(names: list[str] | None = None, errors: tuple[int, ...] = ERRORS) -> Iterator[Result]:
+    """Let every operation that changes something fail, with every error."""
+    for scenario in (SCENARIOS[name] for name in names or SCENARIOS):
+        steps, states = operations(scenario, failing=True)
+        for at, name in enumerate(steps, start=1):
+            for error in errors:
+                yield interrupted(scenario, at, name, states, error, torn=False)
+                if name == "write":
+                    yield interrupted(scenario, at, name, states, error, torn=True)
+
+
+def concurrent_writers(n: int, corrections: int = 4) -> tuple[int, int, float]:
+    """Processes that learn and unlearn in one file at once: corrections lost, corrections doubled, seconds."""
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        Path("a.whet").write_bytes(sound(0))
+        start, children = time.perf_counter(), []
+        for writer in range(n):
+            child = os.fork()
+            if not child:
+                try:
+                    _write(writer, corrections)
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            children.append(child)
+        failed = sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children)
+        names = [record.name for record in load(Path("a.whet").resolve()).records]
+        expected = {f"{writer}-{number}" for writer in range(n) for number in range(corrections)}
+        lost = len(expected - set(names)) + failed
+        doubled = len(names) - len(set(names)) + len(set(names) - expected)
+        return lost, doubled, time.perf_counter() - start
+
+
+def _write(writer: int, corrections: int) -> None:
+    time.time = lambda: float(NOW)
+    for number in range(corrections):
+        with edit("a.whet") as detector:
+            extra = detector.learn(bull_scene(2), one_box(50 + writer * corrections + number), False, name="gone")
+        with edit("a.whet") as detector:
+            detector.unlearn(extra)
+            detector.learn(bull_scene(), one_box(writer * corrections + number), False, name=f"{writer}-{number}")

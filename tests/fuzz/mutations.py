@@ -1,0 +1,100 @@
+"""Hostile variants of sound files: bytes, numbers in text, and model files that are sealed again."""
+
+import re
+from contextlib import suppress
+
+import numpy as np
+
+from tests.security.test_model_file_attacks import altered, closed, in_order, opened, spoiled
+from whet.detector import model_file
+from whet.detector.base import DetectorBase
+from whet.detector.model_header import Header
+
+BYTES = [b"\0", b"\xff", b"\x7f", b"\n", b"\xff\xff\xff\xff", b"\0" * 8, b"\x80\0\0\0", b"\xed\xa0\x80", b"\x1b[2J"]
+NUMBERS = (
+    b"0 1 -1 2 3 7 255 256 65535 65536 2147483647 -2147483648 4294967296 9223372036854775807 99999999999999999999 "
+    b"1e308 -1e308 1e-320 1e999 nan inf -inf 0.5 -0.0 1_0 0x10 null true {} [] x"
+).split()
+NUMBER = re.compile(rb"-?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?")
+
+
+def bytes_changed(data, rng):
+    """One to four changes of bytes: flipped, set, cut out, doubled, inserted, or cut off."""
+    changed = bytearray(data)
+    for _ in range(rng.integers(1, 5)):
+        at = int(rng.integers(len(changed) + 1))
+        to = min(at + int(rng.integers(1, 2 ** rng.integers(1, 10))), len(changed))
+        match rng.integers(7):
+            case 0 | 1 if at < len(changed):
+                changed[at] ^= 1 << int(rng.integers(8))
+            case 2:
+                token = BYTES[rng.integers(len(BYTES))]
+                changed[at : at + len(token)] = token
+            case 3:
+                del changed[at:to]
+            case 4:
+                changed[at:at] = changed[at:to]
+            case 5:
+                changed[at:at] = BYTES[rng.integers(len(BYTES))]
+            case _ if rng.random() < 0.3:
+                del changed[at:]
+    return bytes(changed)
+
+
+def text_changed(data, rng):
+    """Some numbers are others, a line is gone or comes twice, or bytes change."""
+    if rng.random() < 0.3:
+        return bytes_changed(data, rng)
+    if rng.random() < 0.2:
+        lines = data.splitlines(keepends=True)
+        at = int(rng.integers(len(lines))) if lines else 0
+        return b"".join([*lines[:at], *(lines[at : at + 1] * int(rng.integers(0, 4))), *lines[at + 1 :]])
+    found = list(NUMBER.finditer(data))
+    for one in sorted(rng.choice(len(found), min(len(found), rng.integers(1, 4)), replace=False), reverse=True):
+        data = data[: found[one].start()] + NUMBERS[rng.integers(len(NUMBERS))] + data[found[one].end() :]
+    return data
+
+
+def model_changed(data, rng):
+    """Bytes of a model file change; or its header and arrays, and both hashes are right again."""
+    if rng.random() < 0.3 or model_file.has_classes(data):
+        return bytes_changed(data, rng)
+    header, tensors = opened(data)
+    for _ in range(rng.integers(1, 3)):
+        altered(header, rng) if rng.random() < 0.5 else spoiled(tensors, rng)
+    with suppress(Exception):  # what is still a base gets its own id: the attack comes further
+        header["base_id"] = base_id(closed(header, tensors))
+    with suppress(Exception):
+        header, tensors = in_order(header, tensors)
+    try:
+        return bytes(closed(header, tensors))
+    except (ValueError, OverflowError, TypeError):  # not even a forger could write it
+        return bytes_changed(data, rng)
+
+
+def base_id(data):
+    """The id of the base in a file, whatever its header says."""
+    header, tensors = Header.from_json(model_file.metadata_of(data)), model_file.deserialised(data)
+    own = [
+        {name: tensors[model_file._name(number, name)] for name in model_file._layout(stage)}
+        for number, stage in enumerate(header.stages)
+    ]
+    stages = [model_file._stage(stage, header.window, arrays) for stage, arrays in zip(header.stages, own, strict=True)]
+    return DetectorBase(header.window, tuple(stages), header.min_sigma).base_id
+
+
+def checkpoint_changed(data, rng):
+    """Bytes of a checkpoint change; or its header, and the hash is right again."""
+    import json
+
+    from safetensors.numpy import load, save
+
+    from whet.training.checkpoint import FORMAT, _digest
+
+    if rng.random() < 0.4:
+        return bytes_changed(data, rng)
+    header, tensors = json.loads(model_file.metadata_of(data, "header")), load(data)
+    altered(header, rng) if rng.random() < 0.7 else spoiled(tensors, rng)
+    tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    text = json.dumps(header)
+    return bytes(save(tensors, {"format": FORMAT, "header": text, "sha256": _digest(text, tensors)}))
