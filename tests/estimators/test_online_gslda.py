@@ -457,3 +457,36 @@ def test_more_weak_learners_than_features_are_clipped_and_said(data):
 def test_errors_have_one_root():
     assert issubclass(CannotUnlearnError, WhetError)
     assert issubclass(CannotUnlearnError, ValueError)
+
+
+def test_single_samples_without_validation_count_as_those_with_it(rng):
+    X, y = rng.normal(size=(60, 4)), rng.integers(0, 2, 60)
+    plain, validated = (OnlineGSLDA(3).fit(X[:40], y[:40]) for _ in range(2))
+    for i in range(40, 60):
+        plain.partial_fit(X[i : i + 1], y[i : i + 1])
+        validated.partial_fit(X[i : i + 1].tolist(), y[i : i + 1].tolist())
+    whole = OnlineGSLDA(3).fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
+    for other in (validated, whole):
+        assert np.array_equal(plain.coef_, other.coef_)
+        assert np.array_equal(plain.class_count_, other.class_count_)
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        (np.array([[np.nan, 0.0]]), np.array([1])),
+        (np.array([[np.inf, 0.0]]), np.array([1])),
+        (np.zeros((1, 3)), np.array([1])),
+        (np.zeros((1, 2)), np.array([7])),
+        (np.zeros((2, 2)), np.array([1])),
+        (np.zeros((0, 2)), np.array([], dtype=np.int64)),
+        (np.zeros(2), np.array([1])),
+        (np.zeros((1, 2)), np.array([[1]])[None]),
+    ],
+)
+def test_bad_samples_are_refused_and_change_nothing(X, y, rng):
+    model = OnlineGSLDA(2).fit(rng.normal(size=(20, 2)), np.arange(20) % 2)
+    before = model.class_count_
+    with pytest.raises(ValueError):  # noqa: PT011 - scikit-learn's wording
+        model.partial_fit(X, y)
+    assert np.array_equal(model.class_count_, before)

@@ -23,7 +23,7 @@ def test_a_stack_holds_the_cumulative_sums_of_every_patch(shape, data):
 def test_channels_of_an_image_are_its_sums_its_squares_and_its_tilted_sums(image, spare, tilted):
     height, width = image.shape
     channels = np.full((height + 1, 2 + tilted, width + 1 + RUN + spare), 77, dtype=np.uint32)
-    integrate_channels(image, channels)
+    integrate_channels(image, channels, 1)
     used = channels[:, :, : width + 1]
     assert np.array_equal(used[:, 0], cumulated(image))
     assert np.array_equal(used[:, 1], cumulated(image.astype(np.uint16) ** 2))
@@ -35,7 +35,7 @@ def test_windows_stay_exact_after_the_squares_have_wrapped_around():
     rng = np.random.default_rng(0)
     image = rng.integers(200, 256, (400, 400), dtype=np.uint8)
     channels = np.zeros((401, 2, 401 + RUN), dtype=np.uint32)
-    integrate_channels(image, channels)
+    integrate_channels(image, channels, 1)
     squares = channels[:, 1]
     exact = cumulated(image.astype(np.uint16) ** 2)
     assert exact[-1, -1] >= 2**32  # else this would test nothing

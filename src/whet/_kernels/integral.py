@@ -106,17 +106,17 @@ integrate_line = _integrate_simd if HAS_SIMD else _integrate_scalar
 
 
 @kernel
-def integrate_channels(image: Pixels, channels: UInt32s) -> None:
-    """Fill `channels` (height + 1, 2 or 3, line) from an image (height, width), at step 1.
+def integrate_channels(image: Pixels, channels: UInt32s, step: int) -> None:
+    """Fill `channels` (height + 1, 2 or 3, line) from an image (height, width), columns apart by `step`, 1 or 2.
 
-    `line` is at least `RUN` + 1 longer than the width; what lies behind the integrals of a row is any number.
+    `line` is at least `step` + `RUN` longer than the width; what lies behind the integrals of a row is any number.
     """
     height, width = image.shape
     row, tilted = np.zeros(width + RUN, np.uint8), np.zeros((3, width + 2), np.uint32)
     channels[0] = 0
     for y in range(height):
         row[:width] = image[y]
-        integrate_row(row, width, 1, channels[y], channels[y + 1], tilted)
+        integrate_row(row, width, step, channels[y], channels[y + 1], tilted)
 
 
 @kernel

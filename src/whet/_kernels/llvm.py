@@ -203,6 +203,45 @@ def load_bytes(typing: Any, address: Any, index: Any) -> Any:
     return INTS(address, types.intp), generate
 
 
+@intrinsic
+def store_bytes(typing: Any, address: Any, index: Any, vector: Any) -> Any:
+    """Write eight int32 from 0 to 255 as bytes from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        few = ir.VectorType(ir.IntType(8), SIMD_WIDTH)
+        place = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), few.as_pointer())
+        builder.store(builder.trunc(arguments[2], few), place, align=1)
+        return context.get_dummy_value()
+
+    return types.void(address, types.intp, INTS), generate
+
+
+@intrinsic
+def transpose_bytes(typing: Any, source: Any, first: Any, line: Any, target: Any, start: Any, width: Any) -> Any:
+    """Write the bytes of 8 x 8 places, `line` a row from `first` on, as columns, `width` a row from `start` on.
+
+    Pairs of rows are interleaved three times: what is four rows apart, then two, then one.
+    """
+    few, wide = ir.VectorType(ir.IntType(8), SIMD_WIDTH), ir.VectorType(_WHOLE, SIMD_WIDTH)
+    lower = ir.Constant(wide, [i // 2 + SIMD_WIDTH * (i % 2) for i in range(SIMD_WIDTH)])
+    upper = ir.Constant(wide, [SIMD_WIDTH // 2 + i // 2 + SIMD_WIDTH * (i % 2) for i in range(SIMD_WIDTH)])
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def place(address: Any, begin: Any, stride: Any, i: int) -> Any:
+            index = builder.add(begin, builder.mul(stride, ir.Constant(ir.IntType(64), i)))
+            return builder.bitcast(builder.gep(address, [index]), few.as_pointer())
+
+        rows = [builder.load(place(*arguments[:3], i), align=1) for i in range(SIMD_WIDTH)]
+        for _ in range(3):
+            pairs = [(rows[i], rows[i + SIMD_WIDTH // 2]) for i in range(SIMD_WIDTH // 2)]
+            rows = [builder.shuffle_vector(*pair, half) for pair in pairs for half in (lower, upper)]
+        for i, row in enumerate(rows):
+            builder.store(row, place(*arguments[3:], i), align=1)
+        return context.get_dummy_value()
+
+    return types.void(source, types.intp, types.intp, target, types.intp, types.intp), generate
+
+
 def _rearranged(builder: Any, a: Any, b: Any, places: list[int]) -> Any:
     """Entries at these places of two vectors side by side."""
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_WHOLE, SIMD_WIDTH), places))

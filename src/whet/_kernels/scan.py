@@ -39,6 +39,7 @@ from whet._kernels.windows import (
 )
 
 Int32s = NDArray[np.int32]
+UInt8s = NDArray[np.uint8]
 UInt32s = NDArray[np.uint32]
 Float32s = NDArray[np.float32]
 Floats = NDArray[np.float64]
@@ -80,6 +81,7 @@ def _scan_simd(
     sums: UInt32s,
     squares: UInt32s,
     windows: Windows,
+    candidates: UInt8s,
     learners: FlatLearners,
     factors: Float32s,
     eight: Floats,
@@ -88,20 +90,25 @@ def _scan_simd(
 ) -> tuple[int, int, int]:
     """Write the places of accepted windows in the integral image to `places`, in their order, and `scores`.
 
-    `sums` and `squares` are flat, with eight entries to spare after each row; `factors` and `eight` have room for
-    eight numbers, `places` and `scores` for all windows. Returns how many windows were accepted, how many
+    `sums` and `squares` are flat, with eight entries to spare after each row. `candidates` (rows, eighths of the
+    columns) has a bit for each window that is looked at at all, the first in the lowest bit. `factors` and `eight` have
+    room for eight numbers, `places` and `scores` for all windows. Returns how many windows were accepted, how many
     had enough contrast to be tested, and how many weak learners, or conditions of leaves, they needed in all.
     """
     at, squares_at, inner = address_of(sums), address_of(squares), address_of(windows.inner)
     rows, reals = address_of(learners.rows), address_of(learners.reals)
-    factors_at, eight_at = address_of(factors), address_of(eight)
+    factors_at, eight_at, marked = address_of(factors), address_of(eight), address_of(candidates)
+    eighths = candidates.shape[1]
     area, min_sigma, n = np.float64(windows.area), np.float64(windows.min_sigma), len(learners.rows)
     found = tested = needed = 0
     for y in range(windows.rows):
         for k in range(0, windows.columns, SIMD_WIDTH):
-            place = y * windows.row_step + k
-            left = normalise_simd(at, squares_at, place, inner, area, min_sigma, factors_at)
+            left = np.int64(load_scalar(marked, y * eighths + k // SIMD_WIDTH))
             left &= (1 << min(windows.columns - k, SIMD_WIDTH)) - 1
+            if not left:
+                continue
+            place = y * windows.row_step + k
+            left &= normalise_simd(at, squares_at, place, inner, area, min_sigma, factors_at)
             if left:
                 tested += ONES[left]
                 factor = load(factors_at, 0)
@@ -159,6 +166,7 @@ def _scan_scalar(
     sums: UInt32s,
     squares: UInt32s,
     windows: Windows,
+    candidates: UInt8s,
     learners: FlatLearners,
     factors: Float32s,  # noqa: ARG001
     eight: Floats,  # noqa: ARG001
@@ -171,6 +179,8 @@ def _scan_scalar(
     found = tested = needed = 0
     for y in range(windows.rows):
         for k in range(windows.columns):
+            if not candidates[y, k // SIMD_WIDTH] >> (k % SIMD_WIDTH) & 1:
+                continue
             place = y * windows.row_step + k
             total, square = rectangle_sum(sums, place, windows.inner), rectangle_sum(squares, place, windows.inner)
             factor, left = window_factor(np.int64(total), np.int64(square), windows.area, windows.min_sigma)
@@ -210,3 +220,17 @@ def _is_above(sums: UInt32s, place: int, factor: np.float32, row: Int32s, thresh
 
 
 scan_windows = _scan_simd if HAS_SIMD else _scan_scalar
+
+
+@kernel
+def mark_around(places: UInt32s, found: int, row_step: int, columns: int, candidates: UInt8s) -> None:
+    """Set the bits of windows on every second row and column, and of the eight next to each.
+
+    `places` are those of the first `found` windows in integral images of step 2, with `row_step` integrals between rows
+    of windows. `candidates` (rows, eighths of the `columns`) are of windows at every row and column.
+    """
+    for i in range(found):
+        y, x = places[i] // row_step * 2, places[i] % row_step * 2
+        for row in range(max(y - 1, 0), min(y + 2, candidates.shape[0])):
+            for column in range(max(x - 1, 0), min(x + 2, columns)):
+                candidates[row, column // SIMD_WIDTH] |= np.uint8(1 << (column % SIMD_WIDTH))

@@ -32,7 +32,8 @@ class Cascade:
     """Stages on windows (height, width), and the standard deviation below which windows are skipped.
 
     `neighbours` are windows of corrections: those that pass the stages are judged by them in the end. `lowered` are the
-    stages with lower thresholds, so that a scan also finds windows that neighbours accept. The methods here are the
+    stages with lower thresholds, so that a scan also finds windows that neighbours accept. With `coarse_stages`, a scan
+    looks only at windows next to one on a coarse grid that so many stages accept. The methods here are the
     specification in plain NumPy, on patches; `whet.cascade` gives the same answers, to the last bit, for the windows of
     an image.
 
@@ -51,6 +52,7 @@ class Cascade:
     min_sigma: float = OPENCV_MIN_SIGMA
     neighbours: Neighbours | None = None
     lowered: tuple[Stage, ...] | None = None
+    coarse_stages: int = 0
 
     def __post_init__(self) -> None:
         if not self.stages:
@@ -63,6 +65,8 @@ class Cascade:
                 raise ValueError(
                     f"stage {number} is for windows {stage.features.window}, the cascade for {self.window}"
                 )
+        if not 0 <= self.coarse_stages <= len(self.stages):
+            raise ValueError(f"got {self.coarse_stages} coarse stages; expected 0 to {len(self.stages)}")
         if len(self.stages) > 1 and any(isinstance(stage.weak, Trees) for stage in self.stages):
             raise ValueError(f"got {len(self.stages)} stages; a cascade with channels has one stage of trees")
         rejection = self.stages[0].rejection_thresholds
@@ -91,6 +95,23 @@ class Cascade:
     def n_weak(self) -> int:
         """Weak learners of all stages."""
         return sum(map(len, self.stages))
+
+    @cached_property
+    def fast(self) -> Cascade:
+        """The same with a coarse pass of the first third of the stages (see `whet.cascade.scan.scan_images`).
+
+        Cascades of one or two stages, those with channels, and those whose thresholds were lowered for a missed object
+        are scanned at every window: the window that has to be found may have no neighbour like it.
+        """
+        n = len(self.stages) // 3
+        return self if n == 0 or self.uses_channels or self.lowered is not None else replace(self, coarse_stages=n)
+
+    @cached_property
+    def coarse(self) -> Cascade | None:
+        """The stages of the coarse pass, or None where every window is scanned."""
+        if not self.coarse_stages:
+            return None
+        return Cascade(self.window, self.stages[: self.coarse_stages], self.min_sigma)
 
     @property
     def first_scoring(self) -> int:

@@ -12,7 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.integral import RUN, integrate_channels
-from whet._kernels.scan import ENDS, FLAGS, JOINS, N_CORNERS, OPENS, REJECTS, THRESHOLD, FlatLearners, scan_windows
+from whet._kernels.scan import (
+    ENDS,
+    FLAGS,
+    JOINS,
+    N_CORNERS,
+    OPENS,
+    REJECTS,
+    THRESHOLD,
+    FlatLearners,
+    mark_around,
+    scan_windows,
+)
 from whet._kernels.scan import WEIGHTS as FIRST_WEIGHT
 from whet._kernels.simd import SIMD_WIDTH
 from whet._kernels.threads import blocks, for_each_block
@@ -81,6 +92,11 @@ class CompiledCascade:
     def area(self) -> int:
         """Pixels of the inner rectangle, by which a window is normalised."""
         return (self.window[0] - 2) * (self.window[1] - 2)
+
+    @property
+    def row_step(self) -> int:
+        """Integrals between a row of windows and the next."""
+        return self.layout.step * self.layout.channels * self.layout.line
 
 
 @lru_cache(maxsize=8)  # frames of a video have one size: 1,400 weak learners take a millisecond to compile
@@ -156,9 +172,13 @@ def _write_corners(rows: Int32s, features: ScannedFamily, weak: Stumps | Subsets
 
 
 GreyImage = NDArray[np.uint8]
+_NOWHERE = np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty(0)
 
-# Rows of windows a task. A band is integrated on its own, window height included: with windows of 24 that is a
-# quarter of the integrals twice, and the integrals of 640 columns, 600 KB, never leave the second-level cache.
+# A coarse pass looks at every second row and column of windows, as `mark_around` expects.
+COARSE = 2
+# Rows of windows a task, a multiple of `COARSE`. A band is integrated on its own, window height included: with windows
+# of 24 that is a quarter of the integrals twice, and the integrals of 640 columns, 600 KB, never leave the second-level
+# cache.
 BAND = 96
 
 
@@ -209,23 +229,22 @@ def scan_images(
     """Scan several images, such as the levels of a pyramid. The result does not depend on `threads`.
 
     The stages alone decide: corrections are applied by `scan_pyramid`. With `reject=False`, all windows with contrast
-    are accepted and have their scores.
+    are accepted and have their scores. A cascade with `coarse_stages` is scanned in two passes at step 1: these stages
+    on every second row and column, and all stages on the windows that they accept there and on the eight next to each.
     """
     if step < 1:
         raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
     # A step beyond the image has one window, as one as long as the image has.
     step = min(step, max((max(image.shape) for image in images), default=1))
     widest = max((image.shape[1] for image in images), default=0)
-    layout = Layout.from_width(widest + SIMD_WIDTH * step + RUN, step, channels_of(cascade))
-    if cascade.window[0] * layout.channels * layout.line > np.iinfo(np.int32).max:  # kernels count in 32 bits
-        raise ValueError(f"got an image of {widest} columns and step={step}; expected fewer columns, or a smaller step")
-    runnable = compiled(cascade, layout, reject)
+    runnable = _compiled_for(cascade, widest, step, reject)
+    coarse = _compiled_for(cascade.coarse, widest, COARSE) if reject and step == 1 and cascade.coarse else None
     tasks = [(i, rows) for i, image in enumerate(images) for rows in blocks(_places(image, cascade, step)[0], BAND)]
     bands: list[Scan | None] = [None] * len(tasks)
 
     def work(task: slice) -> None:
         i, rows = tasks[task.start]
-        bands[task.start] = _scan_band(runnable, images[i], rows)
+        bands[task.start] = _scan_band(runnable, coarse, images[i], rows)
 
     for_each_block(work, len(tasks), 1, threads)
     return [
@@ -234,35 +253,77 @@ def scan_images(
     ]
 
 
+def _compiled_for(cascade: Cascade, widest: int, step: int, reject: bool = True) -> CompiledCascade:
+    """Compile a cascade for images of at most this width."""
+    layout = Layout.from_width(widest + SIMD_WIDTH * step + RUN, step, channels_of(cascade))
+    if cascade.window[0] * layout.channels * layout.line > np.iinfo(np.int32).max:  # kernels count in 32 bits
+        raise ValueError(f"got an image of {widest} columns and step={step}; expected fewer columns, or a smaller step")
+    return compiled(cascade, layout, reject)
+
+
 def _places(image: GreyImage, cascade: Cascade, step: int) -> tuple[int, int]:
     """Rows and columns of windows in an image; both 0 if it is smaller than the window."""
     rows, columns = ((side - length) // step + 1 for side, length in zip(image.shape, cascade.window, strict=True))
     return (rows, columns) if rows > 0 and columns > 0 else (0, 0)
 
 
-def _scan_band(cascade: CompiledCascade, image: GreyImage, rows: slice) -> Scan:
-    """Scan some rows of windows."""
+def _scan_band(cascade: CompiledCascade, coarse: CompiledCascade | None, image: GreyImage, rows: slice) -> Scan:
+    """Scan some rows of windows; with a `coarse` cascade, only those next to a window that it accepts."""
     step, (height, width) = cascade.layout.step, cascade.window
-    top, bottom = rows.start * step, (rows.stop - 1) * step + height
-    band = np.ascontiguousarray(image[top:bottom])
+    n, columns = rows.stop - rows.start, (image.shape[1] - width) // step + 1
+    candidates = np.full((n, -(-columns // SIMD_WIDTH)), 255, np.uint8)
+    tested = evaluated = 0
+    if coarse is not None:
+        # The first row below the band, too: the last one of the band lies next to it.
+        last = min(rows.stop, image.shape[0] - height)
+        passed = _run(coarse, image, slice(rows.start // COARSE, last // COARSE + 1))
+        tested, evaluated = passed.tested, passed.evaluated
+        if not passed.found:
+            return Scan(*_NOWHERE, n * columns, tested, evaluated)
+        candidates[:] = 0
+        mark_around(passed.places, passed.found, coarse.row_step, columns, candidates)
+    run = _run(cascade, image, rows, candidates)
+    row, column = np.divmod(run.places[: run.found].astype(np.intp), cascade.row_step)
+    counts = n * columns, tested + run.tested, evaluated + run.evaluated
+    return Scan((rows.start + row) * step, column * step, run.scores[: run.found].copy(), *counts)
+
+
+class _Run(NamedTuple):
+    """What a kernel has written, and what it has counted."""
+
+    places: NDArray[np.uint32]
+    scores: NDArray[np.float64]
+    found: int
+    tested: int
+    evaluated: int
+
+
+def _run(cascade: CompiledCascade, image: GreyImage, rows: slice, candidates: NDArray[np.uint8] | None = None) -> _Run:
+    """Scan some rows of windows: all, or those whose bits are set in `candidates` (rows, eighths of columns)."""
+    step, (height, width) = cascade.layout.step, cascade.window
+    band = np.ascontiguousarray(image[rows.start * step : (rows.stop - 1) * step + height])
     line, channels = cascade.layout.line, cascade.layout.channels
     integrals = np.empty((len(band) + 1, channels, line), dtype=np.uint32)
-    integrate_channels(band, integrals)
-    sums = cascade.layout.arrange(integrals)
-    squares = sums[line:]
+    if step <= 2:
+        integrate_channels(band, integrals, step)
+        sums = integrals.ravel()
+    else:
+        integrate_channels(band, integrals, 1)
+        sums = cascade.layout.arrange(integrals)
     n, columns = rows.stop - rows.start, (image.shape[1] - width) // step + 1
-    windows = Windows(n, columns, step * channels * line, cascade.inner, cascade.area, cascade.min_sigma)
+    if candidates is None:
+        candidates = np.full((n, -(-columns // SIMD_WIDTH)), 255, np.uint8)
+    windows = Windows(n, columns, cascade.row_step, cascade.inner, cascade.area, cascade.min_sigma)
     places, scores = np.empty(n * columns, dtype=np.uint32), np.empty(n * columns)
     factors, eight = np.empty(SIMD_WIDTH, dtype=np.float32), np.empty(SIMD_WIDTH)
-    found, *counts = scan_windows(sums, squares, windows, cascade.learners, factors, eight, places, scores)
-    row, column = np.divmod(places[:found].astype(np.intp), windows.row_step)
-    return Scan((rows.start + row) * step, column * step, scores[:found].copy(), n * columns, *counts)
+    counts = scan_windows(sums, sums[line:], windows, candidates, cascade.learners, factors, eight, places, scores)
+    return _Run(places, scores, *counts)
 
 
 def _joined(bands: Sequence[Scan]) -> Scan:
     """The scan of a whole image, from those of its bands in order."""
     if not bands:
-        return Scan(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty(0), 0, 0, 0)
+        return Scan(*_NOWHERE, 0, 0, 0)
     y, x, scores = (np.concatenate([getattr(band, name) for band in bands]) for name in ("y", "x", "scores"))
     counts = (sum(getattr(band, name) for band in bands) for name in ("n_windows", "n_tested", "n_evaluated"))
     return Scan(y, x, scores, *counts)

