@@ -176,8 +176,10 @@ class Pace:
         if self.quiet or sys.stderr.isatty() or time.monotonic() < self.said + SAY_EVERY:
             return
         self.said = time.monotonic()
-        left = self.seconds_left(number, share) / 60
-        typer.echo(f"{name} {share:.0%}; all {self.share(number, share):.0%}, about {left:.0f} min left", err=True)
+        done = self.share(number, share)
+        # Before a hundredth is done, the pace is that of the start and of compilation.
+        left = f", about {self.seconds_left(number, share) / 60:.0f} min left" if done > 0.01 else ""
+        typer.echo(f"{name} {share:.0%}; all {done:.0%}{left}", err=True)
 
 
 def _say(files: list[Path], quiet: bool) -> None:

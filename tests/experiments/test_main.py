@@ -93,16 +93,17 @@ def test_ctrl_c_leaves_whole_files_and_the_next_run_continues(tmp_path):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
-        time.sleep(8)
+        parts, deadline = tmp_path / "parts" / "toy-small", time.monotonic() + 120
+        while time.monotonic() < deadline and not list(parts.glob("*.json")):
+            time.sleep(0.2)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 130
     assert "Traceback" not in errors
-    parts = sorted((tmp_path / "parts" / "toy-small").glob("*.json"))
-    assert parts
-    assert all(json.loads(path.read_text())["notes"] for path in parts)
+    assert all(json.loads(path.read_text())["notes"] for path in parts.glob("*.json"))
+    assert list(parts.glob("*.json"))
     assert not list(tmp_path.rglob("*.part*"))
 
 
