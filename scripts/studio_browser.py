@@ -27,7 +27,7 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-START_TIMEOUT = 90.0  # seconds; the first start compiles the kernels
+START_TIMEOUT = 240.0  # seconds; the first start compiles the kernels
 
 
 def missing() -> str | None:

@@ -353,8 +353,12 @@ def new_records(
     is_object: NDArray[np.bool_],
     min_score: float,
     threads: int | None = None,
+    base_found: Detections | None = None,
 ) -> Iterable[Record]:
-    """A correction for each box (n, 4) of an image with labels (n,)."""
+    """A correction for each box (n, 4) of an image with labels (n,).
+
+    `base_found` are the detections of the base at any score, if they are known.
+    """
     objects = boxes[is_object]
     contrary = np.argwhere(box_iou(objects, boxes[~is_object]) >= CONTRARY)
     if len(contrary):
@@ -363,13 +367,11 @@ def new_records(
             "nothing was changed"
         )
     found = Detections()
-    if len(objects):
-        found = report(
-            scan_pyramid(base.cascade, pyramid, threads=threads),
-            offset=offset,
-            min_score=min_score,
-            by_object=base.cascade.uses_channels,
-        )
+    if len(objects) and base_found is None:
+        fired = scan_pyramid(base.cascade, pyramid, threads=threads)
+        base_found = report(fired, offset=offset, by_object=base.cascade.uses_channels)
+    if len(objects) and base_found is not None:
+        found = base_found.above(min_score)
     for box, label in zip(boxes, is_object.tolist(), strict=True):
         if label:
             yield object_record(base, offset, pyramid, image, box, min_score, found)

@@ -97,6 +97,7 @@ class LearnOptions(TypedDict, total=False):
     color: ColorOrder
     threads: int | None
     shared: dict[float, Level] | None
+    base_found: Detections | None
 
 
 def check_number(name: str, value: object, more: str = "", *, whole: bool = False) -> None:
@@ -293,11 +294,13 @@ class Detector:
         color: ColorOrder = "rgb",
         threads: int | None = None,
         shared: dict[float, Level] | None = None,
+        base_found: Detections | None = None,
     ) -> list[Record]:
         """The records that `learn` adds, one for each box; this detector does not change.
 
         They depend on the base and on the image, not on what was learned. To learn many images at once, collect their
-        records and `add` them in one step. `shared` are levels of the image's pyramid that are known.
+        records and `add` them in one step. `shared` are levels of the image's pyramid, and `base_found` the detections
+        of the base at any score, where they are known.
         """
         from whet.detector.corrections import checked_labels, new_records
 
@@ -316,7 +319,9 @@ class Detector:
         above = max(self._reporting.min_score(min_score), 0.0)
         if not isfinite(above):
             raise ValueError(f"got min_score={min_score}; expected a finite score that a missed object can exceed")
-        found = new_records(self._base, self.box_offset, pyramid, image_hash(pixels), array, flags, above, threads)
+        found = new_records(
+            self._base, self.box_offset, pyramid, image_hash(pixels), array, flags, above, threads, base_found
+        )
         if not name and isinstance(image, str | PathLike):
             name = Path(image).name
         now = int(time.time())

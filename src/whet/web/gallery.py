@@ -72,6 +72,7 @@ class Gallery:
         self._shown: dict[str, None] = {image.id: None for image in self._images.values() if image.path is None}
         self._pixels = ByteCache(PIXEL_BYTES, lambda value: value.nbytes)  # type: ignore[attr-defined]
         self._files = ByteCache(FILE_BYTES, lambda value: len(value))  # type: ignore[arg-type]
+        self._groups: dict[str, int] = {}
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -174,7 +175,10 @@ class Gallery:
     def groups(self) -> dict[str, int]:
         """A number for each image; near-duplicates have the same."""
         images = list(self)
-        return dict(zip([image.id for image in images], alike([image.look for image in images]), strict=True))
+        if len(self._groups) != len(images):  # images are added, never taken out
+            groups = alike([image.look for image in images])
+            self._groups = dict(zip([image.id for image in images], groups, strict=True))
+        return self._groups
 
 
 def _with_lock_of(image: StoredImage, before: StoredImage) -> StoredImage:

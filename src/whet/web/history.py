@@ -13,6 +13,8 @@ from whet.errors import UnknownItemError
 
 ROOT = 0
 MAIN = "main"
+# States whose sets are remembered.
+MOST_KNOWN = 32
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,20 @@ class History:
         while wanted.id not in self._known:
             path.append(wanted)
             if wanted.parent is None:
-                self._known[wanted.id] = frozenset(wanted.added)
+                self._known[ROOT] = frozenset(wanted.added)
                 path.pop()
                 break
             wanted = self.nodes[wanted.parent]
-        found = self._known[wanted.id]
+        if not path:
+            return self._known[wanted.id]
+        now = set(self._known[wanted.id])
         for step in reversed(path):
-            found = (found - set(step.removed)) | set(step.added)
-        if path:  # the states of one path only: a thousand states of a thousand items would be a million
-            self._known = {ROOT: self._known.get(ROOT, frozenset()), path[0].id: found}
-        return found
+            now.difference_update(step.removed)
+            now.update(step.added)
+        if len(self._known) > MOST_KNOWN:  # a thousand states of a thousand items would be a million
+            self._known = {ROOT: self._known[ROOT]}
+        self._known[path[0].id] = frozenset(now)
+        return self._known[path[0].id]
 
     def node(self, number: int) -> Node:
         """A state by its number; raises `UnknownItemError` if there is none."""

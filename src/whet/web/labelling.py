@@ -167,6 +167,7 @@ class Labeller:
                 min_score=workspace.chosen_score(),
                 threads=workspace.threads,
                 shared=workspace.rescorer.levels(image.id),
+                base_found=workspace.base_detections(image.id),
             )
         now = time.time()
         return [

@@ -29,7 +29,7 @@ from whet.cascade.neighbours import MUCH_NEARER, decided, is_nearer, unknown_dis
 from whet.cascade.pyramid import Level, Pyramid, WindowIndex
 from whet.cascade.scan import scan_pyramid
 from whet.cascade.stage import Stage
-from whet.detector.corrections import SAME
+from whet.detector.corrections import OBJECT_NEAR, SAME
 from whet.detector.derive import FEWEST_GUARDS, Role, Roles, guards_of, judging_objects, roles_of
 from whet.detector.detector import Detector
 from whet.detector.records import Record
@@ -41,10 +41,10 @@ Words = NDArray[np.uint64]
 Indices = NDArray[np.intp]
 Distances = NDArray[np.uint16]
 
-# Thresholds are lowered by so much, in units of |w|, for the windows that are kept: of 60 missed faces, most need less.
-# Images of 640 x 480 then have 600 windows on average, and a scan takes 2.5 times as long.
-MARGIN = 0.4
-MOST_WINDOWS = 4000
+# Thresholds are lowered by so much, in units of |w|, for the windows that are kept: a bit more than copies of a missed
+# object need (`OBJECT_NEAR`), so that objects just below the minimum score are covered.
+MARGIN = OBJECT_NEAR + 0.01
+MOST_WINDOWS = 6000
 MOST_DEEP = 20_000
 LEAST_MARGIN = 0.01
 # Windows of all images together, in bytes of their responses. Beyond, no further ones are kept.

@@ -261,6 +261,12 @@ class Workspace:
                     rescorer.scan(key, self.gallery.pixels(key))
         return rescorer.detections(key, ids)
 
+    def base_detections(self, key: str) -> Detections | None:
+        """The detections of the base in an image, at any score; None if examples have changed its weights."""
+        if self.detector.weighted is not self.detector.base.cascade or key not in self.rescorer:
+            return None
+        return self.rescorer.detections(key, frozenset())
+
     def labels_of(self, key: str) -> list[Label]:
         """The labels of an image in the current state."""
         with self._lock:

@@ -58,7 +58,7 @@ def film(photographs, tmp_path):
     """The astronaut, with a camera that moves slowly."""
     picture = np.asarray(Image.open(photographs / "astronaut.png"))
     path = tmp_path / "film.mp4"
-    with VideoWriter(path, rate=10) as writer:
+    with VideoWriter(path, rate=2) as writer:  # half a minute: the page may take seconds to open
         for number in range(60):
             writer.write(picture[10:330, 60 + number : 60 + number + 320])
     return path
