@@ -63,12 +63,12 @@ def resample(columns: Pixels, before: tuple[int, int], shape: tuple[int, int]) -
     """An image of the size `before` in another size; `columns` are what `transposed` makes of it."""
     (height, width), (rows, wanted) = before, shape
     across = np.zeros((_wide(wanted), columns.shape[1]), np.uint8)
-    _mix_rows(columns, *triangle_weights(width, wanted), across)
+    _mix_rows(columns, *triangle_weights(width, wanted), across.shape[1], across.ravel())
     lines = np.empty((columns.shape[1], len(across)), np.uint8)
     _transpose(across, lines)
     # Rows are written from top to bottom, eight pixels at a time: what a row writes too much, the next one replaces.
     flat = np.empty(rows * wanted + SIMD_WIDTH, np.uint8)
-    _mix_into(lines, *triangle_weights(height, rows), wanted, flat)
+    _mix_rows(lines, *triangle_weights(height, rows), wanted, flat)
     return flat[: rows * wanted].reshape(rows, wanted)
 
 
@@ -87,23 +87,12 @@ def _transpose(source: Pixels, target: Pixels) -> None:
 
 
 @kernel
-def _mix_rows(source: Pixels, first: Int32s, weights: Int32s, target: Pixels) -> None:
-    """Row i of `target` is the weighted mean of rows of `source` from `first` on; lines are multiples of eight."""
+def _mix_rows(source: Pixels, first: Int32s, weights: Int32s, width: int, target: Pixels) -> None:
+    """Weighted means of rows of `source` from `first` on, `width` bytes each, one after the other in `target`."""
     line, bytes_at, to, shares = source.shape[1], address_of(source), address_of(target), address_of(weights)
     n = weights.shape[1]
     for i in range(first.size):
-        most = min(n, source.shape[0] - first[i])
-        for x in range(0, line, SIMD_WIDTH):
-            store_bytes(to, i * line + x, _mean(bytes_at, first[i] * line + x, line, shares, i * n, most))
-
-
-@kernel
-def _mix_into(source: Pixels, first: Int32s, weights: Int32s, width: int, target: Pixels) -> None:
-    """The same for rows that follow one another in `target`, `width` bytes each."""
-    line, bytes_at, to, shares = source.shape[1], address_of(source), address_of(target), address_of(weights)
-    n = weights.shape[1]
-    for i in range(first.size):
-        most = min(n, source.shape[0] - first[i])
+        most = min(n, source.shape[0] - first[i])  # weights of rows behind the last are 0
         for x in range(0, width, SIMD_WIDTH):
             store_bytes(to, i * width + x, _mean(bytes_at, first[i] * line + x, line, shares, i * n, most))
 
