@@ -1,5 +1,5 @@
 # One front door. Every target sets up what it needs: on a fresh machine, `make demo` and `make test` just run.
-.PHONY: setup browser demo test check lint format bench docs reproduce clean
+.PHONY: setup browser demo test check lint format bench docs reproduce fuzz faults lowest audit wheel clean
 
 # `make VENV=.venv-3.12 PYTHON=python3.12 check` runs the checks on another Python, next to the usual one.
 VENV  := .venv
@@ -27,12 +27,17 @@ endif
 # Tests start many processes: without bytecode files, each of them compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
+LOWEST_TESTS := tests/io tests/lda tests/kernels tests/cascade tests/detector tests/security
+
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml
+# The versions of requirements.lock, for the Python that it was made with; others take what pyproject.toml allows.
+LOCKED = $(shell $(BIN)/python -c 'import sys; print("-c requirements.lock" * (sys.version_info[:2] == (3, 11)))')
+
+$(STAMP): pyproject.toml requirements.lock
 	@test -n "$(PYTHON)" || { echo "whet needs Python 3.11 or newer: make PYTHON=/path/to/python setup"; exit 1; }
 	test -x $(BIN)/python || $(MAKE_VENV)
-	$(INSTALL) -e '.[dev]'
+	$(INSTALL) -e '.[dev]' $(LOCKED)
 	@touch $@
 
 demo: $(STAMP)
@@ -77,6 +82,32 @@ docs: $(STAMP)
 # takes hours and continues where it was interrupted.
 reproduce: $(STAMP)
 	$(BIN)/python -m experiments all --size small --out reproduced
+
+# Hostile files through every reader, without end; `make fuzz CASES=100000` ends. Findings are kept in fuzz-findings/.
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz $(if $(CASES),--cases $(CASES))
+
+# Every change of a model, killed or failing at every file operation; some minutes.
+faults: $(STAMP)
+	$(BIN)/python -m tests.faults
+
+# The fast tests with the lowest versions that pyproject.toml allows.
+lowest: $(STAMP)
+	$(BIN)/python -m scripts.requirements lowest > build-lowest.txt
+	test -x .venv-lowest/bin/python || "$(PYTHON)" -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet -e . -c build-lowest.txt pytest hypothesis
+	rm build-lowest.txt
+	.venv-lowest/bin/python -m pytest -m "not slow" $(LOWEST_TESTS)
+
+# Known vulnerabilities of what is installed; needs the network.
+audit: $(STAMP)
+	$(INSTALL) pip-audit
+	$(BIN)/python -m pip_audit --requirement requirements.lock --no-deps --disable-pip
+
+# A wheel whose bytes depend on the sources alone.
+wheel: $(STAMP)
+	$(INSTALL) build
+	SOURCE_DATE_EPOCH=1700000000 $(BIN)/python -m build --wheel --outdir dist
 
 clean:
 	rm -rf build dist demo-out reproduced .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

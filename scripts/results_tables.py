@@ -671,11 +671,31 @@ def house_speed() -> Table:
     return Table.from_cells(["job", "time after / before"], rows)
 
 
+def campaigns() -> Table:
+    """What came of hostile files and interrupted changes, by target and by scenario."""
+    header = ("campaign", "cases", "crashes", "hangs", "errors without a name", "lost or doubled corrections")
+    fuzzed = {f"hostile files: {name}": row for name, row in results("trust-fuzz")["targets"].items()}
+    every = fuzzed | results("trust-faults")["campaigns"]
+    rows = [
+        (
+            name,
+            f"{row['cases']:,}",
+            *(row[kind] for kind in ("crash", "hang", "uncaught")),
+            row.get("lost", ""),
+            f"{row['worst_seconds']:.2f} s",
+            f"{row['worst_megabytes']} MB",
+        )
+        for name, row in every.items()
+    ]
+    return Table.from_cells((*header, "worst time", "worst memory"), rows)
+
+
 # Experiments of hours are not run again with every change: their tables stand where their results are.
 _TRACKING = (RESULTS / "tracking.json").exists()
 
 TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
     "README.md": (readme_faces, *((readme_video,) if _TRACKING else ()), readme_measures),
+    "docs/guarantees.md": (campaigns,),
     "docs/guides/how-many-images.md": (few_examples,),
     "docs/results.md": (
         *(faces, speed, easy_choices, hard_choices, drawn_objects),

@@ -25,7 +25,7 @@ def promises(page):
     return [text for section, text in found if section not in OTHERS]
 
 
-def tests_in(path):
+def functions_of(path):
     tree = ast.parse((ROOT / path).read_text())
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
@@ -40,9 +40,10 @@ def test_each_sentence_names_a_test_that_exists(page):
         assert text.rstrip().endswith("`"), f"the test comes last: {text}"
         for path, name in references:
             assert name.startswith("test_"), name
-            assert name in tests_in(path), f"{path} has no {name}"
+            assert name in functions_of(path), f"{path} has no {name}"
 
 
 def test_a_sentence_without_a_test_is_found():
-    page = "# Page\n\n## Files\n\n- One holds.\n  `tests/test_guarantees.py::test_x`\n- Another does.\n\n## Not covered\n\n- This.\n"
+    files = "## Files\n\n- One holds.\n  `tests/test_guarantees.py::test_x`\n- Another does.\n\n"
+    page = f"# Page\n\n{files}## Not covered\n\n- This.\n"
     assert promises(page) == ["One holds. `tests/test_guarantees.py::test_x`", "Another does."]

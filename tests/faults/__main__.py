@@ -4,7 +4,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.faults.campaign import Result, concurrent_writers, crash_points, failing_writes
@@ -18,19 +18,24 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="JSON with the numbers")
     options = parser.parse_args()
     start, table = time.perf_counter(), {}
-    for title, run in (("killed at a file operation", crash_points), ("write fails", failing_writes)):
-        for name in options.scenario or SCENARIOS:
-            table[f"{title}: {name}"] = numbers(run([name]))
-            print(title, name, table[f"{title}: {name}"], flush=True)
+    for title, row in campaigns(options.scenario or list(SCENARIOS)):
+        table[title] = row
+        print(title, row, flush=True)
+        if options.out is not None:
+            seconds = round(time.perf_counter() - start)
+            options.out.write_text(json.dumps({"seconds": seconds, "campaigns": table}, indent=1) + "\n")
+    return int(any(one["lost"] for one in table.values()))
+
+
+def campaigns(names: list[str]) -> Iterator[tuple[str, dict[str, float]]]:
+    """The title and the numbers of each campaign."""
     for n in (2, 4, 8):
         lost, doubled, seconds = concurrent_writers(n)
         row = {"cases": 8 * n, "crash": 0, "hang": 0, "uncaught": 0, "lost": lost + doubled}
-        table[f"{n} concurrent writers"] = row | {"worst_seconds": round(seconds, 2), "worst_megabytes": 0}
-        print(n, "writers", lost, doubled, flush=True)
-    if options.out is not None:
-        seconds = round(time.perf_counter() - start)
-        options.out.write_text(json.dumps({"seconds": seconds, "campaigns": table}, indent=1) + "\n")
-    return int(any(one["lost"] for one in table.values()))
+        yield f"{n} concurrent writers", row | {"worst_seconds": round(seconds, 2), "worst_megabytes": 0}
+    for name in names:
+        yield f"killed at a file operation: {name}", numbers(crash_points([name]))
+        yield f"write fails: {name}", numbers(failing_writes([name]))
 
 
 def numbers(results: Iterable[Result]) -> dict[str, float]:

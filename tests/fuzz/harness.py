@@ -64,10 +64,12 @@ def _in_process(work: Callable[[int], str], seeds: list[int], seconds: float) ->
     os.close(writing)
     n = 0
     with open(reading, "rb") as pipe:
-        while size := pipe.read(8):
+        while n < len(seeds) and (size := pipe.read(8)):
             kind, passed, resident, text = pipe.read(int(size, 16)).decode(errors="replace").split("\n", 3)
             yield Outcome(seeds[n], kind, text, float(passed), max(float(resident) - before, 0.0))
             n += 1
+    if n == len(seeds):  # threads of a library may keep it from its end
+        os.kill(child, signal.SIGKILL)
     _, status, usage = os.wait4(child, 0)
     if n < len(seeds):  # it died in this case
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0

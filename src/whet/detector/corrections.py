@@ -371,7 +371,7 @@ def new_records(
         fired = scan_pyramid(base.cascade, pyramid, threads=threads)
         base_found = report(fired, offset=offset, by_object=base.cascade.uses_channels)
     if len(objects) and base_found is not None:
-        found = base_found.above(min_score)
+        found = base_found.with_min_score(min_score)
     for box, label in zip(boxes, is_object.tolist(), strict=True):
         if label:
             yield object_record(base, offset, pyramid, image, box, min_score, found)
