@@ -10,7 +10,7 @@ Prints JSON. Needs Chromium (`make browser`) and data sets in $WHET_DATA.
   missed object, confirms, goes on. The start is weak: a detector trained on few boxes. The order is the queue of the
   studio, or random (files with shuffled names, in the order of names). At some numbers of clicks the detector is
   evaluated on images that the user does not see: recall at equal false positives per image. `corrected` is the detector
-  as the page has it; `trained again` is trained on the exported boxes of all reviewed images and those of the start.
+  as the page has it; `trained again` is trained on the true boxes of the start and of all reviewed images.
   Marking a box takes two clicks, drawing one two (press and release), confirming one.
 """
 

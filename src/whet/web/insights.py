@@ -160,7 +160,14 @@ def blame(workspace: Workspace, key: str, box: Sequence[float]) -> BlameView:
     if not causes and ids:
         causes = _smallest_group(ids, now, score)
         together = bool(causes)
-    ranked = sorted(causes, key=lambda one: (-abs((now or 0.0) - (without[one] or 0.0)), one))
+
+    def rank(one: str) -> tuple[float, bool, float, str]:
+        """The largest change first; of equals, one that could have made the box appear or vanish, and the newest."""
+        label = workspace.labels[one]
+        is_other_way = label.is_object is (now is None)
+        return -abs((now or 0.0) - (without[one] or 0.0)), is_other_way, -label.time, one
+
+    ranked = sorted(causes, key=rank)
     return BlameView(
         None if now is None else round(now, 4), [_cause(workspace, one, without[one]) for one in ranked], together
     )
