@@ -227,18 +227,17 @@ def transpose_bytes(typing: Any, source: Any, first: Any, line: Any, target: Any
     upper = ir.Constant(wide, [SIMD_WIDTH // 2 + i // 2 + SIMD_WIDTH * (i % 2) for i in range(SIMD_WIDTH)])
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        source, first, line, target, start, width = arguments
-
         def place(address: Any, begin: Any, stride: Any, i: int) -> Any:
             index = builder.add(begin, builder.mul(stride, ir.Constant(ir.IntType(64), i)))
             return builder.bitcast(builder.gep(address, [index]), few.as_pointer())
 
-        rows = [builder.load(place(source, first, line, i), align=1) for i in range(SIMD_WIDTH)]
+        from_address, from_first, from_line, to_address, to_first, to_line = arguments
+        rows = [builder.load(place(from_address, from_first, from_line, i), align=1) for i in range(SIMD_WIDTH)]
         for _ in range(3):
             pairs = [(rows[i], rows[i + SIMD_WIDTH // 2]) for i in range(SIMD_WIDTH // 2)]
             rows = [builder.shuffle_vector(*pair, half) for pair in pairs for half in (lower, upper)]
         for i, row in enumerate(rows):
-            builder.store(row, place(target, start, width, i), align=1)
+            builder.store(row, place(to_address, to_first, to_line, i), align=1)
         return context.get_dummy_value()
 
     return types.void(source, types.intp, types.intp, target, types.intp, types.intp), generate

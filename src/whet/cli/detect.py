@@ -56,7 +56,7 @@ def detect(
     step: Step = 1,
     fast: Annotated[
         bool,
-        typer.Option("--fast", help="Look at every second row and column first: cascades take half the time."),
+        typer.Option("--fast", help="Look at every second row and column first: cascades take two thirds of the time."),
     ] = False,
     layout: Annotated[Format, typer.Option("--format", "-f", help="Output format.")] = Format.text,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,

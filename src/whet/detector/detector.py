@@ -182,8 +182,8 @@ class Detector:
         `max_detections` of them. Without a minimum score the operating point "default" is used, if there is one.
 
         With `fast`, a cascade first looks at every second row and column of windows, with a third of its stages, and
-        then at the windows around those that pass: half the time, and nearly the same windows. Channel detectors,
-        steps above 1, and detectors that learned a missed object are scanned as without it.
+        then at the windows around those that pass: two thirds of the time, and nearly the same windows. Channel
+        detectors, steps above 1, and detectors that learned a missed object are scanned as without it.
 
         Colour arrays are RGB; pass `color="bgr"` for those of `cv2.imread`. A list or tuple of images gives a list of
         detections.
