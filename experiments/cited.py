@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -204,7 +205,7 @@ def _both(report: Report, name: str) -> Finding:
     """On the digits, and on faces where they were measured."""
     digits = _against(report, name)
     if not report.select("error on faces", name):
-        return digits
+        return replace(digits, measured=f"{digits.measured}; faces were not measured", tried=_TRIED)
     on_faces = _against(report, name, "error on faces")
     verdicts = [digits.verdict == "reproduced", on_faces.verdict == "reproduced"]
     return Finding(verdict(*verdicts), listed([digits.measured, on_faces.measured]), _TRIED)
