@@ -45,8 +45,8 @@ SUBSPACE = "IDR/QR (Ye et al.), same stumps"
 PIXELS = "IDR/QR (Ye et al.), pixels"
 FISHER = "online GSLDA, Fisher threshold"
 # Optimal sets: candidates, and members of a set.
-POOLS = ((16, 4), (24, 6), (40, 8))
-N_POOLS = {"small": 2, "paper": 10}
+POOLS = ((16, 4), (24, 6), (36, 8))
+N_POOLS = {"small": 2, "paper": 4}
 N_PROBLEMS = {"small": 20, "paper": 100}
 # Faces: samples of each class to start, in the stream and to test; features, weak learners.
 FACE_SAMPLES = {"small": (250, 250, 500), "paper": (1000, 3000, 2000)}
