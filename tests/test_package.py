@@ -26,16 +26,6 @@ def test_unknown_names_are_attribute_errors():
         whet.Nothing  # noqa: B018
 
 
-def test_every_experiment_has_what_the_registry_expects():
-    from experiments.report import EXPERIMENTS
-
-    for name in EXPERIMENTS:
-        module = importlib.import_module(f"experiments.{name.replace('-', '_')}")
-        assert callable(module.run)
-        assert callable(module.draw)
-        assert set(module.RUNS) == {"small", "paper"}
-
-
 def test_the_command_table_of_the_api_page_is_complete():
     from whet.cli.main import COMMANDS
 
