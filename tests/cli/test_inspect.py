@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.commands import check_message, whet, whet_here
-from tests.detectors import bull_finder, bull_scene, false_positive
+from tests.detectors import bull_finder, bull_scene, delta, detector, false_positive
 
 from whet.cli.options import ExitCode
 from whet.detector.storage import load
+from whet.lda.statistics import BinaryStatistics
 from whet.training.learning import crop_record
 
 
@@ -83,3 +84,20 @@ def test_wrong_names_are_one_line(folder):
     assert len(done.stderr.splitlines()) == 1
     assert "nothing.whet" in check_message(done.stderr, ["nothing.whet"])
     assert whet("inspect", "bull.whet", "no.png", cwd=folder).returncode == ExitCode.DATA_MISSING
+
+
+def test_check_lists_what_holds_and_fails_by_its_exit_code(tmp_path, monkeypatch, capsys):
+    made = detector()
+    made.save(tmp_path / "a.whet")
+    done = whet_here(monkeypatch, capsys, "inspect", tmp_path / "a.whet", "--check")
+    assert done.code == 0
+    assert "weights follow from counts: yes" in done.out
+    done = whet_here(monkeypatch, capsys, "inspect", tmp_path / "a.whet", "--check", "--json")
+    assert [one["holds"] for one in json.loads(done.out)["checks"]] == [True] * 5
+    # Each pair of learners is possible, but no samples have all five.
+    forged = BinaryStatistics(100, np.full(5, 50), np.diag(np.full(5, 50)))
+    made.add_counts(delta(made, 0, True, forged))
+    made.save(tmp_path / "a.whet")
+    done = whet_here(monkeypatch, capsys, "inspect", tmp_path / "a.whet", "--check")
+    assert done.code == ExitCode.FAILED
+    assert "stage 0, learned positives: scatter is not positive semidefinite" in done.out

@@ -1,5 +1,6 @@
 """Hostile inputs in processes of their own: a signal, a hang or an error without a name is a finding, not the end."""
 
+import faulthandler
 import os
 import resource
 import signal
@@ -81,6 +82,7 @@ def _in_process(work: Callable[[int], str], seeds: list[int], seconds: float) ->
 
 def _answer(work: Callable[[int], str], seeds: list[int], writing: int, seconds: float) -> None:
     """The child, which never returns. An alarm that nobody handles ends it even inside of compiled code."""
+    faulthandler.disable()
     for number in (*HANGS, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
