@@ -81,6 +81,11 @@ def readme_faces() -> Table:
     return Table.from_cells([header, *at], [[label, *(faces[key][n] for n in at)] for key, label in names.items()])
 
 
+def readme_objects() -> Table:
+    """Average precision of `whet train` on sets of objects, in short."""
+    return Table.from_cells(["`whet train`, default settings", "average precision"], [row[:2] for row in objects().rows])
+
+
 def readme_video() -> Table:
     """Frames of video, in short."""
     names = {
@@ -690,19 +695,15 @@ def campaigns() -> Table:
     return Table.from_cells((*header, "worst time", "worst memory"), rows)
 
 
-# Experiments of hours are not run again with every change: their tables stand where their results are.
-_TRACKING = (RESULTS / "tracking.json").exists()
-
 TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
-    "README.md": (readme_faces, *((readme_video,) if _TRACKING else ()), readme_measures),
+    "README.md": (readme_faces, readme_objects, readme_video, readme_measures),
     "docs/guarantees.md": (campaigns,),
     "docs/guides/how-many-images.md": (few_examples,),
     "docs/results.md": (
         *(faces, speed, easy_choices, hard_choices, drawn_objects),
         *(objects, corrected_faces, corrected_plates, corrected_misses, corrected_camera, correction_cost),
         *(people_speed, corrected_plates_elsewhere, corrected_by_command, calibration),
-        *((tracking,) if _TRACKING else ()),
-        *(tracking_cost, live_page),
+        *(tracking, tracking_cost, live_page),
         *(agreement, opencv_speed, adopted, soft_export, exported_in_opencv5),
         *(one_sample, one_sample_ratios, blocks, samples_seen, node, adaboost, house, house_speed),
     ),

@@ -38,7 +38,8 @@ def long_lines(text, limit=100):
     found, in_code = [], False
     for number, line in enumerate(text.splitlines(), start=1):
         in_code ^= line.lstrip().startswith("```")
-        if len(line) > limit and not in_code and not line.startswith("|"):
+        is_name = line.startswith("  `") and " " not in line.strip()  # a test, which cannot be wrapped
+        if len(line) > limit and not in_code and not line.startswith("|") and not is_name:
             found.append(number)
     return found
 
@@ -67,7 +68,7 @@ def test_every_name_of_a_package_is_documented_and_can_be_imported(package):
 def test_pages_for_users_import_at_most_one_level_below_whet():
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("guides/*.md"), *(ROOT / "docs").glob("concepts/*.md")]
     pages += [ROOT / "docs" / "api.md", ROOT / "docs" / "get-started.md"]
-    deep = re.compile(r"(?:from|import|auto\w+::) whet\.(?!estimators\.baselines)[a-z_]+\.[a-z_]+(?: import|\.\w)")
+    deep = re.compile(r"(?:from|import|auto\w+::) whet\.(?!estimators\.(?:baselines|cited))[a-z_]+\.[a-z_]+(?: import|\.\w)")
     assert [f"{page.name}: {text}" for page in pages for text in deep.findall(page.read_text(encoding="utf-8"))] == []
 
 

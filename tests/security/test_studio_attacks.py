@@ -12,6 +12,7 @@ from tests.web.studios import PAGE, served
 
 from whet.errors import UnreadableImageError
 from whet.web.gallery import MOST_UPLOAD_PIXELS, decode
+from whet.web.metrics import Metrics
 from whet.web.security import Access, Limits, Rates, is_own
 
 PATHS = ("/", "/api/state", "/api/events", "/api/images", "/metrics", "/static/js/app.js", "/api/openapi.json")
@@ -117,13 +118,30 @@ def test_path_traversal_no_file_of_the_machine_is_sent(tmp_path, path):
         assert b"import" not in answer.content
 
 
+@pytest.mark.parametrize("token", ["", "short"])
+def test_a_token_that_can_be_guessed_is_refused(token):
+    with pytest.raises(ValueError, match="12"):
+        Access(token=token)
+
+
+def test_guesses_of_the_token_are_limited_and_any_method_is_one_row_of_the_metrics(tmp_path):
+    limits = Limits(rate=1, burst=2)
+    with served(tmp_path, access=Access(token="a-secret-token", limits=limits), n=1) as (client, _):
+        codes = [client.request(f"M{i}", "/api/state").status_code for i in range(20)]
+    assert set(codes) == {401, 429}
+    metrics = Metrics()
+    for i in range(20):
+        metrics.add("/", f"M{i}", 401, 0.0)
+    assert metrics.text({}).count("whet_requests_total{") == 1
+
+
 def test_strangers_need_the_token(tmp_path):
-    with served(tmp_path, access=Access(token="a-secret"), n=1) as (client, _):
+    with served(tmp_path, access=Access(token="a-secret-token"), n=1) as (client, _):
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Cookie": "whet_token=wrong"}, {"Cookie": "\x00;="}):
             assert client.get("/api/state", headers=headers).status_code == 401
-        assert client.get("/api/state", headers={"Authorization": "Bearer a-secret"}).status_code == 200
-        assert client.get("/api/state?token=a-secret").status_code == 401  # an address is easily shared
-        first = client.get("/?token=a-secret", follow_redirects=False)
+        assert client.get("/api/state", headers={"Authorization": "Bearer a-secret-token"}).status_code == 200
+        assert client.get("/api/state?token=a-secret-token").status_code == 401  # an address is easily shared
+        first = client.get("/?token=a-secret-token", follow_redirects=False)
         cookie = first.headers["set-cookie"]
         assert first.status_code == 303
         assert "HttpOnly" in cookie

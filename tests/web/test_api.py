@@ -146,8 +146,8 @@ def test_deepstack_clients_get_their_shape_best_first(tmp_path):
 
 
 def test_deepstack_clients_send_their_token_as_a_field(tmp_path):
-    with served(tmp_path, access=Access(token="secret")) as (client, _):
-        for key, status in (("secret", 200), ("", 401), ("other", 401)):
+    with served(tmp_path, access=Access(token="secret-token-1")) as (client, _):
+        for key, status in (("secret-token-1", 200), ("", 401), ("other", 401)):
             files = {"image": ("a.png", png(), "image/png")}
             assert client.post("/v1/vision/detection", files=files, data={"api_key": key}).status_code == status
 

@@ -66,7 +66,13 @@ def serve(
     """
     start(quiet=quiet)
     from whet.detector.storage import load
+    from whet.web.security import SHORTEST_TOKEN
     from whet.web.studio import Studio
+
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise typer.BadParameter(
+            f"got a token of {len(token)} characters; expected at least {SHORTEST_TOKEN}, or no --token for a random one"
+        )
 
     model, sources = split_inputs(inputs or [])
     detector = None if model is None else load(model)

@@ -7,6 +7,7 @@ from threading import Lock
 
 from whet.web.workspace import Workspace
 
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
@@ -26,8 +27,9 @@ class Metrics:
 
     def add(self, route: str, method: str, status: int, seconds: float) -> None:
         """Count a request."""
+        known = method if method in METHODS else "other"  # a client may send any word
         with self._lock:
-            self._requests[route, method, status] += 1
+            self._requests[route, known, status] += 1
             row = self._seconds[route]
             for number, bound in enumerate(BUCKETS):
                 row[number] += seconds <= bound

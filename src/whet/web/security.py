@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # addresses that listen on all interfaces
 MAX_HEADERS = 16_384  # bytes
+SHORTEST_TOKEN = 12
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 COOKIE = "whet_token"
 # Paths that take files from programs. The token of DeepStack's clients is a field of the form: its handler checks it.
@@ -77,6 +78,14 @@ class Access:
     hosts: frozenset[str] = LOOPBACK
     token: str | None = None
     limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        # An empty token, such as that of an unset variable, would admit everybody.
+        if self.token is not None and len(self.token) < SHORTEST_TOKEN:
+            raise ValueError(
+                f"got a token of {len(self.token)} characters; expected at least {SHORTEST_TOKEN}: leave it out for a "
+                "random one"
+            )
 
     def is_token(self, given: str) -> bool:
         """Whether a token is right; the time does not tell how much of it is (timing attacks)."""
@@ -262,10 +271,10 @@ class Guard:
         client = (scope.get("client") or ("", 0))[0]
         return (
             check_headers(scope)
+            or self._rates.check(client)  # before the token: guesses are requests, too
             or check_host(scope["headers"], self.access)
             or check_origin(method, headers)
             or check_token(path, scope["query_string"].decode("latin-1"), headers, self.access)
-            or self._rates.check(client)
             or check_type(method, path, headers)
             or check_length(headers, most)
         )

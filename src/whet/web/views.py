@@ -129,7 +129,7 @@ class ChangeView:
     score_before: float | None
     score_after: float | None
     harm: float
-    is_confirmed: bool
+    is_labelled: bool
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ function Change({ change, isHere }) {
           <span class="name">${isHere ? "This image" : change.name}</span>
           <span class="faint">
             ${word}
-            ${change.is_confirmed && html`<span title="Confirmed by a rescan of the image"> ✓</span>`}
+            ${change.is_labelled && html`<span title="Somebody judged this box"> ✓</span>`}
           </span>
         </span>
         <span class="scores">${score(change.score_before)} → ${score(change.score_after)}</span>
