@@ -83,7 +83,9 @@ def readme_faces() -> Table:
 
 def readme_objects() -> Table:
     """Average precision of `whet train` on sets of objects, in short."""
-    return Table.from_cells(["`whet train`, default settings", "average precision"], [row[:2] for row in objects().rows])
+    return Table.from_cells(
+        ["`whet train`, default settings", "average precision"], [row[:2] for row in objects().rows]
+    )
 
 
 def readme_video() -> Table:

@@ -68,7 +68,9 @@ def test_every_name_of_a_package_is_documented_and_can_be_imported(package):
 def test_pages_for_users_import_at_most_one_level_below_whet():
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("guides/*.md"), *(ROOT / "docs").glob("concepts/*.md")]
     pages += [ROOT / "docs" / "api.md", ROOT / "docs" / "get-started.md"]
-    deep = re.compile(r"(?:from|import|auto\w+::) whet\.(?!estimators\.(?:baselines|cited))[a-z_]+\.[a-z_]+(?: import|\.\w)")
+    deep = re.compile(
+        r"(?:from|import|auto\w+::) whet\.(?!estimators\.(?:baselines|cited))[a-z_]+\.[a-z_]+(?: import|\.\w)"
+    )
     assert [f"{page.name}: {text}" for page in pages for text in deep.findall(page.read_text(encoding="utf-8"))] == []
 
 
