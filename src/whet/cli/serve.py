@@ -71,7 +71,7 @@ def serve(
 
     if token is not None and len(token) < SHORTEST_TOKEN:
         raise typer.BadParameter(
-            f"got a token of {len(token)} characters; expected at least {SHORTEST_TOKEN}, or no --token for a random one"
+            f"got a token of {len(token)} characters; expected at least {SHORTEST_TOKEN}, or none for a random one"
         )
 
     model, sources = split_inputs(inputs or [])
