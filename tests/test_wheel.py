@@ -28,6 +28,9 @@ def test_equal_sources_give_an_equal_wheel_with_its_licences(tmp_path, monkeypat
     names = zipfile.ZipFile(first).namelist()
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert "whet/bundled/LICENSE-OpenCV.txt" in names
+    static = ROOT / "src/whet/web/static"
+    files = [path for path in static.rglob("*") if path.is_file()]
+    assert {f"whet/web/static/{path.relative_to(static).as_posix()}" for path in files} <= set(names)
     assert not [name for name in names if name.endswith((".pyc", ".nbi", ".nbc")) or name.startswith("tests")]
 
 

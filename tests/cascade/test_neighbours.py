@@ -130,7 +130,7 @@ def test_a_scan_with_neighbours_accepts_what_the_specification_accepts(base):
         base.cascade.n_weak, packed[fired[:1]], packed[missed], np.full(2, 7.0), none, none, (False,) * 2
     )
     lowered = tuple(
-        stage.admitting(responses[missed][:, columns])
+        stage.lowered(stage.lowest_sums(responses[missed][:, columns]))
         for stage, columns in zip(base.cascade.stages, base.cascade.columns, strict=True)
     )
     corrected = replace(base.cascade, neighbours=known, lowered=lowered)

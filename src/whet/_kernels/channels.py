@@ -14,7 +14,6 @@ Float32s = NDArray[np.float32]
 
 CELL = 4
 N_CHANNELS = 10
-N_ORIENTATIONS = 6
 # Each channel as it is, smoothed, and its differences across and down.
 N_FILTERED = 4 * N_CHANNELS
 # Planes are in units of 1/16; sums over [1 2 1] in both directions multiply them by 16 again.

@@ -1,4 +1,4 @@
-"""Grey images in other sizes, to the bit as Pillow's bilinear filter makes them, in a third of its time.
+"""Grey images in other sizes, to the bit as Pillow's bilinear filter makes them, in less time.
 
 Each pixel is a mean of all that it covers, weighted by a triangle: first across, rounded to bytes, then down. Weights
 are whole numbers of 2^-22. Across, eight rows are computed at once, so rows are transposed before and after.

@@ -140,10 +140,6 @@ class Stage:
         rejection = None if rejection is None else np.minimum(rejection, lowest)
         return replace(self, threshold=min(self.threshold, float(lowest[-1])), rejection_thresholds=rejection)
 
-    def admitting(self, responses: NDArray[np.uint8]) -> Stage:
-        """The stage with its thresholds lowered until windows with these responses (n, T) pass."""
-        return self.lowered(self.lowest_sums(responses)) if len(responses) else self
-
     def settings(self) -> list[Any]:
         """Family, threshold, and whether there are rejection thresholds and counts."""
         own = [family_name(self.features), "fixed", float(self.threshold), self.rejection_thresholds is not None]
