@@ -563,7 +563,7 @@ BAD = {
     "left of it": ([[-40, 10, -5, 40]], [False], BoxError, "outside"),
     "mostly outside": ([[-25, 10, 5, 40]], [True], BoxError, "nearest box"),
     "no area": ([[10, 10, 10, 40]], [True], BoxError, "no area"),
-    "turned round": ([[40, 40, 10, 10]], [True], BoxError, "xmin <= xmax"),
+    "turned round": ([[40, 40, 10, 10]], [True], BoxError, "x1 <= x2"),
     "NaN": ([[10, np.nan, 40, 40]], [True], BoxError, "finite"),
     "infinite": ([[10, 10, np.inf, 40]], [True], BoxError, "finite"),
     "enormous": ([[-1e300, -1e300, 1e300, 1e300]], [True], BoxError, "outside"),

@@ -40,7 +40,7 @@ def test_suppression_is_greedy(least, rng):
             if expected[i] < 0:
                 expected[(overlaps[i] >= least) & (expected < 0)] = i
         winner = np.empty(50, dtype=np.intp)
-        suppress(boxes, order, least, winner)
+        suppress(boxes, np.array([0, 50]), 0, order, least, winner)
         assert np.array_equal(winner, expected)
 
 

@@ -235,7 +235,7 @@ def scan_images(
     if step < 1:
         raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
     # A step beyond the image has one window, as one as long as the image has.
-    step = min(step, max((max(image.shape) for image in images), default=1))
+    step = min(step, max((max(image.shape) for image in images), default=1) or 1)
     widest = max((image.shape[1] for image in images), default=0)
     runnable = _compiled_for(cascade, widest, step, reject)
     coarse = _compiled_for(cascade.coarse, widest, COARSE) if reject and step == 1 and cascade.coarse else None

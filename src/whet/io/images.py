@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -111,7 +111,9 @@ def image_shape(path: Path) -> tuple[int, int]:
     Only the header is read, except for TIFF files with an orientation that exchanges height and width.
     """
     with _opened(path) as (pillow, name):
-        is_swapped = pillow.getexif().get(EXIF_ORIENTATION) in SWAPPED_SIDES
+        is_swapped = False
+        with suppress(OSError):  # Pillow looks for it behind the pixels of a PNG file, whose end may be missing
+            is_swapped = pillow.getexif().get(EXIF_ORIENTATION) in SWAPPED_SIDES
         if is_swapped and pillow.format == "TIFF":
             pillow.load()  # rotates the image; until then `size` may be either of the two
             is_swapped = False
