@@ -156,16 +156,26 @@ class Rescan:
         return False
 
     def _confirm(self, key: str, ids: frozenset[str]) -> None:
+        """Compare the detections of an image with a scan, which is right where windows are missing in the cache."""
         workspace = self._workspace
-        pixels = workspace.gallery.pixels(key)
-        if not workspace.rescorer.is_covered(key, ids):
-            workspace.rescorer.scan(key, pixels, deep=True)
-        scanned = workspace.detector.detect(pixels, min_score=workspace.min_score, threads=1)
-        if workspace.record_ids() == ids:
-            same, every = agreement(
-                workspace.rescorer.detections(key, ids).with_min_score(workspace.min_score), scanned
-            )
-            self._confirmed[key] = ids, same, every
+        with workspace.locked():
+            revision, rescorer = workspace.revision, workspace.rescorer
+        pixels, lowest = workspace.gallery.pixels(key), workspace.min_score
+        shown = rescorer.detections(key, ids).with_min_score(lowest)
+        if not rescorer.is_covered(key, ids):
+            rescorer.scan(key, pixels, ids)
+        scanned = workspace.detector.detect(pixels, min_score=lowest, threads=1)
+        with workspace.locked():
+            if workspace.revision != revision or workspace.record_ids() != ids:
+                return
+            self._confirmed[key] = ids, *agreement(rescorer.detections(key, ids).with_min_score(lowest), scanned)
+        if not rescorer.is_covered(key, ids):
+            rescorer.take_fired(key, pixels, scanned.windows)
+        same, every = agreement(shown, rescorer.detections(key, ids).with_min_score(lowest))
+        if same < every:  # open pages show other boxes
+            with workspace.locked():
+                workspace.revision += 1
+            workspace.publish(image=key)
 
 
 def agreement(one: Detections, other: Detections) -> tuple[int, int]:
