@@ -80,7 +80,7 @@ function Status({ server }) {
     return html`<span class="status is-bad" role="status"><${Icon} name="offline" /><span class="wide">${connection.was_online ? "Not connected" : "Connecting…"}</span></span>`;
   }
   const rescan = server?.rescan;
-  const isRescanning = rescan && rescan.total > 0 && rescan.done + rescan.unreadable < rescan.total;
+  const isRescanning = server?.model && rescan && rescan.total > 0 && rescan.done + rescan.unreadable < rescan.total;
   const amount = server?.model ? plural(server.n_corrections, "correction") : "";
   const checking = isRescanning && `checking ${rescan.done} / ${rescan.total}`;
   const unreadable = rescan?.unreadable > 0 && `${plural(rescan.unreadable, "image")} unreadable`;
@@ -90,9 +90,9 @@ function Status({ server }) {
 }
 
 const FORMATS = [
-  ["coco", "Boxes as COCO"],
-  ["yolo", "Boxes as YOLO"],
-  ["voc", "Boxes as Pascal VOC"],
+  ["coco", "Reviewed boxes as COCO"],
+  ["yolo", "Reviewed boxes as YOLO"],
+  ["voc", "Reviewed boxes as Pascal VOC"],
   ["corrections", "Corrections"],
 ];
 
