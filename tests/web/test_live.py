@@ -106,6 +106,7 @@ def test_a_player_pauses_once_seeks_and_goes_on(tmp_path, film):
                 until(lambda: player.view().image is not None)
                 assert player.view().frame == 40
                 assert len(workspace.gallery) == 2
+                assert "ended" not in [event.get("state") for event in heard]
                 player.act("play")
                 until(lambda: player.view().state == "ended")
                 assert heard[-1]["state"] == "ended"

@@ -6,11 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.channels import colourful, random_detector
 from tests.detectors import bull_scene, judged_finder
+from tests.web.studios import labels_for, opened
 
 import whet
 from whet.cascade.boxes import box_iou
 from whet.errors import WhetError
+from whet.web import rescoring
 from whet.web.rescoring import Rescorer
+from whet.web.studio import Rescan
 
 
 def corrections(detector, images, rng, n_drawn):
@@ -30,18 +33,27 @@ def corrections(detector, images, rng, n_drawn):
     return found
 
 
+def ids_of(records):
+    return frozenset(record.id for record in records)
+
+
 def check(rescorer, detector, images, chosen):
-    """Detections, probabilities, estimates and unsatisfied corrections are those of a detector with that set."""
-    ids, twin = frozenset(record.id for record in chosen), detector.copy()
+    """Detections, probabilities, estimates and unsatisfied corrections are those of a detector with that set.
+
+    Where windows are missing in the cache, a scan adds them. Returns in how many images none was missing.
+    """
+    ids, twin = ids_of(chosen), detector.copy()
     twin.replace_records(chosen)
     assert rescorer.unsatisfied(ids) == {record.id for record in twin.unsatisfied}
     assert rescorer.estimate(ids) == twin.estimate
     n_covered = 0
     for key, image in enumerate(images):
-        if not rescorer.is_covered(str(key), ids):
-            continue
-        n_covered += 1
-        expected, found = twin.detect(image, min_score=-np.inf), rescorer.detections(str(key), ids)
+        expected = twin.detect(image, min_score=-np.inf)
+        if rescorer.is_covered(str(key), ids):
+            n_covered += 1
+        else:
+            rescorer.take_fired(str(key), image, expected.windows)
+        found = rescorer.detections(str(key), ids)
         np.testing.assert_array_equal(found.boxes, expected.boxes)
         np.testing.assert_array_equal(found.scores, expected.scores)
         np.testing.assert_array_equal(found.probabilities, expected.probabilities)
@@ -54,12 +66,10 @@ def drawn():
     detector, images = judged_finder(default=0.5), [bull_scene(seed) for seed in range(3)]
     records = corrections(detector, images, np.random.default_rng(0), 3)
     rescorer = Rescorer(detector, threads=1)
-    rescorer.add(records[::2])
-    for key, image in enumerate(images):
-        rescorer.scan(str(key), image, deep=True)
-    rescorer.add(records[1::2])  # some before the scan, some after it
-    for key, image in enumerate(images):
-        rescorer.scan(str(key), image, deep=True)
+    for known in (records[::2], records):  # some before the scan, some after it
+        rescorer.add(known)
+        for key, image in enumerate(images):
+            rescorer.scan(str(key), image, ids_of(known))
     return rescorer, detector, images, records
 
 
@@ -95,10 +105,9 @@ def test_photographs_and_the_face_detector():
     for key, image in enumerate(images):
         rescorer.scan(str(key), image)
     rescorer.add(records)
-    n_covered = 0
     for _ in range(6):
         chosen = [record for record in records if rng.random() < 0.4]
-        n_covered += check(rescorer, detector, images, chosen)
+        check(rescorer, detector, images, chosen)
     near = [record for record in records if not record.is_object]  # what needs no lower thresholds is always exact
     assert check(rescorer, detector, images, near) == len(images)
 
@@ -110,7 +119,7 @@ def test_channel_detectors_too():
     rescorer = Rescorer(detector)
     rescorer.add(records)
     for key, image in enumerate(images):
-        rescorer.scan(str(key), image, deep=True)
+        rescorer.scan(str(key), image, ids_of(records))
     for _ in range(4):
         chosen = [record for record in records if rng.random() < 0.5]
         assert check(rescorer, detector, images, chosen) == len(images)
@@ -129,3 +138,97 @@ def test_a_missed_object_that_the_margin_does_not_cover_is_found_around_its_box(
     overlap = box_iou(np.array(far), rescorer.detections("0", frozenset([record.id])).boxes)
     expected = box_iou(np.array(far), twin.detect(images[0], min_score=-np.inf).boxes)
     assert (overlap.max(initial=0) >= 0.5) == (expected.max(initial=0) >= 0.5)
+
+
+MISSED = [89.0, 46.0, 143.0, 100.0]  # called an object in the first scene; many windows then fire in all of them
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """Scans without a margin: windows that a missed object needs are missing."""
+    monkeypatch.setattr(rescoring, "MARGIN", 0.0)
+
+
+@pytest.mark.parametrize("most", [rescoring.MOST_DEEP, 0])
+@pytest.mark.usefixtures("narrow")
+def test_a_confirmed_image_shows_what_a_scan_finds(tmp_path, monkeypatch, most):
+    monkeypatch.setattr(rescoring, "MOST_DEEP", most)  # with 0, every scan with missed objects lets too many pass
+    with opened(tmp_path, n=1) as (workspace, (key,)):
+        rescan, pixels = Rescan(workspace, []), workspace.gallery.pixels(key)
+        assert rescan._step()
+        wrong = workspace.shown(key).boxes[-1].tolist()
+        labels_for(workspace).label(key, [MISSED], True)
+        assert not workspace.rescorer.is_covered(key, workspace.record_ids())
+        labels_for(workspace).label(key, [wrong], False)
+        for move in (lambda: None, workspace.undo, workspace.undo, workspace.redo):
+            move()
+            rescan._step()
+            expected = workspace.detector.detect(pixels, min_score=workspace.min_score)
+            np.testing.assert_array_equal(workspace.shown(key).boxes, expected.boxes)
+            np.testing.assert_array_equal(workspace.shown(key).scores, expected.scores)
+
+
+@pytest.mark.usefixtures("narrow")
+def test_pages_hear_of_boxes_that_a_scan_corrects(tmp_path):
+    with opened(tmp_path, n=2) as (workspace, keys):
+        rescan = Rescan(workspace, [])
+        while rescan._step():
+            pass
+        labels_for(workspace).label(keys[0], [MISSED], True)
+        revision, n_shown = workspace.revision, len(workspace.shown(keys[1]))
+        while rescan._step():
+            pass
+        assert len(workspace.shown(keys[1])) > n_shown
+        assert workspace.revision > revision
+        revision = workspace.revision
+        assert not rescan._step()
+        assert workspace.revision == revision
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_scan_is_kept_while_another_thread_looks_around(drawn):
+    _, detector, images, _ = drawn
+    (record,) = detector.new_records(images[0], [MISSED], True)
+
+    class Interrupted(Rescorer):
+        is_looking = False
+
+        def _responses(self, *arguments):
+            if self.is_looking:  # what another thread does meanwhile
+                self.is_looking = False
+                self.scan("0", images[0], ids_of([record]))
+            return super()._responses(*arguments)
+
+    rescorer = Interrupted(detector, threads=1)
+    rescorer.scan("0", images[0])
+    rescorer.add([record])
+    assert not rescorer.is_covered("0", ids_of([record]))
+    rescorer.is_looking = True
+    rescorer.look_around("0", images[0], [MISSED])
+    assert check(rescorer, detector, images[:1], [record]) == 1
+
+
+@pytest.mark.usefixtures("narrow")
+def test_memory_is_bounded_by_images_that_were_not_asked_for_the_longest(drawn, monkeypatch):
+    _, detector, images, records = drawn
+    missed = detector.new_records(images[0], [MISSED], True)
+    rescorer = Rescorer(detector, threads=1)
+    rescorer.add([*missed, *records])
+    for key, image in enumerate(images):
+        rescorer.scan(str(key), image, ids_of(missed))
+    rescorer.detections("0", ids_of(missed))
+    most, n_windows = rescorer.n_bytes - 1, rescorer.n_windows
+    monkeypatch.setattr(rescoring, "MOST_BYTES", most)
+    rescorer.scan("2", images[2])
+    assert rescorer.n_bytes <= most
+    assert [rescorer.is_covered(str(key), ids_of(missed)) for key in range(3)] == [True, False, True]
+    twin = detector.copy()
+    twin.add(missed)
+    # What is live stays: nothing changes with known corrections.
+    found = rescorer.detections("1", ids_of(missed))
+    np.testing.assert_array_equal(found.boxes, twin.detect(images[1], min_score=-np.inf).boxes)
+    monkeypatch.setattr(rescoring, "MOST_BYTES", 0)
+    rescorer.scan("1", images[1])
+    assert all(str(key) in rescorer for key in range(3))
+    assert rescorer.n_windows < n_windows
+    assert check(rescorer, detector, images, records) == len(images)

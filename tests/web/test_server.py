@@ -44,6 +44,18 @@ def client_of(port):
     return httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT, headers=PAGE)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_studio_that_is_asked_to_stop_leaves_one_file_with_everything(place, number):
+    model, folder, project = place
+    with running(model, folder, "--project", project) as (run, port), client_of(port) as client:
+        images_of(client)
+        run.send_signal(number)
+        run.wait(TIMEOUT)
+    assert not project.with_name(project.name + "-wal").exists()
+    with Workspace.open(project) as workspace:
+        assert workspace.has_model
+
+
 def test_killed_in_mid_correction_nothing_is_lost_and_nothing_is_there_twice(place):
     model, folder, project = place
     acknowledged = {}

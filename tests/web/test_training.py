@@ -61,7 +61,7 @@ def test_boxes_become_a_detector_that_can_be_corrected(tmp_path):
         labels_for(workspace).label(key, [workspace.image(key).detections[-1].box], False)
         workspace.undo()
         assert workspace.detector.to_bytes() == before
-        assert not (tmp_path / "new.training").exists()
+        assert not (tmp_path / "new.studio.training").exists()
         # Once more, with what was said since; undo gives the detector before it.
         labels_for(workspace).confirm([image.id for image in list(workspace.gallery)[:2]])
         now = workspace.detector.to_bytes()

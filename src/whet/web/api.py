@@ -378,8 +378,8 @@ def _add_files(app: FastAPI, workspace: Workspace) -> None:
         return Response(file.content, media_type=file.media_type, headers=headers)
 
     @app.get("/api/export", response_class=Response)
-    def export(format: exports.Format, reviewed: bool = False) -> Response:
-        """Boxes of all images (or of reviewed ones) as COCO, YOLO or Pascal VOC; or the corrections as COCO."""
+    def export(format: exports.Format, reviewed: bool = True) -> Response:
+        """Boxes of reviewed images (or of all) as COCO, YOLO or Pascal VOC; or the corrections as COCO."""
         return sent(exports.exported(workspace, format, reviewed=reviewed))
 
     @app.get("/api/model.whet", response_class=Response)

@@ -16,7 +16,7 @@ from whet.detector.corrections_table import as_coco
 from whet.detector.storage import class_in_file, save
 from whet.errors import NotNowError, UnreadableImageError
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations
-from whet.io.annotations.formats import write_annotations
+from whet.io.annotations.formats import LIST, write_annotations
 from whet.io.files import as_file_name
 from whet.web import effects
 from whet.web.effects import as_box
@@ -36,8 +36,11 @@ class Exported(NamedTuple):
     name: str
 
 
-def exported(workspace: Workspace, format: Format, *, reviewed: bool = False) -> Exported:
-    """Labels and detections as annotations, or the corrections; with `reviewed`, of reviewed images only."""
+def exported(workspace: Workspace, format: Format, *, reviewed: bool = True) -> Exported:
+    """The boxes of reviewed images as annotations, or the corrections; without `reviewed`, boxes of all images.
+
+    In images that nobody reviewed, boxes are what the detector finds, with its mistakes.
+    """
     stem = as_file_name(workspace.name) or "boxes"
     if format == "corrections":
         records = sorted(workspace.records(), key=lambda record: (-record.time, record.id))
@@ -81,7 +84,7 @@ def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, lab
             )
         )
     if not images:
-        raise NotNowError("no image has boxes to export; label or review some images first")
+        raise NotNowError("no image is reviewed; confirm images (Space), or export all of them with reviewed=false")
     return Annotations(tuple(images), (name,))
 
 
@@ -113,7 +116,7 @@ def _zipped(folder: Path) -> bytes:
     content = BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
-            if path.is_file():
+            if path.is_file() and path.name != LIST:
                 is_packed = path.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp")
                 kind = zipfile.ZIP_STORED if is_packed else zipfile.ZIP_DEFLATED
                 archive.write(path, path.relative_to(folder).as_posix(), kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BytesIO
@@ -14,8 +15,11 @@ from numpy.typing import NDArray
 
 from whet.detector.records import image_hash
 from whet.errors import UnknownItemError, UnreadableImageError
+from whet.io.files import printable
 from whet.io.images import as_array
 from whet.web.store import Store, StoredImage
+
+log = logging.getLogger(__name__)
 
 Pixels = NDArray[np.uint8]
 T = TypeVar("T")
@@ -100,7 +104,7 @@ class Gallery:
                     self._shown[image.id] = None
 
     def add_files(self, paths: Sequence[Path], at_once: int = 16) -> Iterator[list[StoredImage]]:
-        """Add image files, some at a time; files that cannot be read are left out."""
+        """Add image files, some at a time; files that cannot be read are left out, and named in the log."""
         known = {(image.path, image.file_time, image.file_size): image for image in self._images.values()}
         for start in range(0, len(paths), at_once):
             added, new = [], []
@@ -111,7 +115,8 @@ class Gallery:
                     if image is None:
                         image = self._of_file(path, state.st_mtime_ns, state.st_size)
                         new.append((image, None))
-                except (OSError, UnreadableImageError):
+                except (OSError, UnreadableImageError) as error:
+                    log.warning("Warning: skipped %s", printable(str(error)))
                     continue
                 added.append(image)
             if new:

@@ -7,7 +7,7 @@ not take out again. Nothing is ever deleted from the tree: undo moves to the par
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from whet.errors import UnknownItemError
 
@@ -47,6 +47,10 @@ class History:
     branch: str | None = MAIN
     latest: dict[int, int] = field(default_factory=dict)
     _known: dict[int, frozenset[str]] = field(default_factory=dict, repr=False)
+
+    def copy(self) -> History:
+        """The same history, to be moved without this one."""
+        return replace(self, nodes=dict(self.nodes), branches=dict(self.branches), latest=dict(self.latest))
 
     def items(self, node: int | None = None) -> frozenset[str]:
         """The items of a state; without a node, of the current one."""

@@ -125,31 +125,42 @@ class Labeller:
     def use_trained(self, detector: Detector, name: str, *, author: str = "") -> None:
         """Go on with another detector: a new state, with all labels learned by it. Undo gives the one before back."""
         workspace = self._workspace
-        with workspace.locked():
-            old = {image.id: workspace.labels_of(image.id) for image in workspace.gallery}
-        new = [label for key, labels in old.items() if labels for label in self._relearned(detector, key, labels)]
         data = detector.to_bytes()
         model = StoredModel(id_of(data), detector.base_id, name, data)
+        learned: dict[str, Label] = {}
+        self._relearn(detector, learned)  # takes seconds: others go on labelling
         with workspace.locked() as history:
+            self._relearn(detector, learned)  # what they labelled meanwhile
             now = history.items()
+            new = [label for item, label in learned.items() if item in now]
             removed = [item for item in now if item.startswith(MODEL) or item in workspace.labels]
             reviewed = [item for item in now if item.startswith(REVIEWED)]
             items = [MODEL + model.id, *(label.id for label in new), *reviewed]
-            text = f"trained {name} on {sum(map(len, old.values()))} labels"
+            text = f"trained {name} on {len(new)} labels"
             workspace.commit(new, removed, items=items, author=author, text=text, model=model)
         workspace.publish(client=author)
 
-    def _relearned(self, detector: Detector, key: str, labels: Sequence[Label]) -> list[Label]:
-        """The same labels, as another detector learns them; what it cannot learn stays a label."""
-        pixels, found = self._workspace.gallery.pixels(key), []
-        shared: dict[float, Level] = {}
-        for label in labels:
-            record = None
-            with suppress(BoxError):
-                flags, name = [label.is_object], self._workspace.gallery[key].name
-                (record,) = detector.new_records(pixels, [label.box], flags, name=name, shared=shared)
-            found.append(replace(label, id=_key(key, label.box, label.is_object, record), record=record))
-        return found
+    def _relearn(self, detector: Detector, learned: dict[str, Label]) -> None:
+        """Add what another detector learns of the labels of the current state that are not `learned` yet.
+
+        A label that it cannot learn, or whose image cannot be read, stays a label.
+        """
+        workspace = self._workspace
+        with workspace.locked():
+            keys = {label.image for label in workspace.labels.values() if label.image is not None}
+            by_image = {key: workspace.labels_of(key) for key in sorted(keys)}
+        for key, labels in by_image.items():
+            shared: dict[float, Level] = {}
+            for label in labels:
+                if label.id in learned:
+                    continue
+                record = None
+                with suppress(BoxError, UnknownItemError):
+                    pixels, image_name = workspace.gallery.pixels(key), workspace.gallery[key].name
+                    (record,) = detector.new_records(
+                        pixels, [label.box], [label.is_object], name=image_name, shared=shared
+                    )
+                learned[label.id] = replace(label, id=_key(key, label.box, label.is_object, record), record=record)
 
     def _new_labels(self, image: StoredImage, boxes: Sequence[Box], flags: Sequence[bool], author: str) -> list[Label]:
         """Labels with what the detector learns of them; they do not depend on what was learned before."""

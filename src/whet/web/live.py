@@ -214,7 +214,8 @@ class Player:
         while not self._is_closed:
             try:
                 again = self._play(start)
-                self._set(state="ended")
+                if again is None:
+                    self._set(state="ended")
             except WhetError as error:
                 again = None
                 self._set(state="failed", error=str(error))

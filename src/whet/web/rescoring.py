@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from threading import RLock
 
 import numpy as np
@@ -40,14 +41,17 @@ Bits = NDArray[np.uint8]
 Words = NDArray[np.uint64]
 Indices = NDArray[np.intp]
 Distances = NDArray[np.uint16]
+# The thresholds of all stages, after each weak learner.
+Cover = tuple[Floats, ...]
 
 # Thresholds are lowered by so much, in units of |w|, for the windows that are kept: a bit more than copies of a missed
 # object need (`OBJECT_NEAR`), so that objects just below the minimum score are covered.
 MARGIN = OBJECT_NEAR + 0.01
 MOST_WINDOWS = 6000
 MOST_DEEP = 20_000
+MOST_MERGED = 40_000
 LEAST_MARGIN = 0.01
-# Windows of all images together, in bytes of their responses. Beyond, no further ones are kept.
+# Bytes of the windows of all images together. Beyond, images that were not asked for the longest keep only live ones.
 MOST_BYTES = 1 << 29
 # Images whose pyramids are remembered.
 MOST_PYRAMIDS = 6
@@ -71,6 +75,11 @@ class LiveWindows:
         """Windows without any correction yet."""
         objects, others = (_nearest(words, side) for side in guards)
         return cls(words, scores, objects, others, np.empty((0, len(words)), np.uint16))
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.generic], ...]:
+        """All that takes memory."""
+        return self.words, self.scores, self.objects, self.others, self.table
 
     def fill(self, known: Sequence[Words]) -> None:
         """Add the rows of corrections that have none yet."""
@@ -114,21 +123,35 @@ class LiveWindows:
 
 @dataclass(eq=False)
 class CachedImage:
-    """The windows of an image that some stages let through: `cover` are their thresholds after each weak learner."""
+    """Windows of an image: all that pass the thresholds of any of `covers`, and maybe some more.
+
+    Images with the same `number` have the same live windows.
+    """
 
     windows: FiredWindows
-    packed: Bits
     words: Words
-    cover: tuple[Floats, ...]
+    covers: tuple[Cover, ...]
     live_rows: Indices
     live: LiveWindows
     n_promoted: int = 0
+    number: int = field(default_factory=count().__next__)
 
-    def covers(self, lowest: Sequence[Floats] | None) -> bool:
-        """Whether all windows are here that pass thresholds as low as these."""
-        if lowest is None:
-            return True
-        return all(bool((low >= own).all()) for low, own in zip(lowest, self.cover, strict=True))
+    def has_all(self, lowest: Sequence[Floats] | None) -> bool:
+        """Whether no window is missing that passes thresholds as low as these."""
+        return lowest is None or any(_is_lower(cover, lowest) for cover in self.covers)
+
+    def only_live(self, cover: Cover) -> CachedImage:
+        """Without the windows that no known correction can accept; `cover` are the thresholds of the stages alone."""
+        rows = self.live_rows
+        windows, every = self.windows.take(rows), np.arange(len(rows))
+        return replace(self, windows=windows, words=self.live.words, covers=(cover,), live_rows=every)
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory of all arrays; what the live windows share with the others counts once."""
+        index = self.windows.index
+        own = (index.scale, index.y, index.x, self.windows.boxes, self.windows.scores, self.words, self.live_rows)
+        return sum({id(part): part.nbytes for part in (*own, *self.live.arrays)}.values())
 
 
 @dataclass(eq=False)
@@ -139,9 +162,9 @@ class ScoredState:
     rows: tuple[Indices, Indices, Indices, Indices]
     reach: float
     lowered: Cascade | None
-    lowest: tuple[Floats, ...] | None
+    lowest: Cover | None
     targets: Floats
-    found: dict[str, tuple[CachedImage, int, Detections]] = field(default_factory=dict)
+    found: dict[str, tuple[int, int, Detections]] = field(default_factory=dict)
     everywhere: tuple[Everywhere, Floats] | None = None
     judgement: Judgement | None = None
 
@@ -150,7 +173,7 @@ class ScoredState:
 class Everywhere:
     """The live windows of all images, one image after the other: number i begins at `starts[i]`."""
 
-    images: dict[str, CachedImage]
+    images: dict[str, LiveWindows]
     starts: Indices
     live: LiveWindows
 
@@ -178,14 +201,16 @@ class Rescorer:
         n_weak = self._base.cascade.n_weak
         self._unknown = tuple(unknown_distance(n_weak, len(side) >= FEWEST_GUARDS) for side in self._guards)
         self._reporting = detector.reporting
+        self._cover = tuple(map(_thresholds, self._weighted.stages))
         self._images: dict[str, CachedImage] = {}
+        # Images that have windows which are not live, in the order in which they were asked for.
+        self._whole: OrderedDict[str, None] = OrderedDict()
         self._roles: dict[str, Role] = {}
         self._rows: dict[str, int] = {}
         self._known: list[Words] = []
         self._states: OrderedDict[frozenset[str], ScoredState] = OrderedDict()
         self._levels: OrderedDict[str, dict[float, Level]] = OrderedDict()
         self._everywhere: Everywhere | None = None
-        self._n_bytes = 0
         self._lock = RLock()
 
     def __contains__(self, image: object) -> bool:
@@ -195,6 +220,11 @@ class Rescorer:
     def n_windows(self) -> int:
         """Windows that are kept, of all images."""
         return sum(len(image.windows) for image in self._images.values())
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory of the windows that are kept, of all images."""
+        return sum(image.n_bytes for image in self._images.values())
 
     # Corrections.
 
@@ -214,7 +244,8 @@ class Rescorer:
 
             for_each_block(work, len(images), 16, self._threads)
             if self._everywhere is not None:
-                self._everywhere.live.take_rows([image.live for image in self._everywhere.images.values()])
+                self._everywhere.live.take_rows(list(self._everywhere.images.values()))
+            self._shed()
 
     def _fill(self, image: CachedImage) -> None:
         """Make windows live that a new correction can accept, and add the rows of new corrections."""
@@ -238,7 +269,7 @@ class Rescorer:
         return ~has_nearer
 
     def _make_live(self, image: CachedImage, rows: Indices) -> None:
-        self._everywhere = None
+        self._forget_everywhere()
         image.live_rows = rows
         image.live = LiveWindows.from_words(image.words[rows], image.windows.scores[rows], self._guards)
 
@@ -253,10 +284,10 @@ class Rescorer:
                 self._levels.popitem(last=False)
             return known
 
-    def scan(self, image: str, pixels: NDArray[np.uint8], *, deep: bool = False) -> None:
-        """Keep the windows of an image that pass thresholds lowered by a margin; `deep`, also by known corrections.
+    def scan(self, image: str, pixels: NDArray[np.uint8], ids: frozenset[str] = frozenset()) -> None:
+        """Keep the windows of an image that pass thresholds lowered by a margin, and by some corrections.
 
-        A margin that lets too many windows pass is made smaller. So deep scans that find too many keep nothing new.
+        A margin that lets too many windows pass is made smaller; corrections that do so are left out.
         """
         pyramid, margin = self._pyramid(image, pixels), MARGIN
         while True:
@@ -266,39 +297,34 @@ class Rescorer:
                 break
             margin = margin / 2 if margin > 2 * LEAST_MARGIN else 0.0
         with self._lock:
-            needed = Roles.from_roles(self._roles.values()).lowest() if deep and self._n_bytes < MOST_BYTES else None
+            needed = self._state(ids).roles.lowest()
         if needed is not None:
             deeper = tuple(stage.lowered(low) for stage, low in zip(stages, needed, strict=True))
             more = scan_pyramid(replace(self._weighted, stages=deeper), pyramid, threads=self._threads)
             stages, fired = (deeper, more) if len(more) <= MOST_DEEP else (stages, fired)
-        self._keep(image, self._responses(pyramid, fired), fired, tuple(map(_thresholds, stages)))
+        self._keep(image, fired, self._responses(pyramid, fired), tuple(map(_thresholds, stages)))
 
     def look_around(self, image: str, pixels: NDArray[np.uint8], boxes: Sequence[Sequence[float]]) -> None:
         """Also keep the windows around some boxes that known corrections let pass: one that is far off is found there.
 
-        A deep scan finds them everywhere.
+        A scan with these corrections finds them everywhere.
         """
         with self._lock:
             needed, cached = Roles.from_roles(self._roles.values()).lowest(), self._images[image]
-        if needed is None or cached.covers(needed):
+        if needed is None or cached.has_all(needed):
             return
         pyramid = self._pyramid(image, pixels)
         near = [pyramid.overlapping(np.array(box), SAME, self._reporting.box_offset) for box in boxes]
         index = WindowIndex.concatenate(near)
-        new = self._responses(pyramid, FiredWindows(index, pyramid.boxes(index), np.zeros(len(index))))
+        windows = FiredWindows(index, pyramid.boxes(index), np.zeros(len(index)))
+        responses = self._responses(pyramid, windows)
         stages = tuple(stage.lowered(low) for stage, low in zip(self._weighted.stages, needed, strict=True))
-        passed = replace(self._weighted, stages=stages).scores_of_responses(new, self._threads) > -np.inf
-        index, new = index.take(passed), new[passed]
-        before = cached.windows.index
-        every = WindowIndex.concatenate([before, index])
-        # In the order of a scan, each once: those that were kept come first among equals.
-        order = np.lexsort((np.arange(len(every)), every.x, every.y, every.scale))
-        places = np.stack([every.scale, every.y, every.x])[:, order]
-        rows = order[np.append(True, (places[:, 1:] != places[:, :-1]).any(axis=0))] if len(order) else order
-        packed = np.concatenate([cached.packed, np.packbits(new, axis=1)])[rows]
-        every = every.take(rows)
-        windows = FiredWindows(every, pyramid.boxes(every), np.zeros(len(every)))
-        self._keep(image, np.unpackbits(packed, axis=1, count=self._base.cascade.n_weak), windows, cached.cover)
+        passed = replace(self._weighted, stages=stages).scores_of_responses(responses, self._threads) > -np.inf
+        self._keep(image, windows.take(passed), responses[passed])
+
+    def take_fired(self, image: str, pixels: NDArray[np.uint8], windows: FiredWindows) -> None:
+        """Also keep the windows that fired in a scan with some corrections: with these, detections are then exact."""
+        self._keep(image, windows, self._responses(self._pyramid(image, pixels), windows))
 
     def _pyramid(self, image: str, pixels: NDArray[np.uint8]) -> Pyramid:
         shared = self.levels(image)
@@ -307,18 +333,52 @@ class Rescorer:
     def _responses(self, pyramid: Pyramid, windows: FiredWindows) -> Bits:
         return self._weighted.responses(pyramid, windows.index)
 
-    def _keep(self, image: str, responses: Bits, windows: FiredWindows, cover: tuple[Floats, ...]) -> None:
+    def _keep(self, image: str, windows: FiredWindows, responses: Bits, cover: Cover | None = None) -> None:
+        """Add windows to those of an image; with a `cover`, they are all that pass these thresholds."""
         scores = self._weighted.scores_of_responses(responses, self._threads)
-        packed, rows = np.packbits(responses, axis=1), np.flatnonzero(scores > -np.inf)
-        words = words_of(packed)
-        live = LiveWindows.from_words(words[rows], scores[rows], self._guards)
-        cached = CachedImage(replace(windows, scores=scores), packed, words, cover, rows, live)
-        with self._lock:
+        windows, words = replace(windows, scores=scores), words_of(np.packbits(responses, axis=1))
+        with self._lock:  # from reading to writing: no thread loses what another one keeps
+            cached = self._merged(self._images.get(image), windows, words, cover)
             self._fill(cached)
-            before = self._images.get(image)
-            self._n_bytes += words.nbytes - (0 if before is None else before.words.nbytes)
             self._images[image] = cached
-            self._everywhere = None
+            self._whole[image] = None
+            self._whole.move_to_end(image)
+            self._forget_everywhere()
+            self._shed()
+
+    def _merged(
+        self, before: CachedImage | None, windows: FiredWindows, words: Words, cover: Cover | None
+    ) -> CachedImage:
+        """The windows that an image has and others, in the order of a scan, each once; what is live always stays."""
+        if before is not None and cover is not None and len(before.windows) + len(windows) > MOST_MERGED:
+            before = before.only_live(self._cover)
+        covers: tuple[Cover, ...] = () if cover is None else (cover,)
+        if before is not None:
+            covers += tuple(own for own in before.covers if cover is None or not _is_lower(cover, own))
+            windows = FiredWindows.concatenate([before.windows, windows])
+            words = np.concatenate([before.words, words])
+        index = windows.index
+        order = np.lexsort((index.x, index.y, index.scale))
+        places = np.stack([index.scale, index.y, index.x])[:, order]
+        is_new = np.append(True, (places[:, 1:] != places[:, :-1]).any(axis=0))[: len(order)]
+        windows, words = windows.take(order[is_new]), words[order[is_new]]
+        fires = np.flatnonzero(windows.scores > -np.inf)
+        live = LiveWindows.from_words(words[fires], windows.scores[fires], self._guards)
+        return CachedImage(windows, words, covers, fires, live)
+
+    def _shed(self) -> None:
+        """Keep only live windows of images that were not asked for the longest, until there is memory again."""
+        n_bytes = self.n_bytes
+        while n_bytes > MOST_BYTES and self._whole:
+            image = self._whole.popitem(last=False)[0]
+            n_bytes -= self._images[image].n_bytes
+            self._images[image] = self._images[image].only_live(self._cover)
+            n_bytes += self._images[image].n_bytes
+
+    def _forget_everywhere(self) -> None:
+        self._everywhere = None
+        for state in self._states.values():
+            state.everywhere = None
 
     def _lowered_by(self, margin: float) -> tuple[Stage, ...]:
         """The stages with all thresholds lowered by a margin, in units of |w|."""
@@ -332,7 +392,7 @@ class Rescorer:
     def is_covered(self, image: str, ids: frozenset[str]) -> bool:
         """Whether the detections of an image with these corrections are exact: no window is missing."""
         with self._lock:
-            return image in self._images and self._images[image].covers(self._state(ids).lowest)
+            return image in self._images and self._images[image].has_all(self._state(ids).lowest)
 
     # Outcomes.
 
@@ -340,8 +400,10 @@ class Rescorer:
         """What is found in an image with these corrections, at any score."""
         with self._lock:
             cached, state = self._images[image], self._state(ids)
+            if image in self._whole:
+                self._whole.move_to_end(image)
             known = state.found.get(image)
-            if known is not None and known[0] is cached and known[1] == len(cached.live_rows):
+            if known is not None and known[0] == cached.number and known[1] == len(cached.live_rows):
                 return known[2]
             scores = self._scores(cached.live, state)
             fired = scores > -np.inf
@@ -350,7 +412,7 @@ class Rescorer:
             same = next((other for other in self._recent(image, cached) if _is_same(other, windows)), None)
             found = self._report(windows) if same is None else same
             found = replace(found, calibration=self._calibration(state))
-            state.found[image] = cached, len(cached.live_rows), found
+            state.found[image] = cached.number, len(cached.live_rows), found
             return found
 
     def differing(self, one: frozenset[str], other: frozenset[str]) -> list[str]:
@@ -368,10 +430,10 @@ class Rescorer:
     def _everywhere_scores(self, ids: frozenset[str]) -> Floats:
         """The scores of the live windows of all images."""
         if self._everywhere is None:
-            parts = [image.live for image in self._images.values()]
-            starts = np.cumsum([0, *(len(part.words) for part in parts)])[:-1]
+            parts = {key: image.live for key, image in self._images.items()}
+            starts = np.cumsum([0, *(len(part.words) for part in parts.values())])[:-1]
             n_words = -(-self._base.cascade.n_weak // 64)
-            self._everywhere = Everywhere(dict(self._images), starts, LiveWindows.joined(parts, n_words))
+            self._everywhere = Everywhere(parts, starts, LiveWindows.joined(list(parts.values()), n_words))
         state = self._state(ids)
         if state.everywhere is None or state.everywhere[0] is not self._everywhere:
             state.everywhere = self._everywhere, self._scores(self._everywhere.live, state)
@@ -379,8 +441,8 @@ class Rescorer:
 
     def _recent(self, image: str, cached: CachedImage) -> list[Detections]:
         """The detections of an image in the states that were used last: most often, nothing has changed."""
-        recent = list(self._states.values())[-4:]
-        return [state.found[image][2] for state in recent if image in state.found and state.found[image][0] is cached]
+        recent = [state.found[image] for state in list(self._states.values())[-4:] if image in state.found]
+        return [found for number, _, found in recent if number == cached.number]
 
     def _calibration(self, state: ScoredState) -> Calibration | None:
         if self._base.reference is None or not self._base.reference.n_images:
@@ -507,6 +569,11 @@ def _thresholds(stage: Stage) -> Floats:
     found = np.full(len(stage), -np.inf) if rejection is None else rejection.copy()
     found[-1] = max(found[-1], stage.threshold)
     return np.asarray(found)
+
+
+def _is_lower(one: Sequence[Floats], other: Sequence[Floats]) -> bool:
+    """Whether thresholds are nowhere above others."""
+    return all(bool((low <= high).all()) for low, high in zip(one, other, strict=True))
 
 
 def _is_same(found: Detections, windows: FiredWindows) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import signal
 import socket
 from ipaddress import ip_address
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 from types import TracebackType
 from typing import Any, Self
 
@@ -63,6 +64,9 @@ class StudioServer:
 
     def run(self) -> None:
         """Serve until Ctrl-C or SIGTERM."""
+        if current_thread() is main_thread():
+            # uvicorn raises the signal again when it has stopped; the project is still to be closed then.
+            signal.signal(signal.SIGTERM, lambda *_: None)
         self._server.run(sockets=[self._socket])
 
     def stop(self) -> None:

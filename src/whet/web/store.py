@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -269,7 +269,7 @@ class Store:
         request: str | None = None,
         model: StoredModel | None = None,
     ) -> None:
-        """Write a new state with its labels, and move there; `history` is where the project is before it."""
+        """Write a new state with its labels, and move there; `history` is where the project is with it."""
         with self.transaction():
             if model is not None:
                 self._insert_model(model)
@@ -279,11 +279,7 @@ class Store:
             )
             rows = [(node.id, item, 1) for item in node.added] + [(node.id, item, 0) for item in node.removed]
             self._db.executemany("INSERT INTO changes VALUES (?, ?, ?)", rows)
-            if history.branch is not None:
-                self._db.execute("INSERT OR REPLACE INTO branches VALUES (?, ?)", (history.branch, node.id))
-            if request is not None:
-                self._db.execute("INSERT INTO requests VALUES (?, ?, ?)", (request, node.id, json.dumps(node.added)))
-            self._put({"current": node.id, "branch": history.branch})
+            self._write_place(history, request, node.added)
 
     def start(self, model: StoredModel, items: Iterable[str], labels: Iterable[Label], **settings: object) -> None:
         """Write a snapshot of a model, and the corrections that it came with as items of the first state."""
@@ -315,12 +311,16 @@ class Store:
     def move(self, history: History, request: str | None = None) -> None:
         """Write where the project is: after an undo, a switch of branches, or a change of them."""
         with self.transaction():
-            self._db.execute("DELETE FROM branches")
-            self._db.executemany("INSERT INTO branches VALUES (?, ?)", history.branches.items())
-            latest = json.dumps(history.latest)
-            self._put({"current": history.current, "branch": history.branch, "latest": latest})
-            if request is not None:
-                self._db.execute("INSERT INTO requests VALUES (?, ?, '[]')", (request, history.current))
+            self._write_place(history, request)
+
+    def _write_place(self, history: History, request: str | None, added: Sequence[str] = ()) -> None:
+        """Write the branches, the current state, where redo leads, and the request that led here."""
+        self._db.execute("DELETE FROM branches")
+        self._db.executemany("INSERT INTO branches VALUES (?, ?)", history.branches.items())
+        latest = json.dumps(history.latest)
+        self._put({"current": history.current, "branch": history.branch, "latest": latest})
+        if request is not None:
+            self._db.execute("INSERT INTO requests VALUES (?, ?, ?)", (request, history.current, json.dumps(added)))
 
     def answered(self, request: str) -> tuple[int, list[str]] | None:
         """The state that a request led to, and what it added; None for a request that is new."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from threading import Event, Thread
 from types import TracebackType
@@ -12,7 +15,7 @@ from typing import Self
 from whet.cascade.boxes import box_iou
 from whet.cascade.detections import Detections
 from whet.detector.detector import Detector
-from whet.errors import UnknownItemError, WhetError
+from whet.errors import NotNowError, UnknownItemError, WhetError
 from whet.io.images import find_images, is_image_name
 from whet.io.video import is_live
 from whet.web.labelling import Labeller
@@ -98,6 +101,7 @@ class Rescan:
         self._stopped = Event()
         self._threads = [Thread(target=work, daemon=True) for work in (self._read, self._run)]
         self._confirmed: dict[str, tuple[frozenset[str], int, int]] = {}
+        self._unreadable: set[str] = set()
 
     def start(self) -> None:
         """Begin."""
@@ -112,12 +116,12 @@ class Rescan:
                 thread.join(10)
 
     def view(self) -> RescanView:
-        """How many images are confirmed in the current state, and the share of boxes that agreed."""
+        """How many images are confirmed in the current state, the share of boxes that agreed, and unreadable images."""
         ids = self._workspace.record_ids()
         counts = [(same, every) for key, (known, same, every) in list(self._confirmed.items()) if known == ids]
         n_boxes = sum(every for _, every in counts)
         agreement = sum(same for same, _ in counts) / n_boxes if n_boxes else (1.0 if counts else None)
-        return RescanView(len(counts), len(self._workspace.gallery), agreement)
+        return RescanView(len(counts), len(self._workspace.gallery), agreement, len(self._unreadable))
 
     def _read(self) -> None:
         """Add the image files to the project."""
@@ -131,41 +135,67 @@ class Rescan:
         while not self._stopped.wait(PAUSE):
             try:
                 is_idle = not (self._workspace.has_model and self._step())
-            except WhetError:  # an image that is gone, or a project that was closed meanwhile
+            except WhetError:  # the model is gone: an undo went to the time before it
+                is_idle = True
+            except Exception:
+                logging.getLogger("whet").exception("the scan in the background failed; it goes on")
                 is_idle = True
             if is_idle:
                 self._stopped.wait(0.2)
             if time.monotonic() > told + 1.0:
                 told, view = time.monotonic(), self.view()
-                if not is_idle or view.done < view.total:
-                    facts = {"done": view.done, "total": view.total, "agreement": view.agreement}
-                    self._workspace.events.publish("rescan", **facts)
+                if not is_idle or view.done + view.unreadable < view.total:
+                    self._workspace.events.publish("rescan", **asdict(view))
 
     def _step(self) -> bool:
-        """Scan or confirm one image; returns whether there was any left."""
+        """Scan or confirm one image that can be read; returns whether there was any left."""
         workspace, ids = self._workspace, self._workspace.record_ids()
-        keys = [image.id for image in workspace.gallery]
+        keys = [image.id for image in workspace.gallery if image.id not in self._unreadable]
         for key in keys:
             if key not in workspace.rescorer:
-                workspace.detections(key)
+                with self._left_out_if_it_fails(key):
+                    workspace.detections(key)
                 return True
         for key in keys:
             if self._confirmed.get(key, (None, 0, 0))[0] != ids:
-                self._confirm(key, ids)
+                with self._left_out_if_it_fails(key):
+                    self._confirm(key, ids)
                 return True
         return False
 
+    @contextmanager
+    def _left_out_if_it_fails(self, key: str) -> Iterator[None]:
+        """Note an image that cannot be scanned: one that is gone does not stop the scan of the others."""
+        try:
+            yield
+        except NotNowError:  # not the image: the model is gone
+            raise
+        except Exception as error:
+            self._unreadable.add(key)
+            if not isinstance(error, WhetError):
+                logging.getLogger("whet").exception("cannot scan %s", self._workspace.gallery[key].name)
+
     def _confirm(self, key: str, ids: frozenset[str]) -> None:
+        """Compare the detections of an image with a scan, which is right where windows are missing in the cache."""
         workspace = self._workspace
-        pixels = workspace.gallery.pixels(key)
-        if not workspace.rescorer.is_covered(key, ids):
-            workspace.rescorer.scan(key, pixels, deep=True)
-        scanned = workspace.detector.detect(pixels, min_score=workspace.min_score, threads=1)
-        if workspace.record_ids() == ids:
-            same, every = agreement(
-                workspace.rescorer.detections(key, ids).with_min_score(workspace.min_score), scanned
-            )
-            self._confirmed[key] = ids, same, every
+        with workspace.locked():
+            revision, rescorer = workspace.revision, workspace.rescorer
+        pixels, lowest = workspace.gallery.pixels(key), workspace.min_score
+        shown = rescorer.detections(key, ids).with_min_score(lowest)
+        if not rescorer.is_covered(key, ids):
+            rescorer.scan(key, pixels, ids)
+        scanned = workspace.detector.detect(pixels, min_score=lowest, threads=1)
+        with workspace.locked():
+            if workspace.revision != revision or workspace.record_ids() != ids:
+                return
+            self._confirmed[key] = ids, *agreement(rescorer.detections(key, ids).with_min_score(lowest), scanned)
+        if not rescorer.is_covered(key, ids):
+            rescorer.take_fired(key, pixels, scanned.windows)
+        same, every = agreement(shown, rescorer.detections(key, ids).with_min_score(lowest))
+        if same < every:  # open pages show other boxes
+            with workspace.locked():
+                workspace.revision += 1
+            workspace.publish(image=key)
 
 
 def agreement(one: Detections, other: Detections) -> tuple[int, int]:

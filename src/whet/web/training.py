@@ -1,6 +1,6 @@
 """Start from nothing: train a first detector on the boxes of a project, in a process of its own.
 
-The process writes a line of JSON for every event. A training that is cancelled, or that ends with the studio, leaves
+The process writes a line with JSON for every event. A training that is cancelled, or that ends with the studio, leaves
 its checkpoint: the next one goes on from there if the boxes are the same.
 """
 
@@ -13,7 +13,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Lock, Thread
 from typing import Any
 
@@ -29,6 +31,10 @@ from whet.web.views import JobView
 # Objects that are needed to train a first detector.
 OBJECTS_TO_TRAIN = 20
 LONGEST_CLASS = 60
+# How a line of the process begins that is an event.
+EVENT = "event "
+# The file that marks a folder as one of a training: a hash of the boxes and the settings.
+DIGEST = "digest"
 # A first detector is corrected at once: fewer trees than `whet train` grows, for a third of the time.
 SETTINGS = {"trees": 512, "negatives_per_round": 3000}
 
@@ -80,49 +86,56 @@ class Training:
 
     def _prepared(self, name: str) -> tuple[Path, str]:
         """A folder with images and boxes, and how many; that of other boxes is replaced, with its checkpoint."""
-        folder = self._workspace.store.path.with_suffix(".training")
-        other = folder.with_suffix(".new")
-        shutil.rmtree(other, ignore_errors=True)
-        other.mkdir()
-        boxes = annotated(self._workspace, other / "images", labelled=True)
-        named = Annotations(tuple(image.relabelled(name) for image in boxes.images), (name,))
-        write_annotations(named, other / "annotations.json", "coco")
-        digest = hashlib.sha256((other / "annotations.json").read_bytes() + json.dumps(SETTINGS).encode()).hexdigest()
-        (other / "digest").write_text(digest)
-        counts = f"{boxes.n_boxes} boxes in {len(boxes)} images"
-        if (folder / "digest").is_file() and (folder / "digest").read_text() == digest:
-            shutil.rmtree(other)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-            other.rename(folder)
-        return folder, counts
+        project = self._workspace.store.path
+        folder = project.with_name(f"{project.name}.training")
+        if folder.exists() and not (folder / DIGEST).is_file():
+            raise NotNowError(f"{folder} was not written by a training and is in its place; move or rename it")
+        with TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as place:
+            new = Path(place) / "new"
+            boxes = annotated(self._workspace, new / "images", labelled=True)
+            named = Annotations(tuple(image.relabelled(name) for image in boxes.images), (name,))
+            write_annotations(named, new / "annotations.json", "coco")
+            content = (new / "annotations.json").read_bytes() + json.dumps(SETTINGS).encode()
+            digest = hashlib.sha256(content).hexdigest()
+            (new / DIGEST).write_text(digest)
+            if not folder.exists() or (folder / DIGEST).read_text() != digest:
+                shutil.rmtree(folder, ignore_errors=True)
+                new.rename(folder)
+        return folder, f"{boxes.n_boxes} boxes in {len(boxes)} images"
 
     def _follow(self, process: subprocess.Popen[str], folder: Path, name: str) -> None:
-        """Pass the events of the process on, and use its detector in the end."""
+        """Follow the process to its end, however it ends; another training can start then."""
         began = time.monotonic()
+        try:
+            job = self._outcome(process, folder, name)
+        except Exception as error:  # the page shows the reason, whatever it is
+            process.kill()
+            job = JobView("failed", name, "the new detector cannot be used", None, 0.0, None, str(error)[:500])
+        with self._lock:
+            self._process = None
+        self._tell(replace(job, seconds=round(time.monotonic() - began, 1)))
+
+    def _outcome(self, process: subprocess.Popen[str], folder: Path, name: str) -> JobView:
+        """Pass the events of the process on, and use its detector in the end."""
         assert process.stdout is not None
         assert process.stderr is not None
         errors: list[str] = []
         reader = Thread(target=lambda: errors.extend(process.stderr or ()), daemon=True)
         reader.start()
         for line in process.stdout:
-            event = json.loads(line)
-            self._tell(JobView("running", name, event["text"], event["progress"], event["seconds"], event["left"]))
+            if line.startswith(EVENT):  # a library may print lines of its own
+                event = json.loads(line.removeprefix(EVENT))
+                self._tell(JobView("running", name, event["text"], event["progress"], event["seconds"], event["left"]))
         code = process.wait()
         reader.join()
-        seconds = round(time.monotonic() - began, 1)
-        with self._lock:
-            self._process = None
         if code == 0:
-            detector = Detector.from_bytes((folder / "model.whet").read_bytes())
-            self._labeller.use_trained(detector, name)
+            self._labeller.use_trained(Detector.from_bytes((folder / "model.whet").read_bytes()), name)
             shutil.rmtree(folder, ignore_errors=True)
-            self._tell(JobView("finished", name, f"trained in {seconds:.0f} s", 1.0, seconds, 0.0))
-        elif self._is_cancelled:
-            self._tell(JobView("cancelled", name, "cancelled; train again to go on", None, seconds, None))
-        else:
-            said = next((line.strip() for line in reversed(errors) if line.strip()), f"exit code {code}")
-            self._tell(JobView("failed", name, "the training failed", None, seconds, None, said[:500]))
+            return JobView("finished", name, "trained", 1.0, 0.0, 0.0)
+        if self._is_cancelled:
+            return JobView("cancelled", name, "cancelled; train again to go on", None, 0.0, None)
+        said = next((line.strip() for line in reversed(errors) if line.strip()), f"exit code {code}")
+        return JobView("failed", name, "the training failed", None, 0.0, None, said[:500])
 
     def _tell(self, job: JobView) -> None:
         self._job = job
@@ -181,7 +194,7 @@ def main() -> None:
     from whet.errors import WhetError
 
     def write(event: dict[str, Any]) -> None:
-        print(json.dumps(event), flush=True)
+        print(EVENT + json.dumps(event), flush=True)
 
     try:
         _train(Path(sys.argv[1]), sys.argv[2], write)

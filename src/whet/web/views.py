@@ -286,11 +286,12 @@ class VideoView:
 
 @dataclass(frozen=True)
 class RescanView:
-    """How many images a background rescan has confirmed, and the share of boxes that agreed."""
+    """How many images a background rescan has confirmed, the share of boxes that agreed, and unreadable images."""
 
     done: int
     total: int
     agreement: float | None
+    unreadable: int = 0
 
 
 @dataclass(frozen=True)

@@ -314,8 +314,10 @@ class Workspace:
 
     def chosen_score(self) -> float | str | None:
         """The minimum score as it was set: a number, the name of an operating point, or None for the default."""
+        if self._engine is None:
+            return None
         value: float | str | None = self.store.get("min_score")
-        if isinstance(value, str) and value not in self.detector.operating_points:
+        if isinstance(value, str) and value not in self._engine.detector.operating_points:
             return None
         return value
 
@@ -347,12 +349,14 @@ class Workspace:
         """Write a new state to the project file, with a new `model` if there is one, and only then move there."""
         with self._lock:
             added = [label.id for label in new] if items is None else items
-            node = self.history.next_node(added, removed, time=time.time(), author=author, text=text)
+            moved = self.history.copy()
+            node = moved.next_node(added, removed, time=time.time(), author=author, text=text)
+            moved.append(node)
             fresh = [label for label in new if label.id not in self.labels]
-            self.store.commit(node, fresh, self.history, request, model)
+            self.store.commit(node, fresh, moved, request, model)
             self.labels |= {label.id: label for label in fresh}
             self._models.add(label.record for label in fresh)
-            self.history.append(node)
+            self.history = moved
             self._arrived()
 
     def publish(self, *, image: str | None = None, client: str = "") -> None:
@@ -365,11 +369,11 @@ class Workspace:
 
     def undo(self, *, author: str = "", request: str | None = None) -> int:
         """Move to the state before this one."""
-        return self._move(self.history.undo, author, request)
+        return self._move(History.undo, author, request)
 
     def redo(self, *, author: str = "", request: str | None = None) -> int:
         """Move to the state that was undone last."""
-        return self._move(self.history.redo, author, request)
+        return self._move(History.redo, author, request)
 
     def checkout(
         self, node: int | None = None, branch: str | None = None, *, author: str = "", request: str | None = None
@@ -378,15 +382,18 @@ class Workspace:
         if (node is None) is (branch is None):
             raise UnknownItemError("got neither or both of node and branch; expected one of them")
         if branch is not None:
-            return self._move(lambda: self.history.switch(branch), author, request)
-        return self._move(lambda: self.history.jump(node or 0), author, request)
+            return self._move(lambda history: history.switch(branch), author, request)
+        return self._move(lambda history: history.jump(node or 0), author, request)
 
-    def _move(self, move: Callable[[], int], author: str, request: str | None) -> int:
+    def _move(self, move: Callable[[History], int], author: str, request: str | None = None) -> int:
+        """Write a move of the history to the project file, and only then move there."""
         with self._lock:
             if request is not None and self.store.answered(request) is not None:
                 return self.history.current
-            node = move()
-            self.store.move(self.history, request)
+            moved = self.history.copy()
+            node = move(moved)
+            self.store.move(moved, request)
+            self.history = moved
             self._arrived()
         self.publish(client=author)
         return node
@@ -395,23 +402,26 @@ class Workspace:
         """Give a state a name, and switch to it."""
         if not (name.isprintable() and name.strip() == name and 0 < len(name) <= LONGEST_BRANCH):
             raise ValueError(f"got the branch {name[:LONGEST_BRANCH]!r}; expected 1 to {LONGEST_BRANCH} characters")
-        with self._lock:
-            if name in self.history.branches:
+
+        def add(history: History) -> int:
+            if name in history.branches:
                 raise NotNowError(f"the branch {name!r} exists already; choose another name, or switch to it")
-            end = self.history.node(self.history.current if node is None else node).id
-            self.history.branches[name] = end
-            self._move(lambda: self.history.switch(name), author, None)
+            history.branches[name] = history.node(history.current if node is None else node).id
+            return history.switch(name)
+
+        self._move(add, author)
 
     def remove_branch(self, name: str, *, author: str = "") -> None:
         """Take a name away; the states stay."""
-        with self._lock:
-            if name not in self.history.branches:
+
+        def remove(history: History) -> int:
+            if name not in history.branches:
                 raise UnknownItemError(f"got branch {name[:LONGEST_BRANCH]!r}; expected one of the branches")
-            if name == self.history.branch:
+            if name == history.branch:
                 raise NotNowError(f"the branch {name!r} is in use; switch to another one first")
-            del self.history.branches[name]
-            self.store.move(self.history)
-        self.publish(client=author)
+            return history.branches.pop(name)
+
+        self._move(remove, author)
 
     def history_view(self) -> HistoryView:
         """The whole tree."""

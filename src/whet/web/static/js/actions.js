@@ -262,10 +262,10 @@ export async function download(path) {
       throw new api.Unreachable("The server does not answer.", { cause: error });
     });
     if (!answer.ok) throw new api.Refused(answer.status, await refusal(answer));
-    const named = /filename="?([^";]+)/.exec(answer.headers.get("Content-Disposition") ?? "");
+    const named = /filename\*=UTF-8''([^;]+)/.exec(answer.headers.get("Content-Disposition") ?? "");
     const link = document.createElement("a");
     link.href = URL.createObjectURL(await answer.blob());
-    link.download = named?.[1] ?? path.split("/").pop().split("?")[0];
+    link.download = named ? decodeURIComponent(named[1]) : path.split("/").pop().split("?")[0];
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
   });

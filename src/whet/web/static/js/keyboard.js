@@ -22,7 +22,7 @@ function finish() {
 function judgeSelected(is_object) {
   const box = actions.selectedBox();
   if (!box) return false;
-  actions.judge(box, is_object);
+  if (box.judgement !== is_object) actions.judge(box, is_object); // the same key twice says the same, not the contrary
   return true;
 }
 

@@ -107,16 +107,18 @@ function Why({ box }) {
 function Blame({ blame }) {
   if (blame.is_loading) return html`<p class="hint" role="status">Unlearning each correction in turn…</p>`;
   if (!blame.causes.length) return html`<p class="hint">No correction decides this box. It comes from the detector as trained.</p>`;
+  const isDecided = blame.causes.some((cause) => (cause.score_without == null) !== (blame.box_score == null));
+  const found = isDecided ? "Decided by exact unlearning:" : "The detector as trained finds this box. Corrections that change its score:";
   return html`
     <div class="blame">
-      <p class="hint">${blame.together ? "Only together do these corrections decide this box:" : "Decided by exact unlearning:"}</p>
+      <p class="hint">${blame.together ? "Only together do these corrections decide this box:" : found}</p>
       ${blame.causes.slice(0, 5).map((cause) => html`<${Cause} cause=${cause} key=${cause.record_id} />`)}
     </div>
   `;
 }
 
 function Cause({ cause }) {
-  const words = cause.is_object ? "Missed object" : "False positive";
+  const words = cause.is_object ? "Object" : "False positive";
   const without = cause.score_without == null ? "not detected" : `score ${number(cause.score_without, 1)}`;
   return html`
     <div class="row">

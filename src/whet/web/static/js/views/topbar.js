@@ -80,17 +80,19 @@ function Status({ server }) {
     return html`<span class="status is-bad" role="status"><${Icon} name="offline" /><span class="wide">${connection.was_online ? "Not connected" : "Connecting…"}</span></span>`;
   }
   const rescan = server?.rescan;
-  const isRescanning = rescan && rescan.total > 0 && rescan.done < rescan.total;
+  const isRescanning = server?.model && rescan && rescan.total > 0 && rescan.done + rescan.unreadable < rescan.total;
   const amount = server?.model ? plural(server.n_corrections, "correction") : "";
-  const text = outbox ? "Learning…" : [amount, isRescanning && `checking ${rescan.done} / ${rescan.total}`].filter(Boolean).join(" · ");
+  const checking = isRescanning && `checking ${rescan.done} / ${rescan.total}`;
+  const unreadable = rescan?.unreadable > 0 && `${plural(rescan.unreadable, "image")} unreadable`;
+  const text = outbox ? "Learning…" : [amount, checking, unreadable].filter(Boolean).join(" · ");
   const agreement = rescan?.agreement == null ? "" : ` Rescanned boxes agree in ${(100 * rescan.agreement).toFixed(1)} %.`;
   return html`<span class=${classes("status", outbox > 0 && "is-busy")} data-waiting=${outbox} role="status" title=${`Connected. Everything acknowledged is stored.${agreement}`}><i class="dot"></i><span class="wide">${text}</span></span>`;
 }
 
 const FORMATS = [
-  ["coco", "Boxes as COCO"],
-  ["yolo", "Boxes as YOLO"],
-  ["voc", "Boxes as Pascal VOC"],
+  ["coco", "Reviewed boxes as COCO"],
+  ["yolo", "Reviewed boxes as YOLO"],
+  ["voc", "Reviewed boxes as Pascal VOC"],
   ["corrections", "Corrections"],
 ];
 
