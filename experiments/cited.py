@@ -309,8 +309,8 @@ CLAIMS = (
     Claim(
         "Section 2, Moghaddam et al.",
         "Greedy sparse LDA is near the globally optimal one and about 1,000 times as fast as branch and bound.",
-        "At least 95 % of the best separation in all pools; at least 1,000 times as fast in the largest (greedy search is "
-        "compiled, branch and bound is not).",
+        "At least 95 % of the best separation in all pools; at least 1,000 times as fast in the largest (greedy search "
+        "is compiled, branch and bound is not).",
         greedy_is_near,
     ),
     Claim(
