@@ -656,18 +656,14 @@ def house() -> Table:
     return Table.from_cells(["figure", "before", "after"], rows)
 
 
-# Experiments of hours are not run again with every change: their tables stand where their results are.
-_TRACKING = (RESULTS / "tracking.json").exists()
-
 TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
-    "README.md": (readme_faces, *((readme_video,) if _TRACKING else ()), readme_measures),
+    "README.md": (readme_faces, readme_video, readme_measures),
     "docs/guides/how-many-images.md": (few_examples,),
     "docs/results.md": (
         *(faces, speed, easy_choices, hard_choices, drawn_objects),
         *(objects, corrected_faces, corrected_plates, corrected_misses, corrected_camera, correction_cost),
         *(people_speed, corrected_plates_elsewhere, corrected_by_command, calibration),
-        *((tracking,) if _TRACKING else ()),
-        *(tracking_cost, live_page),
+        *(tracking, tracking_cost, live_page),
         *(agreement, opencv_speed, adopted, soft_export, exported_in_opencv5),
         *(one_sample, one_sample_ratios, blocks, samples_seen, node, adaboost, house),
     ),
