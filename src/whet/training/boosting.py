@@ -22,6 +22,8 @@ FEATURE_SHARE = 1 / 64
 FEWEST_FEATURES = 32
 # The lightest samples, which have this share of the weight, are left out of growing a tree: twice as fast.
 TRIMMED = 0.01
+# Sums of weights below this lose digits.
+SMALLEST_SUM = 1e-200
 # Votes are multiples of this, so that sums of thousands are exact; the largest is that of a tree without errors.
 VOTE_UNIT = 2.0**-20
 MOST_VOTE = 5.0
@@ -86,8 +88,7 @@ def boost(
     features, thresholds = np.empty((n_trees, 3), np.int32), np.empty((n_trees, 3), np.uint8)
     votes, traces = np.empty((n_trees, 4)), np.empty((3, n_trees))
     for t in range(n_trees):
-        weights = start * np.exp(-sign * scores)
-        weights /= weights.sum()
+        weights = sample_weights(start, sign * scores)
         some = np.sort(rng.choice(n_features, drawn, replace=False)).astype(np.int32)
         features[t], thresholds[t] = grower.tree(weights, some)
         leaves_by_feature(samples, features[t], thresholds[t], leaf)
@@ -97,6 +98,18 @@ def boost(
         traces[:, t] = of_positives.min(), np.median(of_positives), np.median(scores[n_positives:])
         progress(t + 1)
     return BoostedTrees(features, thresholds, votes, *traces)
+
+
+def sample_weights(start: Floats, margins: Floats) -> Floats:
+    """Weights (n,) of samples with these margins, which sum to 1; `start` are those before the first tree.
+
+    >>> sample_weights(np.array([0.5, 0.5]), np.array([2000.0, 2000.0]))  # exp(-2000) is 0
+    array([0.5, 0.5])
+    """
+    weights = start * np.exp(-margins)
+    if weights.sum() < SMALLEST_SUM:  # every tree is right about every sample
+        weights = start * np.exp(margins.min() - margins)
+    return np.asarray(weights / weights.sum())
 
 
 def tree_stage(trees: BoostedTrees, window: tuple[int, int], rejection: Floats, threshold: float) -> Stage:
