@@ -1,5 +1,7 @@
 """The studio in a real browser: look, judge, draw, undo."""
 
+import time
+
 import pytest
 from playwright.sync_api import expect
 
@@ -68,7 +70,11 @@ def test_the_diff_names_what_changed_in_other_images(studio, open_page):
     _, other = face_and_other(page)
     page.judge(other, "Wrong")
     page.settle()
-    effect = studio.get("/api/effect")
+    for _ in range(600):  # until all images are scanned
+        effect = studio.get("/api/effect")
+        if effect["is_complete"]:
+            break
+        time.sleep(0.1)
     elsewhere = [change for change in effect["changes"] if change["name"] != "astronaut.png"]
     assert "dusk.png" in {change["name"] for change in elsewhere}, "the same false positive in other light"
     for change in elsewhere:
