@@ -93,9 +93,11 @@ def test_killed_in_mid_correction_nothing_is_lost_and_nothing_is_there_twice(pla
         assert replay.to_bytes() == data
     with sqlite3.connect(project) as db:
         query = "SELECT count(*), count(DISTINCT item) FROM changes WHERE item IN (SELECT id FROM labels)"
-        n_nodes, n_ids = db.execute(query).fetchone()  # the model is an item of the first state, too
+        n_nodes, n_ids = db.execute(query).fetchone()
+        others = db.execute("SELECT node, item FROM changes WHERE item NOT IN (SELECT id FROM labels)").fetchall()
     db.close()
     assert n_nodes == n_ids == len(records)
+    assert [(node, item.partition("/")[0]) for node, item in others] == [(0, "model")]  # once, in the first state
 
 
 def test_two_clients_at_once_hear_of_each_other(place):
