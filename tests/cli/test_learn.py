@@ -259,7 +259,7 @@ def test_nothing_is_written_in_a_dry_run_or_where_nothing_was_learned(folder, ru
         (("nowhere.whet", "-n", "none"), ExitCode.DATA_MISSING, "nowhere.whet"),
         (("bull.whet", "-n", "nowhere"), ExitCode.DATA_MISSING, "nowhere"),
         (("bull.whet", "-n", "empty"), ExitCode.DATA_MISSING, "empty"),
-        (("bull.whet", "-n", "none/cut.png"), ExitCode.DATA_MISSING, "cut.png"),
+        (("bull.whet", "-n", "none/cut.png"), ExitCode.FAILED, "cut.png"),
         (("bull.whet", "-n", "scene 1.png", "-p", "scene 1.png"), ExitCode.FAILED, "scene 1.png"),
         (("bull.whet", "-n", "scene 1.png", "-a", "truths.csv"), ExitCode.FAILED, "scene 1.png"),
         (("bull.whet", "-n", "scene 1.png", "--missed", "scene 1.png:40,30,30,30"), ExitCode.FAILED, "scene 1.png"),
