@@ -231,8 +231,7 @@ def gaussian_stumps(report: Report) -> Finding:
         )
     tried = (
         "Our AdaBoost sorts each feature once for all rounds, so that Gaussian stumps save no sorting. Pixels of "
-        "digits are "
-        "mostly at both ends of their range: two normals fit them badly, and so do their crossings."
+        "digits are mostly at both ends of their range: two normals fit them badly, and so do their crossings."
     )
     return Finding(verdict(all(faster), all(as_good)), listed(parts), tried)
 

@@ -182,8 +182,7 @@ def update_order(report: Report) -> Finding:
     ratio = seen[max(seen)] / seen[min(seen)]
     measured = (
         f"T^{slope:.2f} from {UPDATED[2]} to {UPDATED[-1]} weak learners; after {max(seen):,} samples {ratio:.2f} "
-        "times as "
-        f"long as after {min(seen):,}"
+        f"times as long as after {min(seen):,}"
     )
     return Finding(verdict(slope <= 2.2, ratio <= 1.5), measured)
 

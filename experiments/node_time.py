@@ -158,8 +158,7 @@ def stream_is_cheap(report: Report) -> Finding:
     stream = report.one(SECONDS, STREAM, n_weak=200).mean
     measured = (
         f"200 weak learners: batch of {smaller:,} + {smaller:,} {start:.1f} s, {n:,} patches more {stream:.1f} s, "
-        "batch of "
-        f"{larger:,} + {larger:,} {twice:.1f} s; {1e6 * stream / n:.1f} microseconds a patch"
+        f"batch of {larger:,} + {larger:,} {twice:.1f} s; {1e6 * stream / n:.1f} microseconds a patch"
     )
     return Finding(verdict(start + stream < twice, stream < start), measured)
 
@@ -187,8 +186,7 @@ CLAIMS = (
         "Fig. gslda_cpu",
         "A million new patches increase the training time only slightly.",
         "Batch of 5,000 + 5,000 plus the stream takes less than a batch of 10,000 + 10,000, and the stream less than "
-        "the "
-        "batch it starts from, with 200 weak learners.",
+        "the batch it starts from, with 200 weak learners.",
         stream_is_cheap,
     ),
     Claim(

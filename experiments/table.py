@@ -46,8 +46,8 @@ EXPERIMENTS = (
     Entry("cited", "systems that the paper cites, on the digits", "Sections 1 and 2", (2, 10), (20, 90), ("usps",)),
     Entry("ridge", "choice of the default ridge, on the digits", "beyond the paper", (1, 10), (15, 120), ("usps",)),
     Entry("complexity", "time and memory against the stated orders", "Section 2, complexity", (1, 3), (20, 90)),
-    Entry("node", "single nodes on faces as samples arrive", "Fig. single_face", (1, 3), (40, 900), FACES),
-    Entry("node-time", "training time of a node", "Fig. gslda_cpu", (1, 1), (20, 190), FACES),
+    Entry("node", "single nodes on faces as samples arrive", "Fig. single_face", (1, 3), (40, 300), FACES),
+    Entry("node-time", "training time of a node", "Fig. gslda_cpu", (1, 3), (20, 270), FACES),
     Entry("tracking", "the face detector as a tracker", "beyond the paper", (1, 1), (40, 300), VIDEOS),
     Entry(
         "video-rule", "the crop of faces, chosen on made-up video", "tabross", (1, 3), (40, 300), (*FACES, "faces_lfw")
