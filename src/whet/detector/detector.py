@@ -394,7 +394,7 @@ class Detector:
 
     def _counted(self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike, threads: int | None) -> Delta:
         self.check_can_learn(examples=True)
-        from whet.detector.counting import count_patches
+        from whet.detector.derive import count_patches
 
         return count_patches(self._base, np.asarray(patches), labels, weights, threads)
 

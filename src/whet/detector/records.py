@@ -229,8 +229,7 @@ class State:
         """The state of counts without records, and of records, on top of a base."""
         if counts.is_empty and not records:  # detection alone does not load what learning needs
             return cls(counts, records, counts, Derived(base.cascade, base.cascade))
-        from whet.detector.counting import count_records
-        from whet.detector.derive import derive
+        from whet.detector.derive import count_records, derive
 
         counted = count_records(base, records.values())
         total = counts if counted.is_empty else counts + counted
@@ -244,8 +243,7 @@ class State:
         Only the difference is counted. Counts are sums of whole numbers, so this is `from_learned` of the whole set, to
         the last bit.
         """
-        from whet.detector.counting import count_records
-        from whet.detector.derive import derive
+        from whet.detector.derive import count_records, derive
 
         records = (self.records - remove) | add
         new = [record for key, record in records.items() if key not in self.records]
