@@ -15,7 +15,7 @@ from whet.cascade.pyramid import Pyramid
 from whet.cascade.scan import scan_pyramid
 from whet.detector.base import Delta, DetectorBase
 from whet.detector.corrections import SAME, false_positive_record
-from whet.detector.counting import count_responses
+from whet.detector.derive import count_responses
 from whet.detector.detector import Detector
 from whet.detector.records import image_hash
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.integral import RUN
+from whet._kernels.images import RUN
 from whet._kernels.jit import kernel
 from whet._kernels.opencv_scan import band_of, begin_band, buffers_of, make_row, scan_bands
 from whet._kernels.windows import OPENCV_MIN_SIGMA

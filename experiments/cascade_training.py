@@ -20,7 +20,7 @@ from whet._kernels.threads import for_each_block
 from whet.cascade.cascade import Cascade
 from whet.cascade.stage import AT_ONCE, LearningStage, Stage
 from whet.detector.base import Delta, DetectorBase
-from whet.detector.counting import count_patches
+from whet.detector.derive import count_patches
 from whet.features.haar import HaarPool
 from whet.features.training import train_weak_learners
 from whet.lda.discriminant import DEFAULT_RIDGE, OnlineDiscriminant

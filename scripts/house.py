@@ -14,6 +14,8 @@ With `--compare` the JSON on standard output holds both sides, and a Markdown ta
 - `touched`: modules and functions of whet that run in one detection, one correction, one small training and one
   tracked video frame. Imports and loading of the model are not counted. A kernel counts where Python calls it; a kernel
   called by another kernel is invisible, and so are all kernels from Python 3.12 on. Compare runs of one interpreter.
+  `modules_beyond_detect` are those that a correction runs and a detection does not: what a reader has to open who
+  knows how detection works.
 - `public_names`: `__all__` of whet and of the modules one level below.
 - `documented_deep_names`: names in the API pages of docs/ that users import from two or more levels below whet; `of` is
   the number of all names there.
@@ -255,7 +257,11 @@ def loaded_for_detection(checkout: Checkout) -> Figure:
 
 def touched(checkout: Checkout) -> Figure:
     """Count modules and functions that run in each scenario."""
-    return {name: measured(partial(touched_in, scenario=name), checkout) for name in SCENARIOS}
+    found = {name: measured(partial(touched_in, scenario=name), checkout) for name in SCENARIOS}
+    detect, learn = found["detect"], found["learn"]
+    if "names" in detect and "names" in learn:
+        learn["modules_beyond_detect"] = len(modules_of(learn["names"]) - modules_of(detect["names"]))
+    return found
 
 
 def touched_in(checkout: Checkout, scenario: str) -> Figure:
@@ -265,10 +271,19 @@ def touched_in(checkout: Checkout, scenario: str) -> Figure:
     if not functions:
         raise MeasurementError(f"no function below {checkout.source / PACKAGE} ran: another copy was imported")
     return {
-        "modules": len({name.partition(":")[0] for name in functions}),
+        "modules": len(modules_of(functions)),
         "functions": len(functions),
         "names": functions,
     }
+
+
+def modules_of(functions: Sequence[str]) -> set[str]:
+    """The files of functions.
+
+    >>> sorted(modules_of(["a.py:f", "a.py:C.g", "b.py:f"]))
+    ['a.py', 'b.py']
+    """
+    return {name.partition(":")[0] for name in functions}
 
 
 def import_seconds(*checkouts: Checkout) -> list[Figure]:

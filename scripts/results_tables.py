@@ -648,6 +648,7 @@ def house() -> Table:
         "modules loaded for detection": lambda side: side["loaded_for_detection"]["modules"],
         "modules run by `detect`": lambda side: side["touched"]["detect"]["modules"],
         "modules run by `learn`": lambda side: side["touched"]["learn"]["modules"],
+        "of these, not run by `detect`": lambda side: side["touched"]["learn"]["modules_beyond_detect"],
         "modules run by `train`": lambda side: side["touched"]["train"]["modules"],
         "modules run by one tracked video frame": lambda side: side["touched"]["track"]["modules"],
         "functions run by `detect`": lambda side: side["touched"]["detect"]["functions"],

@@ -69,6 +69,12 @@ def test_only_functions_that_run_are_recorded(tmp_path):
     assert house.record(lambda _: names["used"], tmp_path) == ["part.py:used"]
 
 
+def test_modules_beyond_detection_are_those_that_only_a_correction_runs(monkeypatch, checkout):
+    ran = {"detect": ["scan.py:f", "boxes.py:g"], "learn": ["scan.py:other", "derive.py:f", "derive.py:g"]}
+    monkeypatch.setattr(house, "touched_in", lambda _, scenario: {"names": ran.get(scenario, [])})
+    assert house.touched(checkout)["learn"]["modules_beyond_detect"] == 1
+
+
 def test_the_stored_figures_are_of_this_code():
     """Within a few modules, so that not every commit measures again; `python -m scripts.house` prints new ones."""
     stored = json.loads((ROOT / "docs" / "results" / "house.json").read_text())["after"]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from whet.detector.classes import MultiClassDetector as MultiClassDetector
     from whet.detector.detector import Detector as Detector
     from whet.detector.storage import load as load
+    from whet.detector.storage import load_classes as load_classes
     from whet.evaluation.runs import evaluate as evaluate
     from whet.io.annotations.formats import read_annotations as read_annotations
     from whet.tracking.tracker import Tracker as Tracker

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from tests.detectors import WINDOW, base, detector, learn, mixed_detector, patches, to_bytes, unlearn
 
-from whet.detector import counting
+from whet.detector import derive
 from whet.detector.base import DetectorBase
-from whet.detector.counting import count_patches
+from whet.detector.derive import count_patches
 from whet.detector.detector import Detector
 from whet.errors import CannotLearnError, CannotUnlearnError
 from whet.features.integral import IntegralStack
@@ -94,7 +94,7 @@ def test_threads_do_not_matter(data, monkeypatch):
     X, y = data
     one, four = detector(), detector()
     learn(one, X, y, threads=1)
-    monkeypatch.setattr(counting, "AT_ONCE", 23)
+    monkeypatch.setattr(derive, "AT_ONCE", 23)
     learn(four, X, y, threads=4)
     assert to_bytes(one) == to_bytes(four)
 

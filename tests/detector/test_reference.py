@@ -20,7 +20,7 @@ from tests.detectors import (
     judged_finder,
 )
 
-from whet.detector.detector import Detector
+from whet.detector.records import State
 from whet.detector.reference import NEGATIVE, POSITIVE, Calibration, Estimate, Judgement, Reference
 from whet.detector.storage import load
 from whet.errors import WorseEstimateWarning
@@ -279,7 +279,7 @@ def test_a_reference_set_of_other_weak_learners_is_refused():
 def test_a_correction_that_makes_the_estimate_worse_is_a_warning(monkeypatch):
     finder = judged_finder(default=0.5)
     estimates = {True: Estimate(0.98, 0.1), False: Estimate(0.9, 0.3)}
-    monkeypatch.setattr(Detector, "_estimate", lambda _, state: estimates[state.is_base])
+    monkeypatch.setattr(State, "estimate", lambda state, _: estimates[state.is_base])
     with pytest.warns(WorseEstimateWarning, match=r"recall falls .* and false positives"):
         update = finder.learn(bull_scene(), false_positive(finder), False)
     with warnings.catch_warnings():

@@ -13,7 +13,7 @@ from experiments.mit_cmu import FACE_OFFSET, Trial
 from experiments.report import reproduce
 from PIL import Image
 
-from whet.detector.counting import count_patches
+from whet.detector.derive import count_patches
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
 from whet.lda.statistics import BinaryStatistics

@@ -12,10 +12,12 @@ from whet.cascade.stage import Stage
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.detector.storage import load
+from whet.errors import CannotExportError
 from whet.features.families import FAMILIES, LEAVES, TRAINABLE, columns_of, family_name, from_columns, layout_of
 from whet.features.haar import HaarKind, HaarPool
 from whet.features.integral import Corners, IntegralStack, check_window
 from whet.features.training import train_weak_learners
+from whet.opencv.export import write_opencv
 from whet.training.config import TrainingConfig
 from whet.training.preparation import families_for
 from whet.training.progress import StageFinished
@@ -100,6 +102,8 @@ def test_a_new_family_is_a_class_and_an_entry_of_the_table(monkeypatch, tmp_path
     assert np.array_equal(np.argwhere(accepted), np.stack([found.y, found.x], axis=1))
     Detector(DetectorBase(WINDOW, (stage,))).save(tmp_path / "points.whet")
     assert isinstance(load(tmp_path / "points.whet").base.stages[0].features, Points)
+    with pytest.raises(CannotExportError, match="got points stages"):
+        write_opencv(cascade, tmp_path / "points.xml")
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import numpy as np
 from tests.cascades import random_cascade, textured
 from tests.opencv_files import haar_file, lbp_file
 
-from whet._kernels.simd import HAS_SIMD
+from whet._kernels.jit import HAS_SIMD
 from whet.cascade.scan import scan_images
 from whet.lda.discriminant import OnlineDiscriminant
 from whet.lda.statistics import BinaryStatistics

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.samples import cumulated
 
-from whet._kernels.integral import RUN, integrate_channels
+from whet._kernels.images import RUN, integrate_channels
 from whet.features.integral import patch_integrals, tilted_integrals
 
 

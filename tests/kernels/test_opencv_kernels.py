@@ -11,7 +11,7 @@ from tests.cascades import textured
 from tests.opencv_files import haar_file, lbp_file
 
 from whet._kernels.boxes import connect_similar
-from whet._kernels.integral import RUN, integrate_row
+from whet._kernels.images import RUN, integrate_row
 from whet._kernels.trees import walk_trees
 from whet._kernels.windows import OPENCV_MIN_SIGMA, Windows
 from whet.cascade.scan import Layout

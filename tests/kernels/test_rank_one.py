@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from tests.samples import binary_samples, correlated_stumps
 
 from whet._kernels import lda as rank_one
-from whet._kernels.jit import kernel
-from whet._kernels.simd import as_float
+from whet._kernels.jit import as_float, kernel
 
 
 @kernel

@@ -5,8 +5,8 @@ import pytest
 from PIL import Image
 from tests.cascades import textured
 
-from whet._kernels.resize import resample, transposed, triangle_weights
-from whet._kernels.simd import HAS_SIMD
+from whet._kernels.images import resample, transposed, triangle_weights
+from whet._kernels.jit import HAS_SIMD
 from whet.cascade.pyramid import Pyramid, resized
 
 needs_simd = pytest.mark.skipif(not HAS_SIMD, reason="without SIMD, Pillow itself makes images smaller")

@@ -7,7 +7,7 @@ import sys
 import pytest
 from tests.kernels.scans import digests
 
-from whet._kernels import llvm, simd
+from whet._kernels import jit, llvm
 
 
 def run_scans(**environment):
@@ -27,11 +27,11 @@ def test_scans_without_simd_find_the_same_windows_with_the_same_scores():
 
 def test_internals_of_numba_that_are_gone_choose_the_scalar_version():
     code = "from numba import extending; del extending.register_model\n"
-    code += "from whet._kernels.simd import HAS_SIMD; print(HAS_SIMD)"
+    code += "from whet._kernels.jit import HAS_SIMD; print(HAS_SIMD)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
 
 
 def test_both_files_have_one_width():
-    assert simd.HAS_SIMD
-    assert llvm.SIMD_WIDTH == simd.SIMD_WIDTH
+    assert jit.HAS_SIMD
+    assert llvm.SIMD_WIDTH == jit.SIMD_WIDTH

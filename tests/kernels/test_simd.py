@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from whet._kernels.jit import kernel
-from whet._kernels.simd import (
+from whet._kernels.jit import (
     SIMD_WIDTH,
     address_of,
     as_floats,
     broadcast,
     broadcast_last,
     evens,
+    kernel,
     load,
     load_bytes,
     load_pair,

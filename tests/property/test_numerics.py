@@ -1,5 +1,7 @@
 """Statistics over long and lopsided streams: still those of samples, semidefinite, and the weights that follow."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,6 @@ from hypothesis import strategies as st
 from tests.detectors import BULL, bull_scene, detector, false_positive, judged_finder, learn, patches
 
 from whet.detector.checks import run_checks
-from whet.detector.records import State
 from whet.errors import WhetError
 from whet.estimators import OnlineGSLDA
 from whet.lda.discriminant import OnlineDiscriminant, direction
@@ -85,7 +86,7 @@ def test_each_check_finds_what_it_is_for():
     assert not any(faults.values())
     other = detector()
     learn(other, *patches(30, np.random.default_rng(2)))
-    mixed = State(sound.counts, sound.records, other._state.total, sound.derived)
+    mixed = replace(sound, total=other._state.total)
     found = {check.name for check in run_checks(made, mixed) if not check.holds}
     assert found == {"weights follow from counts", "state follows from records"}
     statistics = sound.total.stages[0][0]
@@ -93,7 +94,7 @@ def test_each_check_finds_what_it_is_for():
     C[0, 1] = C[1, 0] = statistics.n + 1
     forged = BinaryStatistics(statistics.n, statistics.s, C)
     pairs = ((forged, sound.total.stages[0][1]), *sound.total.stages[1:])
-    broken = State(sound.counts, sound.records, type(sound.total)(pairs), sound.derived)
+    broken = replace(sound, total=type(sound.total)(pairs))
     assert "statistics are those of samples" in {c.name for c in run_checks(made, broken) if not c.holds}
 
 

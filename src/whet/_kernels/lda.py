@@ -8,8 +8,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.jit import kernel
-from whet._kernels.simd import as_float
+from whet._kernels.jit import as_float, kernel
 
 ResponseCounts = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 Vectors are of int32, float32 or float64, compiled for what the processor has (one AVX2 register, two of NEON).
 Comparisons give masks: int32, all bits set where true. Nothing is checked: loads and stores need eight entries of a
-contiguous array from `index` on. Kernels import these names from `whet._kernels.simd`.
+contiguous array from `index` on. Kernels import these names from `whet._kernels.jit`.
 """
 
 import operator

@@ -23,6 +23,21 @@ def log_ratio(x: float, n: Floats, m: Floats, S: Floats, smallest_variance: floa
 
 
 @kernel
+def weight_for_next(w: float, is_right: bool, right: Floats, wrong: Floats, t: int) -> float:
+    """Count a sample of weight w as right or wrong of learner t; its weight for the next learner.
+
+    The weight falls where a learner is right and grows where it is wrong, so that right and wrong samples have the same
+    total weight for the next learner.
+    """
+    if is_right:
+        right[t] += w
+    else:
+        wrong[t] += w
+    growth: float = (right[t] + wrong[t]) / (2.0 * (right[t] if is_right else wrong[t]))
+    return w * growth
+
+
+@kernel
 def boost_one(
     x: Floats,
     label: int,
@@ -38,8 +53,7 @@ def boost_one(
 
     n, m, S are (T, 2): each learner's weighted count, mean and scatter of the two classes, updated by
     d = x - m; n += w; m += w d / n; S += w d (x - m). `right` and `wrong` (T,) sum the weights of the samples that
-    each learner got right and wrong. A sample's weight falls where a learner is right and grows where it is wrong,
-    so that right and wrong samples have the same total weight for the next learner.
+    each learner got right and wrong; `weight_for_next` moves the weight of the sample.
     """
     w = weight
     for t in range(x.shape[0]):
@@ -48,12 +62,7 @@ def boost_one(
         m[t, label] += w * d / n[t, label]
         S[t, label] += w * d * (x[t] - m[t, label])
         is_right = (log_ratio(x[t], n[t], m[t], S[t], smallest[t]) > 0.0) == (label == 1)
-        if is_right:
-            right[t] += w
-        else:
-            wrong[t] += w
-        total = right[t] + wrong[t]
-        w *= total / (2.0 * (right[t] if is_right else wrong[t]))
+        w = weight_for_next(w, is_right, right, wrong, t)
 
 
 @kernel
@@ -92,12 +101,7 @@ def regress_one(x: Floats, label: int, weight: float, sums: Floats, right: Float
         sums[t, 4] += w * x[t] * y
         slope, intercept = regression(sums[t])
         is_right = (slope * x[t] + intercept > 0.0) == (label == 1)
-        if is_right:
-            right[t] += w
-        else:
-            wrong[t] += w
-        total = right[t] + wrong[t]
-        w *= total / (2.0 * (right[t] if is_right else wrong[t]))
+        w = weight_for_next(w, is_right, right, wrong, t)
 
 
 @kernel

@@ -6,13 +6,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.integral import RUN, integrate_row
-from whet._kernels.jit import inlined, kernel
-from whet._kernels.simd import (
+from whet._kernels.images import RUN, integrate_row
+from whet._kernels.jit import (
     HAS_SIMD,
     SIMD_WIDTH,
     address_of,
     broadcast,
+    inlined,
+    kernel,
     load_bytes,
     load_pair,
     load_scalar,

@@ -9,14 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.jit import inlined, kernel
-from whet._kernels.simd import (
+from whet._kernels.jit import (
     HAS_SIMD,
     SIMD_WIDTH,
     Address,
     Vector,
     address_of,
     broadcast,
+    inlined,
+    kernel,
     load,
     load_scalar,
     mask_bits,

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.bits import BITS, pack, table_row, threshold_row
 from whet._kernels.jit import kernel
+from whet._kernels.responses import BITS, pack, table_row, threshold_row
 
 Values = NDArray[np.float32]
 Bins = NDArray[np.uint8]

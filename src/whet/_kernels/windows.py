@@ -5,12 +5,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.jit import inlined, kernel
-from whet._kernels.simd import (
+from whet._kernels.jit import (
     Address,
     Vector,
     as_floats,
     broadcast,
+    inlined,
+    kernel,
     load,
     load_scalar,
     mask_bits,
@@ -49,34 +50,6 @@ def window_factor(
     factor = np.float32(1.0 / np.sqrt(dispersion if is_varied else 1.0))
     has_contrast = np.float64(area) * np.float64(factor) < 1.0 / np.float64(min_sigma)
     return factor, is_varied & has_contrast
-
-
-@kernel
-def stack_factors(
-    sums: NDArray[np.uint32],
-    squares: NDArray[np.uint32],
-    corners: NDArray[np.int64],
-    area: int,
-    min_sigma: float,
-    factors: NDArray[np.float32],
-    has_contrast: NDArray[np.bool_],
-) -> None:
-    """Normalise a stack of patches: the factor and the verdict of `window_factor` for each sample.
-
-    `sums` and `squares` are (pixels, samples); `corners` are the pixels at the top left, top right, bottom
-    left and bottom right of the inner rectangle.
-    """
-    for s in range(factors.size):
-        total = np.int64(_difference(sums, corners, s))
-        square_total = np.int64(_difference(squares, corners, s))
-        factors[s], has_contrast[s] = window_factor(total, square_total, area, min_sigma)
-
-
-@kernel
-def _difference(integral: NDArray[np.uint32], corners: NDArray[np.int64], s: int) -> np.uint32:
-    gained = integral[corners[0], s] + integral[corners[3], s]
-    lost = integral[corners[1], s] + integral[corners[2], s]
-    return np.uint32(gained - lost)
 
 
 Int32s = NDArray[np.int32]
@@ -200,7 +173,7 @@ def _corner_row(sums: UInt32s, place: int, corners: Int32s) -> Corners:
 
 @kernel
 def _code(a: Corners, b: Corners, c: Corners, d: Corners) -> np.uint8:
-    """The code of one window from its 4 x 4 corners, rows a to d; bits as `CLOCKWISE` in `whet._kernels.integral`."""
+    """The code of one window from its 4 x 4 corners, rows a to d; bits as `CLOCKWISE` in `whet._kernels.images`."""
     top, middle, bottom = _blocks(a, b), _blocks(b, c), _blocks(c, d)
     centre = middle[1]
     code = np.int32(top[0] >= centre) << 7 | np.int32(top[1] >= centre) << 6 | np.int32(top[2] >= centre) << 5

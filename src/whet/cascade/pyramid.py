@@ -10,8 +10,8 @@ from math import ceil, floor, log
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.resize import resample, transposed
-from whet._kernels.simd import HAS_SIMD
+from whet._kernels.images import resample, transposed
+from whet._kernels.jit import HAS_SIMD
 from whet._kernels.threads import for_each_block
 from whet.cascade.boxes import BoxOffset, box_iou
 

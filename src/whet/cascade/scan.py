@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.integral import RUN, integrate_channels
+from whet._kernels.images import RUN, integrate_channels
+from whet._kernels.jit import SIMD_WIDTH
 from whet._kernels.scan import (
     ENDS,
     FLAGS,
@@ -25,7 +26,6 @@ from whet._kernels.scan import (
     scan_windows,
 )
 from whet._kernels.scan import WEIGHTS as FIRST_WEIGHT
-from whet._kernels.simd import SIMD_WIDTH
 from whet._kernels.threads import blocks, for_each_block
 from whet._kernels.windows import NODE, SUBSET, Windows
 from whet.cascade.boxes import Boxes

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.corrections import estimate_fields
 from whet.cli.options import ExitCode, Json, Model, Quiet, Seed, Threads, refuse
-from whet.cli.output import plural, say, say_json, start, warnings_as_lines
+from whet.cli.output import estimate_fields, plural, say, say_json, start, warnings_as_lines
 from whet.detector.corrections_table import kind_name
 
 if TYPE_CHECKING:

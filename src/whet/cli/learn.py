@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.corrections import SHORT_ID, as_fields, estimate_fields, unsatisfied_lines
 from whet.cli.inputs import (
     AnnotationOptions,
     AnnotationsOption,
@@ -42,7 +41,10 @@ from whet.cli.options import (
     usage_errors,
 )
 from whet.cli.output import (
+    SHORT_ID,
+    as_fields,
     before_and_after,
+    estimate_fields,
     exit_if_skipped,
     held_out_lines,
     nothing_changed_on_ctrl_c,
@@ -53,6 +55,7 @@ from whet.cli.output import (
     say_json,
     start,
     unread_held_out,
+    unsatisfied_lines,
     warn,
 )
 

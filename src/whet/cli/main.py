@@ -30,15 +30,17 @@ COMMANDS = {
     "detect": LazyCommand("whet.cli.detect:detect", "Detect objects in images."),
     "evaluate": LazyCommand("whet.cli.evaluate:evaluate", "Measure a detector on annotated images."),
     "learn": LazyCommand("whet.cli.learn:learn", "Correct a detector with new images."),
-    "log": LazyCommand("whet.cli.log:log", "List the corrections inside a detector."),
-    "unlearn": LazyCommand("whet.cli.unlearn:unlearn", "Remove corrections from a detector, exactly."),
-    "merge": LazyCommand("whet.cli.merge:merge", "Combine the corrections of several copies of a detector."),
-    "export-corrections": LazyCommand("whet.cli.log:export_corrections", "Write the corrections as COCO annotations."),
+    "log": LazyCommand("whet.cli.corrections:log", "List the corrections inside a detector."),
+    "unlearn": LazyCommand("whet.cli.corrections:unlearn", "Remove corrections from a detector, exactly."),
+    "merge": LazyCommand("whet.cli.corrections:merge", "Combine the corrections of several copies of a detector."),
+    "export-corrections": LazyCommand(
+        "whet.cli.corrections:export_corrections", "Write the corrections as COCO annotations."
+    ),
     "watch": LazyCommand("whet.cli.watch:watch", "Detect and track in a video or camera stream."),
     "serve": LazyCommand("whet.cli.serve:serve", "Correct a detector in the browser."),
     "inspect": LazyCommand("whet.cli.inspect:inspect", "Show the contents of a detector file."),
     "adopt": LazyCommand("whet.cli.adopt:adopt", "Make an OpenCV cascade correctable."),
-    "export": LazyCommand("whet.cli.export:export", "Write a detector as an OpenCV cascade."),
+    "export": LazyCommand("whet.cli.convert:export", "Write a detector as an OpenCV cascade."),
     "convert": LazyCommand("whet.cli.convert:convert", "Convert annotations between formats."),
     "demo": LazyCommand("whet.cli.demo:demo", "Run a short demonstration."),
 }

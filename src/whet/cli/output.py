@@ -1,4 +1,4 @@
-"""What commands print: progress, results, warnings and numbers; and how they react to Ctrl-C."""
+"""What commands print: progress, results, corrections, warnings and numbers; and how they react to Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from whet.cli.options import CTRL_C, ExitCode
+from whet.detector.corrections_table import iso_time, kind_name, sized_box
 
 if TYPE_CHECKING:
+    from whet.detector.records import Record
+    from whet.detector.reference import Estimate
     from whet.evaluation.runs import EvaluationRun
 
     BeforeAfter = tuple[EvaluationRun, EvaluationRun]
@@ -181,6 +184,63 @@ def unread_held_out(runs: BeforeAfter | None) -> tuple[list[str], int]:
         return [], 0
     before, _ = runs
     return list(map(str, before.unread)), len(before.paths) + len(before.unread)
+
+
+# Characters of an id that are printed; `whet unlearn` takes them.
+SHORT_ID = 8
+
+
+def box_text(record: Record) -> str:
+    """The box as x,y,w,h, as the options of `whet learn` take it."""
+    return ",".join(f"{round(value, 1):.6g}" for value in sized_box(record))
+
+
+def as_line(record: Record) -> str:
+    """A correction as one line of text."""
+    note = f"  {record.note}" if record.note else ""
+    return f"{record.id[:SHORT_ID]}  {kind_name(record)} {record.name or 'unnamed'} {box_text(record)}{note}"
+
+
+def as_fields(record: Record, unsatisfied: Collection[str] = ()) -> dict[str, Any]:
+    """All of a record but its windows, for JSON; `holds` is None for examples, which are counted, not satisfied."""
+    return {
+        "id": record.id,
+        "time": iso_time(record),
+        "kind": kind_name(record),
+        "is_object": bool(record.is_object),
+        "weight": record.weight,
+        "file_name": record.name,
+        "image": record.image,
+        "box": sized_box(record),
+        "windows": len(record),
+        "note": record.note,
+        "holds": None if record.kind == "example" else record.id not in unsatisfied,
+    }
+
+
+def unsatisfied_lines(records: Sequence[Record]) -> Iterator[str]:
+    """The corrections that do not hold, one per line."""
+    if records:
+        yield f"Not satisfied: {plural(len(records), 'correction')} (a contradiction, or beyond these weak learners)"
+        yield from (f"  {as_line(record)}" for record in records)
+
+
+def estimate_fields(estimate: Estimate | None) -> dict[str, float] | None:
+    """An estimate for JSON."""
+    if estimate is None:
+        return None
+    return {"recall": estimate.recall, "false_positives_per_image": estimate.false_positives_per_image}
+
+
+def count_text(records: Sequence[Record]) -> str:
+    """Numbers of corrections and examples.
+
+    >>> count_text([])
+    '0 corrections'
+    """
+    n_examples = sum(record.kind == "example" for record in records)
+    text = plural(len(records) - n_examples, "correction")
+    return f"{text}, {plural(n_examples, 'example')}" if n_examples else text
 
 
 T = TypeVar("T")

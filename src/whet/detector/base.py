@@ -19,6 +19,7 @@ from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import Cascade
 from whet.cascade.stage import ClassPair, TrainedStage, check_count, check_statistics
 from whet.detector.reference import Estimate, Judgement, Reference
+from whet.errors import CannotLearnError
 from whet.lda.statistics import BinaryStatistics
 
 Fact = str | int | float
@@ -253,6 +254,26 @@ class DetectorBase:
                 digest.update(f"{array.dtype.str}{array.shape}".encode())
                 digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
+
+    def check_can_learn(self, *, examples: bool = False) -> None:
+        """Raise `CannotLearnError` if no stage has statistics; with `examples`, if no weights follow from them."""
+        if self.cascade.uses_channels:
+            if examples:
+                raise CannotLearnError(
+                    "the votes of a channel detector's trees do not follow from examples; correct it by boxes in "
+                    "images (Detector.learn, `whet learn --wrong` or --missed), or train it again with these examples"
+                )
+            return
+        if not any(pair[0].n for pair in (stage.statistics for stage in self.stages)):
+            raise CannotLearnError(
+                "no stage has statistics, so this detector runs but cannot learn; adopt an OpenCV cascade first, with "
+                "`whet adopt` or whet.adopt, or train a detector with `whet train`"
+            )
+        if examples and not any(stage.learns for stage in self.stages):
+            raise CannotLearnError(
+                "the weights of an adopted OpenCV cascade do not follow from examples; correct it by boxes in images "
+                "(Detector.learn, `whet learn --wrong` or --missed), or train a detector with `whet train`"
+            )
 
 
 def _unit_of_margins(stage: TrainedStage, coef: NDArray[np.float64]) -> float:

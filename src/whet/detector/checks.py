@@ -47,18 +47,18 @@ class Check:
 def run_checks(detector: Detector, state: State) -> list[Check]:
     """All checks of a detector in one of its states."""
     every: dict[str, Callable[[], Iterator[str]]] = {
-        "statistics are those of samples": lambda: _statistics(detector, state),
-        "weights follow from counts": lambda: _weights(detector, state),
-        "state follows from records": lambda: _state(detector, state),
+        "statistics are those of samples": lambda: _statistics(state),
+        "weights follow from counts": lambda: _weights(state),
+        "state follows from records": lambda: _state(state),
         "corrections hold": lambda: _corrections(state),
         "file gives the same detector": lambda: _file(detector),
     }
     return [Check(name, tuple(find())) for name, find in every.items()]
 
 
-def _statistics(detector: Detector, state: State) -> Iterator[str]:
+def _statistics(state: State) -> Iterator[str]:
     """Counts that no samples can have, or scatter that is not positive semidefinite."""
-    for number, (stage, learned) in enumerate(zip(detector.base.stages, state.total.stages, strict=True)):
+    for number, (stage, learned) in enumerate(zip(state.base.stages, state.total.stages, strict=True)):
         for name, trained, new in zip(("positives", "negatives"), stage.statistics, learned, strict=True):
             for what, statistics in (("training", trained), ("learned", new)):
                 if statistics.n and not statistics.is_possible(statistics):
@@ -74,9 +74,9 @@ def _least_eigenvalue(statistics: BinaryStatistics) -> float:
     return float(np.linalg.eigvalsh(scatter / most)[0]) if most > 0 else 0.0
 
 
-def _weights(detector: Detector, state: State) -> Iterator[str]:
+def _weights(state: State) -> Iterator[str]:
     """Weights that do not solve A w = f (m_1 - m_2) of the counts [FDA], by their residual."""
-    parts = zip(detector.base.stages, state.derived.weighted.stages, state.total.stages, strict=True)
+    parts = zip(state.base.stages, state.derived.weighted.stages, state.total.stages, strict=True)
     for number, (stage, run, learned) in enumerate(parts):
         if not isinstance(stage, LearningStage):
             continue
@@ -91,9 +91,9 @@ def _weights(detector: Detector, state: State) -> Iterator[str]:
             yield f"stage {number}: residual {residual / scale if scale else residual:.2g} of the weights"
 
 
-def _state(detector: Detector, state: State) -> Iterator[str]:
+def _state(state: State) -> Iterator[str]:
     """What was derived update by update differs from what the whole set gives at once."""
-    anew = State.from_learned(detector.base, state.counts, state.records)
+    anew = State.from_learned(state.base, state.counts, state.records)
     if anew.total.counts != state.total.counts or not all(
         np.array_equal(a.C, b.C)
         for ours, theirs in zip(anew.total.stages, state.total.stages, strict=True)

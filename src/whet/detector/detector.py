@@ -34,11 +34,19 @@ from whet.detector.base import (
     estimated_setbacks,
 )
 from whet.detector.model_header import Contents
-from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Records, State, Update, check_record, image_hash
-from whet.detector.reference import Estimate, Judgement
+from whet.detector.records import (
+    LONGEST_NAME,
+    LONGEST_NOTE,
+    Record,
+    Records,
+    State,
+    Update,
+    checked_records,
+    image_hash,
+)
+from whet.detector.reference import Estimate
 from whet.errors import (
     BoxError,
-    CannotLearnError,
     CannotMergeError,
     CannotUnlearnError,
     RecordError,
@@ -142,12 +150,11 @@ class Detector:
     ) -> None:
         if isinstance(base, str | PathLike):
             raise TypeError(f"got {base!r}; use whet.load({str(base)!r}) to load a detector")
-        self._base = base
         self._reporting = reporting or Reporting()
         empty = Delta.empty(base.sizes)
         if counts is not None:
             check_delta(counts, base)
-        self._state = State.from_learned(base, counts or empty, self._checked(records))
+        self._state = State.from_learned(base, counts or empty, checked_records(records, base))
         self._lock = RLock()
         # File and SHA-256 of its bytes, as it was loaded or saved last.
         self.origin: tuple[Path, str] | None = None
@@ -225,7 +232,7 @@ class Detector:
         Detectors share levels if all look at grey images, or all at channels.
         """
         state, threads = self._state, options.get("threads")
-        reporting, most = self._reporting_of(state), options.get("max_detections")
+        reporting, most = state.reporting(self._reporting), options.get("max_detections")
         check_number("iou", options.get("iou", IOU))
         if most is not None:
             check_number("max_detections", most, " of at least 1, or None for all", whole=True)
@@ -320,7 +327,7 @@ class Detector:
         if not isfinite(above):
             raise ValueError(f"got min_score={min_score}; expected a finite score that a missed object can exceed")
         found = new_records(
-            self._base, self.box_offset, pyramid, image_hash(pixels), array, flags, above, threads, base_found
+            self.base, self.box_offset, pyramid, image_hash(pixels), array, flags, above, threads, base_found
         )
         if not name and isinstance(image, str | PathLike):
             name = Path(image).name
@@ -329,13 +336,13 @@ class Detector:
 
     def add(self, records: Iterable[Record]) -> Update:
         """Add records that this detector, or another one of the same base, has made; those it has change nothing."""
-        new = self._checked(records)
+        new = checked_records(records, self.base)
         with self._lock:
             before = self._state
             added = tuple(record for key, record in new.items() if key not in before.records)
-            self._state = after = before.replaced(self._base, new)
+            self._state = after = before.replaced(new)
         unsatisfied = tuple(after.records[key] for key in after.derived.unsatisfied)
-        return Update(added, self._estimate(before), self._estimate(after), unsatisfied)
+        return Update(added, before.estimate(self._reporting), after.estimate(self._reporting), unsatisfied)
 
     def unlearn(self, what: Update | Record | str | Iterable[Update | Record | str]) -> None:
         """Take out records, as if they had never been learned; the images are not needed.
@@ -351,19 +358,19 @@ class Detector:
         with self._lock:
             records = self._state.records
             ids = [records.find(one.id if isinstance(one, Record) else one).id for one in wanted]
-            self._state = self._state.replaced(self._base, Records(), ids)
+            self._state = self._state.replaced(Records(), ids)
 
     def replace_records(self, add: Iterable[Record] = (), remove: Iterable[Record] = ()) -> None:
         """Add records and take out others in one change; weights are derived once. Records in both are kept.
 
         Raises `RecordError`, and changes nothing, if one to take out is not learned now.
         """
-        new, old = self._checked(add), [record.id for record in remove]
+        new, old = checked_records(add, self.base), [record.id for record in remove]
         with self._lock:
             missing = [key for key in old if key not in self._state.records]
             if missing:
                 raise RecordError(f"record {missing[0][:8]} is not learned now; nothing was changed")
-            self._state = self._state.replaced(self._base, new, old)
+            self._state = self._state.replaced(new, old)
 
     def learn_patches(
         self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike = 1, threads: int | None = None
@@ -390,19 +397,19 @@ class Detector:
                     "cannot unlearn these samples: they were not learned since the base, or not so often; nothing was "
                     "changed"
                 )
-            self._state = State.from_learned(self._base, rest, self._state.records)
+            self._state = State.from_learned(self.base, rest, self._state.records)
 
     def _counted(self, patches: ArrayLike, labels: ArrayLike, weights: ArrayLike, threads: int | None) -> Delta:
         self.check_can_learn(examples=True)
-        from whet.detector.counting import count_patches
+        from whet.detector.derive import count_patches
 
-        return count_patches(self._base, np.asarray(patches), labels, weights, threads)
+        return count_patches(self.base, np.asarray(patches), labels, weights, threads)
 
     def add_counts(self, new: Delta) -> None:
         """Count further samples in any of the stages, without records; weights and thresholds follow."""
-        check_delta(new, self._base)
+        check_delta(new, self.base)
         with self._lock:
-            self._state = State.from_learned(self._base, self._state.counts + new, self._state.records)
+            self._state = State.from_learned(self.base, self._state.counts + new, self._state.records)
 
     def merge(self, other: Detector | str | PathLike[str]) -> None:
         """Add all that another detector of the same base, or the one in a file, has learned since that base.
@@ -419,8 +426,8 @@ class Detector:
                 f"these detectors do not share one base ({self.base_id[:12]} and {other.base_id[:12]}): merge copies "
                 "of one detector"
             )
-        if (self._base.reference and self._base.reference.digest) != (
-            other._base.reference and other._base.reference.digest
+        if (self.base.reference and self.base.reference.digest) != (
+            other.base.reference and other.base.reference.digest
         ):
             raise CannotMergeError(
                 "these detectors have different reference sets, which guard their corrections: merge copies of one "
@@ -429,44 +436,28 @@ class Detector:
         theirs = other._state
         with self._lock:
             counts = self._state.counts + theirs.counts
-            self._state = State.from_learned(self._base, counts, self._state.records | theirs.records)
+            self._state = State.from_learned(self.base, counts, self._state.records | theirs.records)
 
     def check_can_learn(self, *, examples: bool = False) -> None:
         """Raise `CannotLearnError` if no stage has statistics; with `examples`, if no weights follow from them."""
-        if self._base.cascade.uses_channels:
-            if examples:
-                raise CannotLearnError(
-                    "the votes of a channel detector's trees do not follow from examples; correct it by boxes in "
-                    "images (Detector.learn, `whet learn --wrong` or --missed), or train it again with these examples"
-                )
-            return
-        if not any(pair[0].n for pair in (stage.statistics for stage in self._base.stages)):
-            raise CannotLearnError(
-                "no stage has statistics, so this detector runs but cannot learn; adopt an OpenCV cascade first, with "
-                "`whet adopt` or whet.adopt, or train a detector with `whet train`"
-            )
-        if examples and not any(stage.learns for stage in self._base.stages):
-            raise CannotLearnError(
-                "the weights of an adopted OpenCV cascade do not follow from examples; correct it by boxes in images "
-                "(Detector.learn, `whet learn --wrong` or --missed), or train a detector with `whet train`"
-            )
+        self.base.check_can_learn(examples=examples)
 
     def copy(self) -> Detector:
         """A detector that learns on its own from here on; the base is shared."""
         twin = Detector.__new__(Detector)
         # All that a detector holds are values: none is ever changed in place.
-        twin._base, twin._reporting, twin._state = self._base, self._reporting, self._state
+        twin._reporting, twin._state = self._reporting, self._state
         twin._lock, twin.origin = RLock(), self.origin
         return twin
 
     def as_trained(self) -> Detector:
         """A detector of the same base that has learned nothing, with the operating points that the base came with."""
-        return Detector(self._base, reporting=self._reporting)
+        return Detector(self.base, reporting=self._reporting)
 
     def to_bytes(self) -> bytes:
         """The detector as the bytes of its file. Equal sets of records and counts give equal bytes."""
         state = self._state
-        return model_file.to_bytes(Contents(self._base, state.counts, self._reporting, state.records))
+        return model_file.to_bytes(Contents(self.base, state.counts, self._reporting, state.records))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Detector:
@@ -474,14 +465,6 @@ class Detector:
         with model_file.damage_as_error():
             contents = model_file.from_bytes(data)
             return cls(contents.base, contents.counts, contents.reporting, contents.records.values())
-
-    def _checked(self, records: Iterable[Record]) -> Records:
-        new = Records.from_iterable(records)
-        for record in new.values():
-            check_record(record, self.base_id, self._base.cascade.n_weak)
-        if new:
-            self.check_can_learn(examples=any(record.kind == "example" for record in new.values()))
-        return new
 
     def check(self) -> list[Check]:
         """Check what this detector claims: statistics, weights, corrections and its file, each derived in another way.
@@ -557,30 +540,14 @@ class Detector:
     @property
     def reporting(self) -> Reporting:
         """Box offset and operating points, as they are now."""
-        return self._reporting_of(self._state)
-
-    def _reporting_of(self, state: State) -> Reporting:
-        own, reference = self._reporting, self._base.reference
-        if state.is_base or reference is None:
-            return own
-        before, after = reference.judge(self._base.cascade), reference.judge(state.derived.weighted)
-        return own.followed(before, after) if before.is_usable else own
-
-    def _judgement(self, state: State) -> Judgement | None:
-        reference = self._base.reference
-        judged = None if reference is None else reference.judge(state.derived.cascade)
-        return judged if judged is not None and judged.is_usable else None
-
-    def _estimate(self, state: State) -> Estimate | None:
-        judged = self._judgement(state)
-        return None if judged is None else judged.estimate(self._reporting_of(state).min_score(None))
+        return self._state.reporting(self._reporting)
 
     def _calibration(self, state: State) -> Calibration | None:
-        if self._base.reference is None or not self._base.reference.n_images:
+        if self.base.reference is None or not self.base.reference.n_images:
             return None
 
         def probability(scores: Floats, _: NDArray[np.intp]) -> Floats:
-            judged = self._judgement(state)
+            judged = state.judgement
             return np.full(len(scores), np.nan) if judged is None else judged.calibration.probability(scores)
 
         return probability
@@ -588,7 +555,7 @@ class Detector:
     @property
     def estimate(self) -> Estimate | None:
         """Recall and false positives per image at the default operating point, by the reference set; None without."""
-        return self._estimate(self._state)
+        return self._state.estimate(self._reporting)
 
     @property
     def records(self) -> list[Record]:
@@ -604,7 +571,7 @@ class Detector:
     @property
     def base(self) -> DetectorBase:
         """The frozen result of the training."""
-        return self._base
+        return self._state.base
 
     @property
     def cascade(self) -> Cascade:
@@ -634,22 +601,22 @@ class Detector:
     @property
     def window(self) -> tuple[int, int]:
         """Height and width of the smallest window, in pixels."""
-        return self._base.window
+        return self.base.window
 
     @property
     def base_id(self) -> str:
         """Hash of the base: detectors that share it can be merged, and can unlearn each other's records."""
-        return self._base.base_id
+        return self.base.base_id
 
     @property
     def provenance(self) -> Provenance:
         """What the base was trained on, under which licence and by which command."""
-        return self._base.provenance
+        return self.base.provenance
 
     @property
     def class_name(self) -> str | None:
         """The class that the base was trained for, as its annotations call it; None if it is not known."""
-        return self._base.provenance.class_name
+        return self.base.provenance.class_name
 
     @property
     def n_examples(self) -> tuple[int, int]:
@@ -701,7 +668,7 @@ class Detector:
             step=step,
             min_size=None if least is None else least * ratio,
             max_size=None if max_size is None else max_size * ratio,
-            grid=self._base.cascade.grid,
+            grid=self.base.cascade.grid,
             shared=shared,
             threads=threads,
         )
@@ -714,4 +681,4 @@ class Detector:
 
     def pixels(self, image: ImageLike, color: ColorOrder = "rgb") -> NDArray[np.uint8]:
         """An image as this detector looks at it: RGB (height, width, 3) for channels, else grey (height, width)."""
-        return as_rgb(image, color) if self._base.cascade.uses_channels else as_grey(image, color)
+        return as_rgb(image, color) if self.base.cascade.uses_channels else as_grey(image, color)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from whet.cascade.cascade import Cascade
 from whet.cascade.pyramid import WindowIndex
-from whet.detector.base import Delta, DetectorBase, check_delta
-from whet.detector.reference import Estimate
+from whet.detector.base import Delta, DetectorBase, Reporting, check_delta
+from whet.detector.reference import Estimate, Judgement
 from whet.errors import RecordError
 
 Bits = NDArray[np.uint8]
@@ -155,7 +155,17 @@ def _merged(one: Record, other: Record) -> Record:
     return min(one, other, key=lambda record: (record.time, record.name, record.note))
 
 
-def check_record(record: Record, base_id: str, n_weak: int) -> None:
+def checked_records(records: Iterable[Record], base: DetectorBase) -> Records:
+    """Records as a set; raises `RecordError` or `CannotLearnError` where a detector of this base cannot learn one."""
+    new = Records.from_iterable(records)
+    for record in new.values():
+        _check_record(record, base.base_id, base.cascade.n_weak)
+    if new:
+        base.check_can_learn(examples=any(record.kind == "example" for record in new.values()))
+    return new
+
+
+def _check_record(record: Record, base_id: str, n_weak: int) -> None:
     """Raise `RecordError` unless a record was made for a base with this id, and its arrays fit it."""
     n = len(record)
     if record.base_id != base_id:
@@ -217,8 +227,9 @@ class Derived:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """All that a detector has learned, and what is derived from it; replaced as a whole, never changed."""
+    """A base, all that was learned on top of it, and what is derived from both; replaced as a whole, never changed."""
 
+    base: DetectorBase
     counts: Delta
     records: Records
     total: Delta
@@ -228,24 +239,22 @@ class State:
     def from_learned(cls, base: DetectorBase, counts: Delta, records: Records) -> State:
         """The state of counts without records, and of records, on top of a base."""
         if counts.is_empty and not records:  # detection alone does not load what learning needs
-            return cls(counts, records, counts, Derived(base.cascade, base.cascade))
-        from whet.detector.counting import count_records
-        from whet.detector.derive import derive
+            return cls(base, counts, records, counts, Derived(base.cascade, base.cascade))
+        from whet.detector.derive import count_records, derive
 
         counted = count_records(base, records.values())
         total = counts if counted.is_empty else counts + counted
         check_delta(total, base)
         total.check_counts(base)
-        return cls(counts, records, total, derive(base, total, records))
+        return cls(base, counts, records, total, derive(base, total, records))
 
-    def replaced(self, base: DetectorBase, add: Records, remove: Collection[str] = ()) -> State:
+    def replaced(self, add: Records, remove: Collection[str] = ()) -> State:
         """The state with further records and without those of some ids; records in both stay.
 
         Only the difference is counted. Counts are sums of whole numbers, so this is `from_learned` of the whole set, to
         the last bit.
         """
-        from whet.detector.counting import count_records
-        from whet.detector.derive import derive
+        from whet.detector.derive import count_records, derive
 
         records = (self.records - remove) | add
         new = [record for key, record in records.items() if key not in self.records]
@@ -253,14 +262,34 @@ class State:
         is_counted = any(record.kind == "example" for record in (*new, *old))
         total = self.total
         if is_counted:
-            total = total + count_records(base, new) - count_records(base, old)
-            total.check_counts(base)
+            total = total + count_records(self.base, new) - count_records(self.base, old)
+            total.check_counts(self.base)
         if total.is_empty and not records:
-            return State(self.counts, records, total, Derived(base.cascade, base.cascade))
+            return replace(self, records=records, total=total, derived=Derived(self.base.cascade, self.base.cascade))
         weighted = None if is_counted else self.derived.weighted
-        return State(self.counts, records, total, derive(base, total, records, weighted))
+        return replace(self, records=records, total=total, derived=derive(self.base, total, records, weighted))
 
     @property
     def is_base(self) -> bool:
         """Nothing was learned."""
         return self.counts.is_empty and not self.records
+
+    def reporting(self, own: Reporting) -> Reporting:
+        """Box offset and operating points in this state; those that the base came with follow by the reference set."""
+        reference = self.base.reference
+        if self.is_base or reference is None:
+            return own
+        before, after = reference.judge(self.base.cascade), reference.judge(self.derived.weighted)
+        return own.followed(before, after) if before.is_usable else own
+
+    @property
+    def judgement(self) -> Judgement | None:
+        """The scores of held-out samples in this state; None without a reference set that can be used."""
+        reference = self.base.reference
+        judged = None if reference is None else reference.judge(self.derived.cascade)
+        return judged if judged is not None and judged.is_usable else None
+
+    def estimate(self, own: Reporting) -> Estimate | None:
+        """Recall and false positives per image at the default operating point of this state."""
+        judged = self.judgement
+        return None if judged is None else judged.estimate(self.reporting(own).min_score(None))

@@ -166,3 +166,26 @@ class TwoClassClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
+
+
+class OnlineClassifier(TwoClassClassifier):
+    """A classifier that goes on learning, sample by sample, from where `fit` left it."""
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,  # noqa: ARG002 - scikit-learn's signature; the first batch has both
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the rows of X (N, features) one after the other; the first call has to have both classes."""
+        if not hasattr(self, "classes_"):
+            return self.fit(X, y, sample_weight)
+        samples, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
+        samples, labels, weights = counted(samples, check_labels(labels), sample_weight)
+        self._learn(samples, check_known(labels, self.classes_), weights)
+        return self
+
+    @abstractmethod
+    def _learn(self, X: NDArray[np.float64], is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
+        """Learn samples (N, features) in their order, each `weights` times at once."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from whet._kernels.online_boosting import boost_one, log_ratios
-from whet.estimators.base import TwoClassClassifier, check_known, check_labels, counted
+from whet.estimators.base import OnlineClassifier, TwoClassClassifier, check_known
 from whet.features.boosting import SMALLEST_ERROR, balanced, reweighted
 from whet.features.training import SortedFeatures
 from whet.features.weak_learners import Stumps
@@ -162,7 +161,7 @@ class AsymBoost(AdaBoost):
 Floats = NDArray[np.float64]
 
 
-class OnlineBoosting(BoostedVote):
+class OnlineBoosting(OnlineClassifier, BoostedVote):
     """Online boosting of Oza and Russell (2001), on weak learners that are two normals on one feature.
 
     `fit` boosts a first batch: in each round, the feature whose two weighted normals err least. After that the
@@ -231,23 +230,10 @@ class OnlineBoosting(BoostedVote):
         n, m, S = models
         return np.asarray(log_ratios(X, n, m, S, smallest) > 0)
 
-    def partial_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        classes: ArrayLike | None = None,  # noqa: ARG002 - scikit-learn's signature; the first batch has both
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Learn the rows of X (N, features) one after the other; the first call has to have both classes."""
-        if not hasattr(self, "selected_features_"):
-            return self.fit(X, y, sample_weight)
-        samples, labels = validate_data(self, X, y, dtype=np.float64, reset=False)
-        samples, labels, weights = counted(samples, check_labels(labels), sample_weight)
-        is_positive = check_known(labels, self.classes_)
-        values = np.ascontiguousarray(samples[:, self.selected_features_])
+    def _learn(self, X: Floats, is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> None:
+        values = np.ascontiguousarray(X[:, self.selected_features_])
         for x, label, weight in zip(values, is_positive.astype(np.int64), weights.astype(float), strict=True):
             self._update(x, int(label), float(weight))
-        return self
 
     def update(self, x: Floats, label: object) -> None:
         """Learn one sample x (features,) after `fit`; for hot loops, its values are not checked."""

@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.integral import corner_values
+from whet._kernels.images import corner_values
 from whet.features.integral import Columns, ColumnTypes, Corners, Indices, IntegralStack, check_window
 
 Ints = NDArray[np.int16]

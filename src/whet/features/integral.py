@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.integral import integrate_stack
-from whet._kernels.windows import OPENCV_MIN_SIGMA, stack_factors
+from whet._kernels.images import integrate_stack, stack_factors
+from whet._kernels.windows import OPENCV_MIN_SIGMA
 
 UInt32s = NDArray[np.uint32]
 

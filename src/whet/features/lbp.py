@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.integral import block_codes
+from whet._kernels.images import block_codes
 from whet.features.haar import boxes, check_boxes
 from whet.features.integral import Columns, ColumnTypes, Corners, Indices, IntegralStack, check_window
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.integral import corner_values
+from whet._kernels.images import corner_values
 from whet.features.integral import Columns, ColumnTypes, Corners, Indices, IntegralStack, check_window
 
 Int32s = NDArray[np.int32]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.bits import (
+from whet._kernels.responses import (
     BITS,
     add_co_occurrences,
     count_common_rows,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.integral import respond_one
+from whet._kernels.images import respond_one
 from whet.features.integral import Columns, ColumnTypes, FeatureFamily, Indices, IntegralStack, ScannedFamily
 
 Ints = NDArray[np.intp]

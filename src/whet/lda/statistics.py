@@ -27,7 +27,7 @@ def co_occurrence(X: NDArray[np.uint8], weights: NDArray[np.int64]) -> NDArray[n
     array([[1, 1],
            [1, 3]])
     """
-    from whet._kernels.bits import add_co_occurrences  # detection counts nothing
+    from whet._kernels.responses import add_co_occurrences  # detection counts nothing
 
     C = np.zeros((X.shape[1], X.shape[1]), np.int64)
     if not len(X):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.boxes import connect_similar
-from whet._kernels.integral import RUN
+from whet._kernels.images import RUN
 from whet._kernels.opencv_scan import Steps, resize_image, scan_bands
 from whet._kernels.threads import available_threads, blocks, in_threads
 from whet._kernels.windows import OPENCV_MIN_SIGMA

@@ -19,6 +19,7 @@ from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.cascade import Cascade
 from whet.cascade.stage import Stage
 from whet.errors import CannotExportError
+from whet.features.families import FAMILIES
 from whet.features.haar import HaarKind, HaarPool
 from whet.features.integral import FeatureFamily
 from whet.features.lbp import BlockPatternPool
@@ -214,7 +215,8 @@ def _family(cascade: Cascade) -> str:
     if kinds == {(BlockPatternPool, Subsets)}:
         return "LBP"
     if not kinds <= {(HaarPool, Stumps), (RectanglePool, Stumps)}:
-        names = sorted({"LBP" if features is BlockPatternPool else "Haar" for features, _ in kinds})
+        known = {HaarPool: "Haar", RectanglePool: "Haar", BlockPatternPool: "LBP"}
+        names = sorted({known.get(kind) or FAMILIES.name_of(kind) or kind.__name__ for kind, _ in kinds})
         raise CannotExportError(
             f"got {' and '.join(names)} stages; an OpenCV file holds either Haar stumps or LBP stumps: train with "
             "--for-opencv"

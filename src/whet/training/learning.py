@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from whet.cascade.boxes import box_iou, intersection_over_first
 from whet.cascade.pyramid import WindowIndex, level_at
 from whet.detector.base import estimated_setbacks, setbacks
-from whet.detector.corrections import ALIGNED, NEAR, SAME, example_record
+from whet.detector.corrections import ALIGNED, SAME, example_record
 from whet.detector.detector import Detector
 from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Update, image_hash
 from whet.errors import BoxError, DataNotFoundError, UnreadableImageError
@@ -28,6 +28,9 @@ Flags = NDArray[np.bool_]
 Progress = Callable[[float], None]
 
 BeforeAfter = tuple[EvaluationRun, EvaluationRun]
+
+# A box that is marked as a false positive is that of a detection from this IoU on: it may be drawn roughly.
+ROUGHLY = 0.25
 
 
 def false_positives(detected: Boxes, image: AnnotatedImage) -> Boxes:
@@ -115,7 +118,7 @@ class LearningReport:
             for one in (detector, detector.as_trained()):  # the base: an earlier correction may hold already
                 if len(left):
                     found = one.detect(marked.path, **options).boxes
-                    left = left[~(box_iou(left, found) >= NEAR).any(axis=1)]
+                    left = left[~(box_iou(left, found) >= ROUGHLY).any(axis=1)]
         except UnreadableImageError:  # reported where it is learned
             return
         self.undetected += [f"{marked.path}: box {_as_text(box)}" for box in left.tolist()]
