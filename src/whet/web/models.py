@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 
+from whet.cascade.detections import Detections
 from whet.detector.detector import Detector
 from whet.detector.records import Record
 from whet.web.rescoring import Rescorer
@@ -26,6 +27,12 @@ class Engine:
     name: str
     detector: Detector
     rescorer: Rescorer
+
+    def base_detections(self, image: str) -> Detections | None:
+        """What the base finds in an image, at any score; None if that is not known without a scan."""
+        if self.detector.weighted is not self.detector.base.cascade or image not in self.rescorer:
+            return None
+        return self.rescorer.detections(image, frozenset())
 
     def move_to(self, records: Iterable[Record]) -> None:
         """Give the detector these corrections, and no others; examples that it came with stay."""

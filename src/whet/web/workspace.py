@@ -144,6 +144,11 @@ class Workspace:
         return self._engine is not None
 
     @property
+    def engine(self) -> Engine | None:
+        """The model of the current state with its cache; None without a model."""
+        return self._engine
+
+    @property
     def name(self) -> str:
         """The name of the model, or of what it is to be."""
         return self._name if self._engine is None else self._engine.name
@@ -255,17 +260,15 @@ class Workspace:
             rescorer, ids = self.rescorer_at(node), self.record_ids(node)
         if rescorer is None:
             return Detections()
+        self.scan(key, rescorer)
+        return rescorer.detections(key, ids)
+
+    def scan(self, key: str, rescorer: Rescorer) -> None:
+        """Keep the windows of an image, if that is not done yet; one scan at a time uses all threads."""
         if key not in rescorer:
             with self._scanning:
                 if key not in rescorer:
                     rescorer.scan(key, self.gallery.pixels(key))
-        return rescorer.detections(key, ids)
-
-    def base_detections(self, key: str) -> Detections | None:
-        """The detections of the base in an image, at any score; None if examples have changed its weights."""
-        if self.detector.weighted is not self.detector.base.cascade or key not in self.rescorer:
-            return None
-        return self.rescorer.detections(key, frozenset())
 
     def labels_of(self, key: str) -> list[Label]:
         """The labels of an image in the current state."""
@@ -304,22 +307,21 @@ class Workspace:
     @property
     def min_score_name(self) -> str | None:
         """The operating point that is used, if it has a name."""
-        value = self.chosen_score()
+        value = self.chosen_score(self._engine)
         return value if isinstance(value, str) else "default" if value is None and self._has_default() else None
 
     @property
     def min_score(self) -> float:
         """The score that detections have to exceed."""
-        return -np.inf if self._engine is None else self._engine.detector.reporting.min_score(self.chosen_score())
+        engine = self._engine
+        return -np.inf if engine is None else engine.detector.reporting.min_score(self.chosen_score(engine))
 
-    def chosen_score(self) -> float | str | None:
+    def chosen_score(self, engine: Engine | None) -> float | str | None:
         """The minimum score as it was set: a number, the name of an operating point, or None for the default."""
-        if self._engine is None:
+        if engine is None:
             return None
         value: float | str | None = self.store.get("min_score")
-        if isinstance(value, str) and value not in self._engine.detector.operating_points:
-            return None
-        return value
+        return None if isinstance(value, str) and value not in engine.detector.operating_points else value
 
     def _has_default(self) -> bool:
         return self._engine is not None and "default" in self._engine.detector.operating_points
