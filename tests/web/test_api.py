@@ -134,12 +134,12 @@ def test_an_upload_is_detected_as_the_library_does_and_can_be_learned(tmp_path):
 def test_deepstack_clients_get_their_shape_best_first(tmp_path):
     with served(tmp_path) as (client, _):
         answer = client.post("/v1/vision/detection", files={"image": ("a.png", png(), "image/png")})
-        said = answer.json()
-        assert (answer.status_code, said["success"], said["code"]) == (200, True, 200)
-        shares = [one["confidence"] for one in said["predictions"]]
+        content = answer.json()
+        assert (answer.status_code, content["success"], content["code"]) == (200, True, 200)
+        shares = [one["confidence"] for one in content["predictions"]]
         assert shares == sorted(shares, reverse=True)
         assert min(shares, default=1.0) >= 0.4
-        assert {"label", "confidence", "x_min", "y_min", "x_max", "y_max"} == set(said["predictions"][0])
+        assert {"label", "confidence", "x_min", "y_min", "x_max", "y_max"} == set(content["predictions"][0])
         every = client.post(
             "/v1/vision/detection", files={"image": ("a.png", png(), "image/png")}, data={"min_confidence": "0"}
         ).json()

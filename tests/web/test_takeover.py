@@ -12,6 +12,7 @@ from tests.web.studios import TIMEOUT, labels_for, opened
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.training.stage import StageGoal
+from whet.web import overview
 
 
 @cache
@@ -73,7 +74,7 @@ def check_all_of_one_model(workspace):
     assert workspace.detector.to_bytes() == fresh.to_bytes()
 
 
-def said(workspace, key):
+def labelled(workspace, key):
     return sorted((label.box, label.is_object) for label in workspace.labels_of(key))
 
 
@@ -81,12 +82,12 @@ def said(workspace, key):
 def test_a_label_made_for_the_model_before_is_learned_by_the_new_one(tmp_path, monkeypatch, is_object):
     with opened(tmp_path, n=2) as (workspace, keys):
         labeller = labels_for(workspace)
-        first, other = (workspace.image(key).detections[-1].box for key in keys)
+        first, other = (overview.image(workspace, key).detections[-1].box for key in keys)
         labeller.label(keys[0], [first], False)
         with taken_over_meanwhile(monkeypatch, labeller) as (start, answers):
             start(lambda: labeller.label(keys[1], [other], is_object, author="ann", request="one"))
-        assert said(workspace, keys[0]) == [(first, False)]
-        assert said(workspace, keys[1]) == [(other, is_object)]
+        assert labelled(workspace, keys[0]) == [(first, False)]
+        assert labelled(workspace, keys[1]) == [(other, is_object)]
         check_all_of_one_model(workspace)
         assert workspace.labels[answers[0].added[0]].record.base_id == retrained().base_id
         labeller.label(keys[1], [other], is_object, author="ann", request="one")  # sent again: answered, not learned
@@ -100,10 +101,10 @@ def test_a_label_made_for_the_model_before_is_learned_by_the_new_one(tmp_path, m
 def test_confirmed_boxes_are_those_that_were_shown_and_the_new_model_learns_them(tmp_path, monkeypatch):
     with opened(tmp_path, n=2) as (workspace, keys):
         labeller = labels_for(workspace)
-        shown = sorted((found.box, True) for key in keys for found in workspace.image(key).detections)
+        shown = sorted((found.box, True) for key in keys for found in overview.image(workspace, key).detections)
         with taken_over_meanwhile(monkeypatch, labeller) as (start, _):
             start(lambda: labeller.confirm(keys))
-        assert sorted(one for key in keys for one in said(workspace, key)) == shown
+        assert sorted(one for key in keys for one in labelled(workspace, key)) == shown
         assert all(workspace.is_reviewed(key) for key in keys)
         check_all_of_one_model(workspace)
 
@@ -112,13 +113,13 @@ def test_a_label_that_is_moved_or_removed_after_the_takeover_is_not_doubled(tmp_
     """The page knows it by the id that it had with the model before."""
     with opened(tmp_path, n=2) as (workspace, keys):
         labeller = labels_for(workspace)
-        box = workspace.image(keys[0]).detections[0].box
+        box = overview.image(workspace, keys[0]).detections[0].box
         moved = tuple(side + 1 for side in box)
         (moving,) = labeller.label(keys[0], [box], True).added
-        (removed,) = labeller.label(keys[1], [workspace.image(keys[1]).detections[-1].box], False).added
+        (removed,) = labeller.label(keys[1], [overview.image(workspace, keys[1]).detections[-1].box], False).added
         labeller.use_trained(retrained(), "new")
         labeller.label(keys[0], [moved], True, replaces=[moving])
         labeller.unlabel(removed)
-        assert said(workspace, keys[0]) == [(moved, True)]
-        assert said(workspace, keys[1]) == []
+        assert labelled(workspace, keys[0]) == [(moved, True)]
+        assert labelled(workspace, keys[1]) == []
         check_all_of_one_model(workspace)

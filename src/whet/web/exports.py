@@ -18,8 +18,8 @@ from whet.errors import NotNowError, UnreadableImageError
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations
 from whet.io.annotations.formats import LIST, write_annotations
 from whet.io.files import as_file_name
-from whet.web import effects
-from whet.web.effects import as_box
+from whet.web.insights import as_box
+from whet.web.insights import labelled as labels_on
 from whet.web.store import StoredImage
 from whet.web.views import SavedView
 from whet.web.workspace import Workspace
@@ -74,8 +74,8 @@ def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, lab
             continue
         boxes = [as_box(label.box) for label in labels if label.is_object]
         found = workspace.shown(image.id)
-        said = effects.labelled(found, labels)
-        boxes += [as_box(box) for box, label in zip(found.boxes, said, strict=True) if label is None]
+        judged = labels_on(found, labels)
+        boxes += [as_box(box) for box, label in zip(found.boxes, judged, strict=True) if label is None]
         path = _linked(workspace, image, folder, used)
         array = _inside(np.array(boxes).reshape(-1, 4), image)
         images.append(

@@ -18,9 +18,9 @@ from whet.detector.corrections import CONTRARY, checked_labels
 from whet.detector.detector import Detector
 from whet.detector.records import Record
 from whet.errors import BoxError, NotNowError, UnknownItemError
-from whet.web import effects, insights
-from whet.web.effects import as_box, boxes_of
+from whet.web import insights, overview
 from whet.web.history import History
+from whet.web.insights import as_box, boxes_of, labelled
 from whet.web.models import MODEL, Engine, id_of
 from whet.web.store import Label, StoredImage, StoredModel
 from whet.web.views import Box, Corrected
@@ -121,7 +121,7 @@ class Labeller:
             judged = []
             for image in images:
                 found = workspace.shown(image.id)
-                labels = effects.labelled(found, workspace.labels_of(image.id))
+                labels = labelled(found, workspace.labels_of(image.id))
                 boxes = [as_box(box) for box, label in zip(found.boxes, labels, strict=True) if label is None]
                 judged.append(Judged(image, boxes, [True] * len(boxes), [True] * len(boxes)))
             with self._learned(judged, author) as (history, _, new):
@@ -244,11 +244,12 @@ class Labeller:
         known = None if request is None else workspace.store.answered(request)
         if known is None:
             return None
-        return Corrected(known[0], workspace.revision, known[1], None if key is None else workspace.image(key), None)
+        view = None if key is None else overview.image(workspace, key)
+        return Corrected(known[0], workspace.revision, known[1], view, None)
 
     def _answer(self, before: int, added: list[str], key: str | None, author: str) -> Corrected:
         workspace = self._workspace
-        view = None if key is None else workspace.image(key)
+        view = None if key is None else overview.image(workspace, key)
         workspace.publish(image=key, client=author)
         with workspace.locked() as history:
             after, revision = history.current, workspace.revision

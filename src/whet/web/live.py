@@ -24,9 +24,8 @@ from whet.io.video import VideoFrame, is_live, read_frames
 from whet.plots.drawing import draw_boxes, draw_tracked_frame, score_text
 from whet.tracking.session import FrameCounter, Summary
 from whet.tracking.tracker import TrackedFrame
-from whet.web.events import Events
 from whet.web.views import VideoView
-from whet.web.workspace import Workspace
+from whet.web.workspace import Events, Workspace
 
 Pixels = NDArray[np.uint8]
 # Draws on an image that was made smaller by the factor.
@@ -34,7 +33,7 @@ Draw = Callable[[Pixels, float], Pixels]
 
 DRAWN_EVERY = 1 / 15  # minimum seconds between two images
 SHARE = 0.1  # of the time of one processor core may be spent on drawing
-TOLD_EVERY = 1 / 5  # minimum seconds between two events
+PUBLISHED_EVERY = 1 / 5  # minimum seconds between two events
 IDLE = 0.5  # seconds without a new frame after which the last one is sent again
 LONGEST = 1280  # pixels of the longer side; larger images are reduced by an integer factor
 QUALITY = 80
@@ -156,7 +155,7 @@ class Player:
         self._changed = Condition()
         self._from: int | None = None
         self._is_paused = self._is_closed = self._wants_frame = False
-        self._told = 0.0
+        self._published = 0.0
         self._thread = Thread(target=self._run, name="video", daemon=True)
         self._thread.start()
 
@@ -205,8 +204,8 @@ class Player:
     def _set(self, **facts: object) -> None:
         self._view = replace(self._view, **facts)  # type: ignore[arg-type] # fields of the view
         now = time.monotonic()
-        if "state" in facts or now >= self._told + TOLD_EVERY:
-            self._told = now
+        if "state" in facts or now >= self._published + PUBLISHED_EVERY:
+            self._published = now
             publish(self._workspace.events, self._view)
 
     def _run(self) -> None:
@@ -274,7 +273,7 @@ class WatchedVideo:
 
     def __init__(self, events: Events, source: str) -> None:
         self.live = LiveImage()
-        self._events, self._counter, self._told = events, FrameCounter(), 0.0
+        self._events, self._counter, self._published = events, FrameCounter(), 0.0
         self._view = VideoView(source, "waiting", None, None, 0.0, None, True, None)
         self._numbers: dict[str, object] = {}
 
@@ -301,8 +300,8 @@ class WatchedVideo:
         }
         rate = round(now.rate, 2)
         self._view = replace(self._view, state="playing", frame=now.frame, seconds=round(frame.seconds, 3), rate=rate)
-        if time.monotonic() >= self._told + TOLD_EVERY:
-            self._told = time.monotonic()
+        if time.monotonic() >= self._published + PUBLISHED_EVERY:
+            self._published = time.monotonic()
             publish(self._events, self._view, **self._numbers)
 
     def end(self, summary: Summary) -> None:
@@ -319,6 +318,6 @@ class WatchedVideo:
 
 
 def publish(events: Events, view: VideoView, **more: object) -> None:
-    """Tell the pages where a video is."""
+    """Publish where a video is."""
     facts = {"state": view.state, "frame": view.frame, "seconds": view.seconds, "rate": view.rate}
     events.publish("video", **facts, image=view.image, source=view.source, error=view.error, **more)

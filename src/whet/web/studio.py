@@ -131,7 +131,7 @@ class Rescan:
                 return
 
     def _run(self) -> None:
-        told = 0.0
+        published = 0.0
         while not self._stopped.wait(PAUSE):
             try:
                 is_idle = not (self._workspace.has_model and self._step())
@@ -142,8 +142,8 @@ class Rescan:
                 is_idle = True
             if is_idle:
                 self._stopped.wait(0.2)
-            if time.monotonic() > told + 1.0:
-                told, view = time.monotonic(), self.view()
+            if time.monotonic() > published + 1.0:
+                published, view = time.monotonic(), self.view()
                 if not is_idle or view.done + view.unreadable < view.total:
                     self._workspace.events.publish("rescan", **asdict(view))
 

@@ -55,6 +55,11 @@ class Training:
         return self._job
 
     @property
+    def n_needed(self) -> int:
+        """Objects that a training needs."""
+        return OBJECTS_TO_TRAIN
+
+    @property
     def can_start(self) -> bool:
         """Whether there are enough objects, and no training runs."""
         return self._process is None and self._n_objects() >= OBJECTS_TO_TRAIN
@@ -113,7 +118,7 @@ class Training:
             job = JobView("failed", name, "the new detector cannot be used", None, 0.0, None, str(error)[:500])
         with self._lock:
             self._process = None
-        self._tell(replace(job, seconds=round(time.monotonic() - began, 1)))
+        self._publish(replace(job, seconds=round(time.monotonic() - began, 1)))
 
     def _outcome(self, process: subprocess.Popen[str], folder: Path, name: str) -> JobView:
         """Pass the events of the process on, and use its detector in the end."""
@@ -125,7 +130,9 @@ class Training:
         for line in process.stdout:
             if line.startswith(EVENT):  # a library may print lines of its own
                 event = json.loads(line.removeprefix(EVENT))
-                self._tell(JobView("running", name, event["text"], event["progress"], event["seconds"], event["left"]))
+                self._publish(
+                    JobView("running", name, event["text"], event["progress"], event["seconds"], event["left"])
+                )
         code = process.wait()
         reader.join()
         if code == 0:
@@ -134,10 +141,10 @@ class Training:
             return JobView("finished", name, "trained", 1.0, 0.0, 0.0)
         if self._is_cancelled:
             return JobView("cancelled", name, "cancelled; train again to go on", None, 0.0, None)
-        said = next((line.strip() for line in reversed(errors) if line.strip()), f"exit code {code}")
-        return JobView("failed", name, "the training failed", None, 0.0, None, said[:500])
+        reason = next((line.strip() for line in reversed(errors) if line.strip()), f"exit code {code}")
+        return JobView("failed", name, "the training failed", None, 0.0, None, reason[:500])
 
-    def _tell(self, job: JobView) -> None:
+    def _publish(self, job: JobView) -> None:
         self._job = job
         facts = {"state": job.state, "text": job.text, "progress": job.progress, "seconds_left": job.seconds_left}
         self._workspace.events.publish("train", **facts)
@@ -167,7 +174,7 @@ def _train(folder: Path, name: str, write: Callable[[dict[str, Any]], None]) -> 
         folder / "annotations.json",
         class_name=name,
         checkpoint=folder / "checkpoint",
-        callback=lambda event: write(progress.told(event)),
+        callback=lambda event: write(progress.as_line(event)),
         trees=SETTINGS["trees"],
         negatives_per_round=SETTINGS["negatives_per_round"],
     )
@@ -180,7 +187,7 @@ class Progress:
     def __init__(self) -> None:
         self._best = 0.0
 
-    def told(self, event: Any) -> dict[str, Any]:  # noqa: ANN401 - any event of `whet.training.progress`
+    def as_line(self, event: Any) -> dict[str, Any]:  # noqa: ANN401 - any event of `whet.training.progress`
         """An event as a line for the studio."""
         text = str(event).partition("] ")[2]
         left, seconds = event.seconds_left, event.seconds

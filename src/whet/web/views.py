@@ -69,7 +69,7 @@ class ImageList:
 
 @dataclass(frozen=True)
 class DetectionView:
-    """A detection, and what a person said about it."""
+    """A detection, and the label on it."""
 
     box: Box
     score: float
