@@ -59,6 +59,7 @@ def test_a_session_from_the_first_look_to_the_last_undo(tmp_path):
         assert client.delete("/api/branches/try").json()["branches"].keys() == {"main"}
         assert post(client, f"/api/images/{keys[1]}/confirm")["image"]["is_reviewed"]
         assert post(client, "/api/confirm", images=keys[2:])["node"] > 0
+        post(client, f"/api/images/{keys[0]}/confirm")
         assert post(client, f"/api/images/{keys[0]}/lock", is_locked=True)["is_locked"]
         assert get(client, "/api/state")["locked"]["n_objects"] > 0
         assert get(client, "/api/curves")["n_images"] == 4
@@ -100,6 +101,15 @@ def test_files_that_leave_the_studio_are_read_by_whet(tmp_path):
             ) as archive:
                 archive.extractall(folder)
             assert any(folder.rglob("*.txt" if form == "yolo" else "*.xml"))
+        for form in ("coco", "voc"):  # with images: paths of the annotations resolve
+            folder = tmp_path / f"{form}-images"
+            answer = client.get(f"/api/export?format={form}&reviewed=false&images=true")
+            with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+                archive.extractall(folder)
+            place = folder / ("annotations.json" if form == "coco" else "voc")
+            read = whet.io.annotations.formats.read_annotations(place, form)
+            assert [image.path.is_file() for image in read.images] == [True] * 4
+            assert (read.n_boxes, [str(problem) for problem in read.problems]) == (len(coco["annotations"]), [])
         read = whet.io.annotations.formats.read_annotations(tmp_path / "yolo", "yolo")
         assert read.n_boxes == len(coco["annotations"])
         corrections = client.get("/api/export?format=corrections").json()

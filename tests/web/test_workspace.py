@@ -118,9 +118,29 @@ def test_effects_name_what_changed_elsewhere_and_harm_to_confirmed_boxes_comes_f
         assert insights.effect(workspace, node, node).changes == []
 
 
-def test_a_locked_image_tells_when_its_objects_are_lost(tmp_path):
+def test_only_judged_boxes_of_a_locked_image_count(tmp_path):
     with opened(tmp_path) as (workspace, keys):
+        n = len(workspace.shown(keys[0]))
         insights.lock(workspace, keys[0], True)
+        (row,) = insights.locked(workspace).images
+        assert (row.n_judged, row.n_boxes, row.recall_now, row.false_positives_now) == (0, n, None, 0)
+        right, wrong = workspace.shown(keys[0]).boxes[[0, -1]].tolist()
+        labels_for(workspace).label(keys[0], [right], True)
+        labels_for(workspace).label(keys[0], [wrong], False)
+        (row,) = insights.locked(workspace).images
+        assert (row.n_judged, row.recall_now) == (2, 1.0)
+        assert 2 < row.n_boxes <= n
+        assert (row.false_positives_before, row.false_positives_now) == (1, 0)
+        labels_for(workspace).confirm([keys[0]])
+        (row,) = insights.locked(workspace).images
+        assert row.n_judged == row.n_boxes
+
+
+def test_a_locked_image_shows_when_its_objects_are_lost(tmp_path):
+    with opened(tmp_path) as (workspace, keys):
+        labels_for(workspace).confirm([keys[0]])
+        insights.lock(workspace, keys[0], True)
+        workspace.undo()  # the labels would guard the objects
         truth = workspace.shown(keys[0]).boxes
         assert not insights.locked(workspace).is_worse
         for key in keys[1:]:

@@ -360,9 +360,12 @@ def _add_files(app: FastAPI, workspace: Workspace) -> None:
         return Response(file.content, media_type=file.media_type, headers=headers)
 
     @app.get("/api/export", response_class=Response)
-    def export(format: exports.Format, reviewed: bool = True) -> Response:
-        """Boxes of reviewed images (or of all) as COCO, YOLO or Pascal VOC; or the corrections as COCO."""
-        return sent(exports.exported(workspace, format, reviewed=reviewed))
+    def export(format: exports.Format, reviewed: bool = True, images: bool = False) -> Response:
+        """Boxes of reviewed images (or of all) as COCO, YOLO or Pascal VOC; or the corrections as COCO.
+
+        With `images`, an archive that holds the image files too, where the annotations expect them.
+        """
+        return sent(exports.exported(workspace, format, reviewed=reviewed, images=images))
 
     @app.get("/api/model.whet", response_class=Response)
     def model() -> Response:

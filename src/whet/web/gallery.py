@@ -77,6 +77,8 @@ class Gallery:
         self._pixels = ByteCache(PIXEL_BYTES, lambda value: value.nbytes)  # type: ignore[attr-defined]
         self._files = ByteCache(FILE_BYTES, lambda value: len(value))  # type: ignore[arg-type]
         self._groups: dict[str, int] = {}
+        self._unreadable: set[str] = set()
+        self._gone: frozenset[str] = frozenset()
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -132,6 +134,23 @@ class Gallery:
         before = self._images.get(image.id)
         return image if before is None else _with_lock_of(image, before)
 
+    @property
+    def missing(self) -> frozenset[str]:
+        """Images whose files are gone or cannot be read: shown as missing, and in no queue and no count."""
+        return self._gone | self._unreadable
+
+    def leave_out(self, key: str) -> None:
+        """Note an image that cannot be read."""
+        if _is_gone(self[key]):
+            self._gone |= {key}
+        else:
+            self._unreadable.add(key)
+
+    def check_files(self) -> bool:
+        """Look which files are gone; returns whether that has changed. A file that is back is used again."""
+        before, self._gone = self._gone, frozenset(image.id for image in self if _is_gone(image))
+        return self._gone != before
+
     def add_pixels(self, pixels: Pixels, name: str) -> StoredImage:
         """Keep an image in the project itself, without loss."""
         image = _described(pixels, name)
@@ -184,6 +203,10 @@ class Gallery:
             groups = alike([image.perceptual_hash for image in images])
             self._groups = dict(zip([image.id for image in images], groups, strict=True))
         return self._groups
+
+
+def _is_gone(image: StoredImage) -> bool:
+    return image.path is not None and not Path(image.path).is_file()
 
 
 def _with_lock_of(image: StoredImage, before: StoredImage) -> StoredImage:

@@ -196,13 +196,10 @@ def changes(workspace: Workspace, before: int, after: int) -> list[ChangeView]:
 
 
 def lock(workspace: Workspace, key: str, is_locked: bool) -> None:
-    """Take the boxes that an image shows now, but for those marked wrong, as those that have to be found; or stop."""
+    """Watch an image: the boxes that are labelled the object now have to be found from now on; or stop."""
     image, truth, node = workspace.gallery[key], None, None
     if is_locked:
-        found, labels = workspace.shown(key), workspace.labels_of(key)
-        judged = labelled(found, labels)
-        truth = [as_box(box) for box, label in zip(found.boxes, judged, strict=True) if label is None]
-        truth += [as_box(label.box) for label in labels if label.is_object]
+        truth = [as_box(label.box) for label in workspace.labels_of(key) if label.is_object]
         node = workspace.history.current
     workspace.store.lock_image(key, truth, node)
     workspace.gallery.update(replace(image, truth=None if truth is None else tuple(truth), locked_at=node))
@@ -210,7 +207,7 @@ def lock(workspace: Workspace, key: str, is_locked: bool) -> None:
 
 
 def truth_of(image: StoredImage, labels: Sequence[Label]) -> Boxes:
-    """The boxes of a locked image: those that it was locked with, and labels since then."""
+    """The objects of a locked image: those that it was locked with, and labels since then."""
     boxes = np.array(image.truth or (), np.float64).reshape(-1, 4)
     wrong = boxes_of([label for label in labels if not label.is_object])
     boxes = boxes[~(box_iou(boxes, wrong) >= SAME).any(axis=1)]
@@ -219,27 +216,38 @@ def truth_of(image: StoredImage, labels: Sequence[Label]) -> Boxes:
     return np.concatenate([boxes, new])
 
 
+def judged_only(found: Detections, truth: Boxes, labels: Sequence[Label]) -> Detections:
+    """The detections of an image that nobody reviewed as a whole, without those that nobody judged."""
+    is_judged = np.array([label is not None for label in labelled(found, labels)], np.bool_)
+    return found[is_judged | (box_iou(found.boxes, truth) >= SAME).any(axis=1)]
+
+
 def locked(workspace: Workspace, before: int | None = None, after: int | None = None) -> LockedView:
     """What is found of the objects of locked images; before is the state in which each was locked."""
     if not workspace.has_model:
         return LockedView()
-    rows, totals = [], np.zeros(5, np.int64)
+    rows, totals = [], np.zeros(7, np.int64)
     for image in workspace.gallery:
-        if image.truth is None:
+        if image.truth is None or image.id in workspace.gallery.missing:
             continue
-        truth = truth_of(image, workspace.labels_of(image.id))
-        nodes = (image.locked_at or 0) if before is None else before, after
-        counts = [
-            found_of(truth, workspace.detections(image.id, node).with_min_score(workspace.min_score)) for node in nodes
-        ]
+        labels = workspace.labels_of(image.id)
+        truth, is_reviewed = truth_of(image, labels), workspace.is_reviewed(image.id)
+        shown = workspace.shown(image.id)
+        n_open = 0 if is_reviewed else len(shown) - len(judged_only(shown, truth, labels))
+        n_judged = len(truth) + sum(not label.is_object for label in labels)
+        counts = []
+        for node in (image.locked_at or 0) if before is None else before, after:
+            found = workspace.detections(image.id, node).with_min_score(workspace.min_score)
+            counts.append(found_of(truth, found if is_reviewed else judged_only(found, truth, labels)))
         (found_before, wrong_before), (found_now, wrong_now) = counts
-        totals += [len(truth), found_before, found_now, wrong_before, wrong_now]
-        before_share, share = (found / len(truth) if len(truth) else 1.0 for found in (found_before, found_now))
-        rows.append(LockedImage(image.id, image.name, before_share, share, wrong_before, wrong_now))
-    n, found_before, found_now, wrong_before, wrong_now = totals.tolist()
+        totals += [len(truth), found_before, found_now, wrong_before, wrong_now, n_judged, n_judged + n_open]
+        recall_before, recall_now = (found / len(truth) if len(truth) else None for found in (found_before, found_now))
+        wrong = wrong_before, wrong_now
+        rows.append(LockedImage(image.id, image.name, recall_before, recall_now, *wrong, n_judged, n_judged + n_open))
+    n, found_before, found_now, wrong_before, wrong_now, n_judged, n_boxes = totals.tolist()
     is_worse = found_now < found_before or wrong_now > wrong_before
     recall_before, recall_now = (found / n if n else None for found in (found_before, found_now))
-    return LockedView(rows, n, recall_before, recall_now, wrong_before, wrong_now, is_worse)
+    return LockedView(rows, n, recall_before, recall_now, wrong_before, wrong_now, n_judged, n_boxes, is_worse)
 
 
 # Causes.
@@ -311,10 +319,10 @@ def curves(workspace: Workspace) -> CurvesView:
     unjudged: list[NDArray[np.float64]] = []
     n_truths, n_images, n_labelled = 0, 0, 0
     for image in workspace.gallery:
-        if not workspace.has_model or image.id not in workspace.rescorer:
+        if not workspace.has_model or image.id not in workspace.rescorer or image.id in workspace.gallery.missing:
             continue
         labels = workspace.labels_of(image.id)
-        is_reviewed = workspace.is_reviewed(image.id) or image.truth is not None
+        is_reviewed = workspace.is_reviewed(image.id)
         found = workspace.detections(image.id)
         if not is_reviewed:
             is_judged = np.array([label is not None for label in labelled(found, labels)], np.bool_)

@@ -6,6 +6,7 @@ without viewers nothing is drawn, and the video never waits for a viewer.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ from whet.tracking.session import FrameCounter, Summary
 from whet.tracking.tracker import TrackedFrame
 from whet.web.views import VideoView
 from whet.web.workspace import Events, Workspace
+
+log = logging.getLogger(__name__)
 
 Pixels = NDArray[np.uint8]
 # Draws on an image that was made smaller by the factor.
@@ -154,6 +157,7 @@ class Player:
         self._frame: VideoFrame | None = None
         self._changed = Condition()
         self._from: int | None = None
+        self._error: WhetError | None = None
         self._is_paused = self._is_closed = self._wants_frame = False
         self._published = 0.0
         self._thread = Thread(target=self._run, name="video", daemon=True)
@@ -183,7 +187,7 @@ class Player:
                 if self._view.state in ("ended", "failed"):
                     self._from = 0
                 self._is_paused = self._wants_frame = False
-                self._view = replace(self._view, image=None, state="playing")
+                self._view = replace(self._view, image=None, state="playing", error=None)
             self._changed.notify_all()
         return self._view
 
@@ -192,6 +196,15 @@ class Player:
         stem = Path(self._source).stem if not self._view.is_live else "camera"
         image = self._workspace.add_image(frame.image, f"{stem}-{frame.number:06d}.png")
         self._set(state="paused", frame=frame.number, seconds=frame.seconds, image=image.id)
+
+    def wait_for_start(self, seconds: float) -> None:
+        """Wait for the first frame; raises the error of a video that cannot be opened or has no frame."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._view.state != "waiting", seconds)
+            if self._error is None:
+                return
+        self.close()
+        raise self._error
 
     def close(self) -> None:
         """Stop."""
@@ -202,7 +215,9 @@ class Player:
         self._thread.join(5)
 
     def _set(self, **facts: object) -> None:
-        self._view = replace(self._view, **facts)  # type: ignore[arg-type] # fields of the view
+        with self._changed:
+            self._view = replace(self._view, **facts)  # type: ignore[arg-type] # fields of the view
+            self._changed.notify_all()
         now = time.monotonic()
         if "state" in facts or now >= self._published + PUBLISHED_EVERY:
             self._published = now
@@ -216,8 +231,10 @@ class Player:
                 if again is None:
                     self._set(state="ended")
             except WhetError as error:
-                again = None
+                again, self._error = None, error
                 self._set(state="failed", error=str(error))
+                if self._frame is not None:  # else whoever started the video reports it
+                    log.warning("Warning: the video stopped: %s", error)
             if again is None:
                 with self._changed:
                     self._changed.wait_for(lambda: self._from is not None or self._is_closed)

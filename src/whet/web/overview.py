@@ -44,7 +44,8 @@ def state(studio: Studio) -> StateView:
     """The studio as a whole."""
     workspace = studio.workspace
     score = workspace.min_score
-    ids = [image.id for image in workspace.gallery]
+    missing = workspace.gallery.missing
+    ids = [image.id for image in workspace.gallery if image.id not in missing]
     with workspace.locked() as history:
         items = history.items()
         node, branch, can_undo, can_redo = history.current, history.branch, history.can_undo, history.can_redo
@@ -63,6 +64,7 @@ def state(studio: Studio) -> StateView:
         min_score=score if isfinite(score) else None,
         min_score_name=workspace.min_score_name,
         n_images=len(ids),
+        n_missing=len(missing),
         n_reviewed=sum(workspace.is_reviewed(key) for key in ids),
         n_objects=sum(label.is_object for label in labels),
         objects_to_train=studio.training.n_needed,
@@ -76,9 +78,10 @@ def state(studio: Studio) -> StateView:
 
 def images(workspace: Workspace, order: str, offset: int, limit: int) -> ImageList:
     """A part of all images, by name or by what is expected to change."""
-    groups, every = workspace.gallery.groups(), list(workspace.gallery)
+    groups, every, missing = workspace.gallery.groups(), list(workspace.gallery), workspace.gallery.missing
     expected = {image.id: _expected(workspace, image.id) for image in every}
     if order == "queue":
+        every = [image for image in every if image.id not in missing]
         known = {image.id: image for image in every}
         ranked = in_turns([(image.id, groups[image.id], expected[image.id] or 0.0) for image in every])
         every = sorted((known[key] for key in ranked), key=lambda image: workspace.is_reviewed(image.id))
@@ -132,6 +135,7 @@ def summary(workspace: Workspace, image: StoredImage, group: int = 0, expected: 
         len(disputes(workspace.labels_of(image.id))),
         group,
         expected,
+        image.id in workspace.gallery.missing,
     )
 
 
@@ -154,11 +158,11 @@ def model_view(workspace: Workspace) -> ModelView | None:
     if workspace.engine is None:
         return None
     detector = workspace.engine.detector
+    reason = None
     try:
         detector.check_can_learn()
-        can_learn = True
-    except CannotLearnError:
-        can_learn = False
+    except CannotLearnError as error:
+        reason = str(error)
     return ModelView(
         workspace.name,
         detector.class_name,
@@ -166,7 +170,8 @@ def model_view(workspace: Workspace) -> ModelView | None:
         detector.window,
         detector.cascade.n_weak,
         dict(detector.operating_points),
-        can_learn,
+        reason is None,
+        reason,
         _can_export_opencv(detector.base),
         estimate_view(workspace.estimate_at(workspace.history.current)),
     )

@@ -30,6 +30,8 @@ from whet.web.views import JobView
 
 # Objects that are needed to train a first detector.
 OBJECTS_TO_TRAIN = 20
+# Images with room beside the boxes that are needed, and the share of an image that boxes may cover in them.
+IMAGES_TO_TRAIN, MOST_COVERED = 2, 0.9
 LONGEST_CLASS = 60
 # How a line of the process begins that is an event.
 EVENT = "event "
@@ -98,6 +100,7 @@ class Training:
         with TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as place:
             new = Path(place) / "new"
             boxes = annotated(self._workspace, new / "images", labelled=True)
+            _check_backgrounds(boxes)
             named = Annotations(tuple(image.relabelled(name) for image in boxes.images), (name,))
             write_annotations(named, new / "annotations.json", "coco")
             content = (new / "annotations.json").read_bytes() + json.dumps(SETTINGS).encode()
@@ -161,6 +164,20 @@ class Training:
             except subprocess.TimeoutExpired:
                 process.kill()
         return self._job
+
+
+def _check_backgrounds(boxes: Annotations) -> None:
+    """Refuse a training that cannot find out what is not the object: negatives come from beside the boxes."""
+    n = 0
+    for image in boxes.images:
+        sides = image.boxes[:, 2:] - image.boxes[:, :2]
+        n += float(sides.prod(axis=1).sum()) < MOST_COVERED * image.shape[0] * image.shape[1]
+    if n < IMAGES_TO_TRAIN:
+        raise TrainingDataError(
+            f"{n} of {len(boxes)} labelled images have room beside the boxes, where a training finds what is not the "
+            f"object; expected at least {IMAGES_TO_TRAIN}, better many: confirm images without the object (Space), or "
+            "draw boxes in other images too"
+        )
 
 
 def _train(folder: Path, name: str, write: Callable[[dict[str, Any]], None]) -> None:
