@@ -62,6 +62,7 @@ class Marked(BaseModel):
     boxes: Annotated[list[BoxIn], Field(min_length=1, max_length=MOST_BOXES)]
     is_object: bool
     replaces: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=MOST_BOXES)] = []
+    effect: bool = True
     request_id: RequestId = None
 
 
@@ -69,6 +70,12 @@ class Confirmed(BaseModel):
     """A request without further facts."""
 
     request_id: RequestId = None
+
+
+class ConfirmedImage(Confirmed):
+    """A review of one image; without `effect`, the answer comes sooner."""
+
+    effect: bool = True
 
 
 class ConfirmedImages(BaseModel):
@@ -262,20 +269,30 @@ def _add_corrections(app: FastAPI, studio: Studio) -> None:
     def label(id: Id, marked: Marked, client: Client) -> Corrected:
         """Learn that boxes of an image are the object, or are not."""
         return studio.labeller.label(
-            id, marked.boxes, marked.is_object, author=client, request=marked.request_id, replaces=marked.replaces
+            id,
+            marked.boxes,
+            marked.is_object,
+            author=client,
+            request=marked.request_id,
+            replaces=marked.replaces,
+            effect=marked.effect,
         )
 
     @app.delete("/api/labels/{record_id}")
     def unlabel(
-        record_id: Id, client: Client, request_id: Annotated[str | None, Query(max_length=100)] = None
+        record_id: Id,
+        client: Client,
+        request_id: Annotated[str | None, Query(max_length=100)] = None,
+        effect: bool = True,
     ) -> Corrected:
         """Unlearn one correction."""
-        return studio.labeller.unlabel(record_id, author=client, request=request_id)
+        return studio.labeller.unlabel(record_id, author=client, request=request_id, effect=effect)
 
     @app.post("/api/images/{id}/confirm")
-    def confirm(id: Id, confirmed: Confirmed, client: Client) -> Corrected:
+    def confirm(id: Id, confirmed: ConfirmedImage, client: Client) -> Corrected:
         """All detections that an image shows are right."""
-        return studio.labeller.confirm([id], author=client, request=confirmed.request_id)
+        request, effect = confirmed.request_id, confirmed.effect
+        return studio.labeller.confirm([id], author=client, request=request, effect=effect)
 
     @app.post("/api/confirm")
     def confirm_all(confirmed: ConfirmedImages, client: Client) -> Corrected:

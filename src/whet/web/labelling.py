@@ -57,9 +57,11 @@ class Labeller:
         author: str = "",
         request: str | None = None,
         replaces: Sequence[str] = (),
+        effect: bool = True,
     ) -> Corrected:
         """Learn what a person says about boxes of an image; labels that it `replaces` are unlearned in the same step.
 
+        The answer has the `effect` on all images, unless a client asks for that later, to see the boxes sooner.
         A box that the same author labelled otherwise before is labelled anew; opposite labels of two authors are both
         kept.
         """
@@ -86,9 +88,9 @@ class Labeller:
             missed = [label.box for label in new if label.is_object and label.record is not None]
             if missed and engine is not None:
                 engine.rescorer.look_around(key, workspace.gallery.pixels(key), missed)
-            return self._answer(before, [label.id for label in new], key, author)
+            return self._answer(before, [label.id for label in new], key, author, effect)
 
-    def unlabel(self, label_id: str, *, author: str = "", request: str | None = None) -> Corrected:
+    def unlabel(self, label_id: str, *, author: str = "", request: str | None = None, effect: bool = True) -> Corrected:
         """Unlearn one correction, as if it had never been learned."""
         workspace = self._workspace
         label = workspace.labels.get(label_id)
@@ -105,9 +107,11 @@ class Labeller:
             before = history.current
             text = f"{self._name_of(label)}: label removed"
             workspace.commit((), present, author=author, text=text, request=request)
-        return self._answer(before, [], shown, author)
+        return self._answer(before, [], shown, author, effect)
 
-    def confirm(self, keys: Sequence[str], *, author: str = "", request: str | None = None) -> Corrected:
+    def confirm(
+        self, keys: Sequence[str], *, author: str = "", request: str | None = None, effect: bool = True
+    ) -> Corrected:
         """Say of some images that all detections shown are right; each of them becomes a label, and guards."""
         workspace = self._workspace
         images = [workspace.gallery[key] for key in dict.fromkeys(keys)]
@@ -133,7 +137,7 @@ class Labeller:
                 if not history.items().issuperset(items):
                     text = f"{images[0].name if only else f'{len(images)} images'}: confirmed"
                     workspace.commit(new, (), items=items, author=author, text=text, request=request)
-            return self._answer(before, [label.id for label in new], only, author)
+            return self._answer(before, [label.id for label in new], only, author, effect)
 
     def use_trained(self, detector: Detector, name: str, *, author: str = "") -> None:
         """Go on with another detector: a new state, with all labels learned by it. Undo gives the one before back."""
@@ -247,13 +251,13 @@ class Labeller:
         view = None if key is None else overview.image(workspace, key)
         return Corrected(known[0], workspace.revision, known[1], view, None)
 
-    def _answer(self, before: int, added: list[str], key: str | None, author: str) -> Corrected:
+    def _answer(self, before: int, added: list[str], key: str | None, author: str, effect: bool) -> Corrected:
         workspace = self._workspace
         view = None if key is None else overview.image(workspace, key)
         workspace.publish(image=key, client=author)
         with workspace.locked() as history:
             after, revision = history.current, workspace.revision
-        summary = insights.summary(workspace, before, after) if workspace.has_model else None
+        summary = insights.summary(workspace, before, after) if effect and workspace.has_model else None
         return Corrected(after, revision, added, view, summary)
 
     @contextmanager

@@ -114,26 +114,34 @@ class Rescorer:
     # Corrections.
 
     def add(self, records: Iterable[Record]) -> None:
-        """Note corrections that states can have; those that are known change nothing."""
+        """Note corrections that states can have; those that are known change nothing.
+
+        Images get their rows of distances when they are asked for: a click waits for one image, not for all.
+        """
         with self._lock:
             new = [r for r in records if r.kind == "correction" and len(r) and r.id not in self._roles]
             for role in roles_of(self._base, self._weighted, new):
                 self._rows[role.record.id] = len(self._known)
                 self._roles[role.record.id] = role
                 self._known.append(words_of(role.record.responses))
-            images = list(self._images.values())
 
-            def work(rows: slice) -> None:
-                for image in images[rows]:
-                    self._fill(image)
+    def _fill_all(self) -> None:
+        """Add the rows of new corrections in all images."""
+        images = [image for image in self._images.values() if image.n_promoted < len(self._roles)]
 
-            for_each_block(work, len(images), 16, self._threads)
-            if self._everywhere is not None:
-                self._everywhere.live.take_rows(list(self._everywhere.images.values()))
-            self._shed()
+        def work(rows: slice) -> None:
+            for image in images[rows]:
+                self._fill(image)
+
+        for_each_block(work, len(images), 16, self._threads)
+        if self._everywhere is not None:
+            self._everywhere.live.take_rows(list(self._everywhere.images.values()))
+        self._shed()
 
     def _fill(self, image: CachedImage) -> None:
         """Make windows live that a new correction can accept, and add the rows of new corrections."""
+        if image.n_promoted == len(self._roles):
+            return
         promoted = np.zeros(len(image.words), np.bool_)
         promoted[image.live_rows] = True
         n_before = int(promoted.sum())
@@ -285,6 +293,7 @@ class Rescorer:
         """What is found in an image with these corrections, at any score."""
         with self._lock:
             cached, state = self._images[image], self._state(ids)
+            self._fill(cached)
             if image in self._whole:
                 self._whole.move_to_end(image)
             known = state.found.get(image)
@@ -305,6 +314,7 @@ class Rescorer:
         with self._lock:
             if not self._images:
                 return []
+            self._fill_all()
             scores = [self._everywhere_scores(ids) for ids in (one, other)]
             assert self._everywhere is not None
             changed = np.append(0, np.cumsum(scores[0] != scores[1]))

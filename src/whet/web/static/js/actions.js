@@ -54,7 +54,7 @@ export function judge(box, is_object) {
 
 function label(image, box, is_object, replaces) {
   const mark = { kind: "label", image, box, is_object, replaces };
-  outbox.send("POST", `/api/images/${image}/labels`, { boxes: [box], is_object, ...(replaces && { replaces }) }, mark);
+  outbox.send("POST", `/api/images/${image}/labels`, { boxes: [box], is_object, effect: false, ...(replaces && { replaces }) }, mark);
 }
 
 /** Unlearn the judgement of a box. */
@@ -165,7 +165,7 @@ export function confirmImage() {
   finishMoving();
   const { image, rows } = get();
   if (!image || !canLearn()) return;
-  outbox.send("POST", `/api/images/${image.id}/confirm`, {}, { kind: "confirm", image: image.id });
+  outbox.send("POST", `/api/images/${image.id}/confirm`, { effect: false }, { kind: "confirm", image: image.id });
   set({ rows: rows.map((row) => (row.id === image.id ? { ...row, is_reviewed: true } : row)) });
   openNextUnreviewed();
 }
