@@ -4,7 +4,8 @@ Times are those of the clock; `cpu` are processor times of the same calls, which
 
     python -m benchmarks.studio [--images 200] [--data DIR] [--only PART,...]
 
-- `correction`: request to answered boxes over HTTP on loopback, of false positives and of missed objects;
+- `correction`: request to answered boxes over HTTP on loopback, of false positives and of missed objects, then the
+  effect on all images;
 - `rescoring`: a correction's effect on the whole set, and the share of cached boxes that a scan confirms;
 - `blame`: planted errors (wrong labels that make a box appear), the time to find the cause, and how often it is right;
 - `restore`: any of 1,000 states, with bytes equal to those of a detector that learned the set at once;
@@ -111,7 +112,7 @@ def prepared(pixels: Sequence[Pixels], folder: Path) -> tuple[Workspace, list[st
 
 
 def correction(pixels: Sequence[Pixels], folder: Path) -> dict[str, Any]:
-    """Requests of a client over HTTP: the answer has the boxes of the image and the effect on all others."""
+    """Requests of a client over HTTP, as the page sends them: the boxes of the image, then the effect on all others."""
     import httpx
 
     from whet.web.api import make_app
@@ -123,17 +124,19 @@ def correction(pixels: Sequence[Pixels], folder: Path) -> dict[str, Any]:
     (_, scan_seconds), _ = timed(lambda: [workspace.detections(key) for key in keys])
     steps = wrong_boxes(workspace.detector, pixels, 60)
     app = make_app(Studio(workspace), Access(limits=Limits(rate=1e6, burst=1e6)))
-    times: dict[str, list[Times]] = {"false_positive": [], "missed": [], "undo": []}
+    times: dict[str, list[Times]] = {"false_positive": [], "missed": [], "effect": [], "undo": []}
     with StudioServer(app) as server, httpx.Client(base_url=server.address, timeout=60) as client:
         client.get("/api/state")
         for number, (i, box, is_object) in enumerate(steps):
             client.get(f"/api/images/{keys[i]}")
-            body = {"boxes": [box], "is_object": is_object, "request_id": f"r{number}"}
+            body = {"boxes": [box], "is_object": is_object, "effect": False, "request_id": f"r{number}"}
             path = f"/api/images/{keys[i]}/labels"
             seconds, answer = timed(lambda path=path, body=body: client.post(path, json=body))  # type: ignore[misc]
             assert answer.status_code == 200, answer.text
+            effect = timed(lambda: client.get("/api/effect"))[0]
             if number >= 3:  # the first ones compile
                 times["missed" if is_object else "false_positive"].append(seconds)
+                times["effect"].append(effect)
         for _ in range(20):
             times["undo"].append(timed(lambda: client.post("/api/undo", json={}))[0])
     workspace.close()

@@ -12,7 +12,7 @@ from tests.web.studios import PAGE, served
 
 from whet.errors import UnreadableImageError
 from whet.web.gallery import MOST_UPLOAD_PIXELS, decode
-from whet.web.metrics import Metrics
+from whet.web.programs import Metrics
 from whet.web.security import Access, Limits, Rates, is_own
 
 PATHS = ("/", "/api/state", "/api/events", "/api/images", "/metrics", "/static/js/app.js", "/api/openapi.json")

@@ -85,9 +85,9 @@ def running(*arguments, **options):
         **options,
     ) as run:
         try:
-            said = run.stderr.readline()
-            found = re.search(r"studio at http://127\.0\.0\.1:(\d+)/", said)
-            assert found, said + run.stderr.read()
+            line = run.stderr.readline()
+            found = re.search(r"studio at http://127\.0\.0\.1:(\d+)/", line)
+            assert found, line + run.stderr.read()
             yield run, int(found[1])
         finally:
             run.kill()

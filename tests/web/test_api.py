@@ -59,6 +59,7 @@ def test_a_session_from_the_first_look_to_the_last_undo(tmp_path):
         assert client.delete("/api/branches/try").json()["branches"].keys() == {"main"}
         assert post(client, f"/api/images/{keys[1]}/confirm")["image"]["is_reviewed"]
         assert post(client, "/api/confirm", images=keys[2:])["node"] > 0
+        post(client, f"/api/images/{keys[0]}/confirm")
         assert post(client, f"/api/images/{keys[0]}/lock", is_locked=True)["is_locked"]
         assert get(client, "/api/state")["locked"]["n_objects"] > 0
         assert get(client, "/api/curves")["n_images"] == 4
@@ -100,6 +101,15 @@ def test_files_that_leave_the_studio_are_read_by_whet(tmp_path):
             ) as archive:
                 archive.extractall(folder)
             assert any(folder.rglob("*.txt" if form == "yolo" else "*.xml"))
+        for form in ("coco", "voc"):  # with images: paths of the annotations resolve
+            folder = tmp_path / f"{form}-images"
+            answer = client.get(f"/api/export?format={form}&reviewed=false&images=true")
+            with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+                archive.extractall(folder)
+            place = folder / ("annotations.json" if form == "coco" else "voc")
+            read = whet.io.annotations.formats.read_annotations(place, form)
+            assert [image.path.is_file() for image in read.images] == [True] * 4
+            assert (read.n_boxes, [str(problem) for problem in read.problems]) == (len(coco["annotations"]), [])
         read = whet.io.annotations.formats.read_annotations(tmp_path / "yolo", "yolo")
         assert read.n_boxes == len(coco["annotations"])
         corrections = client.get("/api/export?format=corrections").json()
@@ -134,12 +144,12 @@ def test_an_upload_is_detected_as_the_library_does_and_can_be_learned(tmp_path):
 def test_deepstack_clients_get_their_shape_best_first(tmp_path):
     with served(tmp_path) as (client, _):
         answer = client.post("/v1/vision/detection", files={"image": ("a.png", png(), "image/png")})
-        said = answer.json()
-        assert (answer.status_code, said["success"], said["code"]) == (200, True, 200)
-        shares = [one["confidence"] for one in said["predictions"]]
+        content = answer.json()
+        assert (answer.status_code, content["success"], content["code"]) == (200, True, 200)
+        shares = [one["confidence"] for one in content["predictions"]]
         assert shares == sorted(shares, reverse=True)
         assert min(shares, default=1.0) >= 0.4
-        assert {"label", "confidence", "x_min", "y_min", "x_max", "y_max"} == set(said["predictions"][0])
+        assert {"label", "confidence", "x_min", "y_min", "x_max", "y_max"} == set(content["predictions"][0])
         every = client.post(
             "/v1/vision/detection", files={"image": ("a.png", png(), "image/png")}, data={"min_confidence": "0"}
         ).json()

@@ -91,10 +91,10 @@ def until(condition):
 @pytest.mark.slow
 def test_a_player_pauses_once_seeks_and_goes_on(tmp_path, film):
     with opened(tmp_path, n=0) as (workspace, _):
-        heard, changed = [], threading.Event()
+        received, changed = [], threading.Event()
         player = Player(workspace, str(film))
         try:
-            with workspace.events.subscribed(lambda event: (heard.append(event), changed.set())):
+            with workspace.events.subscribed(lambda event: (received.append(event), changed.set())):
                 until(lambda: player.view().state == "playing" and (player.view().frame or 0) > 2)
                 paused = player.act("pause")
                 assert (paused.state, paused.image in workspace.gallery) == ("paused", True)
@@ -106,10 +106,10 @@ def test_a_player_pauses_once_seeks_and_goes_on(tmp_path, film):
                 until(lambda: player.view().image is not None)
                 assert player.view().frame == 40
                 assert len(workspace.gallery) == 2
-                assert "ended" not in [event.get("state") for event in heard]
+                assert "ended" not in [event.get("state") for event in received]
                 player.act("play")
                 until(lambda: player.view().state == "ended")
-                assert heard[-1]["state"] == "ended"
+                assert received[-1]["state"] == "ended"
                 player.act("play")
                 until(lambda: player.view().state == "playing")
         finally:

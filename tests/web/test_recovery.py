@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from tests.web.studios import TIMEOUT, finder, labels_for, opened, scene, scenes
 
 from whet.errors import NotNowError
+from whet.web import overview
 from whet.web.api import make_app
 from whet.web.security import Access
 from whet.web.studio import Rescan, Studio
@@ -140,14 +141,14 @@ def test_a_detector_that_cannot_be_used_is_a_failed_training_and_another_one_can
 
 def test_lines_of_a_training_that_are_no_events_are_left_out(tmp_path):
     with untrained(tmp_path, n=1) as workspace:
-        training, told, folder = Training(labels_for(workspace)), [], tmp_path / "new.studio.training"
+        training, events, folder = Training(labels_for(workspace)), [], tmp_path / "new.studio.training"
         folder.mkdir()
         (folder / "model.whet").write_bytes(finder().to_bytes())
         event = EVENT + '{"text": "round 1", "progress": 0.5, "seconds": 1, "left": 1}'
-        with workspace.events.subscribed(told.append):
+        with workspace.events.subscribed(events.append):
             job = followed(training, folder, f"print('a library says hello')\nprint({event!r})\nprint('{{}}')")
         assert job.state == "finished", job
-        assert [one["text"] for one in told if one.get("state") == "running"] == ["round 1"]
+        assert [one["text"] for one in events if one.get("state") == "running"] == ["round 1"]
         assert workspace.has_model
         assert not folder.exists()
 
@@ -188,7 +189,7 @@ def test_a_move_that_cannot_be_written_is_not_made(tmp_path, full_disk, change):
         workspace.undo()
 
         def now():
-            return workspace.history_view(), dict(workspace.history.latest), workspace.detector.to_bytes()
+            return overview.history_view(workspace), dict(workspace.history.latest), workspace.detector.to_bytes()
 
         before = now()
         full_disk(workspace)

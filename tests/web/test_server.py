@@ -16,6 +16,7 @@ from tests.web.studios import PAGE, TIMEOUT, news_of, opened, running, scenes
 
 import whet
 from whet.errors import CannotServeError
+from whet.web import overview
 from whet.web.api import make_app
 from whet.web.security import Access, Limits
 from whet.web.server import StudioServer
@@ -104,13 +105,13 @@ def test_two_clients_at_once_hear_of_each_other(place):
     model, folder, project = place
     with running(model, folder, "--project", project) as (_, port), client_of(port) as one, client_of(port) as other:
         keys = images_of(one)
-        heard, ready = [], threading.Event()
+        received, ready = [], threading.Event()
 
         def listen():
             with other.stream("GET", "/api/events") as stream:
                 for event in news_of(stream.iter_lines()):
                     ready.set()
-                    heard.append(event)
+                    received.append(event)
                     if event.get("client") == "page" and event["type"] == "state":
                         return
 
@@ -120,8 +121,8 @@ def test_two_clients_at_once_hear_of_each_other(place):
         box = one.get(f"/api/images/{keys[0]}").json()["detections"][-1]["box"]
         answer = one.post(f"/api/images/{keys[0]}/labels", json={"boxes": [box], "is_object": False}).json()
         listener.join(TIMEOUT)
-        assert heard[-1]["image"] == keys[0]
-        assert heard[-1]["revision"] == answer["revision"]
+        assert received[-1]["image"] == keys[0]
+        assert received[-1]["revision"] == answer["revision"]
         assert other.get(f"/api/images/{keys[0]}").json() == answer["image"]
 
 
@@ -230,7 +231,7 @@ def _app_of(server):
 
 def test_eight_clients_detect_and_correct_and_every_answer_is_in_the_project_once(tmp_path):
     with opened(tmp_path) as (workspace, keys), StudioServer(make_app(Studio(workspace))) as server:
-        boxes = {key: [found.box for found in workspace.image(key).detections] for key in keys}
+        boxes = {key: [found.box for found in overview.image(workspace, key).detections] for key in keys}
         learned, errors = [], []
 
         def work(number):

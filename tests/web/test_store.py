@@ -9,6 +9,7 @@ from tests.detectors import bull_finder, bull_scene, false_positive
 from tests.web.studios import finder, labels_for, opened
 
 from whet.errors import ProjectError
+from whet.web import overview
 from whet.web.store import Store, as_bytes, from_bytes
 from whet.web.workspace import Workspace
 
@@ -22,15 +23,19 @@ def test_a_record_comes_back_with_its_id_and_all_that_is_beside_it():
 
 def test_all_is_there_when_the_project_is_opened_again(tmp_path):
     with opened(tmp_path) as (workspace, keys):
-        wrong = workspace.image(keys[0]).detections[-1].box
+        wrong = overview.image(workspace, keys[0]).detections[-1].box
         labels_for(workspace).label(keys[0], [wrong], False, author="a", request="1")
         labels_for(workspace).confirm([keys[1]], author="a")
         workspace.add_branch("try")
-        labels_for(workspace).label(keys[2], [workspace.image(keys[2]).detections[-1].box], False)
+        labels_for(workspace).label(keys[2], [overview.image(workspace, keys[2]).detections[-1].box], False)
         workspace.undo()
-        before = workspace.history_view(), workspace.image(keys[0]), workspace.detector.to_bytes()
+        before = overview.history_view(workspace), overview.image(workspace, keys[0]), workspace.detector.to_bytes()
     with opened(tmp_path, detector=None) as (workspace, _):
-        assert (workspace.history_view(), workspace.image(keys[0]), workspace.detector.to_bytes()) == before
+        assert (
+            overview.history_view(workspace),
+            overview.image(workspace, keys[0]),
+            workspace.detector.to_bytes(),
+        ) == before
         assert workspace.is_reviewed(keys[1])
         workspace.redo()
         assert len(workspace.record_ids()) == len(workspace.record_ids(before[0].current)) + 1
@@ -74,7 +79,7 @@ def test_other_databases_and_other_versions_are_refused(tmp_path):
 
 def test_a_damaged_label_is_named(tmp_path):
     with opened(tmp_path) as (workspace, keys):
-        box = workspace.image(keys[0]).detections[-1].box
+        box = overview.image(workspace, keys[0]).detections[-1].box
         (key,) = labels_for(workspace).label(keys[0], [box], False).added
     with sqlite3.connect(tmp_path / "bull.studio") as db:
         ((data,),) = db.execute("SELECT record FROM labels WHERE id = ?", (key,))

@@ -6,6 +6,7 @@ import pytest
 from tests.web.studios import TIMEOUT, labels_for, scene
 
 from whet.errors import NotNowError, TrainingDataError
+from whet.web import overview
 from whet.web.training import OBJECTS_TO_TRAIN, Training
 from whet.web.workspace import Workspace
 
@@ -41,8 +42,8 @@ def wait_for(training, *states):
 def test_boxes_become_a_detector_that_can_be_corrected(tmp_path):
     with Workspace.open(tmp_path / "new.studio") as workspace:
         drawn(workspace, 12)
-        training, told = Training(labels_for(workspace)), []
-        with workspace.events.subscribed(told.append):
+        training, events = Training(labels_for(workspace)), []
+        with workspace.events.subscribed(events.append):
             assert training.start("bull").state == "running"
             with pytest.raises(NotNowError, match="running"):
                 training.start("bull")
@@ -52,17 +53,17 @@ def test_boxes_become_a_detector_that_can_be_corrected(tmp_path):
             training.start("bull")
             job = wait_for(training, "finished", "failed")
         assert job.state == "finished", job
-        assert any(event.get("seconds_left") for event in told)
+        assert any(event.get("seconds_left") for event in events)
         assert workspace.detector.class_name == "bull"
         assert len(workspace.record_ids()) == 2 * 12
         key = next(iter(workspace.gallery)).id
-        assert workspace.image(key).detections
+        assert overview.image(workspace, key).detections
         before = workspace.detector.to_bytes()
-        labels_for(workspace).label(key, [workspace.image(key).detections[-1].box], False)
+        labels_for(workspace).label(key, [overview.image(workspace, key).detections[-1].box], False)
         workspace.undo()
         assert workspace.detector.to_bytes() == before
         assert not (tmp_path / "new.studio.training").exists()
-        # Once more, with what was said since; undo gives the detector before it.
+        # Once more, with labels since; undo gives the detector before it.
         labels_for(workspace).confirm([image.id for image in list(workspace.gallery)[:2]])
         now = workspace.detector.to_bytes()
         training.start("bull")

@@ -10,19 +10,19 @@ from tests.web.studios import finder, labels_for, opened, scene
 import whet
 from whet.cascade.boxes import box_iou
 from whet.errors import BoxError, NotNowError, UnknownItemError
-from whet.web import exports, insights
+from whet.web import exports, insights, overview
 from whet.web.workspace import Workspace
 
 
 def weakest(workspace, key):
     """The last detection that an image shows: a false positive, in the drawn scenes."""
-    return workspace.image(key).detections[-1].box
+    return overview.image(workspace, key).detections[-1].box
 
 
 def test_a_false_positive_vanishes_and_undo_gives_the_former_bytes(tmp_path):
     with opened(tmp_path) as (workspace, keys):
         before, box = workspace.detector.to_bytes(), weakest(workspace, keys[0])
-        n = len(workspace.image(keys[0]).detections)
+        n = len(overview.image(workspace, keys[0]).detections)
         answer = labels_for(workspace).label(keys[0], [box], False, author="ann")
         assert len(answer.image.detections) < n
         assert [(label.is_object, label.author, label.state) for label in answer.image.labels] == [
@@ -67,11 +67,11 @@ def test_a_request_that_comes_twice_is_learned_once(tmp_path):
 
 def test_opposite_labels_of_two_people_are_a_dispute_until_one_is_removed(tmp_path):
     with opened(tmp_path) as (workspace, keys):
-        labeller, box = labels_for(workspace), workspace.image(keys[0]).detections[0].box
+        labeller, box = labels_for(workspace), overview.image(workspace, keys[0]).detections[0].box
         (one,) = labeller.label(keys[0], [box], True, author="ann").added
         answer = labeller.label(keys[0], [box], False, author="ben")
         assert {label.state for label in answer.image.labels} == {"disputed"}
-        assert workspace.summary(workspace.gallery[keys[0]]).n_disputed == 2
+        assert overview.summary(workspace, workspace.gallery[keys[0]]).n_disputed == 2
         answer = labeller.unlabel(one, author="ann")
         assert [(label.author, label.state != "disputed") for label in answer.image.labels] == [("ben", True)]
         # Somebody who changes their own mind has no dispute.
@@ -85,16 +85,16 @@ def test_a_box_that_is_moved_is_one_step(tmp_path):
         old = labeller.label(keys[0], [[40, 30, 70, 60]], True).added
         labeller.label(keys[0], [[41, 30, 71, 60]], True, replaces=old)
         assert len(workspace.history.nodes) == 3
-        assert len(workspace.image(keys[0]).labels) == 1
+        assert len(overview.image(workspace, keys[0]).labels) == 1
 
 
 def test_confirmed_detections_are_labels_that_guard_and_undo_takes_the_review_back(tmp_path):
     with opened(tmp_path) as (workspace, keys):
-        n = [len(workspace.image(key).detections) for key in keys]
+        n = [len(overview.image(workspace, key).detections) for key in keys]
         labels_for(workspace).confirm(keys[:2], request="all")
         assert len(workspace.record_ids()) == n[0] + n[1]
         assert [workspace.is_reviewed(key) for key in keys] == [True, True, False, False]
-        assert {found.label for found in workspace.image(keys[0]).detections} == {True}
+        assert {found.label for found in overview.image(workspace, keys[0]).detections} == {True}
         workspace.undo()
         assert not any(workspace.is_reviewed(key) for key in keys)
 
@@ -118,13 +118,35 @@ def test_effects_name_what_changed_elsewhere_and_harm_to_confirmed_boxes_comes_f
         assert insights.effect(workspace, node, node).changes == []
 
 
-def test_a_locked_image_tells_when_its_objects_are_lost(tmp_path):
+def test_only_judged_boxes_of_a_locked_image_count(tmp_path):
     with opened(tmp_path) as (workspace, keys):
+        n = len(workspace.shown(keys[0]))
         insights.lock(workspace, keys[0], True)
+        (row,) = insights.locked(workspace).images
+        assert (row.n_judged, row.n_boxes, row.recall_now, row.false_positives_now) == (0, n, None, 0)
+        right, wrong = workspace.shown(keys[0]).boxes[[0, -1]].tolist()
+        labels_for(workspace).label(keys[0], [right], True)
+        labels_for(workspace).label(keys[0], [wrong], False)
+        (row,) = insights.locked(workspace).images
+        assert (row.n_judged, row.recall_now) == (2, 1.0)
+        assert 2 < row.n_boxes <= n
+        assert (row.false_positives_before, row.false_positives_now) == (1, 0)
+        labels_for(workspace).confirm([keys[0]])
+        (row,) = insights.locked(workspace).images
+        assert row.n_judged == row.n_boxes
+
+
+def test_a_locked_image_shows_when_its_objects_are_lost(tmp_path):
+    with opened(tmp_path) as (workspace, keys):
+        labels_for(workspace).confirm([keys[0]])
+        insights.lock(workspace, keys[0], True)
+        workspace.undo()  # the labels would guard the objects
         truth = workspace.shown(keys[0]).boxes
         assert not insights.locked(workspace).is_worse
         for key in keys[1:]:
-            labels_for(workspace).label(key, [found.box for found in workspace.image(key).detections[:3]], False)
+            labels_for(workspace).label(
+                key, [found.box for found in overview.image(workspace, key).detections[:3]], False
+            )
         now, found = insights.locked(workspace), workspace.shown(keys[0])
         n_found = int((box_iou(truth, found.boxes) >= 0.5).any(axis=1).sum())
         assert n_found < len(truth)
@@ -169,7 +191,7 @@ def test_planted_errors_of_the_face_detector_are_named(tmp_path):
     with Workspace.open(tmp_path / "face.studio", whet.load("face"), name="face") as workspace:
         image = data.astronaut()
         key, labeller, rng = workspace.add_image(image, "a.png").id, labels_for(workspace), np.random.default_rng(0)
-        labeller.label(key, [workspace.image(key).detections[1].box], False)
+        labeller.label(key, [overview.image(workspace, key).detections[1].box], False)
         n_right = n_planted = 0
         while n_planted < 4:
             node, before = workspace.history.current, workspace.shown(key).boxes
@@ -203,9 +225,9 @@ def test_curves_follow_what_was_reviewed(tmp_path):
 
 def test_the_minimum_score_is_kept_and_checked(tmp_path):
     with opened(tmp_path) as (workspace, keys):
-        n = len(workspace.image(keys[0]).detections)
-        workspace.set_min_score(workspace.image(keys[0]).detections[0].score)
-        assert len(workspace.image(keys[0]).detections) < n
+        n = len(overview.image(workspace, keys[0]).detections)
+        workspace.set_min_score(overview.image(workspace, keys[0]).detections[0].score)
+        assert len(overview.image(workspace, keys[0]).detections) < n
         with pytest.raises(ValueError, match="unknown operating point"):
             workspace.set_min_score("bold")
         with pytest.raises(ValueError, match="finite"):
@@ -237,7 +259,7 @@ def test_without_a_model_boxes_are_kept_and_nothing_is_found(tmp_path):
         answer = labels_for(workspace).label(key, [[40, 30, 70, 60]], True)
         assert (answer.image.detections, len(answer.image.labels), answer.effect) == ([], 1, None)
         workspace.undo()
-        assert workspace.image(key).labels == []
+        assert overview.image(workspace, key).labels == []
         with pytest.raises(NotNowError, match="no model"):
             _ = workspace.detector
 
@@ -247,7 +269,7 @@ def test_the_model_is_saved_in_its_file_unless_somebody_else_wrote_it(tmp_path):
     with Workspace.open(tmp_path / "a.studio", whet.load(path), name="bull", model=str(path)) as workspace:
         assert workspace.is_saved
         key = workspace.add_image(scene(0), "0.png").id
-        labels_for(workspace).label(key, [workspace.image(key).detections[-1].box], False)
+        labels_for(workspace).label(key, [overview.image(workspace, key).detections[-1].box], False)
         assert not workspace.is_saved
         exports.save_model(workspace)
         assert workspace.is_saved
@@ -281,7 +303,7 @@ def test_labels_that_cannot_be_learned_change_nothing(tmp_path, key, boxes, erro
 def test_four_threads_with_labels_lose_none_and_end_in_the_state_of_a_replay(tmp_path):
     with opened(tmp_path) as (workspace, keys):
         labeller = labels_for(workspace)
-        boxes = {key: [found.box for found in workspace.image(key).detections] for key in keys}
+        boxes = {key: [found.box for found in overview.image(workspace, key).detections] for key in keys}
 
         def work(key):
             for number, box in enumerate(boxes[key][-3:]):

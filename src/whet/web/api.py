@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator
 from html import escape
 from importlib.resources import files
-from threading import Semaphore
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -25,10 +21,9 @@ from whet.errors import (
 try:
     from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
     from fastapi.exceptions import RequestValidationError
-    from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
+    from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
     from fastapi.staticfiles import StaticFiles
     from pydantic import BaseModel, Field
-    from starlette.concurrency import run_in_threadpool
     from starlette.exceptions import HTTPException
 except ImportError as error:
     raise MissingExtraError("fastapi", "studio") from error
@@ -36,9 +31,7 @@ except ImportError as error:
 from whet import __version__
 from whet.web import exports, insights, overview
 from whet.web.labelling import MOST_BOXES
-from whet.web.live import LiveImage, Video
-from whet.web.metrics import Metrics
-from whet.web.programs import add_programs
+from whet.web.programs import Metrics, RequestId, add_events, add_programs, add_video
 from whet.web.security import COOKIE, Access, Guard, token_in
 from whet.web.studio import Studio
 from whet.web.views import (
@@ -52,17 +45,13 @@ from whet.web.views import (
     JobView,
     SavedView,
     StateView,
-    VideoView,
 )
 from whet.web.workspace import Workspace
 
 STATIC = files("whet.web") / "static"
-HEARTBEAT = 10.0  # seconds without an event after which a comment keeps the stream open
-MOST_WAITING = 100  # events that a slow client has not read
 
 Side = Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 BoxIn = tuple[Side, Side, Side, Side]
-RequestId = Annotated[str | None, Field(max_length=100)]
 Id = Annotated[str, Path(max_length=100)]
 NodeId = Annotated[int, Field(ge=0, le=2**53)]
 
@@ -73,6 +62,7 @@ class Marked(BaseModel):
     boxes: Annotated[list[BoxIn], Field(min_length=1, max_length=MOST_BOXES)]
     is_object: bool
     replaces: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=MOST_BOXES)] = []
+    effect: bool = True
     request_id: RequestId = None
 
 
@@ -80,6 +70,12 @@ class Confirmed(BaseModel):
     """A request without further facts."""
 
     request_id: RequestId = None
+
+
+class ConfirmedImage(Confirmed):
+    """A review of one image; without `effect`, the answer comes sooner."""
+
+    effect: bool = True
 
 
 class ConfirmedImages(BaseModel):
@@ -130,14 +126,6 @@ class Wanted(BaseModel):
     request_id: RequestId = None
 
 
-class Action(BaseModel):
-    """What a video is to do; `frame` is for seek."""
-
-    action: Literal["play", "pause", "seek"]
-    frame: Annotated[int | None, Field(ge=0, le=2**31)] = None
-    request_id: RequestId = None
-
-
 class Problem(BaseModel):
     """Why a request was not carried out: what was received, what was expected, what to do."""
 
@@ -169,8 +157,8 @@ def make_app(studio: Studio, access: Access | None = None) -> Guard:
     _add_insights(app, workspace)
     _add_files(app, workspace)
     _add_training(app, studio)
-    _add_video(app, studio, access)
-    _add_events(app, workspace, access)
+    add_video(app, studio, access)
+    add_events(app, workspace, access)
     add_programs(app, studio, access, metrics)
     return Guard(app, access, metrics.add)
 
@@ -255,7 +243,7 @@ def _add_images(app: FastAPI, studio: Studio) -> None:
     @app.get("/api/images/{id}")
     def image(id: Id) -> ImageView:
         """An image with its detections and labels."""
-        return workspace.image(id)
+        return overview.image(workspace, id)
 
     def encoded(content: bytes, etag: str, request: Request) -> Response:
         headers = {"ETag": f'"{etag}"', "Cache-Control": "private, max-age=31536000, immutable"}
@@ -281,20 +269,30 @@ def _add_corrections(app: FastAPI, studio: Studio) -> None:
     def label(id: Id, marked: Marked, client: Client) -> Corrected:
         """Learn that boxes of an image are the object, or are not."""
         return studio.labeller.label(
-            id, marked.boxes, marked.is_object, author=client, request=marked.request_id, replaces=marked.replaces
+            id,
+            marked.boxes,
+            marked.is_object,
+            author=client,
+            request=marked.request_id,
+            replaces=marked.replaces,
+            effect=marked.effect,
         )
 
     @app.delete("/api/labels/{record_id}")
     def unlabel(
-        record_id: Id, client: Client, request_id: Annotated[str | None, Query(max_length=100)] = None
+        record_id: Id,
+        client: Client,
+        request_id: Annotated[str | None, Query(max_length=100)] = None,
+        effect: bool = True,
     ) -> Corrected:
         """Unlearn one correction."""
-        return studio.labeller.unlabel(record_id, author=client, request=request_id)
+        return studio.labeller.unlabel(record_id, author=client, request=request_id, effect=effect)
 
     @app.post("/api/images/{id}/confirm")
-    def confirm(id: Id, confirmed: Confirmed, client: Client) -> Corrected:
+    def confirm(id: Id, confirmed: ConfirmedImage, client: Client) -> Corrected:
         """All detections that an image shows are right."""
-        return studio.labeller.confirm([id], author=client, request=confirmed.request_id)
+        request, effect = confirmed.request_id, confirmed.effect
+        return studio.labeller.confirm([id], author=client, request=request, effect=effect)
 
     @app.post("/api/confirm")
     def confirm_all(confirmed: ConfirmedImages, client: Client) -> Corrected:
@@ -304,7 +302,8 @@ def _add_corrections(app: FastAPI, studio: Studio) -> None:
     @app.post("/api/images/{id}/lock")
     def lock(id: Id, lock: Lock) -> ImageView:
         """Watch the boxes of an image from now on, or no longer."""
-        return insights.lock(workspace, id, lock.is_locked)
+        insights.lock(workspace, id, lock.is_locked)
+        return overview.image(workspace, id)
 
     @app.put("/api/min_score")
     def min_score(wanted: MinScore, client: Client) -> StateView:
@@ -331,19 +330,19 @@ def _add_history(app: FastAPI, studio: Studio) -> None:
     @app.get("/api/history")
     def history() -> HistoryView:
         """The tree of states."""
-        return workspace.history_view()
+        return overview.history_view(workspace)
 
     @app.post("/api/branches")
     def add_branch(new: NewBranch, client: Client) -> HistoryView:
         """Give a state a name, and switch to it."""
         workspace.add_branch(new.name, new.node, author=client)
-        return workspace.history_view()
+        return overview.history_view(workspace)
 
     @app.delete("/api/branches/{name}")
     def remove_branch(name: Id, client: Client) -> HistoryView:
         """Take a name away; the states stay."""
         workspace.remove_branch(name, author=client)
-        return workspace.history_view()
+        return overview.history_view(workspace)
 
     @app.post("/api/checkout")
     def checkout(target: Target, client: Client) -> StateView:
@@ -378,9 +377,12 @@ def _add_files(app: FastAPI, workspace: Workspace) -> None:
         return Response(file.content, media_type=file.media_type, headers=headers)
 
     @app.get("/api/export", response_class=Response)
-    def export(format: exports.Format, reviewed: bool = True) -> Response:
-        """Boxes of reviewed images (or of all) as COCO, YOLO or Pascal VOC; or the corrections as COCO."""
-        return sent(exports.exported(workspace, format, reviewed=reviewed))
+    def export(format: exports.Format, reviewed: bool = True, images: bool = False) -> Response:
+        """Boxes of reviewed images (or of all) as COCO, YOLO or Pascal VOC; or the corrections as COCO.
+
+        With `images`, an archive that holds the image files too, where the annotations expect them.
+        """
+        return sent(exports.exported(workspace, format, reviewed=reviewed, images=images))
 
     @app.get("/api/model.whet", response_class=Response)
     def model() -> Response:
@@ -413,97 +415,6 @@ def _add_training(app: FastAPI, studio: Studio) -> None:
     def cancel() -> JobView | None:
         """Stop the training; the next one goes on from its checkpoint."""
         return studio.training.cancel()
-
-
-def _add_video(app: FastAPI, studio: Studio, access: Access) -> None:
-    viewers = Semaphore(access.limits.viewers)
-
-    def video() -> Video:
-        if studio.video is None:
-            raise UnknownItemError(
-                "this studio shows no video; start `whet serve MODEL VIDEO` or `whet serve MODEL camera`"
-            )
-        return studio.video
-
-    @app.get("/api/video")
-    def view() -> VideoView:
-        """Where the video is."""
-        return video().view()
-
-    @app.post("/api/video")
-    def act(action: Action) -> VideoView:
-        """Play, pause (the frame becomes an image that can be corrected), or go to a frame."""
-        return video().act(action.action, action.frame)
-
-    @app.get("/api/video/frame.jpg", response_class=Response)
-    def frame() -> Response:
-        """The newest frame with its detections."""
-        jpeg = video().live.jpeg()
-        if not jpeg:
-            raise NotNowError("no frame has come yet; try again in a second")
-        return Response(jpeg, media_type="image/jpeg")
-
-    @app.get("/api/video/stream.mjpg", response_class=StreamingResponse)
-    def stream() -> Response:
-        """The video with its detections, as MJPEG."""
-        live = video().live
-        if not viewers.acquire(blocking=False):
-            return JSONResponse({"detail": "too many viewers; close another page, and try again"}, 429)
-        return StreamingResponse(_parts(live, viewers), media_type="multipart/x-mixed-replace; boundary=frame")
-
-
-BOUNDARY = b"\r\n--frame\r\n"
-
-
-async def _parts(live: LiveImage, viewers: Semaphore) -> AsyncIterator[bytes]:
-    """The images of a video with boundaries; the boundary follows each image directly, because browsers wait for it."""
-    images = live.jpegs()
-    try:
-        yield BOUNDARY[2:]
-        while (jpeg := await run_in_threadpool(next, images, None)) is not None:
-            yield b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(jpeg) + jpeg + BOUNDARY
-    finally:
-        viewers.release()
-
-
-def _add_events(app: FastAPI, workspace: Workspace, access: Access) -> None:
-    streams = asyncio.Semaphore(access.limits.streams)
-
-    @app.get("/api/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
-    async def events(request: Request) -> Response:
-        """News as server-sent events."""
-        if streams.locked():
-            return JSONResponse({"detail": "too many streams are open; close another page, and try again"}, 429)
-
-        async def told() -> AsyncIterator[str]:
-            loop, waiting = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any]](MOST_WAITING)
-
-            def put(event: dict[str, Any]) -> None:
-                if waiting.full():
-                    waiting.get_nowait()  # a slow client skips the oldest
-                waiting.put_nowait(event)
-
-            def tell(event: dict[str, Any]) -> None:
-                loop.call_soon_threadsafe(put, event)
-
-            with workspace.events.subscribed(tell):
-                yield f"data: {json.dumps({'type': 'state', 'revision': workspace.revision})}\n\n"
-                while not await request.is_disconnected():
-                    try:
-                        event = await asyncio.wait_for(waiting.get(), HEARTBEAT)
-                    except TimeoutError:
-                        yield ": still here\n\n"
-                        continue
-                    if event["type"] == "end":
-                        return
-                    yield f"data: {json.dumps(event)}\n\n"
-
-        async def counted() -> AsyncIterator[str]:
-            async with streams:
-                async for text in told():
-                    yield text
-
-        return StreamingResponse(counted(), media_type="text/event-stream")
 
 
 def described(document: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,8 +19,8 @@ from whet.errors import NotNowError, UnreadableImageError
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations
 from whet.io.annotations.formats import LIST, write_annotations
 from whet.io.files import as_file_name
-from whet.web import effects
-from whet.web.effects import as_box
+from whet.web.insights import as_box
+from whet.web.insights import labelled as labels_on
 from whet.web.store import StoredImage
 from whet.web.views import SavedView
 from whet.web.workspace import Workspace
@@ -36,10 +37,11 @@ class Exported(NamedTuple):
     name: str
 
 
-def exported(workspace: Workspace, format: Format, *, reviewed: bool = True) -> Exported:
+def exported(workspace: Workspace, format: Format, *, reviewed: bool = True, images: bool = False) -> Exported:
     """The boxes of reviewed images as annotations, or the corrections; without `reviewed`, boxes of all images.
 
-    In images that nobody reviewed, boxes are what the detector finds, with its mistakes.
+    In images that nobody reviewed, boxes are what the detector finds, with its mistakes. With `images`, the files of
+    the images are in the archive, where the annotations expect them; YOLO's layout always has them.
     """
     stem = as_file_name(workspace.name) or "boxes"
     if format == "corrections":
@@ -48,12 +50,12 @@ def exported(workspace: Workspace, format: Format, *, reviewed: bool = True) -> 
     with TemporaryDirectory() as place:
         folder = Path(place)
         boxes = annotated(workspace, folder / "images", reviewed=reviewed)
-        if format == "coco":
-            write_annotations(boxes, folder / "annotations.json", "coco")
-            content = (folder / "annotations.json").read_bytes()
-            return Exported(content, "application/json", f"{stem}-coco.json")
-        write_annotations(boxes, folder / format, format)
-        return Exported(_zipped(folder / format), "application/zip", f"{stem}-{format}.zip")
+        target = folder / "annotations.json" if format == "coco" else folder / format
+        write_annotations(boxes, target, format)
+        if format == "coco" and not images:
+            return Exported(target.read_bytes(), "application/json", f"{stem}-coco.json")
+        parts = [target] + ([folder / "images"] if images and format != "yolo" else [])
+        return Exported(_zipped(folder, parts), "application/zip", f"{stem}-{format}.zip")
 
 
 def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, labelled: bool = False) -> Annotations:
@@ -68,14 +70,16 @@ def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, lab
         name = workspace.detector.class_name
     images, used = [], set[str]()
     for image in workspace.gallery:
+        if image.id in workspace.gallery.missing:
+            continue
         labels = workspace.labels_of(image.id)
         is_reviewed = workspace.is_reviewed(image.id)
         if (reviewed and not is_reviewed) or (labelled and not labels and not is_reviewed):
             continue
         boxes = [as_box(label.box) for label in labels if label.is_object]
         found = workspace.shown(image.id)
-        said = effects.labelled(found, labels)
-        boxes += [as_box(box) for box, label in zip(found.boxes, said, strict=True) if label is None]
+        judged = labels_on(found, labels)
+        boxes += [as_box(box) for box, label in zip(found.boxes, judged, strict=True) if label is None]
         path = _linked(workspace, image, folder, used)
         array = _inside(np.array(boxes).reshape(-1, 4), image)
         images.append(
@@ -112,10 +116,11 @@ def _linked(workspace: Workspace, image: StoredImage, folder: Path, used: set[st
     return path
 
 
-def _zipped(folder: Path) -> bytes:
+def _zipped(folder: Path, parts: Sequence[Path]) -> bytes:
+    """Files and directories of a folder as an archive; links are followed."""
     content = BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.rglob("*")):
+        for path in sorted(path for part in parts for path in (part, *part.rglob("*"))):
             if path.is_file() and path.name != LIST:
                 is_packed = path.suffix.lower() in (".jpg", ".jpeg", ".png", ".webp")
                 kind = zipfile.ZIP_STORED if is_packed else zipfile.ZIP_DEFLATED

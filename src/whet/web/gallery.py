@@ -33,8 +33,8 @@ PIXEL_BYTES = 256_000_000
 FILE_BYTES = 128_000_000
 QUALITY = 90
 THUMBNAIL = 192
-# Near-duplicates differ in so many of the LOOK x LOOK comparisons of neighbouring pixels of a reduced image.
-LOOK, ALIKE = 16, 26
+# Near-duplicates differ in so many of the HASH_SIDE x HASH_SIDE comparisons of neighbouring pixels of a reduced image.
+HASH_SIDE, ALIKE = 16, 26
 
 
 class ByteCache:
@@ -77,6 +77,8 @@ class Gallery:
         self._pixels = ByteCache(PIXEL_BYTES, lambda value: value.nbytes)  # type: ignore[attr-defined]
         self._files = ByteCache(FILE_BYTES, lambda value: len(value))  # type: ignore[arg-type]
         self._groups: dict[str, int] = {}
+        self._unreadable: set[str] = set()
+        self._gone: frozenset[str] = frozenset()
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -132,6 +134,23 @@ class Gallery:
         before = self._images.get(image.id)
         return image if before is None else _with_lock_of(image, before)
 
+    @property
+    def missing(self) -> frozenset[str]:
+        """Images whose files are gone or cannot be read: shown as missing, and in no queue and no count."""
+        return self._gone | self._unreadable
+
+    def leave_out(self, key: str) -> None:
+        """Note an image that cannot be read."""
+        if _is_gone(self[key]):
+            self._gone |= {key}
+        else:
+            self._unreadable.add(key)
+
+    def check_files(self) -> bool:
+        """Look which files are gone; returns whether that has changed. A file that is back is used again."""
+        before, self._gone = self._gone, frozenset(image.id for image in self if _is_gone(image))
+        return self._gone != before
+
     def add_pixels(self, pixels: Pixels, name: str) -> StoredImage:
         """Keep an image in the project itself, without loss."""
         image = _described(pixels, name)
@@ -181,9 +200,13 @@ class Gallery:
         """A number for each image; near-duplicates have the same."""
         images = list(self)
         if len(self._groups) != len(images):  # images are added, never taken out
-            groups = alike([image.look for image in images])
+            groups = alike([image.perceptual_hash for image in images])
             self._groups = dict(zip([image.id for image in images], groups, strict=True))
         return self._groups
+
+
+def _is_gone(image: StoredImage) -> bool:
+    return image.path is not None and not Path(image.path).is_file()
 
 
 def _with_lock_of(image: StoredImage, before: StoredImage) -> StoredImage:
@@ -196,7 +219,7 @@ def _described(
     pixels: Pixels, name: str, path: str | None = None, time: int | None = None, size: int | None = None
 ) -> StoredImage:
     key = image_hash(pixels)[:ID_LENGTH]
-    return StoredImage(key, name, pixels.shape[1], pixels.shape[0], path, time, size, look_of(pixels))
+    return StoredImage(key, name, pixels.shape[1], pixels.shape[0], path, time, size, perceptual_hash(pixels))
 
 
 def decode(data: bytes, most_pixels: int = MOST_UPLOAD_PIXELS) -> Pixels:
@@ -246,27 +269,27 @@ def _reduced(pixels: Pixels) -> Pixels:
     return np.asarray(image)
 
 
-def look_of(pixels: Pixels) -> bytes:
-    """What an image looks like in few bits: which of two neighbouring pixels of a reduced image is brighter."""
+def perceptual_hash(pixels: Pixels) -> bytes:
+    """A difference hash: which of two neighbouring pixels of a reduced image is brighter."""
     from PIL import Image
 
-    grey = Image.fromarray(pixels).convert("L").resize((LOOK + 1, LOOK), Image.Resampling.BILINEAR)
+    grey = Image.fromarray(pixels).convert("L").resize((HASH_SIDE + 1, HASH_SIDE), Image.Resampling.BILINEAR)
     values = np.asarray(grey, np.int16)
     return np.packbits(values[:, 1:] > values[:, :-1]).tobytes()
 
 
-def alike(looks: Sequence[bytes]) -> list[int]:
-    """A group for each look: those that differ in few bits from one in the group belong to it.
+def alike(hashes: Sequence[bytes]) -> list[int]:
+    """A group for each hash: those that differ in few bits from one in the group belong to it.
 
     >>> alike([bytes(32), bytes([1]) + bytes(31), bytes([255] * 32)])
     [0, 0, 2]
     """
-    if not looks:
+    if not hashes:
         return []
-    n_bytes = LOOK * LOOK // 8
-    bits = np.unpackbits(np.frombuffer(b"".join(look.ljust(n_bytes, b"\0") for look in looks), np.uint8))
-    signs = bits.reshape(len(looks), -1).astype(np.float32) * 2 - 1
-    group = list(range(len(looks)))
+    n_bytes = HASH_SIDE * HASH_SIDE // 8
+    bits = np.unpackbits(np.frombuffer(b"".join(one.ljust(n_bytes, b"\0") for one in hashes), np.uint8))
+    signs = bits.reshape(len(hashes), -1).astype(np.float32) * 2 - 1
+    group = list(range(len(hashes)))
 
     def first(i: int) -> int:
         while group[i] != i:
@@ -274,9 +297,9 @@ def alike(looks: Sequence[bytes]) -> list[int]:
             i = group[i]
         return i
 
-    for start in range(0, len(looks), 512):
+    for start in range(0, len(hashes), 512):
         same = signs[start : start + 512] @ signs.T
-        for i, j in np.argwhere(same >= LOOK * LOOK - 2 * ALIKE).tolist():
+        for i, j in np.argwhere(same >= HASH_SIDE * HASH_SIDE - 2 * ALIKE).tolist():
             one, other = first(start + i), first(j)
             group[max(one, other)] = min(one, other)
-    return [first(i) for i in range(len(looks))]
+    return [first(i) for i in range(len(hashes))]

@@ -1,4 +1,4 @@
-"""What a workspace can tell: effects of changes, locked images, causes of boxes, curves."""
+"""Answers about a workspace: effects of a change on all images, the gold set, causes of boxes, curves."""
 
 from __future__ import annotations
 
@@ -10,34 +10,139 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.cascade.boxes import box_iou
-from whet.detector.corrections import SAME
+from whet.cascade.detections import Detections
+from whet.detector.corrections import CONTRARY, SAME
+from whet.detector.reference import Estimate
 from whet.evaluation.curves import sweep
 from whet.evaluation.matching import match
-from whet.web import effects
-from whet.web.effects import as_box, boxes_of
 from whet.web.store import Label, StoredImage
 from whet.web.views import (
     BlameView,
+    Box,
     CauseView,
     ChangeView,
     CurvePoint,
     CurvesView,
     EffectSummary,
     EffectView,
+    EstimateView,
     Histogram,
-    ImageView,
     LockedImage,
     LockedView,
 )
-from whet.web.workspace import Workspace, estimate_view
+from whet.web.workspace import Workspace
 
 Boxes = NDArray[np.float64]
 
+# A box that keeps less of itself than this has moved.
+MOVED = 0.8
 # Points of a curve that a page can show.
 MOST_POINTS = 400
 BINS = 24
 # Boxes of a diff: a person reads the first of them.
 MOST_CHANGES = 500
+
+
+# Comparisons of boxes.
+
+
+def as_box(box: Sequence[float] | Boxes) -> Box:
+    """A box as numbers, to a hundredth of a pixel."""
+    x1, y1, x2, y2 = (round(float(side), 2) for side in box)
+    return x1, y1, x2, y2
+
+
+def boxes_of(labels: Sequence[Label]) -> Boxes:
+    """The boxes (n, 4) of labels."""
+    return np.array([label.box for label in labels], np.float64).reshape(-1, 4)
+
+
+def labelled(found: Detections, labels: Sequence[Label]) -> list[Label | None]:
+    """For each detection, the label that overlaps it most (IoU from 0.5 up); of equals, the newest."""
+    if not labels or not len(found):
+        return [None] * len(found)
+    overlaps = box_iou(found.boxes, boxes_of(labels)).round(3)
+    newest = np.array([label.time for label in labels])
+    chosen = [max(range(len(labels)), key=lambda j: (overlaps[i, j], newest[j])) for i in range(len(found))]
+    return [labels[j] if overlaps[i, j] >= SAME else None for i, j in enumerate(chosen)]
+
+
+def disputes(labels: Sequence[Label]) -> set[str]:
+    """The ids of labels of one image that say the contrary of another one about the same box."""
+    sides = [[label for label in labels if label.is_object is side] for side in (True, False)]
+    pairs = np.argwhere(box_iou(boxes_of(sides[0]), boxes_of(sides[1])) >= CONTRARY)
+    return {sides[side][pair[side]].id for pair in pairs.tolist() for side in (0, 1)}
+
+
+def pairs_of(before: Boxes, after: Boxes) -> list[tuple[int, int, float]]:
+    """Boxes (n, 4) and (m, 4) that are the same object: pairs with an IoU from 0.5 up, the best first, each once."""
+    overlaps = box_iou(before, after)
+    rows, columns = np.nonzero(overlaps >= SAME)
+    order = np.argsort(-overlaps[rows, columns], kind="stable")
+    seen: tuple[set[int], set[int]] = set(), set()
+    found = []
+    for i, j in zip(rows[order].tolist(), columns[order].tolist(), strict=True):
+        if i not in seen[0] and j not in seen[1]:
+            seen[0].add(i)
+            seen[1].add(j)
+            found.append((i, j, float(overlaps[i, j])))
+    return found
+
+
+def image_changes(
+    image: str, name: str, before: Detections, after: Detections, labels: Sequence[Label]
+) -> list[ChangeView]:
+    """Boxes of an image that were gained, lost or moved.
+
+    Harm is between -1 and 2. A lost box harms by the probability that it is an object, a gained one by that it is none,
+    a moved one by the part of it that is gone. What a person has confirmed harms by one more, and what a person wanted
+    changed is no harm.
+    """
+    pairs = pairs_of(before.boxes, after.boxes)
+    kept_before, kept_after = {i for i, _, _ in pairs}, {j for _, j, _ in pairs}
+    judged_before, judged_after = labelled(before, labels), labelled(after, labels)
+    likely_before, likely_after = (np.nan_to_num(found.probabilities, nan=0.5).tolist() for found in (before, after))
+    found: list[ChangeView] = []
+    for i in sorted(set(range(len(before))) - kept_before):
+        label = judged_before[i]
+        harm = likely_before[i] if label is None else 2.0 if label.is_object else -1.0
+        found.append(_change(image, name, "lost", before.boxes[i], float(before.scores[i]), None, harm, label))
+    for j in sorted(set(range(len(after))) - kept_after):
+        label = judged_after[j]
+        harm = 1 - likely_after[j] if label is None else -1.0 if label.is_object else 2.0
+        found.append(_change(image, name, "gained", after.boxes[j], None, float(after.scores[j]), harm, label))
+    for i, j, overlap in pairs:
+        if overlap < MOVED:
+            scores = float(before.scores[i]), float(after.scores[j])
+            found.append(_change(image, name, "moved", after.boxes[j], *scores, 1 - overlap, judged_after[j]))
+    return found
+
+
+def _change(
+    image: str,
+    name: str,
+    kind: str,
+    box: Boxes,
+    score_before: float | None,
+    score_after: float | None,
+    harm: float,
+    label: Label | None,
+) -> ChangeView:
+    before, after = (None if score is None else round(score, 4) for score in (score_before, score_after))
+    return ChangeView(image, name, kind, as_box(box), before, after, round(harm, 4), label is not None)  # type: ignore[arg-type]
+
+
+def found_of(truth: Boxes, found: Detections) -> tuple[int, int]:
+    """How many boxes (n, 4) of an image are found, and how many detections are none of them."""
+    n = len(pairs_of(truth, found.boxes))
+    return n, len(found) - n
+
+
+def estimate_view(estimate: Estimate | None) -> EstimateView | None:
+    """An estimate for the page."""
+    if estimate is None:
+        return None
+    return EstimateView(round(estimate.recall, 5), round(estimate.false_positives_per_image, 5))
 
 
 # Effects.
@@ -86,27 +191,23 @@ def changes(workspace: Workspace, before: int, after: int) -> list[ChangeView]:
             caches[0].detections(key, ids[0]).with_min_score(lowest),
             caches[1].detections(key, ids[1]).with_min_score(lowest),
         )
-        found += effects.changes(key, workspace.gallery[key].name, one, other, workspace.labels_of(key))
+        found += image_changes(key, workspace.gallery[key].name, one, other, workspace.labels_of(key))
     return sorted(found, key=lambda change: (-change.harm, change.name, change.box))
 
 
-def lock(workspace: Workspace, key: str, is_locked: bool) -> ImageView:
-    """Take the boxes that an image shows now, but for those marked wrong, as those that have to be found; or stop."""
+def lock(workspace: Workspace, key: str, is_locked: bool) -> None:
+    """Watch an image: the boxes that are labelled the object now have to be found from now on; or stop."""
     image, truth, node = workspace.gallery[key], None, None
     if is_locked:
-        found, labels = workspace.shown(key), workspace.labels_of(key)
-        said = effects.labelled(found, labels)
-        truth = [as_box(box) for box, label in zip(found.boxes, said, strict=True) if label is None]
-        truth += [as_box(label.box) for label in labels if label.is_object]
+        truth = [as_box(label.box) for label in workspace.labels_of(key) if label.is_object]
         node = workspace.history.current
     workspace.store.lock_image(key, truth, node)
     workspace.gallery.update(replace(image, truth=None if truth is None else tuple(truth), locked_at=node))
     workspace.events.publish("state", revision=workspace.revision)
-    return workspace.image(key)
 
 
 def truth_of(image: StoredImage, labels: Sequence[Label]) -> Boxes:
-    """The boxes of a locked image: those that it was locked with, and what was said about it since."""
+    """The objects of a locked image: those that it was locked with, and labels since then."""
     boxes = np.array(image.truth or (), np.float64).reshape(-1, 4)
     wrong = boxes_of([label for label in labels if not label.is_object])
     boxes = boxes[~(box_iou(boxes, wrong) >= SAME).any(axis=1)]
@@ -115,28 +216,38 @@ def truth_of(image: StoredImage, labels: Sequence[Label]) -> Boxes:
     return np.concatenate([boxes, new])
 
 
+def judged_only(found: Detections, truth: Boxes, labels: Sequence[Label]) -> Detections:
+    """The detections of an image that nobody reviewed as a whole, without those that nobody judged."""
+    is_judged = np.array([label is not None for label in labelled(found, labels)], np.bool_)
+    return found[is_judged | (box_iou(found.boxes, truth) >= SAME).any(axis=1)]
+
+
 def locked(workspace: Workspace, before: int | None = None, after: int | None = None) -> LockedView:
     """What is found of the objects of locked images; before is the state in which each was locked."""
     if not workspace.has_model:
         return LockedView()
-    rows, totals = [], np.zeros(5, np.int64)
+    rows, totals = [], np.zeros(7, np.int64)
     for image in workspace.gallery:
-        if image.truth is None:
+        if image.truth is None or image.id in workspace.gallery.missing:
             continue
-        truth = truth_of(image, workspace.labels_of(image.id))
-        nodes = (image.locked_at or 0) if before is None else before, after
-        counts = [
-            effects.found_of(truth, workspace.detections(image.id, node).with_min_score(workspace.min_score))
-            for node in nodes
-        ]
+        labels = workspace.labels_of(image.id)
+        truth, is_reviewed = truth_of(image, labels), workspace.is_reviewed(image.id)
+        shown = workspace.shown(image.id)
+        n_open = 0 if is_reviewed else len(shown) - len(judged_only(shown, truth, labels))
+        n_judged = len(truth) + sum(not label.is_object for label in labels)
+        counts = []
+        for node in (image.locked_at or 0) if before is None else before, after:
+            found = workspace.detections(image.id, node).with_min_score(workspace.min_score)
+            counts.append(found_of(truth, found if is_reviewed else judged_only(found, truth, labels)))
         (found_before, wrong_before), (found_now, wrong_now) = counts
-        totals += [len(truth), found_before, found_now, wrong_before, wrong_now]
-        before_share, share = (found / len(truth) if len(truth) else 1.0 for found in (found_before, found_now))
-        rows.append(LockedImage(image.id, image.name, before_share, share, wrong_before, wrong_now))
-    n, found_before, found_now, wrong_before, wrong_now = totals.tolist()
+        totals += [len(truth), found_before, found_now, wrong_before, wrong_now, n_judged, n_judged + n_open]
+        recall_before, recall_now = (found / len(truth) if len(truth) else None for found in (found_before, found_now))
+        wrong = wrong_before, wrong_now
+        rows.append(LockedImage(image.id, image.name, recall_before, recall_now, *wrong, n_judged, n_judged + n_open))
+    n, found_before, found_now, wrong_before, wrong_now, n_judged, n_boxes = totals.tolist()
     is_worse = found_now < found_before or wrong_now > wrong_before
     recall_before, recall_now = (found / n if n else None for found in (found_before, found_now))
-    return LockedView(rows, n, recall_before, recall_now, wrong_before, wrong_now, is_worse)
+    return LockedView(rows, n, recall_before, recall_now, wrong_before, wrong_now, n_judged, n_boxes, is_worse)
 
 
 # Causes.
@@ -208,13 +319,13 @@ def curves(workspace: Workspace) -> CurvesView:
     unjudged: list[NDArray[np.float64]] = []
     n_truths, n_images, n_labelled = 0, 0, 0
     for image in workspace.gallery:
-        if not workspace.has_model or image.id not in workspace.rescorer:
+        if not workspace.has_model or image.id not in workspace.rescorer or image.id in workspace.gallery.missing:
             continue
         labels = workspace.labels_of(image.id)
-        is_reviewed = workspace.is_reviewed(image.id) or image.truth is not None
+        is_reviewed = workspace.is_reviewed(image.id)
         found = workspace.detections(image.id)
         if not is_reviewed:
-            is_judged = np.array([label is not None for label in effects.labelled(found, labels)], np.bool_)
+            is_judged = np.array([label is not None for label in labelled(found, labels)], np.bool_)
             unjudged.append(found.scores[~is_judged])
             found = found[is_judged]
         if not (labels or is_reviewed):

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import Lock
 
 import numpy as np
@@ -18,15 +18,26 @@ from whet.detector.corrections import CONTRARY, checked_labels
 from whet.detector.detector import Detector
 from whet.detector.records import Record
 from whet.errors import BoxError, NotNowError, UnknownItemError
-from whet.web import effects, insights
-from whet.web.effects import as_box, boxes_of
-from whet.web.models import MODEL, id_of
+from whet.web import insights, overview
+from whet.web.history import History
+from whet.web.insights import as_box, boxes_of, labelled
+from whet.web.models import MODEL, Engine, id_of
 from whet.web.store import Label, StoredImage, StoredModel
 from whet.web.views import Box, Corrected
 from whet.web.workspace import REVIEWED, Workspace
 
 # Boxes of one request: a person draws fewer, and each takes some milliseconds.
 MOST_BOXES = 200
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Boxes of an image, whether each is the object, and whether it was a detection when a person judged it."""
+
+    image: StoredImage
+    boxes: Sequence[Box]
+    flags: Sequence[bool]
+    was_found: Sequence[bool]
 
 
 class Labeller:
@@ -46,9 +57,11 @@ class Labeller:
         author: str = "",
         request: str | None = None,
         replaces: Sequence[str] = (),
+        effect: bool = True,
     ) -> Corrected:
         """Learn what a person says about boxes of an image; labels that it `replaces` are unlearned in the same step.
 
+        The answer has the `effect` on all images, unless a client asks for that later, to see the boxes sooner.
         A box that the same author labelled otherwise before is labelled anew; opposite labels of two authors are both
         kept.
         """
@@ -61,22 +74,23 @@ class Labeller:
             known = self._answered(request, key)
             if known is not None:
                 return known
-            new = self._new_labels(image, [as_box(box) for box in array], flags.tolist(), author)
-            with workspace.locked() as history:
+            judged = self._judged(image, [as_box(box) for box in array], flags.tolist())
+            with self._learned([judged], author) as (history, engine, new):
                 known = self._answered(request, key)
                 if known is not None:
                     return known
                 before, now = history.current, history.items()
-                replaced = [one for one in (*replaces, *self._contrary_of(new, author)) if one in now]
+                former = [one for label_id in replaces for one in self._present(label_id)]
+                replaced = [*former, *self._contrary_of(new, author)]
                 if replaced or any(label.id not in now for label in new):
-                    text = f"{image.name}: {_said(new)}"
+                    text = f"{image.name}: {_counted(new)}"
                     workspace.commit(new, replaced, author=author, text=text, request=request)
             missed = [label.box for label in new if label.is_object and label.record is not None]
-            if missed:
-                workspace.rescorer.look_around(key, workspace.gallery.pixels(key), missed)
-            return self._answer(before, [label.id for label in new], key, author)
+            if missed and engine is not None:
+                engine.rescorer.look_around(key, workspace.gallery.pixels(key), missed)
+            return self._answer(before, [label.id for label in new], key, author, effect)
 
-    def unlabel(self, label_id: str, *, author: str = "", request: str | None = None) -> Corrected:
+    def unlabel(self, label_id: str, *, author: str = "", request: str | None = None, effect: bool = True) -> Corrected:
         """Unlearn one correction, as if it had never been learned."""
         workspace = self._workspace
         label = workspace.labels.get(label_id)
@@ -87,14 +101,17 @@ class Labeller:
             known = self._answered(request, shown)
             if known is not None:
                 return known
-            if label_id not in history.items():
+            present = self._present(label_id)
+            if not present:
                 raise UnknownItemError(f"the label {label_id[:8]} is not part of this state; nothing was changed")
             before = history.current
             text = f"{self._name_of(label)}: label removed"
-            workspace.commit((), [label_id], author=author, text=text, request=request)
-        return self._answer(before, [], shown, author)
+            workspace.commit((), present, author=author, text=text, request=request)
+        return self._answer(before, [], shown, author, effect)
 
-    def confirm(self, keys: Sequence[str], *, author: str = "", request: str | None = None) -> Corrected:
+    def confirm(
+        self, keys: Sequence[str], *, author: str = "", request: str | None = None, effect: bool = True
+    ) -> Corrected:
         """Say of some images that all detections shown are right; each of them becomes a label, and guards."""
         workspace = self._workspace
         images = [workspace.gallery[key] for key in dict.fromkeys(keys)]
@@ -105,13 +122,13 @@ class Labeller:
             known = self._answered(request, only)
             if known is not None:
                 return known
-            new: list[Label] = []
+            judged = []
             for image in images:
                 found = workspace.shown(image.id)
-                said = effects.labelled(found, workspace.labels_of(image.id))
-                boxes = [as_box(box) for box, label in zip(found.boxes, said, strict=True) if label is None]
-                new += self._new_labels(image, boxes, [True] * len(boxes), author)
-            with workspace.locked() as history:
+                labels = labelled(found, workspace.labels_of(image.id))
+                boxes = [as_box(box) for box, label in zip(found.boxes, labels, strict=True) if label is None]
+                judged.append(Judged(image, boxes, [True] * len(boxes), [True] * len(boxes)))
+            with self._learned(judged, author) as (history, _, new):
                 known = self._answered(request, only)
                 if known is not None:
                     return known
@@ -120,7 +137,7 @@ class Labeller:
                 if not history.items().issuperset(items):
                     text = f"{images[0].name if only else f'{len(images)} images'}: confirmed"
                     workspace.commit(new, (), items=items, author=author, text=text, request=request)
-            return self._answer(before, [label.id for label in new], only, author)
+            return self._answer(before, [label.id for label in new], only, author, effect)
 
     def use_trained(self, detector: Detector, name: str, *, author: str = "") -> None:
         """Go on with another detector: a new state, with all labels learned by it. Undo gives the one before back."""
@@ -162,29 +179,55 @@ class Labeller:
                     )
                 learned[label.id] = replace(label, id=_key(key, label.box, label.is_object, record), record=record)
 
-    def _new_labels(self, image: StoredImage, boxes: Sequence[Box], flags: Sequence[bool], author: str) -> list[Label]:
-        """Labels with what the detector learns of them; they do not depend on what was learned before."""
+    def _judged(self, image: StoredImage, boxes: Sequence[Box], flags: Sequence[bool]) -> Judged:
+        overlaps = box_iou(np.array(boxes).reshape(-1, 4), self._workspace.shown(image.id).boxes)
+        return Judged(image, boxes, flags, np.asarray((overlaps >= CONTRARY).any(axis=1)).tolist())
+
+    @contextmanager
+    def _learned(self, judged: Sequence[Judged], author: str) -> Iterator[tuple[History, Engine | None, list[Label]]]:
+        """Labels with what the model learns of them, and the history, which nobody can change meanwhile.
+
+        Records are made before the history is locked, because that takes long. They are of one model: if the state has
+        another one by then, they are made again.
+        """
         workspace = self._workspace
-        overlaps = box_iou(np.array(boxes).reshape(-1, 4), workspace.shown(image.id).boxes)
-        was_found: list[bool] = np.asarray((overlaps >= CONTRARY).any(axis=1)).tolist()
-        records: Sequence[Record | None] = [None] * len(boxes)
-        if workspace.has_model and boxes:
-            pixels = workspace.gallery.pixels(image.id)
-            records = workspace.detector.new_records(
-                pixels,
-                boxes,
-                flags,
+        while True:
+            engine = workspace.engine
+            new = [label for one in judged for label in self._new_labels(one, engine, author)]
+            with workspace.locked() as history:
+                if workspace.engine is engine:
+                    yield history, engine, new
+                    return
+
+    def _new_labels(self, judged: Judged, engine: Engine | None, author: str) -> list[Label]:
+        """Labels with what a model learns of them; they do not depend on what it learned before."""
+        workspace, image = self._workspace, judged.image
+        records: Sequence[Record | None] = [None] * len(judged.boxes)
+        if engine is not None and judged.boxes:
+            workspace.scan(image.id, engine.rescorer)
+            records = engine.detector.new_records(
+                workspace.gallery.pixels(image.id),
+                judged.boxes,
+                judged.flags,
                 name=image.name,
-                min_score=workspace.chosen_score(),
+                min_score=workspace.chosen_score(engine),
                 threads=workspace.threads,
-                shared=workspace.rescorer.levels(image.id),
-                base_found=workspace.base_detections(image.id),
+                shared=engine.rescorer.levels(image.id),
+                base_found=engine.base_detections(image.id),
             )
         now = time.time()
         return [
             Label(_key(image.id, box, flag, record), image.id, box, flag, found, author, now, record)
-            for box, flag, found, record in zip(boxes, flags, was_found, records, strict=True)
+            for box, flag, found, record in zip(judged.boxes, judged.flags, judged.was_found, records, strict=True)
         ]
+
+    def _present(self, label_id: str) -> list[str]:
+        """The labels of the current state that say the same as a known one, which another model may have learned."""
+        label, workspace = self._workspace.labels.get(label_id), self._workspace
+        if label is None or label_id in workspace.history.items():
+            return [] if label is None else [label_id]
+        same = (label.box, label.is_object)
+        return [other.id for other in workspace.labels_of(label.image or "") if (other.box, other.is_object) == same]
 
     def _contrary_of(self, new: Sequence[Label], author: str) -> list[str]:
         """Earlier labels of the same author that say the contrary about the same box."""
@@ -205,15 +248,16 @@ class Labeller:
         known = None if request is None else workspace.store.answered(request)
         if known is None:
             return None
-        return Corrected(known[0], workspace.revision, known[1], None if key is None else workspace.image(key), None)
+        view = None if key is None else overview.image(workspace, key)
+        return Corrected(known[0], workspace.revision, known[1], view, None)
 
-    def _answer(self, before: int, added: list[str], key: str | None, author: str) -> Corrected:
+    def _answer(self, before: int, added: list[str], key: str | None, author: str, effect: bool) -> Corrected:
         workspace = self._workspace
-        view = None if key is None else workspace.image(key)
+        view = None if key is None else overview.image(workspace, key)
         workspace.publish(image=key, client=author)
         with workspace.locked() as history:
             after, revision = history.current, workspace.revision
-        summary = insights.summary(workspace, before, after) if workspace.has_model else None
+        summary = insights.summary(workspace, before, after) if effect and workspace.has_model else None
         return Corrected(after, revision, added, view, summary)
 
     @contextmanager
@@ -242,7 +286,7 @@ def _key(image: str, box: Box, is_object: bool, record: Record | None) -> str:
     return hashlib.sha256(json.dumps([image, box, bool(is_object)]).encode()).hexdigest()
 
 
-def _said(labels: Sequence[Label]) -> str:
+def _counted(labels: Sequence[Label]) -> str:
     right = sum(label.is_object and label.was_found for label in labels)
     missed = sum(label.is_object and not label.was_found for label in labels)
     wrong = len(labels) - right - missed

@@ -6,6 +6,7 @@ without viewers nothing is drawn, and the video never waits for a viewer.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -24,9 +25,10 @@ from whet.io.video import VideoFrame, is_live, read_frames
 from whet.plots.drawing import draw_boxes, draw_tracked_frame, score_text
 from whet.tracking.session import FrameCounter, Summary
 from whet.tracking.tracker import TrackedFrame
-from whet.web.events import Events
 from whet.web.views import VideoView
-from whet.web.workspace import Workspace
+from whet.web.workspace import Events, Workspace
+
+log = logging.getLogger(__name__)
 
 Pixels = NDArray[np.uint8]
 # Draws on an image that was made smaller by the factor.
@@ -34,7 +36,7 @@ Draw = Callable[[Pixels, float], Pixels]
 
 DRAWN_EVERY = 1 / 15  # minimum seconds between two images
 SHARE = 0.1  # of the time of one processor core may be spent on drawing
-TOLD_EVERY = 1 / 5  # minimum seconds between two events
+PUBLISHED_EVERY = 1 / 5  # minimum seconds between two events
 IDLE = 0.5  # seconds without a new frame after which the last one is sent again
 LONGEST = 1280  # pixels of the longer side; larger images are reduced by an integer factor
 QUALITY = 80
@@ -155,8 +157,9 @@ class Player:
         self._frame: VideoFrame | None = None
         self._changed = Condition()
         self._from: int | None = None
+        self._error: WhetError | None = None
         self._is_paused = self._is_closed = self._wants_frame = False
-        self._told = 0.0
+        self._published = 0.0
         self._thread = Thread(target=self._run, name="video", daemon=True)
         self._thread.start()
 
@@ -184,7 +187,7 @@ class Player:
                 if self._view.state in ("ended", "failed"):
                     self._from = 0
                 self._is_paused = self._wants_frame = False
-                self._view = replace(self._view, image=None, state="playing")
+                self._view = replace(self._view, image=None, state="playing", error=None)
             self._changed.notify_all()
         return self._view
 
@@ -193,6 +196,15 @@ class Player:
         stem = Path(self._source).stem if not self._view.is_live else "camera"
         image = self._workspace.add_image(frame.image, f"{stem}-{frame.number:06d}.png")
         self._set(state="paused", frame=frame.number, seconds=frame.seconds, image=image.id)
+
+    def wait_for_start(self, seconds: float) -> None:
+        """Wait for the first frame; raises the error of a video that cannot be opened or has no frame."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._view.state != "waiting", seconds)
+            if self._error is None:
+                return
+        self.close()
+        raise self._error
 
     def close(self) -> None:
         """Stop."""
@@ -203,10 +215,12 @@ class Player:
         self._thread.join(5)
 
     def _set(self, **facts: object) -> None:
-        self._view = replace(self._view, **facts)  # type: ignore[arg-type] # fields of the view
+        with self._changed:
+            self._view = replace(self._view, **facts)  # type: ignore[arg-type] # fields of the view
+            self._changed.notify_all()
         now = time.monotonic()
-        if "state" in facts or now >= self._told + TOLD_EVERY:
-            self._told = now
+        if "state" in facts or now >= self._published + PUBLISHED_EVERY:
+            self._published = now
             publish(self._workspace.events, self._view)
 
     def _run(self) -> None:
@@ -217,8 +231,10 @@ class Player:
                 if again is None:
                     self._set(state="ended")
             except WhetError as error:
-                again = None
+                again, self._error = None, error
                 self._set(state="failed", error=str(error))
+                if self._frame is not None:  # else whoever started the video reports it
+                    log.warning("Warning: the video stopped: %s", error)
             if again is None:
                 with self._changed:
                     self._changed.wait_for(lambda: self._from is not None or self._is_closed)
@@ -274,7 +290,7 @@ class WatchedVideo:
 
     def __init__(self, events: Events, source: str) -> None:
         self.live = LiveImage()
-        self._events, self._counter, self._told = events, FrameCounter(), 0.0
+        self._events, self._counter, self._published = events, FrameCounter(), 0.0
         self._view = VideoView(source, "waiting", None, None, 0.0, None, True, None)
         self._numbers: dict[str, object] = {}
 
@@ -301,8 +317,8 @@ class WatchedVideo:
         }
         rate = round(now.rate, 2)
         self._view = replace(self._view, state="playing", frame=now.frame, seconds=round(frame.seconds, 3), rate=rate)
-        if time.monotonic() >= self._told + TOLD_EVERY:
-            self._told = time.monotonic()
+        if time.monotonic() >= self._published + PUBLISHED_EVERY:
+            self._published = time.monotonic()
             publish(self._events, self._view, **self._numbers)
 
     def end(self, summary: Summary) -> None:
@@ -319,6 +335,6 @@ class WatchedVideo:
 
 
 def publish(events: Events, view: VideoView, **more: object) -> None:
-    """Tell the pages where a video is."""
+    """Publish where a video is."""
     facts = {"state": view.state, "frame": view.frame, "seconds": view.seconds, "rate": view.rate}
     events.publish("video", **facts, image=view.image, source=view.source, error=view.error, **more)

@@ -6,11 +6,14 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 
+from whet.cascade.detections import Detections
 from whet.detector.detector import Detector
 from whet.detector.records import Record
+from whet.detector.storage import BUNDLED
 from whet.web.rescoring import Rescorer
-from whet.web.store import Label, Store
+from whet.web.store import Label, Store, StoredModel
 
 # The item of a state that names its model.
 MODEL = "model/"
@@ -26,6 +29,12 @@ class Engine:
     name: str
     detector: Detector
     rescorer: Rescorer
+
+    def base_detections(self, image: str) -> Detections | None:
+        """What the base finds in an image, at any score; None if that is not known without a scan."""
+        if self.detector.weighted is not self.detector.base.cascade or image not in self.rescorer:
+            return None
+        return self.rescorer.detections(image, frozenset())
 
     def move_to(self, records: Iterable[Record]) -> None:
         """Give the detector these corrections, and no others; examples that it came with stay."""
@@ -75,3 +84,27 @@ def model_in(items: Iterable[str]) -> str | None:
     ('123', None)
     """
     return next((item.removeprefix(MODEL) for item in items if item.startswith(MODEL)), None)
+
+
+def take_over(store: Store, detector: Detector, name: str, model: str | None) -> None:
+    """Write a model into a new project: its snapshot without corrections, and these as the first state."""
+    labels = labels_of(detector, name)
+    base = detector.copy()
+    base.replace_records([], [label.record for label in labels if label.record is not None])
+    path = saved = None
+    if model is not None and detector.origin is not None and detector.origin[0].parent != BUNDLED.resolve():
+        path, saved = str(Path(model).absolute()), detector.origin[1]
+    node = None if path is None else 0
+    data = base.to_bytes()
+    items = [MODEL + id_of(data), *(label.id for label in labels)]
+    snapshot = StoredModel(id_of(data), base.base_id, name, data)
+    store.start(snapshot, items, labels, path=path, saved=saved, saved_node=node)
+
+
+def labels_of(detector: Detector, name: str) -> list[Label]:
+    """The corrections that a detector has."""
+    records = [record for record in detector.records if record.kind == "correction"]
+    return [
+        Label(record.id, None, record.box, record.is_object, False, name, float(record.time), record)
+        for record in records
+    ]

@@ -1,23 +1,51 @@
-"""The studio at a glance: its state, and its images in order."""
+"""The studio at a glance: its state, its images in order, one image with its boxes, the model, the history."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from math import isfinite
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from whet.cascade.boxes import box_iou
+from whet.cascade.detections import Detections
+from whet.detector.base import DetectorBase
+from whet.detector.corrections import SAME
+from whet.detector.detector import Detector
+from whet.errors import CannotExportError, CannotLearnError
 from whet.web import insights
-from whet.web.effects import boxes_of
-from whet.web.queue import expected_change, in_turns
-from whet.web.studio import Studio
-from whet.web.training import OBJECTS_TO_TRAIN
-from whet.web.views import ImageList, StateView
-from whet.web.workspace import Workspace
+from whet.web.insights import as_box, boxes_of, disputes, estimate_view, labelled
+from whet.web.store import Label, StoredImage
+from whet.web.views import (
+    DetectionView,
+    HistoryView,
+    ImageList,
+    ImageSummary,
+    ImageView,
+    LabelCounts,
+    LabelState,
+    LabelView,
+    ModelView,
+    NodeView,
+    StateView,
+)
+from whet.web.workspace import REVIEWED, Workspace
+
+if TYPE_CHECKING:
+    from whet.web.studio import Studio
 
 
 def state(studio: Studio) -> StateView:
     """The studio as a whole."""
     workspace = studio.workspace
     score = workspace.min_score
-    ids = [image.id for image in workspace.gallery]
+    missing = workspace.gallery.missing
+    ids = [image.id for image in workspace.gallery if image.id not in missing]
     with workspace.locked() as history:
         items = history.items()
         node, branch, can_undo, can_redo = history.current, history.branch, history.can_undo, history.can_redo
@@ -26,7 +54,7 @@ def state(studio: Studio) -> StateView:
     return StateView(
         project=workspace.store.path.name,
         revision=revision,
-        model=workspace.model_view(),
+        model=model_view(workspace),
         node=node,
         branch=branch,
         n_corrections=len(labels),
@@ -36,9 +64,10 @@ def state(studio: Studio) -> StateView:
         min_score=score if isfinite(score) else None,
         min_score_name=workspace.min_score_name,
         n_images=len(ids),
+        n_missing=len(missing),
         n_reviewed=sum(workspace.is_reviewed(key) for key in ids),
         n_objects=sum(label.is_object for label in labels),
-        objects_to_train=OBJECTS_TO_TRAIN,
+        objects_to_train=studio.training.n_needed,
         can_train=studio.training.can_start,
         locked=insights.locked(workspace),
         job=studio.training.job,
@@ -49,14 +78,15 @@ def state(studio: Studio) -> StateView:
 
 def images(workspace: Workspace, order: str, offset: int, limit: int) -> ImageList:
     """A part of all images, by name or by what is expected to change."""
-    groups, every = workspace.gallery.groups(), list(workspace.gallery)
+    groups, every, missing = workspace.gallery.groups(), list(workspace.gallery), workspace.gallery.missing
     expected = {image.id: _expected(workspace, image.id) for image in every}
     if order == "queue":
+        every = [image for image in every if image.id not in missing]
         known = {image.id: image for image in every}
         ranked = in_turns([(image.id, groups[image.id], expected[image.id] or 0.0) for image in every])
         every = sorted((known[key] for key in ranked), key=lambda image: workspace.is_reviewed(image.id))
     part = every[offset : offset + limit]
-    return ImageList(len(every), [workspace.summary(image, groups[image.id], expected[image.id]) for image in part])
+    return ImageList(len(every), [summary(workspace, image, groups[image.id], expected[image.id]) for image in part])
 
 
 def _expected(workspace: Workspace, key: str) -> float | None:
@@ -64,3 +94,165 @@ def _expected(workspace: Workspace, key: str) -> float | None:
         return None
     found = workspace.detections(key)
     return round(expected_change(found, workspace.min_score, boxes_of(workspace.labels_of(key))), 4)
+
+
+def image(workspace: Workspace, key: str) -> ImageView:
+    """An image with its detections and labels."""
+    image = workspace.gallery[key]
+    found = workspace.shown(key)
+    with workspace.locked():
+        labels, node, items = workspace.labels_of(key), workspace.history.current, workspace.history.items()
+        unsatisfied = _unsatisfied(workspace)
+    return ImageView(
+        image.id,
+        image.name,
+        image.width,
+        image.height,
+        detection_views(found, labels),
+        label_views(labels, unsatisfied),
+        REVIEWED + key in items,
+        image.truth is not None,
+        node,
+    )
+
+
+def _unsatisfied(workspace: Workspace) -> frozenset[str]:
+    return frozenset() if workspace.engine is None else workspace.engine.rescorer.unsatisfied(workspace.record_ids())
+
+
+def summary(workspace: Workspace, image: StoredImage, group: int = 0, expected: float | None = None) -> ImageSummary:
+    """An image for a list; the number of detections is None until the image was scanned."""
+    is_known = workspace.engine is not None and image.id in workspace.engine.rescorer
+    return ImageSummary(
+        image.id,
+        image.name,
+        image.width,
+        image.height,
+        len(workspace.shown(image.id)) if is_known else None,
+        label_counts(workspace.labels_of(image.id)),
+        workspace.is_reviewed(image.id),
+        image.truth is not None,
+        len(disputes(workspace.labels_of(image.id))),
+        group,
+        expected,
+        image.id in workspace.gallery.missing,
+    )
+
+
+def history_view(workspace: Workspace) -> HistoryView:
+    """The whole tree."""
+    with workspace.locked():
+        nodes = workspace.history.nodes
+        counts: dict[int, int] = {}
+        for number in sorted(nodes):
+            node = nodes[number]
+            own = sum(item in workspace.labels for item in node.added)
+            own -= sum(item in workspace.labels for item in node.removed)
+            counts[number] = own + (0 if node.parent is None else counts[node.parent])
+        rows = [NodeView(n.id, n.parent, n.time, n.author, n.text, counts[n.id]) for _, n in sorted(nodes.items())]
+        return HistoryView(rows, dict(workspace.history.branches), workspace.history.current, workspace.history.branch)
+
+
+def model_view(workspace: Workspace) -> ModelView | None:
+    """The detector for the page."""
+    if workspace.engine is None:
+        return None
+    detector = workspace.engine.detector
+    reason = None
+    try:
+        detector.check_can_learn()
+    except CannotLearnError as error:
+        reason = str(error)
+    return ModelView(
+        workspace.name,
+        detector.class_name,
+        detector.base_id[:12],
+        detector.window,
+        detector.cascade.n_weak,
+        dict(detector.operating_points),
+        reason is None,
+        reason,
+        _can_export_opencv(detector.base),
+        estimate_view(workspace.estimate_at(workspace.history.current)),
+    )
+
+
+@lru_cache(maxsize=4)
+def _can_export_opencv(base: DetectorBase) -> bool:
+    """Whether OpenCV's format can hold the trained stages; corrections do not change that."""
+    with TemporaryDirectory() as folder:
+        try:
+            Detector(base).export_opencv(Path(folder) / "model.xml")
+        except CannotExportError:
+            return False
+    return True
+
+
+def detection_views(found: Detections, labels: Sequence[Label] = ()) -> list[DetectionView]:
+    """Detections for the page, best first."""
+    probabilities = found.probabilities.tolist()
+    rows = zip(found.boxes, found.scores.tolist(), probabilities, found.labels, labelled(found, labels), strict=True)
+    return [
+        DetectionView(
+            as_box(box),
+            round(score, 4),
+            round(probability, 4) if isfinite(probability) else None,
+            name or None,
+            None if label is None else label.is_object,
+            None if label is None else label.id,
+        )
+        for box, score, probability, name, label in rows
+    ]
+
+
+def label_views(labels: Sequence[Label], unsatisfied: frozenset[str]) -> list[LabelView]:
+    """Labels of an image for the page, the oldest first."""
+    disputed = disputes(labels)
+
+    def state(label: Label) -> LabelState:
+        return "disputed" if label.id in disputed else "unsatisfied" if label.id in unsatisfied else "holds"
+
+    return [
+        LabelView(label.id, as_box(label.box), label.is_object, label.author, label.time, state(label))
+        for label in sorted(labels, key=lambda label: (label.time, label.id))
+    ]
+
+
+def label_counts(labels: Sequence[Label]) -> LabelCounts:
+    """How many boxes are right, wrong and missed."""
+    right = sum(label.is_object and label.was_found for label in labels)
+    wrong = sum(not label.is_object for label in labels)
+    return LabelCounts(right, wrong, len(labels) - right - wrong)
+
+
+def expected_change(found: Detections, min_score: float, labelled: NDArray[np.float64]) -> float:
+    """The number of corrections that an image is expected to need: wrong boxes among those shown, objects below.
+
+    `found` are detections at any score; those that overlap a `labelled` box (n, 4) are decided already. Without
+    probabilities, a detection is as likely wrong as right.
+
+    >>> found = Detections(np.array([[0.0, 0, 9, 9], [20, 0, 29, 9]]), np.array([5.0, 1.0]))
+    >>> expected_change(found, 2.0, np.empty((0, 4))), expected_change(found, 2.0, found.boxes[:1])
+    (1.0, 0.5)
+    """
+    if not len(found):
+        return 0.0
+    is_open = ~(box_iou(found.boxes, labelled) >= SAME).any(axis=1)
+    likely = np.nan_to_num(found.probabilities, nan=0.5)
+    wrong = np.where(found.scores > min_score, 1 - likely, likely)
+    return float(wrong[is_open].sum())
+
+
+def in_turns(images: Sequence[tuple[str, int, float]]) -> list[str]:
+    """Images (id, group, expected change), the largest change first; of a group, one after all other groups had a turn.
+
+    >>> in_turns([("a", 1, 3.0), ("b", 1, 2.9), ("c", 2, 1.0)])
+    ['a', 'c', 'b']
+    """
+    ordered = sorted(images, key=lambda image: -image[2])
+    seen: dict[int, int] = {}
+    turns = []
+    for key, group, change in ordered:
+        seen[group] = seen.get(group, 0) + 1
+        turns.append((seen[group], -change, key))
+    return [key for _, _, key in sorted(turns, key=lambda turn: turn[:2])]

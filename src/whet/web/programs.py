@@ -1,24 +1,30 @@
-"""Endpoints for programs: detect in an upload, learn from an upload, DeepStack's detection, metrics."""
+"""Endpoints for programs, and streams: uploads, DeepStack's detection, metrics for Prometheus, events, video."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
+from collections import defaultdict
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from threading import Lock, Semaphore
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from fastapi import FastAPI, File, Form, Response, UploadFile
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi import FastAPI, File, Form, Request, Response, UploadFile
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
 
 from whet.cascade.detections import Detections
-from whet.errors import BoxError, WhetError
-from whet.web.effects import detection_views
+from whet.errors import BoxError, NotNowError, UnknownItemError, WhetError
 from whet.web.gallery import decode
-from whet.web.metrics import Metrics, gauges_of
+from whet.web.live import LiveImage, Video
+from whet.web.overview import detection_views
 from whet.web.security import Access
 from whet.web.studio import Studio
-from whet.web.views import Corrected, FoundView
+from whet.web.views import Corrected, FoundView, VideoView
 from whet.web.workspace import Workspace
 
 # Frigate stops reading at the first prediction below this, and DeepStack's own default is near.
@@ -26,7 +32,23 @@ LEAST_CONFIDENCE = 0.4
 MOST_PREDICTIONS = 100
 LONGEST_NAME = 200
 
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+HEARTBEAT = 10.0  # seconds without an event after which a comment keeps the stream open
+MOST_WAITING = 100  # events that a slow client has not read
+BOUNDARY = b"\r\n--frame\r\n"
+
+RequestId = Annotated[str | None, Field(max_length=100)]
 Upload = Annotated[UploadFile, File(description="An image file: JPEG, PNG, WebP, BMP, GIF, PPM or TIFF.")]
+
+
+class Action(BaseModel):
+    """What a video is to do; `frame` is for seek."""
+
+    action: Literal["play", "pause", "seek"]
+    frame: Annotated[int | None, Field(ge=0, le=2**31)] = None
+    request_id: RequestId = None
 
 
 @dataclass(frozen=True)
@@ -130,3 +152,154 @@ def _name_of(image: UploadFile) -> str:
     """The name that a client gives an upload, without directories; it is shown, never opened."""
     name = (image.filename or "upload").replace("\\", "/").rpartition("/")[2]
     return "".join(c for c in name if c.isprintable())[:LONGEST_NAME] or "upload"
+
+
+class Metrics:
+    """Counts requests by route, method and status, and their seconds by route.
+
+    >>> metrics = Metrics()
+    >>> metrics.add("/api/state", "GET", 200, 0.02)
+    >>> print(metrics.text({}).splitlines()[2])
+    whet_requests_total{route="/api/state",method="GET",status="200"} 1
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._requests: dict[tuple[str, str, int], int] = defaultdict(int)
+        self._seconds: dict[str, list[float]] = defaultdict(lambda: [0.0] * (len(BUCKETS) + 2))
+
+    def add(self, route: str, method: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        known = method if method in METHODS else "other"  # a client may send any word
+        with self._lock:
+            self._requests[route, known, status] += 1
+            row = self._seconds[route]
+            for number, bound in enumerate(BUCKETS):
+                row[number] += seconds <= bound
+            row[-2] += 1
+            row[-1] += seconds
+
+    def text(self, gauges: dict[str, tuple[str, float]]) -> str:
+        """All numbers in Prometheus' text format; `gauges` are further ones by name, with their help."""
+        with self._lock:
+            requests, seconds = dict(self._requests), {route: list(row) for route, row in self._seconds.items()}
+        lines = ["# HELP whet_requests_total Requests answered.", "# TYPE whet_requests_total counter"]
+        for (route, method, status), n in sorted(requests.items()):
+            lines.append(f'whet_requests_total{{route="{route}",method="{method}",status="{status}"}} {n}')
+        lines += ["# HELP whet_request_seconds Time to answer.", "# TYPE whet_request_seconds histogram"]
+        for route, row in sorted(seconds.items()):
+            bounds = [*map(str, BUCKETS), "+Inf"]
+            for bound, count in zip(bounds, row[:-1], strict=True):
+                lines.append(f'whet_request_seconds_bucket{{route="{route}",le="{bound}"}} {count:.0f}')
+            lines.append(f'whet_request_seconds_count{{route="{route}"}} {row[-2]:.0f}')
+            lines.append(f'whet_request_seconds_sum{{route="{route}"}} {row[-1]:.6f}')
+        for name, (help_text, value) in gauges.items():
+            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", f"{name} {value:g}"]
+        return "\n".join(lines) + "\n"
+
+
+def gauges_of(workspace: Workspace) -> dict[str, tuple[str, float]]:
+    """What is in a project."""
+    found: dict[str, tuple[str, float]] = {
+        "whet_images": ("Images of the project.", len(workspace.gallery)),
+        "whet_corrections": ("Corrections of the current state.", len(workspace.record_ids())),
+        "whet_states": ("States of the history.", len(workspace.history.nodes)),
+    }
+    if workspace.has_model:
+        found["whet_cached_windows"] = ("Windows whose responses are kept.", workspace.rescorer.n_windows)
+        estimate = workspace.estimate_at(workspace.history.current)
+        if estimate is not None:
+            found["whet_estimated_recall"] = ("Recall by the reference set.", estimate.recall)
+            rate = estimate.false_positives_per_image
+            found["whet_estimated_false_positives_per_image"] = ("False positives per image, by the same.", rate)
+    return found
+
+
+def add_video(app: FastAPI, studio: Studio, access: Access) -> None:
+    """Add the endpoints of a video."""
+    viewers = Semaphore(access.limits.viewers)
+
+    def video() -> Video:
+        if studio.video is None:
+            raise UnknownItemError(
+                "this studio shows no video; start `whet serve MODEL VIDEO` or `whet serve MODEL camera`"
+            )
+        return studio.video
+
+    @app.get("/api/video")
+    def view() -> VideoView:
+        """Where the video is."""
+        return video().view()
+
+    @app.post("/api/video")
+    def act(action: Action) -> VideoView:
+        """Play, pause (the frame becomes an image that can be corrected), or go to a frame."""
+        return video().act(action.action, action.frame)
+
+    @app.get("/api/video/frame.jpg", response_class=Response)
+    def frame() -> Response:
+        """The newest frame with its detections."""
+        jpeg = video().live.jpeg()
+        if not jpeg:
+            raise NotNowError("no frame has come yet; try again in a second")
+        return Response(jpeg, media_type="image/jpeg")
+
+    @app.get("/api/video/stream.mjpg", response_class=StreamingResponse)
+    def stream() -> Response:
+        """The video with its detections, as MJPEG."""
+        live = video().live
+        if not viewers.acquire(blocking=False):
+            return JSONResponse({"detail": "too many viewers; close another page, and try again"}, 429)
+        return StreamingResponse(_parts(live, viewers), media_type="multipart/x-mixed-replace; boundary=frame")
+
+
+async def _parts(live: LiveImage, viewers: Semaphore) -> AsyncIterator[bytes]:
+    """The images of a video with boundaries; the boundary follows each image directly, because browsers wait for it."""
+    images = live.jpegs()
+    try:
+        yield BOUNDARY[2:]
+        while (jpeg := await run_in_threadpool(next, images, None)) is not None:
+            yield b"Content-Type: image/jpeg\r\nContent-Length: %d\r\n\r\n" % len(jpeg) + jpeg + BOUNDARY
+    finally:
+        viewers.release()
+
+
+def add_events(app: FastAPI, workspace: Workspace, access: Access) -> None:
+    """Add the stream of events."""
+    streams = asyncio.Semaphore(access.limits.streams)
+
+    @app.get("/api/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
+    async def events(request: Request) -> Response:
+        """Changes as server-sent events."""
+        if streams.locked():
+            return JSONResponse({"detail": "too many streams are open; close another page, and try again"}, 429)
+
+        async def as_text() -> AsyncIterator[str]:
+            loop, waiting = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any]](MOST_WAITING)
+
+            def put(event: dict[str, Any]) -> None:
+                if waiting.full():
+                    waiting.get_nowait()  # a slow client skips the oldest
+                waiting.put_nowait(event)
+
+            def receive(event: dict[str, Any]) -> None:
+                loop.call_soon_threadsafe(put, event)
+
+            with workspace.events.subscribed(receive):
+                yield f"data: {json.dumps({'type': 'state', 'revision': workspace.revision})}\n\n"
+                while not await request.is_disconnected():
+                    try:
+                        event = await asyncio.wait_for(waiting.get(), HEARTBEAT)
+                    except TimeoutError:
+                        yield ": still here\n\n"
+                        continue
+                    if event["type"] == "end":
+                        return
+                    yield f"data: {json.dumps(event)}\n\n"
+
+        async def counted() -> AsyncIterator[str]:
+            async with streams:
+                async for text in as_text():
+                    yield text
+
+        return StreamingResponse(counted(), media_type="text/event-stream")

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
-from itertools import count
 from threading import RLock
 
 import numpy as np
@@ -23,7 +22,6 @@ from numpy.typing import NDArray
 
 from whet._kernels.responses import find_nearest, have_within
 from whet._kernels.threads import for_each_block
-from whet.cascade.cascade import Cascade
 from whet.cascade.detect import report
 from whet.cascade.detections import Calibration, Detections, FiredWindows
 from whet.cascade.neighbours import MUCH_NEARER, decided, is_nearer, unknown_distance, words_of
@@ -35,14 +33,20 @@ from whet.detector.derive import FEWEST_GUARDS, Role, Roles, guards_of, judging_
 from whet.detector.detector import Detector
 from whet.detector.records import Record
 from whet.detector.reference import Estimate, Judgement
-
-Floats = NDArray[np.float64]
-Bits = NDArray[np.uint8]
-Words = NDArray[np.uint64]
-Indices = NDArray[np.intp]
-Distances = NDArray[np.uint16]
-# The thresholds of all stages, after each weak learner.
-Cover = tuple[Floats, ...]
+from whet.web.windows import (
+    Bits,
+    CachedImage,
+    Cover,
+    Everywhere,
+    Floats,
+    Indices,
+    LiveWindows,
+    ScoredState,
+    Words,
+    is_lower,
+    is_same,
+    thresholds_of,
+)
 
 # Thresholds are lowered by so much, in units of |w|, for the windows that are kept: a bit more than copies of a missed
 # object need (`OBJECT_NEAR`), so that objects just below the minimum score are covered.
@@ -57,125 +61,6 @@ MOST_BYTES = 1 << 29
 MOST_PYRAMIDS = 6
 # States whose detections are remembered.
 MOST_STATES = 32
-
-
-@dataclass(eq=False)
-class LiveWindows:
-    """Windows (n, words) with stage scores (n,), distances to guards (n,), and a row (n,) for each correction."""
-
-    words: Words
-    scores: Floats
-    objects: Distances
-    others: Distances
-    table: Distances
-    n_rows: int = 0
-
-    @classmethod
-    def from_words(cls, words: Words, scores: Floats, guards: tuple[Words, Words]) -> LiveWindows:
-        """Windows without any correction yet."""
-        objects, others = (_nearest(words, side) for side in guards)
-        return cls(words, scores, objects, others, np.empty((0, len(words)), np.uint16))
-
-    @property
-    def arrays(self) -> tuple[NDArray[np.generic], ...]:
-        """All that takes memory."""
-        return self.words, self.scores, self.objects, self.others, self.table
-
-    def fill(self, known: Sequence[Words]) -> None:
-        """Add the rows of corrections that have none yet."""
-        self._grow(len(known))
-        for row in range(self.n_rows, len(known)):
-            self.table[row] = _nearest(self.words, known[row])
-        self.n_rows = len(known)
-
-    def _grow(self, n_rows: int) -> None:
-        if n_rows > len(self.table):
-            grown = np.empty((max(2 * len(self.table), n_rows, 8), len(self.words)), np.uint16)
-            grown[: self.n_rows] = self.table[: self.n_rows]
-            self.table = grown
-
-    @classmethod
-    def joined(cls, parts: Sequence[LiveWindows], n_words: int) -> LiveWindows:
-        """The windows of several images as one."""
-        words = np.concatenate([np.empty((0, n_words), np.uint64), *(part.words for part in parts)])
-        scores, objects, others = (
-            np.concatenate([np.empty(0, dtype), *(getattr(part, name) for part in parts)])
-            for name, dtype in (("scores", np.float64), ("objects", np.uint16), ("others", np.uint16))
-        )
-        found = cls(words, scores, objects, others, np.empty((0, len(words)), np.uint16))
-        found.take_rows(parts)
-        return found
-
-    def take_rows(self, parts: Sequence[LiveWindows]) -> None:
-        """Add the rows that the parts have more."""
-        n_rows = min((part.n_rows for part in parts), default=0)
-        self._grow(n_rows)
-        if n_rows > self.n_rows:
-            new = [part.table[self.n_rows : n_rows] for part in parts]
-            np.concatenate(new, axis=1, out=self.table[self.n_rows : n_rows])
-            self.n_rows = n_rows
-
-    def least(self, rows: Indices, at_least: Distances | int) -> NDArray[np.int64]:
-        """The least distance (n,) to some corrections, and to others whose distances are known."""
-        found = self.table[rows].min(axis=0, initial=np.iinfo(np.uint16).max)
-        return np.asarray(np.minimum(found, at_least), np.int64)
-
-
-@dataclass(eq=False)
-class CachedImage:
-    """Windows of an image: all that pass the thresholds of any of `covers`, and maybe some more.
-
-    Images with the same `number` have the same live windows.
-    """
-
-    windows: FiredWindows
-    words: Words
-    covers: tuple[Cover, ...]
-    live_rows: Indices
-    live: LiveWindows
-    n_promoted: int = 0
-    number: int = field(default_factory=count().__next__)
-
-    def has_all(self, lowest: Sequence[Floats] | None) -> bool:
-        """Whether no window is missing that passes thresholds as low as these."""
-        return lowest is None or any(_is_lower(cover, lowest) for cover in self.covers)
-
-    def only_live(self, cover: Cover) -> CachedImage:
-        """Without the windows that no known correction can accept; `cover` are the thresholds of the stages alone."""
-        rows = self.live_rows
-        windows, every = self.windows.take(rows), np.arange(len(rows))
-        return replace(self, windows=windows, words=self.live.words, covers=(cover,), live_rows=every)
-
-    @property
-    def n_bytes(self) -> int:
-        """The memory of all arrays; what the live windows share with the others counts once."""
-        index = self.windows.index
-        own = (index.scale, index.y, index.x, self.windows.boxes, self.windows.scores, self.words, self.live_rows)
-        return sum({id(part): part.nbytes for part in (*own, *self.live.arrays)}.values())
-
-
-@dataclass(eq=False)
-class ScoredState:
-    """A set of corrections: the rows of each kind, how far they reach, and what is found in images with them."""
-
-    roles: Roles
-    rows: tuple[Indices, Indices, Indices, Indices]
-    reach: float
-    lowered: Cascade | None
-    lowest: Cover | None
-    targets: Floats
-    found: dict[str, tuple[int, int, Detections]] = field(default_factory=dict)
-    everywhere: tuple[Everywhere, Floats] | None = None
-    judgement: Judgement | None = None
-
-
-@dataclass(eq=False)
-class Everywhere:
-    """The live windows of all images, one image after the other: number i begins at `starts[i]`."""
-
-    images: dict[str, LiveWindows]
-    starts: Indices
-    live: LiveWindows
 
 
 class Rescorer:
@@ -201,7 +86,7 @@ class Rescorer:
         n_weak = self._base.cascade.n_weak
         self._unknown = tuple(unknown_distance(n_weak, len(side) >= FEWEST_GUARDS) for side in self._guards)
         self._reporting = detector.reporting
-        self._cover = tuple(map(_thresholds, self._weighted.stages))
+        self._cover = tuple(map(thresholds_of, self._weighted.stages))
         self._images: dict[str, CachedImage] = {}
         # Images that have windows which are not live, in the order in which they were asked for.
         self._whole: OrderedDict[str, None] = OrderedDict()
@@ -229,26 +114,34 @@ class Rescorer:
     # Corrections.
 
     def add(self, records: Iterable[Record]) -> None:
-        """Note corrections that states can have; those that are known change nothing."""
+        """Note corrections that states can have; those that are known change nothing.
+
+        Images get their rows of distances when they are asked for: a click waits for one image, not for all.
+        """
         with self._lock:
             new = [r for r in records if r.kind == "correction" and len(r) and r.id not in self._roles]
             for role in roles_of(self._base, self._weighted, new):
                 self._rows[role.record.id] = len(self._known)
                 self._roles[role.record.id] = role
                 self._known.append(words_of(role.record.responses))
-            images = list(self._images.values())
 
-            def work(rows: slice) -> None:
-                for image in images[rows]:
-                    self._fill(image)
+    def _fill_all(self) -> None:
+        """Add the rows of new corrections in all images."""
+        images = [image for image in self._images.values() if image.n_promoted < len(self._roles)]
 
-            for_each_block(work, len(images), 16, self._threads)
-            if self._everywhere is not None:
-                self._everywhere.live.take_rows(list(self._everywhere.images.values()))
-            self._shed()
+        def work(rows: slice) -> None:
+            for image in images[rows]:
+                self._fill(image)
+
+        for_each_block(work, len(images), 16, self._threads)
+        if self._everywhere is not None:
+            self._everywhere.live.take_rows(list(self._everywhere.images.values()))
+        self._shed()
 
     def _fill(self, image: CachedImage) -> None:
         """Make windows live that a new correction can accept, and add the rows of new corrections."""
+        if image.n_promoted == len(self._roles):
+            return
         promoted = np.zeros(len(image.words), np.bool_)
         promoted[image.live_rows] = True
         n_before = int(promoted.sum())
@@ -302,7 +195,7 @@ class Rescorer:
             deeper = tuple(stage.lowered(low) for stage, low in zip(stages, needed, strict=True))
             more = scan_pyramid(replace(self._weighted, stages=deeper), pyramid, threads=self._threads)
             stages, fired = (deeper, more) if len(more) <= MOST_DEEP else (stages, fired)
-        self._keep(image, fired, self._responses(pyramid, fired), tuple(map(_thresholds, stages)))
+        self._keep(image, fired, self._responses(pyramid, fired), tuple(map(thresholds_of, stages)))
 
     def look_around(self, image: str, pixels: NDArray[np.uint8], boxes: Sequence[Sequence[float]]) -> None:
         """Also keep the windows around some boxes that known corrections let pass: one that is far off is found there.
@@ -354,7 +247,7 @@ class Rescorer:
             before = before.only_live(self._cover)
         covers: tuple[Cover, ...] = () if cover is None else (cover,)
         if before is not None:
-            covers += tuple(own for own in before.covers if cover is None or not _is_lower(cover, own))
+            covers += tuple(own for own in before.covers if cover is None or not is_lower(cover, own))
             windows = FiredWindows.concatenate([before.windows, windows])
             words = np.concatenate([before.words, words])
         index = windows.index
@@ -400,6 +293,7 @@ class Rescorer:
         """What is found in an image with these corrections, at any score."""
         with self._lock:
             cached, state = self._images[image], self._state(ids)
+            self._fill(cached)
             if image in self._whole:
                 self._whole.move_to_end(image)
             known = state.found.get(image)
@@ -409,7 +303,7 @@ class Rescorer:
             fired = scores > -np.inf
             rows = cached.live_rows[fired]
             windows = replace(cached.windows.take(rows), scores=scores[fired])
-            same = next((other for other in self._recent(image, cached) if _is_same(other, windows)), None)
+            same = next((other for other in self._recent(image, cached) if is_same(other, windows)), None)
             found = self._report(windows) if same is None else same
             found = replace(found, calibration=self._calibration(state))
             state.found[image] = cached.number, len(cached.live_rows), found
@@ -420,6 +314,7 @@ class Rescorer:
         with self._lock:
             if not self._images:
                 return []
+            self._fill_all()
             scores = [self._everywhere_scores(ids) for ids in (one, other)]
             assert self._everywhere is not None
             changed = np.append(0, np.cumsum(scores[0] != scores[1]))
@@ -505,7 +400,7 @@ class Rescorer:
             (rows[0], rows[1], rows[2], rows[3]),
             roles.reach(self._judging),
             None if stages is None else replace(self._weighted, stages=stages),
-            None if stages is None else tuple(map(_thresholds, stages)),
+            None if stages is None else tuple(map(thresholds_of, stages)),
             np.array([role.target for role in roles.accepted]),
         )
         self._states[ids] = state
@@ -553,34 +448,3 @@ class Rescorer:
 
         with self._lock:
             return frozenset(self._state(ids).roles.unsatisfied(guard_rows(self._base)))
-
-
-def _nearest(words: Words, known: Words) -> Distances:
-    """The least distance (n,) of windows to known ones; the largest number without any."""
-    most = np.iinfo(np.uint16).max
-    distance = np.full(len(words), most, np.int64)
-    find_nearest(words, known, distance, np.zeros(len(words), np.intp))
-    return distance.astype(np.uint16)
-
-
-def _thresholds(stage: Stage) -> Floats:
-    """The thresholds (T,) of a stage after each weak learner; the last is that of the stage, if it is higher."""
-    rejection = stage.rejection_thresholds
-    found = np.full(len(stage), -np.inf) if rejection is None else rejection.copy()
-    found[-1] = max(found[-1], stage.threshold)
-    return np.asarray(found)
-
-
-def _is_lower(one: Sequence[Floats], other: Sequence[Floats]) -> bool:
-    """Whether thresholds are nowhere above others."""
-    return all(bool((low <= high).all()) for low, high in zip(one, other, strict=True))
-
-
-def _is_same(found: Detections, windows: FiredWindows) -> bool:
-    """Whether detections are made of the same windows with the same scores."""
-    before = found.windows
-    return (
-        len(before) == len(windows)
-        and bool((before.scores == windows.scores).all())
-        and bool((before.boxes == windows.boxes).all())
-    )

@@ -23,13 +23,14 @@ from whet.detector.records import Record
 from whet.errors import ProjectError
 from whet.web.history import History, Node
 
-SCHEMA = 1
+SCHEMA = 2
 TABLES = """
 CREATE TABLE models (id TEXT PRIMARY KEY, base_id TEXT, name TEXT, data BLOB);
 CREATE TABLE settings (key TEXT PRIMARY KEY, value BLOB);
 CREATE TABLE images (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, width INTEGER NOT NULL, height INTEGER NOT NULL, path TEXT,
-    file_time INTEGER, file_size INTEGER, content BLOB, look BLOB, truth TEXT, locked_at INTEGER, position INTEGER
+    file_time INTEGER, file_size INTEGER, content BLOB, perceptual_hash BLOB, truth TEXT, locked_at INTEGER,
+    position INTEGER
 );
 CREATE INDEX images_by_path ON images (path);
 CREATE TABLE labels (
@@ -76,7 +77,7 @@ class StoredModel:
 class StoredImage:
     """An image of the project. Its pixels are in a file (`path`) or in the project (`content`).
 
-    `look` are bits of what it looks like, to find near-duplicates. `truth` are the boxes that hold while it is locked,
+    `perceptual_hash` finds near-duplicates. `truth` are the boxes that hold while it is locked,
     since the state `locked_at`.
     """
 
@@ -87,7 +88,7 @@ class StoredImage:
     path: str | None = None
     file_time: int | None = None
     file_size: int | None = None
-    look: bytes = b""
+    perceptual_hash: bytes = b""
     truth: tuple[tuple[float, float, float, float], ...] | None = None
     locked_at: int | None = None
 
@@ -189,12 +190,14 @@ class Store:
 
     def images(self) -> list[StoredImage]:
         """All images, in the order in which they were added."""
-        columns = "id, name, width, height, path, file_time, file_size, look, truth, locked_at"
+        columns = "id, name, width, height, path, file_time, file_size, perceptual_hash, truth, locked_at"
         found = []
         for row in self._rows(f"SELECT {columns} FROM images ORDER BY position, id"):
             truth = None if row[8] is None else tuple((x1, y1, x2, y2) for x1, y1, x2, y2 in json.loads(row[8]))
-            key, name, width, height, path, file_time, file_size, look = row[:8]
-            found.append(StoredImage(key, name, width, height, path, file_time, file_size, look, truth, row[9]))
+            key, name, width, height, path, file_time, file_size, perceptual_hash = row[:8]
+            found.append(
+                StoredImage(key, name, width, height, path, file_time, file_size, perceptual_hash, truth, row[9])
+            )
         return found
 
     def content(self, image: str) -> bytes | None:
@@ -220,7 +223,7 @@ class Store:
                         image.file_time,
                         image.file_size,
                         content,
-                        image.look,
+                        image.perceptual_hash,
                     ),
                 )
 

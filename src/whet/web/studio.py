@@ -26,6 +26,12 @@ from whet.web.workspace import Workspace
 
 # Boxes of the cache and of a scan that overlap so much are the same.
 EQUAL = 0.99
+VIDEO_SUFFIXES = frozenset(
+    ".3gp .asf .avi .flv .m2ts .m4v .mjpeg .mkv .mov .mp4 .mpeg .mpg .mts .ogv .ts .webm .wmv".split()  # noqa: SIM905
+)
+# Seconds to wait for the first frame of a video before the page opens; a slow camera goes on in the page.
+START_TIMEOUT = 10.0
+CHECKED_EVERY = 2.0  # seconds between two looks for image files that are gone
 PAUSE = 0.02  # seconds between two images in the background: requests come first
 
 
@@ -50,6 +56,7 @@ class Studio:
         threads: int | None = None,
     ) -> Studio:
         """Open a project with images or a video to show."""
+        _check_kinds(sources)
         videos = [source for source in sources if is_video(source)]
         if len(videos) > 1 or (videos and len(sources) > 1):
             raise UnknownItemError(f"got {', '.join(sources)}; expected images and directories, or one video")
@@ -57,7 +64,10 @@ class Studio:
         name = "model" if model is None else Path(model.partition(":")[0]).stem
         workspace = Workspace.open(project, detector, name=name, model=model, threads=threads)
         try:
-            return cls(workspace, paths, Player(workspace, videos[0]) if videos else None)
+            video = Player(workspace, videos[0]) if videos else None
+            if video is not None:
+                video.wait_for_start(START_TIMEOUT)
+            return cls(workspace, paths, video)
         except BaseException:
             workspace.close()
             raise
@@ -82,15 +92,24 @@ class Studio:
 
 
 def is_video(source: str) -> bool:
-    """Whether a source is a camera, a stream or a file that is no image.
+    """Whether a source is a camera, a stream or a video file, by its name.
 
-    >>> is_video("camera"), is_video("street.mp4"), is_video("a.jpg"), is_video("rtsp://10.0.0.7/live")
+    >>> is_video("camera"), is_video("street.mp4"), is_video("notes.txt"), is_video("rtsp://10.0.0.7/live")
     (True, True, False, True)
     """
     path = Path(source)
-    return is_live(source) or (
-        bool(path.suffix) and not path.is_dir() and not is_image_name(path) and "*" not in source
-    )
+    return is_live(source) or (path.suffix.lower() in VIDEO_SUFFIXES and not path.is_dir())
+
+
+def _check_kinds(sources: Sequence[str]) -> None:
+    """Refuse files that are neither images nor videos, before anything is opened."""
+    for source in sources:
+        path = Path(source)
+        if path.is_file() and not is_video(source) and not is_image_name(path):
+            raise UnknownItemError(
+                f"{source} is neither an image nor a video; expected images, directories of images, "
+                f"a video ({', '.join(sorted(VIDEO_SUFFIXES))}) or camera"
+            )
 
 
 class Rescan:
@@ -101,7 +120,6 @@ class Rescan:
         self._stopped = Event()
         self._threads = [Thread(target=work, daemon=True) for work in (self._read, self._run)]
         self._confirmed: dict[str, tuple[frozenset[str], int, int]] = {}
-        self._unreadable: set[str] = set()
 
     def start(self) -> None:
         """Begin."""
@@ -118,10 +136,11 @@ class Rescan:
     def view(self) -> RescanView:
         """How many images are confirmed in the current state, the share of boxes that agreed, and unreadable images."""
         ids = self._workspace.record_ids()
-        counts = [(same, every) for key, (known, same, every) in list(self._confirmed.items()) if known == ids]
+        missing, confirmed = self._workspace.gallery.missing, list(self._confirmed.items())
+        counts = [(same, every) for key, (known, same, every) in confirmed if known == ids and key not in missing]
         n_boxes = sum(every for _, every in counts)
         agreement = sum(same for same, _ in counts) / n_boxes if n_boxes else (1.0 if counts else None)
-        return RescanView(len(counts), len(self._workspace.gallery), agreement, len(self._unreadable))
+        return RescanView(len(counts), len(self._workspace.gallery), agreement, len(missing))
 
     def _read(self) -> None:
         """Add the image files to the project."""
@@ -131,8 +150,12 @@ class Rescan:
                 return
 
     def _run(self) -> None:
-        told = 0.0
+        published = checked = 0.0
         while not self._stopped.wait(PAUSE):
+            if time.monotonic() > checked + CHECKED_EVERY:
+                checked = time.monotonic()
+                if self._workspace.gallery.check_files():
+                    self._workspace.events.publish("images", total=len(self._workspace.gallery))
             try:
                 is_idle = not (self._workspace.has_model and self._step())
             except WhetError:  # the model is gone: an undo went to the time before it
@@ -142,15 +165,16 @@ class Rescan:
                 is_idle = True
             if is_idle:
                 self._stopped.wait(0.2)
-            if time.monotonic() > told + 1.0:
-                told, view = time.monotonic(), self.view()
+            if time.monotonic() > published + 1.0:
+                published, view = time.monotonic(), self.view()
                 if not is_idle or view.done + view.unreadable < view.total:
                     self._workspace.events.publish("rescan", **asdict(view))
 
     def _step(self) -> bool:
         """Scan or confirm one image that can be read; returns whether there was any left."""
         workspace, ids = self._workspace, self._workspace.record_ids()
-        keys = [image.id for image in workspace.gallery if image.id not in self._unreadable]
+        missing = workspace.gallery.missing
+        keys = [image.id for image in workspace.gallery if image.id not in missing]
         for key in keys:
             if key not in workspace.rescorer:
                 with self._left_out_if_it_fails(key):
@@ -171,7 +195,7 @@ class Rescan:
         except NotNowError:  # not the image: the model is gone
             raise
         except Exception as error:
-            self._unreadable.add(key)
+            self._workspace.gallery.leave_out(key)
             if not isinstance(error, WhetError):
                 logging.getLogger("whet").exception("cannot scan %s", self._workspace.gallery[key].name)
 

@@ -30,6 +30,8 @@ from whet.web.views import JobView
 
 # Objects that are needed to train a first detector.
 OBJECTS_TO_TRAIN = 20
+# Images with room beside the boxes that are needed, and the share of an image that boxes may cover in them.
+IMAGES_TO_TRAIN, MOST_COVERED = 2, 0.9
 LONGEST_CLASS = 60
 # How a line of the process begins that is an event.
 EVENT = "event "
@@ -53,6 +55,11 @@ class Training:
     def job(self) -> JobView | None:
         """The training that runs, or the last one."""
         return self._job
+
+    @property
+    def n_needed(self) -> int:
+        """Objects that a training needs."""
+        return OBJECTS_TO_TRAIN
 
     @property
     def can_start(self) -> bool:
@@ -93,6 +100,7 @@ class Training:
         with TemporaryDirectory(prefix=f"{folder.name}-", dir=folder.parent) as place:
             new = Path(place) / "new"
             boxes = annotated(self._workspace, new / "images", labelled=True)
+            _check_backgrounds(boxes)
             named = Annotations(tuple(image.relabelled(name) for image in boxes.images), (name,))
             write_annotations(named, new / "annotations.json", "coco")
             content = (new / "annotations.json").read_bytes() + json.dumps(SETTINGS).encode()
@@ -113,7 +121,7 @@ class Training:
             job = JobView("failed", name, "the new detector cannot be used", None, 0.0, None, str(error)[:500])
         with self._lock:
             self._process = None
-        self._tell(replace(job, seconds=round(time.monotonic() - began, 1)))
+        self._publish(replace(job, seconds=round(time.monotonic() - began, 1)))
 
     def _outcome(self, process: subprocess.Popen[str], folder: Path, name: str) -> JobView:
         """Pass the events of the process on, and use its detector in the end."""
@@ -125,7 +133,9 @@ class Training:
         for line in process.stdout:
             if line.startswith(EVENT):  # a library may print lines of its own
                 event = json.loads(line.removeprefix(EVENT))
-                self._tell(JobView("running", name, event["text"], event["progress"], event["seconds"], event["left"]))
+                self._publish(
+                    JobView("running", name, event["text"], event["progress"], event["seconds"], event["left"])
+                )
         code = process.wait()
         reader.join()
         if code == 0:
@@ -134,10 +144,10 @@ class Training:
             return JobView("finished", name, "trained", 1.0, 0.0, 0.0)
         if self._is_cancelled:
             return JobView("cancelled", name, "cancelled; train again to go on", None, 0.0, None)
-        said = next((line.strip() for line in reversed(errors) if line.strip()), f"exit code {code}")
-        return JobView("failed", name, "the training failed", None, 0.0, None, said[:500])
+        reason = next((line.strip() for line in reversed(errors) if line.strip()), f"exit code {code}")
+        return JobView("failed", name, "the training failed", None, 0.0, None, reason[:500])
 
-    def _tell(self, job: JobView) -> None:
+    def _publish(self, job: JobView) -> None:
         self._job = job
         facts = {"state": job.state, "text": job.text, "progress": job.progress, "seconds_left": job.seconds_left}
         self._workspace.events.publish("train", **facts)
@@ -156,6 +166,20 @@ class Training:
         return self._job
 
 
+def _check_backgrounds(boxes: Annotations) -> None:
+    """Refuse a training that cannot find out what is not the object: negatives come from beside the boxes."""
+    n = 0
+    for image in boxes.images:
+        sides = image.boxes[:, 2:] - image.boxes[:, :2]
+        n += float(sides.prod(axis=1).sum()) < MOST_COVERED * image.shape[0] * image.shape[1]
+    if n < IMAGES_TO_TRAIN:
+        raise TrainingDataError(
+            f"{n} of {len(boxes)} labelled images have room beside the boxes, where a training finds what is not the "
+            f"object; expected at least {IMAGES_TO_TRAIN}, better many: confirm images without the object (Space), or "
+            "draw boxes in other images too"
+        )
+
+
 def _train(folder: Path, name: str, write: Callable[[dict[str, Any]], None]) -> None:
     """Train on the annotations in a folder, and write the detector there."""
     from whet.io.files import write_atomically
@@ -167,7 +191,7 @@ def _train(folder: Path, name: str, write: Callable[[dict[str, Any]], None]) -> 
         folder / "annotations.json",
         class_name=name,
         checkpoint=folder / "checkpoint",
-        callback=lambda event: write(progress.told(event)),
+        callback=lambda event: write(progress.as_line(event)),
         trees=SETTINGS["trees"],
         negatives_per_round=SETTINGS["negatives_per_round"],
     )
@@ -180,7 +204,7 @@ class Progress:
     def __init__(self) -> None:
         self._best = 0.0
 
-    def told(self, event: Any) -> dict[str, Any]:  # noqa: ANN401 - any event of `whet.training.progress`
+    def as_line(self, event: Any) -> dict[str, Any]:  # noqa: ANN401 - any event of `whet.training.progress`
         """An event as a line for the studio."""
         text = str(event).partition("] ")[2]
         left, seconds = event.seconds_left, event.seconds

@@ -29,6 +29,7 @@ class ModelView:
     n_weak: int
     operating_points: dict[str, float]
     can_learn: bool
+    cannot_learn_reason: str | None
     can_export_opencv: bool
     estimate: EstimateView | None
 
@@ -57,6 +58,7 @@ class ImageSummary:
     n_disputed: int
     group: int
     expected_change: float | None
+    is_missing: bool
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class ImageList:
 
 @dataclass(frozen=True)
 class DetectionView:
-    """A detection, and what a person said about it."""
+    """A detection, and the label on it."""
 
     box: Box
     score: float
@@ -134,14 +136,19 @@ class ChangeView:
 
 @dataclass(frozen=True)
 class LockedImage:
-    """A locked image: what is found of its objects, and what else, before and now."""
+    """A locked image: what is found of its objects, and what else, before and now; recall is None without objects.
+
+    Only judged boxes count: `n_judged` of the `n_boxes` that the image shows or that were labelled.
+    """
 
     id: str
     name: str
-    recall_before: float
-    recall_now: float
+    recall_before: float | None
+    recall_now: float | None
     false_positives_before: int
     false_positives_now: int
+    n_judged: int
+    n_boxes: int
 
 
 @dataclass(frozen=True)
@@ -154,6 +161,8 @@ class LockedView:
     recall_now: float | None = None
     false_positives_before: int = 0
     false_positives_now: int = 0
+    n_judged: int = 0
+    n_boxes: int = 0
     is_worse: bool = False
 
 
@@ -310,6 +319,7 @@ class StateView:
     min_score: float | None
     min_score_name: str | None
     n_images: int
+    n_missing: int
     n_reviewed: int
     n_objects: int
     objects_to_train: int

@@ -5,42 +5,63 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from math import isfinite
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import BoundedSemaphore, Lock, RLock
+from typing import Any
 
 import numpy as np
 
 from whet._kernels.threads import available_threads
 from whet.cascade.detections import Detections
-from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.detector.records import Record
 from whet.detector.reference import Estimate
-from whet.detector.storage import BUNDLED
-from whet.errors import CannotExportError, CannotLearnError, NotNowError, ProjectError, UnknownItemError
-from whet.web import effects
-from whet.web.events import Events
+from whet.errors import NotNowError, ProjectError, UnknownItemError
 from whet.web.gallery import Gallery, Pixels
 from whet.web.history import History
-from whet.web.models import MODEL, Engine, Models, id_of, model_in
+from whet.web.models import Engine, Models, labels_of, model_in, take_over
 from whet.web.rescoring import Rescorer
 from whet.web.store import Label, Store, StoredImage, StoredModel
-from whet.web.views import (
-    EstimateView,
-    HistoryView,
-    ImageSummary,
-    ImageView,
-    ModelView,
-    NodeView,
-)
+
+Event = dict[str, Any]
 
 REVIEWED = "reviewed/"
-# Boxes of one request: a person draws fewer, and each takes some milliseconds.
-MOST_BOXES = 200
 LONGEST_BRANCH = 100
+
+
+class Events:
+    """Calls all subscribers with every event, from the thread that publishes it.
+
+    >>> events, received = Events(), []
+    >>> with events.subscribed(received.append):
+    ...     events.publish("state", revision=3)
+    >>> events.publish("state", revision=4)
+    >>> received
+    [{'type': 'state', 'revision': 3}]
+    """
+
+    def __init__(self) -> None:
+        self._subscribers: list[Callable[[Event], None]] = []
+        self._lock = Lock()
+
+    @contextmanager
+    def subscribed(self, callback: Callable[[Event], None]) -> Iterator[None]:
+        """Call `callback` with every event; it must not block."""
+        with self._lock:
+            self._subscribers.append(callback)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._subscribers.remove(callback)
+
+    def publish(self, type: str, **facts: object) -> None:
+        """Send an event to all subscribers."""
+        with self._lock:
+            subscribers = list(self._subscribers)
+        for callback in subscribers:
+            callback({"type": type, **facts})
 
 
 class Workspace:
@@ -57,9 +78,8 @@ class Workspace:
     >>> place = Path(tempfile.mkdtemp()) / "face.studio"
     >>> with Workspace.open(place, whet.load("face"), name="face") as studio:
     ...     image = studio.add_image(data.astronaut(), "astronaut.png")
-    ...     wrong = studio.image(image.id).detections[1].box
-    ...     answer = Labeller(studio).label(image.id, [wrong], False)
-    ...     len(studio.image(image.id).detections), studio.undo(), len(studio.image(image.id).detections)
+    ...     answer = Labeller(studio).label(image.id, studio.shown(image.id).boxes[1:2], False)
+    ...     len(studio.shown(image.id)), studio.undo(), len(studio.shown(image.id))
     (1, 0, 2)
     """
 
@@ -97,7 +117,7 @@ class Workspace:
         try:
             known = store.model_names()
             if not known and detector is not None:
-                _take_over(store, detector, name, model)
+                take_over(store, detector, name, model)
             elif known and detector is not None and detector.base_id not in known:
                 base, other = next(iter(known.items()))
                 raise ProjectError(
@@ -114,7 +134,7 @@ class Workspace:
 
     def _learn_of(self, detector: Detector, name: str) -> None:
         """Take over corrections that the model's file has, and the project has never had."""
-        new = [label for label in _labels_of(detector, name) if label.id not in self.labels]
+        new = [label for label in labels_of(detector, name) if label.id not in self.labels]
         if new:
             self.commit(new, (), author=name, text=f"{len(new)} corrections of {name}")
 
@@ -142,6 +162,11 @@ class Workspace:
     def has_model(self) -> bool:
         """Whether there is a detector."""
         return self._engine is not None
+
+    @property
+    def engine(self) -> Engine | None:
+        """The model of the current state with its cache; None without a model."""
+        return self._engine
 
     @property
     def name(self) -> str:
@@ -223,28 +248,6 @@ class Workspace:
 
     # What is shown.
 
-    def image(self, key: str) -> ImageView:
-        """An image with its detections and labels."""
-        image = self.gallery[key]
-        found = self.shown(key)
-        with self._lock:
-            labels, node, items = self._by_image.get(key, []), self.history.current, self.history.items()
-            unsatisfied = self._unsatisfied()
-        return ImageView(
-            image.id,
-            image.name,
-            image.width,
-            image.height,
-            effects.detection_views(found, labels),
-            effects.label_views(labels, unsatisfied),
-            REVIEWED + key in items,
-            image.truth is not None,
-            node,
-        )
-
-    def _unsatisfied(self) -> frozenset[str]:
-        return frozenset() if self._engine is None else self._engine.rescorer.unsatisfied(self.record_ids())
-
     def shown(self, key: str) -> Detections:
         """The detections of an image above the minimum score."""
         return self.detections(key).with_min_score(self.min_score)
@@ -255,17 +258,15 @@ class Workspace:
             rescorer, ids = self.rescorer_at(node), self.record_ids(node)
         if rescorer is None:
             return Detections()
+        self.scan(key, rescorer)
+        return rescorer.detections(key, ids)
+
+    def scan(self, key: str, rescorer: Rescorer) -> None:
+        """Keep the windows of an image, if that is not done yet; one scan at a time uses all threads."""
         if key not in rescorer:
             with self._scanning:
                 if key not in rescorer:
                     rescorer.scan(key, self.gallery.pixels(key))
-        return rescorer.detections(key, ids)
-
-    def base_detections(self, key: str) -> Detections | None:
-        """The detections of the base in an image, at any score; None if examples have changed its weights."""
-        if self.detector.weighted is not self.detector.base.cascade or key not in self.rescorer:
-            return None
-        return self.rescorer.detections(key, frozenset())
 
     def labels_of(self, key: str) -> list[Label]:
         """The labels of an image in the current state."""
@@ -275,23 +276,6 @@ class Workspace:
     def is_reviewed(self, key: str) -> bool:
         """Whether a person has confirmed all detections of an image."""
         return REVIEWED + key in self.history.items()
-
-    def summary(self, image: StoredImage, group: int = 0, expected: float | None = None) -> ImageSummary:
-        """An image for a list; the number of detections is None until the image was scanned."""
-        is_known = self._engine is not None and image.id in self._engine.rescorer
-        return ImageSummary(
-            image.id,
-            image.name,
-            image.width,
-            image.height,
-            len(self.shown(image.id)) if is_known else None,
-            effects.label_counts(self.labels_of(image.id)),
-            self.is_reviewed(image.id),
-            image.truth is not None,
-            len(effects.disputes(self.labels_of(image.id))),
-            group,
-            expected,
-        )
 
     def add_image(self, pixels: Pixels, name: str) -> StoredImage:
         """Add an image, such as a video frame, to the project itself."""
@@ -304,22 +288,21 @@ class Workspace:
     @property
     def min_score_name(self) -> str | None:
         """The operating point that is used, if it has a name."""
-        value = self.chosen_score()
+        value = self.chosen_score(self._engine)
         return value if isinstance(value, str) else "default" if value is None and self._has_default() else None
 
     @property
     def min_score(self) -> float:
         """The score that detections have to exceed."""
-        return -np.inf if self._engine is None else self._engine.detector.reporting.min_score(self.chosen_score())
+        engine = self._engine
+        return -np.inf if engine is None else engine.detector.reporting.min_score(self.chosen_score(engine))
 
-    def chosen_score(self) -> float | str | None:
+    def chosen_score(self, engine: Engine | None) -> float | str | None:
         """The minimum score as it was set: a number, the name of an operating point, or None for the default."""
-        if self._engine is None:
+        if engine is None:
             return None
         value: float | str | None = self.store.get("min_score")
-        if isinstance(value, str) and value not in self._engine.detector.operating_points:
-            return None
-        return value
+        return None if isinstance(value, str) and value not in engine.detector.operating_points else value
 
     def _has_default(self) -> bool:
         return self._engine is not None and "default" in self._engine.detector.operating_points
@@ -360,7 +343,7 @@ class Workspace:
             self._arrived()
 
     def publish(self, *, image: str | None = None, client: str = "") -> None:
-        """Tell everyone that the state has changed, and who did it."""
+        """Publish that the state has changed, and who did it."""
         self.events.publish(
             "state", revision=self.revision, node=self.history.current, image=image, client=client or None
         )
@@ -423,87 +406,10 @@ class Workspace:
 
         self._move(remove, author)
 
-    def history_view(self) -> HistoryView:
-        """The whole tree."""
-        with self._lock:
-            nodes = self.history.nodes
-            counts: dict[int, int] = {}
-            for number in sorted(nodes):
-                node = nodes[number]
-                own = sum(item in self.labels for item in node.added)
-                own -= sum(item in self.labels for item in node.removed)
-                counts[number] = own + (0 if node.parent is None else counts[node.parent])
-            rows = [NodeView(n.id, n.parent, n.time, n.author, n.text, counts[n.id]) for _, n in sorted(nodes.items())]
-            return HistoryView(rows, dict(self.history.branches), self.history.current, self.history.branch)
-
     # The model.
-
-    def model_view(self) -> ModelView | None:
-        """The detector for the page."""
-        if self._engine is None:
-            return None
-        detector = self._engine.detector
-        try:
-            detector.check_can_learn()
-            can_learn = True
-        except CannotLearnError:
-            can_learn = False
-        return ModelView(
-            self.name,
-            detector.class_name,
-            detector.base_id[:12],
-            detector.window,
-            detector.cascade.n_weak,
-            dict(detector.operating_points),
-            can_learn,
-            _can_export_opencv(detector.base),
-            estimate_view(self.estimate_at(self.history.current)),
-        )
 
     def found_in(self, pixels: Pixels, min_score: float | None = None) -> Detections:
         """Detections in an image that is not in the project, at the minimum score of the project or another one."""
         score = self.min_score if min_score is None else min_score
         with self._detecting:
             return self.detector.detect(pixels, min_score=score, threads=self.threads)
-
-
-def estimate_view(estimate: Estimate | None) -> EstimateView | None:
-    """An estimate for the page."""
-    if estimate is None:
-        return None
-    return EstimateView(round(estimate.recall, 5), round(estimate.false_positives_per_image, 5))
-
-
-@lru_cache(maxsize=4)
-def _can_export_opencv(base: DetectorBase) -> bool:
-    """Whether OpenCV's format can hold the trained stages; corrections do not change that."""
-    with TemporaryDirectory() as folder:
-        try:
-            Detector(base).export_opencv(Path(folder) / "model.xml")
-        except CannotExportError:
-            return False
-    return True
-
-
-def _take_over(store: Store, detector: Detector, name: str, model: str | None) -> None:
-    """Write a model into a new project: its snapshot without corrections, and these as the first state."""
-    labels = _labels_of(detector, name)
-    base = detector.copy()
-    base.replace_records([], [label.record for label in labels if label.record is not None])
-    path = saved = None
-    if model is not None and detector.origin is not None and detector.origin[0].parent != BUNDLED.resolve():
-        path, saved = str(Path(model).absolute()), detector.origin[1]
-    node = None if path is None else 0
-    data = base.to_bytes()
-    items = [MODEL + id_of(data), *(label.id for label in labels)]
-    snapshot = StoredModel(id_of(data), base.base_id, name, data)
-    store.start(snapshot, items, labels, path=path, saved=saved, saved_node=node)
-
-
-def _labels_of(detector: Detector, name: str) -> list[Label]:
-    """The corrections that a detector has."""
-    records = [record for record in detector.records if record.kind == "correction"]
-    return [
-        Label(record.id, None, record.box, record.is_object, False, name, float(record.time), record)
-        for record in records
-    ]

@@ -9,6 +9,15 @@ import { get, set } from "./store.js";
 
 const MOVE_PAUSE = 450; // milliseconds after the last arrow key until a moved box is learned
 
+/** Why the detector cannot be corrected; null if it can. Without a detector, boxes are drawn to train one. */
+export const cannotLearnReason = (server) => server?.model?.cannot_learn_reason ?? null;
+
+function canLearn() {
+  const reason = cannotLearnReason(get().server);
+  if (reason) session.notify(`Corrections are disabled: ${reason}.`, "error");
+  return !reason;
+}
+
 // Boxes.
 
 export const boxes = () => shownBoxes(get().image, get().outbox);
@@ -34,12 +43,8 @@ export function selectUndecided() {
 
 /** Say that a box is right or wrong; the same word again takes it back. */
 export function judge(box, is_object) {
-  const { image, server } = get();
-  if (!image) return;
-  if (server.model && !server.model.can_learn) {
-    session.notify("This detector cannot learn: it has no reference samples. Train or adopt a detector with whet.", "error");
-    return;
-  }
+  const { image } = get();
+  if (!image || !canLearn()) return;
   if (box.judgement === is_object && !box.is_pending) {
     takeBack(box);
     return;
@@ -49,7 +54,7 @@ export function judge(box, is_object) {
 
 function label(image, box, is_object, replaces) {
   const mark = { kind: "label", image, box, is_object, replaces };
-  outbox.send("POST", `/api/images/${image}/labels`, { boxes: [box], is_object, ...(replaces && { replaces }) }, mark);
+  outbox.send("POST", `/api/images/${image}/labels`, { boxes: [box], is_object, effect: false, ...(replaces && { replaces }) }, mark);
 }
 
 /** Unlearn the judgement of a box. */
@@ -79,12 +84,14 @@ const isDrawn = (box) => box.judgement === true && box.labels.some((label) => ke
 
 // Drawing.
 
-export const toggleDrawing = () => set((state) => ({ mode: state.mode === "draw" ? "select" : "draw", draft: null }));
+export function toggleDrawing() {
+  if (canLearn()) set((state) => ({ mode: state.mode === "draw" ? "select" : "draw", draft: null }));
+}
 
 /** A box in the middle of the view, to be moved by arrow keys and learned with Enter. */
 export function draftInMiddle() {
   const { image } = get();
-  if (!image) return;
+  if (!image || !canLearn()) return;
   const side = Math.round(Math.min(image.width, image.height) / 4);
   const [x, y] = [Math.round((image.width - side) / 2), Math.round((image.height - side) / 2)];
   set({ draft: { box: [x, y, x + side, y + side] }, mode: "draw", selected: null });
@@ -97,7 +104,7 @@ export function addObject(box) {
   const { image, server, mode } = get();
   // Who starts from nothing draws one box after the other.
   set({ draft: null, mode: server.model ? "select" : mode });
-  if (!image || !isLargeEnough(box)) return;
+  if (!image || !isLargeEnough(box) || !canLearn()) return;
   const drawn = rounded(box);
   label(image.id, drawn, true);
   set({ selected: keyOf(drawn), has_card: false, blame: null }); // a card would cover what is drawn next
@@ -147,7 +154,9 @@ const position = () => get().rows.findIndex((row) => row.id === (get().opening ?
 export function step(by) {
   finishMoving();
   const { rows } = get();
-  const next = rows[position() + by];
+  let at = position() + by;
+  while (rows[at]?.is_missing) at += by;
+  const next = rows[at];
   if (next) session.openImage(next.id);
 }
 
@@ -155,8 +164,8 @@ export function step(by) {
 export function confirmImage() {
   finishMoving();
   const { image, rows } = get();
-  if (!image) return;
-  outbox.send("POST", `/api/images/${image.id}/confirm`, {}, { kind: "confirm", image: image.id });
+  if (!image || !canLearn()) return;
+  outbox.send("POST", `/api/images/${image.id}/confirm`, { effect: false }, { kind: "confirm", image: image.id });
   set({ rows: rows.map((row) => (row.id === image.id ? { ...row, is_reviewed: true } : row)) });
   openNextUnreviewed();
 }
@@ -165,13 +174,14 @@ function openNextUnreviewed() {
   const { rows, order } = get();
   const at = position();
   const rest = order === "queue" ? rows : [...rows.slice(at + 1), ...rows.slice(0, at)];
-  const next = rest.find((row) => !row.is_reviewed && row.id !== get().image?.id);
+  const next = rest.find((row) => !row.is_reviewed && !row.is_missing && row.id !== get().image?.id);
   if (next) session.openImage(next.id);
   else session.notify("All images are reviewed.");
   if (order === "queue") session.attempt(session.refreshRows);
 }
 
 export function confirmImages(ids) {
+  if (!canLearn()) return;
   outbox.send("POST", "/api/confirm", { images: ids });
   set((state) => ({
     marked: new Set(),

@@ -10,7 +10,7 @@ import { set, useStore } from "./store.js";
 import * as theme from "./theme.js";
 import { ActionBar } from "./views/action_bar.js";
 import { TouchBar } from "./views/box_tools.js";
-import { Dialogs, Notices, Offline } from "./views/dialogs.js";
+import { Dialogs, Fixed, Notices, Offline } from "./views/dialogs.js";
 import { Effect } from "./views/effect.js";
 import { Filmstrip } from "./views/filmstrip.js";
 import { History } from "./views/history.js";
@@ -48,6 +48,7 @@ function App() {
     <main class="workspace">
       <${Filmstrip} />
       <section class="work" aria-label="Image">
+        <${Fixed} />
         ${view === "video" ? html`<${Video} />` : html`<${Training} /><${Stage} /><${TouchBar} /><${ActionBar} />`}
       </section>
       <${Panel} />

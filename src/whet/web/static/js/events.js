@@ -40,7 +40,7 @@ function receive({ type, ...event }) {
       if (!isOwn && event.revision !== server?.revision && event.revision !== get().revision) session.refreshAll();
       break;
     case "images":
-      if (!isOwn) session.attempt(session.refreshRows);
+      if (!isOwn) session.attempt(() => Promise.all([session.refreshRows(), session.refreshState()]));
       break;
     case "rescan":
       update({ rescan: event });

@@ -66,7 +66,7 @@ async function deliver(entry) {
     const { request_id } = entry.body;
     answer =
       entry.method === "DELETE"
-        ? await request("DELETE", `${entry.path}?request_id=${request_id}`)
+        ? await request("DELETE", `${entry.path}?request_id=${request_id}&effect=false`)
         : await request(entry.method, entry.path, entry.body);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;

@@ -6,7 +6,9 @@ import { Icon } from "../icons.js";
 import { set, useStore } from "../store.js";
 
 export function ActionBar() {
-  const { image, mode, rows, video } = useStore(({ image, mode, rows, server }) => ({ image, mode, rows, video: server?.video }));
+  const { image, mode, rows, server } = useStore(({ image, mode, rows, server }) => ({ image, mode, rows, server }));
+  const video = server?.video;
+  const reason = actions.cannotLearnReason(server);
   const at = rows.findIndex((row) => row.id === image?.id);
   const isFrame = video?.image && video.image === image?.id;
   return html`
@@ -24,11 +26,11 @@ export function ActionBar() {
         disabled=${!image}
         onClick=${() => actions.setLocked(image.id, !image.is_locked)}
       ><${Icon} name="lock" /></button>
-      <button class=${classes("labelled", mode === "draw" && "is-on")} aria-pressed=${String(mode === "draw")} title="Draw a box over a missed object (W)" disabled=${!image} onClick=${actions.toggleDrawing}>
+      <button class=${classes("labelled", mode === "draw" && "is-on")} aria-pressed=${String(mode === "draw")} title=${reason ?? "Draw a box over a missed object (W)"} disabled=${!image || reason} onClick=${actions.toggleDrawing}>
         <${Icon} name="draw" />Draw
       </button>
       ${isFrame && html`<button class="labelled" onClick=${() => actions.controlVideo("play")} title="Continue the video (P)"><${Icon} name="play" />Continue</button>`}
-      <button class="primary labelled" title="All boxes are right: confirm, then next (Space)" disabled=${!image} onClick=${actions.confirmImage}>
+      <button class="primary labelled" title=${reason ?? "All boxes are right: confirm, then next (Space)"} disabled=${!image || reason} onClick=${actions.confirmImage}>
         <${Icon} name="right" />${image?.is_reviewed ? "Confirmed" : "Confirm"}
       </button>
     </div>

@@ -49,12 +49,13 @@ function Summary({ box }) {
 
 /** Right and wrong: two buttons that also show what was said. */
 export function Judge({ box, isLarge = false }) {
+  const reason = useStore((state) => actions.cannotLearnReason(state.server));
   const button = (is_object, icon, text) => html`
     <button
       class=${classes("judge", is_object ? "is-right" : "is-wrong", box?.judgement === is_object && "is-on")}
-      disabled=${!box}
+      disabled=${!box || reason}
       aria-pressed=${box?.judgement === is_object ? "true" : "false"}
-      title=${is_object ? "Right (Enter)" : "Wrong (Delete)"}
+      title=${reason ?? (is_object ? "Right (Enter)" : "Wrong (Delete)")}
       onClick=${() => decide(box, is_object, isLarge)}
     >
       <${Icon} name=${icon} />${text}
@@ -132,7 +133,13 @@ function Cause({ cause }) {
 
 /** Large buttons under the image on small screens: the selected detection, or the next that nobody has judged. */
 export function TouchBar() {
-  const { selected, image, outbox, mode } = useStore(({ selected, image, outbox, mode }) => ({ selected, image, outbox, mode }));
+  const { selected, image, outbox, mode, reason } = useStore(({ selected, image, outbox, mode, server }) => ({
+    selected,
+    image,
+    outbox,
+    mode,
+    reason: actions.cannotLearnReason(server),
+  }));
   const boxes = shownBoxes(image, outbox);
   const box = boxes.find((one) => one.key === selected) ?? null;
   const open = boxes.filter((one) => one.kind === "detection" && one.judgement === null).length;
@@ -154,7 +161,7 @@ export function TouchBar() {
               <button class="judge" disabled=${!open} onClick=${begin}>
                 ${open ? `Judge ${open} ${open === 1 ? "box" : "boxes"}` : "Nothing to judge"}
               </button>
-              <button class="judge is-right" disabled=${!image} onClick=${actions.confirmImage}><${Icon} name="right" />Confirm all</button>
+              <button class="judge is-right" disabled=${!image || reason} onClick=${actions.confirmImage}><${Icon} name="right" />Confirm all</button>
             </div>
           `}
     </div>

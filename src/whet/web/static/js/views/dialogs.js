@@ -91,6 +91,12 @@ export function Notices() {
   `;
 }
 
+/** Shown as long as the detector cannot be corrected: its controls are disabled. */
+export function Fixed() {
+  const reason = useStore((state) => actions.cannotLearnReason(state.server));
+  return reason && html`<div class="banner" role="alert"><${Icon} name="warning" /><span>Corrections are disabled: ${reason}.</span></div>`;
+}
+
 /** Shown while the server cannot be reached. What was corrected meanwhile is kept and sent later. */
 export function Offline() {
   const { connection, waiting } = useStore((state) => ({ connection: state.connection, waiting: state.outbox.length }));

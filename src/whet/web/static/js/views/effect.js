@@ -103,11 +103,12 @@ function Gold({ locked }) {
   if (!images.length) {
     return html`
       <h3><${Icon} name="lock" /> Gold set</h3>
-      <p class="empty">Lock images that must stay right (G). Their recall and false positives are watched here.</p>
+      <p class="empty">Confirm images that must stay right, and lock them (G). Their recall and false positives are watched here.</p>
     `;
   }
   return html`
-    <h3><${Icon} name="lock" /> Gold set <span class="faint">${plural(images.length, "image")}</span></h3>
+    <h3><${Icon} name="lock" /> Gold set <span class="faint">${plural(images.length, "image")}, ${locked.n_judged} of ${locked.n_boxes} boxes judged</span></h3>
+    ${locked.n_judged < locked.n_boxes && html`<p class="hint">Only judged boxes count. Confirm the locked images to watch all of them.</p>`}
     <table class="gold">
       <thead><tr><th scope="col">Image</th><th scope="col">Recall</th><th scope="col"></th><th scope="col" title="False positives">FP</th></tr></thead>
       <tbody>
@@ -120,10 +121,14 @@ function Gold({ locked }) {
 
 function GoldRow({ row, isTotal }) {
   const falls = row.recall_now < row.recall_before || row.false_positives_now > row.false_positives_before;
+  const recall = row.recall_now == null ? "–" : `${percent(row.recall_before)} → ${percent(row.recall_now)}`;
+  const isPart = row.n_judged < row.n_boxes;
   return html`
     <tr class=${classes(isTotal && "is-total", falls && "is-worse")} aria-label=${falls ? `${row.name}: worse than before` : undefined}>
-      <th scope="row">${isTotal ? row.name : html`<button class="link" onClick=${() => session.openImage(row.id)}>${row.name}</button>`}</th>
-      <td>${percent(row.recall_before)} → ${percent(row.recall_now)}</td>
+      <th scope="row">${isTotal ? row.name : html`<button class="link" onClick=${() => session.openImage(row.id)}>${row.name}</button>`}
+        ${isPart && !isTotal && html`<span class="faint">${row.n_judged} of ${row.n_boxes} boxes judged</span>`}
+      </th>
+      <td>${recall}</td>
       <td><${Slope} before=${row.recall_before} now=${row.recall_now} isWorse=${falls} /></td>
       <td>${number(row.false_positives_before, 0)} → ${number(row.false_positives_now, 0)}</td>
     </tr>

@@ -59,7 +59,8 @@ function foldGroups(rows, order, expanded, current) {
   return tiles;
 }
 
-function Progress({ rows }) {
+function Progress({ rows: every }) {
+  const rows = every.filter((row) => !row.is_missing);
   const done = rows.filter((row) => row.is_reviewed).length;
   return html`
     <p class="progress-text" title="Reviewed images">
@@ -126,8 +127,20 @@ function Tiles({ tiles, current, marked }) {
   `;
 }
 
+/** The place of an image whose file is gone. */
+function MissingTile({ row }) {
+  return html`
+    <li class="tile is-missing">
+      <button class="tile-image" disabled aria-label=${`${row.name}: file not found`} title=${`${row.name}: the file is gone or cannot be read`}>
+        <${Icon} name="warning" /><span>Missing</span><span class="name">${row.name}</span>
+      </button>
+    </li>
+  `;
+}
+
 function Tile({ tile, isCurrent, isMarked }) {
   const { row, rest, isOpen, isMember } = tile;
+  if (row.is_missing) return html`<${MissingTile} row=${row} />`;
   const open = (event) => {
     if (event.shiftKey || event.ctrlKey || event.metaKey) actions.toggleMarked(row.id);
     else session.openImage(row.id);

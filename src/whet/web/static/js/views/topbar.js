@@ -83,17 +83,18 @@ function Status({ server }) {
   const isRescanning = server?.model && rescan && rescan.total > 0 && rescan.done + rescan.unreadable < rescan.total;
   const amount = server?.model ? plural(server.n_corrections, "correction") : "";
   const checking = isRescanning && `checking ${rescan.done} / ${rescan.total}`;
-  const unreadable = rescan?.unreadable > 0 && `${plural(rescan.unreadable, "image")} unreadable`;
-  const text = outbox ? "Learning…" : [amount, checking, unreadable].filter(Boolean).join(" · ");
+  const missing = server?.n_missing > 0 && `${plural(server.n_missing, "image")} missing`;
+  const text = outbox ? "Learning…" : [amount, checking, missing].filter(Boolean).join(" · ");
   const agreement = rescan?.agreement == null ? "" : ` Rescanned boxes agree in ${(100 * rescan.agreement).toFixed(1)} %.`;
   return html`<span class=${classes("status", outbox > 0 && "is-busy")} data-waiting=${outbox} role="status" title=${`Connected. Everything acknowledged is stored.${agreement}`}><i class="dot"></i><span class="wide">${text}</span></span>`;
 }
 
 const FORMATS = [
-  ["coco", "Reviewed boxes as COCO"],
-  ["yolo", "Reviewed boxes as YOLO"],
-  ["voc", "Reviewed boxes as Pascal VOC"],
-  ["corrections", "Corrections"],
+  ["format=coco&images=true", "COCO, with the images (.zip)"],
+  ["format=yolo", "YOLO, with the images (.zip)"],
+  ["format=voc&images=true", "Pascal VOC, with the images (.zip)"],
+  ["format=coco", "COCO, boxes only (.json)"],
+  ["format=corrections", "Corrections (.json)"],
 ];
 
 function ExportMenu({ server }) {
@@ -112,7 +113,8 @@ function ExportMenu({ server }) {
           <button role="menuitem" disabled=${!model} onClick=${run(() => actions.download("/api/model.whet"))}>Download detector (.whet)</button>
           <button role="menuitem" disabled=${!model?.can_export_opencv} title=${model?.can_export_opencv ? "" : "OpenCV's format cannot represent this detector"} onClick=${run(() => actions.download("/api/model.xml"))}>Download for OpenCV (.xml)</button>
           <hr />
-          ${FORMATS.map(([format, text]) => html`<button role="menuitem" key=${format} onClick=${run(() => actions.download(`/api/export?format=${format}`))}>${text}</button>`)}
+          <p class="menu-title">Boxes of reviewed images</p>
+          ${FORMATS.map(([query, text]) => html`<button role="menuitem" key=${query} onClick=${run(() => actions.download(`/api/export?${query}`))}>${text}</button>`)}
           <hr />
           <a role="menuitem" href="/api/docs" target="_blank" rel="noopener">HTTP API</a>
         </div>

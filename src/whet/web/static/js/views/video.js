@@ -14,14 +14,16 @@ export function Video() {
   const isPlaying = video.state === "playing";
   return html`
     <section class="video" aria-label="Video">
-      <${Stream} isOnline=${isOnline} isPlaying=${isPlaying} name=${video.source} />
+      ${video.error
+        ? html`<div class="stream"><p class="placeholder is-bad" role="alert">${video.source} stopped: ${video.error}</p></div>`
+        : html`<${Stream} isOnline=${isOnline} isPlaying=${isPlaying} name=${video.source} />`}
       <div class="action-bar" role="toolbar" aria-label="Video">
         <button class="primary labelled" title="Play or pause (P)" onClick=${() => actions.controlVideo(isPlaying ? "pause" : "play")}>
           <${Icon} name=${isPlaying ? "pause" : "play"} />${isPlaying ? "Pause and correct" : "Play"}
         </button>
         ${video.n_frames ? html`<${Seek} video=${video} />` : html`<span class="grow"></span>`}
         <dl class="video-facts">
-          <div><dt>State</dt><dd class=${video.error ? "is-bad" : ""}>${video.error ?? STATES[video.state] ?? video.state}</dd></div>
+          <div><dt>State</dt><dd class=${video.error ? "is-bad" : ""}>${STATES[video.state] ?? video.state}</dd></div>
           <div><dt>Frame</dt><dd>${count(video.frame)}</dd></div>
           <div><dt>Frames/s</dt><dd>${number(video.rate, 1)}</dd></div>
           ${video.detected != null && html`<div><dt>Detected</dt><dd>${video.detected}</dd></div>`}

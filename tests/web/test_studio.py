@@ -1,0 +1,82 @@
+"""A studio from its command line: what it shows, what it refuses, and files that go."""
+
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from tests.cascades import random_stage
+from tests.detectors import bull_file
+from tests.web.studios import TIMEOUT, scenes, served
+
+import whet
+from whet.detector.base import DetectorBase
+from whet.detector.detector import Detector
+from whet.errors import UnknownItemError, VideoError, VideoNotFoundError
+from whet.web import overview
+from whet.web.studio import Studio
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error", "named"),
+    [
+        ("notes.txt", b"a note\n" * 100, UnknownItemError, "neither an image nor a video"),
+        ("film.mp4", b"a note\n" * 100, VideoError, "film.mp4"),
+        ("gone.mp4", None, VideoNotFoundError, "gone.mp4"),
+    ],
+)
+def test_what_is_no_image_and_no_video_is_refused_before_the_page_opens(tmp_path, name, content, error, named):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(error, match=named):
+        Studio.open(tmp_path / "a.studio", whet.load(bull_file(tmp_path)), "bull", [str(tmp_path / name)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "code"), [("notes.txt", 1), ("camera:77", 3)])
+def test_a_source_that_fails_ends_the_command_with_its_reason(tmp_path, source, code):
+    (tmp_path / "notes.txt").write_text("a note\n")
+    command = [sys.executable, "-m", "whet", "serve", str(bull_file(tmp_path)), source, "--no-browser"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    assert run.returncode == code, run.stderr
+    assert source.partition(":")[2] in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_detector_that_cannot_learn_says_so_and_why(tmp_path):
+    stage = random_stage("haar", (12, 12), 4, np.random.default_rng(3))
+    fixed = Detector(DetectorBase((12, 12), (stage,), 12.5))
+    with served(tmp_path, detector=fixed) as (client, keys):
+        model = client.get("/api/state").json()["model"]
+        assert not model["can_learn"]
+        assert "whet adopt" in model["cannot_learn_reason"]
+        body = {"boxes": [[40, 30, 70, 60]], "is_object": True}
+        answer = client.post(f"/api/images/{keys[0]}/labels", json=body)
+        assert (answer.status_code, answer.json()["detail"]) == (409, model["cannot_learn_reason"])
+
+
+def test_an_image_that_is_deleted_is_missing_in_no_queue_and_no_count_until_it_is_back(tmp_path):
+    folder = scenes(tmp_path / "scenes")
+    with Studio.open(tmp_path / "a.studio", whet.load(bull_file(tmp_path)), "bull", [str(folder)], threads=1) as studio:
+        gallery = studio.workspace.gallery
+        wait_until(lambda: len(gallery) == 4)
+        content = (folder / "1.png").read_bytes()
+        (folder / "1.png").unlink()
+        wait_until(lambda: gallery.missing)
+        (key,) = gallery.missing
+        rows = {order: overview.images(studio.workspace, order, 0, 100).images for order in ("name", "queue")}
+        assert [row.is_missing for row in rows["name"]] == [row.id == key for row in rows["name"]]
+        assert key not in [row.id for row in rows["queue"]]
+        state = overview.state(studio)
+        assert (state.n_images, state.n_missing) == (3, 1)
+        (folder / "1.png").write_bytes(content)
+        wait_until(lambda: not gallery.missing)
+        assert overview.state(studio).n_images == 4
+
+
+def wait_until(is_true):
+    end = time.monotonic() + TIMEOUT
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
