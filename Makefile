@@ -1,5 +1,5 @@
 # One front door. Every target sets up what it needs: on a fresh machine, `make demo` and `make test` just run.
-.PHONY: setup browser demo test check lint format bench docs reproduce fuzz faults lowest audit wheel clean
+.PHONY: setup packages demo test check lint format bench docs reproduce fuzz faults lowest audit wheel clean
 
 # `make VENV=.venv-3.12 PYTHON=python3.12 check` runs the checks on another Python, next to the usual one.
 VENV  := .venv
@@ -43,12 +43,12 @@ $(STAMP): pyproject.toml requirements.lock
 demo: $(STAMP)
 	$(BIN)/whet demo --out demo-out
 
-# Chromium for the end-to-end tests of the studio, from Debian's packages; without root or apt the tests are skipped.
-browser:
-	@scripts/browser.sh
+# Chromium and strace for tests, from Debian's packages; without root or apt these tests are skipped.
+packages:
+	@scripts/system_packages.sh
 
 # Everything: all tests, and the examples in docstrings, README and docs.
-test: $(STAMP) browser
+test: $(STAMP) packages
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # The fast part, in less than a minute on two quiet cores once the kernels are compiled: no test marked `slow`, fewer
