@@ -8,7 +8,8 @@ Three programs run side by side, each in a process of its own, and every round e
 
 Resident memory, handles and threads are read from /proc every few seconds, so this needs Linux. Prints JSON: rounds,
 errors, and for each program the median of the second and of the last quarter (the first one warms up caches) and the
-worst of all. `--pause` leaves time for other programs. Exit code 1 if a round failed.
+worst of all. `--pause` leaves time for other programs. A round that fails ends all, with exit
+code 1.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import multiprocessing
 import os
 import re
 import resource
+import signal
 import statistics
 import subprocess
 import sys
@@ -193,7 +195,7 @@ def studio_round(client: httpx.Client, picture: bytes) -> None:
 def use_studio(folder: Path, address: str, until: float, pause: float, rounds: Synchronized[int]) -> None:
     """Rounds of a client until a time; writes `studio.failed` and ends at a failure."""
     picture = (folder / "photographs" / "0.jpg").read_bytes()
-    with httpx.Client(base_url=address, timeout=120, headers={"X-Whet-Client": "soak"}) as client:
+    with httpx.Client(base_url=address, timeout=600, headers={"X-Whet-Client": "soak"}) as client:
         while time.monotonic() < until:
             try:
                 studio_round(client, picture)
@@ -246,12 +248,15 @@ def soak(seconds: float, pause: float, say: Callable[[str], None]) -> dict[str, 
                     one.rounds = counts[name].value
                     if workers[name].is_alive():
                         one.sample()
+                if any((folder / f"{name}.failed").exists() for name in watched):
+                    for worker in workers.values():
+                        worker.terminate()
                 left = max(0.0, until - time.monotonic())
                 say(f"{left / 60:.0f} min left; rounds {', '.join(f'{n} {w.rounds}' for n, w in watched.items())}")
             for name, worker in workers.items():
                 worker.join()
                 failed = folder / f"{name}.failed"
-                if failed.exists() or worker.exitcode:
+                if failed.exists() or worker.exitcode not in (0, -signal.SIGTERM):
                     reason = failed.read_text() if failed.exists() else f"exit code {worker.exitcode}"
                     watched[name].failures.append(reason)
             summaries = {name: one.summary() for name, one in watched.items()}
