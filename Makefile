@@ -1,5 +1,5 @@
 # One front door. Every target sets up what it needs: on a fresh machine, `make demo` and `make test` just run.
-.PHONY: setup browser demo test check lint format bench docs reproduce fuzz faults lowest audit wheel clean
+.PHONY: setup packages demo test check lint format bench docs reproduce fuzz faults lowest audit wheel clean
 
 # `make VENV=.venv-3.12 PYTHON=python3.12 check` runs the checks on another Python, next to the usual one.
 VENV  := .venv
@@ -27,7 +27,7 @@ endif
 # Tests start many processes: without bytecode files, each of them compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-LOWEST_TESTS := tests/io tests/lda tests/kernels tests/cascade tests/detector tests/security
+LOWEST_TESTS := tests/io tests/lda tests/kernels tests/cascade tests/detector tests/security tests/web
 
 setup: $(STAMP)
 
@@ -43,12 +43,12 @@ $(STAMP): pyproject.toml requirements.lock
 demo: $(STAMP)
 	$(BIN)/whet demo --out demo-out
 
-# Chromium for the end-to-end tests of the studio, from Debian's packages; without root or apt the tests are skipped.
-browser:
-	@scripts/browser.sh
+# Chromium and strace for tests, from Debian's packages; without root or apt these tests are skipped.
+packages:
+	@scripts/system_packages.sh
 
 # Everything: all tests, and the examples in docstrings, README and docs.
-test: $(STAMP) browser
+test: $(STAMP) packages
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # The fast part, in less than a minute on two quiet cores once the kernels are compiled: no test marked `slow`, fewer
@@ -95,9 +95,9 @@ faults: $(STAMP)
 lowest: $(STAMP)
 	$(BIN)/python -m scripts.requirements lowest > build-lowest.txt
 	test -x .venv-lowest/bin/python || "$(PYTHON)" -m venv .venv-lowest
-	.venv-lowest/bin/python -m pip install --quiet -e . -c build-lowest.txt pytest hypothesis
+	.venv-lowest/bin/python -m pip install --quiet -e '.[plots,video,studio]' -c build-lowest.txt pytest hypothesis httpx
 	rm build-lowest.txt
-	.venv-lowest/bin/python -m pytest -m "not slow" $(LOWEST_TESTS)
+	.venv-lowest/bin/python -m pytest -m "not slow" $(LOWEST_TESTS) --ignore tests/web/e2e
 
 # Known vulnerabilities of what is installed; needs the network.
 audit: $(STAMP)

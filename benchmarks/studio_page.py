@@ -1,6 +1,6 @@
 """The studio in a real browser: latencies, and a simulated user. `python -m benchmarks.studio_page`.
 
-Prints JSON. Needs Chromium (`make browser`) and data sets in $WHET_DATA.
+Prints JSON. Needs Chromium (`make packages`) and data sets in $WHET_DATA.
 
 - `latency`: the bundled face detector on 200 photographs of 640 x 480 (`negatives`), at the operating point of one
   false positive per image. Boxes are marked wrong by clicks; times are taken in the page, from the click to the frame

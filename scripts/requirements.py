@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 NAME = re.compile(r"^([A-Za-z0-9._-]+)(?:\[([^\]]*)\])?")
+USED = ("plots", "video", "studio")  # extras that are part of the product; the others are adapters to it
 LOWEST = re.compile(r">=\s*([0-9][0-9.]*)")
 
 
@@ -57,8 +58,8 @@ def locked() -> Iterator[str]:
 
 
 def lowest() -> Iterator[str]:
-    """The lowest version of each direct requirement."""
-    for requirement in declared():
+    """The lowest version of each direct requirement of the package and of the extras that users install."""
+    for requirement in declared(*USED):
         found = LOWEST.search(requirement)
         if found:
             yield f"{_name(requirement)}=={found[1]}"

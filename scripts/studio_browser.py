@@ -36,7 +36,7 @@ def missing() -> str | None:
         import playwright.sync_api  # noqa: F401
     except ImportError:
         return "playwright is not installed; run `make setup`"
-    return None if chromium() else "Chromium is not installed; run `make browser`"
+    return None if chromium() else "Chromium is not installed; run `make packages`"
 
 
 def chromium() -> str | None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tests.faults import studio
 from tests.faults.campaign import Result, concurrent_writers, crash_points, failing_writes
 from tests.faults.scenarios import SCENARIOS
 
@@ -14,11 +15,13 @@ from tests.faults.scenarios import SCENARIOS
 def main() -> int:
     """Run all scenarios; the exit code is 1 if anything was lost."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
-    parser.add_argument("--scenario", action="append", choices=list(SCENARIOS), help="one or more (default: all)")
+    parser.add_argument(
+        "--scenario", action="append", choices=[*SCENARIOS, "studio"], help="one or more (default: all)"
+    )
     parser.add_argument("--out", type=Path, help="JSON with the numbers")
     options = parser.parse_args()
     start, table = time.perf_counter(), {}
-    for title, row in campaigns(options.scenario or list(SCENARIOS)):
+    for title, row in campaigns(options.scenario or [*SCENARIOS, "studio"]):
         table[title] = row
         print(title, row, flush=True)
         if options.out is not None:
@@ -33,9 +36,16 @@ def campaigns(names: list[str]) -> Iterator[tuple[str, dict[str, float]]]:
         lost, doubled, seconds = concurrent_writers(n)
         row = {"cases": 8 * n, "crash": 0, "hang": 0, "uncaught": 0, "lost": lost + doubled}
         yield f"{n} concurrent writers", row | {"worst_seconds": round(seconds, 2), "worst_megabytes": 0}
-    for name in names:
+    for name in [one for one in names if one in SCENARIOS]:
         yield f"killed at a file operation: {name}", numbers(crash_points([name]))
         yield f"write fails: {name}", numbers(failing_writes([name]))
+    if "studio" not in names:
+        return
+    if not studio.is_available():
+        print("studio skipped: strace is not installed, or may not trace", file=sys.stderr)
+        return
+    yield "killed at a system call: studio", numbers(studio.interruptions(errors=(), kills=True))
+    yield "system call fails: studio", numbers(studio.interruptions(kills=False))
 
 
 def numbers(results: Iterable[Result]) -> dict[str, float]:

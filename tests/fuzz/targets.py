@@ -18,6 +18,7 @@ from tests.cascades import random_cascade, windows_of
 from tests.channels import random_detector
 from tests.detectors import BULL, bull_scene, detector, false_positive, judged_finder, mixed_detector
 from tests.fuzz.harness import isolated
+from tests.fuzz.http import request_changed, requests, run_request
 from tests.fuzz.mutations import bytes_changed, checkpoint_changed, model_changed, text_changed
 from tests.opencv_files import haar_file, lbp_file, old_file
 from whet.cascade.cascade import Cascade
@@ -51,12 +52,16 @@ Seeds = tuple[bytes, ...]
 
 @dataclass(frozen=True)
 class Target:
-    """A reader of files: the sound ones, a change of one, and the run, which returns `accepted` or `refused`."""
+    """A reader of files: the sound ones, a change of one, and the run, which returns `accepted` or `refused`.
+
+    A target that `starts_threads` runs only in processes that are not forked any more.
+    """
 
     name: str
     seeds: Callable[[], Seeds]
     change: Callable[[bytes, np.random.Generator], bytes]
     run: Callable[[bytes], str]
+    starts_threads: bool = False
 
     def case(self, seed: int) -> bytes:
         """The bytes of one case; equal seeds give equal bytes."""
@@ -378,5 +383,6 @@ TARGETS = {
         Target("video", videos, bytes_changed, run_video),
         Target("checkpoints", checkpoints, checkpoint_changed, run_checkpoint),
         Target("settings", settings_files, text_changed, run_settings),
+        Target("requests", requests, request_changed, run_request, starts_threads=True),
     )
 }

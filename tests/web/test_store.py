@@ -4,11 +4,12 @@ import sqlite3
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from tests.detectors import bull_finder, bull_scene, false_positive
 from tests.web.studios import finder, labels_for, opened
 
-from whet.errors import ProjectError
+from whet.errors import CannotWriteError, ProjectError
 from whet.web import overview
 from whet.web.store import Store, as_bytes, from_bytes
 from whet.web.workspace import Workspace
@@ -87,3 +88,17 @@ def test_a_damaged_label_is_named(tmp_path):
     db.close()
     with pytest.raises(ProjectError, match=key[:8]):
         Workspace.open(tmp_path / "bull.studio")
+
+
+def test_a_full_disk_changes_nothing_and_the_next_change_works(tmp_path):
+    with opened(tmp_path) as (workspace, keys):
+        database = workspace.store._db
+        (pages,) = database.execute("PRAGMA page_count").fetchone()
+        database.execute(f"PRAGMA max_page_count = {pages}")
+        before = workspace.history_view(), workspace.detector.to_bytes()
+        with pytest.raises(CannotWriteError, match=r"bull\.studio cannot be written: database or disk is full"):
+            workspace.add_image(np.random.default_rng(0).integers(0, 256, (400, 400, 3), np.uint8), "large.png")
+        assert (workspace.history_view(), workspace.detector.to_bytes()) == before
+        database.execute("PRAGMA max_page_count = 1000000")
+        labels_for(workspace).label(keys[0], [(2.0, 2.0, 32.0, 32.0)], False)
+        assert len(workspace.record_ids()) == 1

@@ -11,6 +11,7 @@ from whet.errors import (
     BoxError,
     CannotExportError,
     CannotLearnError,
+    CannotWriteError,
     MissingExtraError,
     NotNowError,
     UnknownItemError,
@@ -133,7 +134,7 @@ class Problem(BaseModel):
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429)
+    status: {"model": Problem} for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 507)
 }
 
 
@@ -164,6 +165,7 @@ def make_app(studio: Studio, access: Access | None = None) -> Guard:
 
 
 STATUS: tuple[tuple[type[Exception], int], ...] = (
+    (CannotWriteError, 507),
     (UnknownItemError, 404),
     (NotNowError, 409),
     (CannotLearnError, 409),

@@ -20,7 +20,7 @@ import numpy as np
 
 from whet.cascade.pyramid import WindowIndex
 from whet.detector.records import Record
-from whet.errors import ProjectError
+from whet.errors import CannotWriteError, ProjectError
 from whet.web.history import History, Node
 
 SCHEMA = 2
@@ -110,7 +110,7 @@ class Store:
             raise ProjectError(
                 f"{path} cannot be opened as a project of the studio: {error}; choose another file with --project"
             ) from error
-        except ProjectError:
+        except (ProjectError, CannotWriteError):
             self._db.close()
             self._held.close()
             raise
@@ -134,15 +134,23 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make several changes as one; they are on the disk afterwards."""
+        """Make several changes as one; they are on the disk afterwards, or none of them is."""
         with self._lock:
-            self._db.execute("BEGIN IMMEDIATE")
             try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+                self._db.execute("BEGIN IMMEDIATE")
+                try:
+                    yield
+                    self._db.execute("COMMIT")
+                except BaseException:
+                    # A commit that a full disk stops may leave the transaction open, and no other one could begin.
+                    if self._db.in_transaction:
+                        self._db.execute("ROLLBACK")
+                    raise
+            except sqlite3.Error as error:
+                raise CannotWriteError(
+                    f"{self.path} cannot be written: {error}; nothing was changed. Make room on the disk, or check "
+                    "that it can be written, and try again"
+                ) from error
 
     def close(self) -> None:
         """Close the file; later calls fail."""
@@ -152,7 +160,10 @@ class Store:
 
     def _rows(self, query: str, *values: object) -> list[Any]:
         with self._lock:
-            return self._db.execute(query, values).fetchall()
+            try:
+                return self._db.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                raise ProjectError(f"{self.path} cannot be read: {error}; check the disk, or use a backup") from error
 
     # Settings: the model's snapshot, its name, the minimum score.
 
