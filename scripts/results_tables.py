@@ -314,6 +314,15 @@ def objects() -> Table:
     return Table.from_cells(["objects", "average precision", "training, core seconds", "test image, core ms"], rows)
 
 
+def grey_objects() -> Table:
+    """Cascades of grey features for objects of any pose, next to channel detectors."""
+    channels, rows = results("benchmark-objects")["results"], []
+    for key, run in results("benchmark-objects-grey")["results"].items():
+        before, after = (each["average_precision"] for each in (run, channels[key]))
+        rows.append([OBJECTS[key], f"{before:.3f}", f"{after:.3f}", f"{after - before:+.3f}"])
+    return Table.from_cells(["objects", "`--features haar,lbp`", "channels", "difference"], rows)
+
+
 # docs/guides/how-many-images.md
 
 FEW_EXAMPLES_METHODS = {
@@ -703,7 +712,7 @@ TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
     "docs/guarantees.md": (campaigns,),
     "docs/guides/how-many-images.md": (few_examples,),
     "docs/results.md": (
-        *(faces, speed, easy_choices, hard_choices, drawn_objects),
+        *(faces, speed, easy_choices, hard_choices, drawn_objects, grey_objects),
         *(objects, corrected_faces, corrected_plates, corrected_misses, corrected_camera, correction_cost),
         *(people_speed, corrected_plates_elsewhere, corrected_by_command, calibration),
         *(tracking, tracking_cost, live_page),

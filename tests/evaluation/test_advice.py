@@ -17,8 +17,9 @@ def missed(kind, n, n_objects=None, gain=0.1):
     return ErrorCount(kind, 0, n, 0.5 + gain, n_objects)
 
 
-def trained(*counts, curve=FLAT, n=240, aspects=(0.9, 1.1), fit=GOOD_FIT):
-    return Findings(report(*counts, fit=fit), curve=curve, n_training_objects=n, aspects=aspects)
+def trained(*counts, curve=FLAT, n=240, misfits=0.0, fit=GOOD_FIT):
+    errors = report(*counts, fit=fit)
+    return Findings(errors, curve=curve, n_training_objects=n, aspects=(0.5, 1.9), misfits=misfits)
 
 
 def first(findings):
@@ -78,14 +79,15 @@ def test_few_images_with_negatives_ask_for_more():
     assert "10 images only" in advice.why
 
 
-def test_missed_shapes_and_a_wide_range_of_aspect_ratios_ask_for_several_detectors():
+def test_missed_shapes_and_boxes_that_the_window_does_not_fit_ask_for_several_detectors():
     shapes = missed(ErrorKind.OTHER_ASPECT, 25, n_objects=30), missed(ErrorKind.LOW_SCORE, 20)
-    advice = first(trained(*shapes, aspects=(0.5, 1.9)))
+    advice = first(trained(*shapes, misfits=0.28))
     assert "shape" in advice.what
+    assert "28%" in advice.why
     assert "0.5 to 1.9" in advice.why
     assert "83% of 30 objects" in advice.why
-    assert advise(trained(*shapes, aspects=(0.9, 1.1))) == []
-    assert "shape" in first(trained(missed(ErrorKind.LOW_SCORE, 40), aspects=(0.5, 1.9))).what
+    assert advise(trained(*shapes, misfits=0.02)) == []
+    assert "shape" in first(trained(missed(ErrorKind.LOW_SCORE, 40), misfits=0.28)).what
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_objects_that_are_not_found_ask_for_such_objects():
 
 def test_every_advice_says_what_and_why_with_a_number():
     findings = [
-        trained(missed(ErrorKind.OTHER_ASPECT, 25, 30), missed(ErrorKind.CUT_OFF, 25, 30), n=24, aspects=(0.4, 2.0)),
+        trained(missed(ErrorKind.OTHER_ASPECT, 25, 30), missed(ErrorKind.CUT_OFF, 25, 30), n=24, misfits=0.3),
         Findings(report(missed(ErrorKind.NOT_FOUND, 30), ErrorCount(ErrorKind.BACKGROUND, 40, 0, 0.7))),
     ]
     for one in [one for each in findings for one in advise(each)]:

@@ -10,6 +10,7 @@ from PIL import Image
 from tests.drawn_sets import van_set
 from tests.training.test_checkpoint import StoppedError, stop_at
 
+from whet.cascade.boxes import box_iou
 from whet.detector.reference import GUARD_POSITIVE, POSITIVE
 from whet.errors import CheckpointError, TrainingDataError
 from whet.evaluation.runs import evaluate
@@ -166,6 +167,18 @@ def test_windows_are_whole_cells_around_the_object():
     small = ChannelWindow.from_boxes(np.array([[0.0, 0.0, 12.0, 12.0]] * 30))
     assert small.object_height == pytest.approx(24.0)
     assert small.min_size == pytest.approx(12.0)
+
+
+def test_boxes_that_the_window_does_not_fit_are_counted(rng):
+    flat, tall = np.array([0.0, 0.0, 90.0, 40.0]), np.array([0.0, 0.0, 40.0, 90.0])
+    mixed = ChannelWindow.from_boxes(np.array([flat] * 30 + [tall] * 10))
+    assert mixed.misfits == pytest.approx(0.25)
+    assert "25% of the boxes" in str(mixed)
+    assert ChannelWindow.from_boxes(np.array([flat] * 40)).misfits == 0
+    boxes = np.concatenate([np.zeros((50, 2)), rng.uniform(20, 100, (50, 2))], axis=1)
+    pairs = zip(mixed.box_offset.boxes(mixed.windows(boxes)), boxes, strict=True)
+    expected = [float(box_iou(found[None], box[None])[0, 0]) for found, box in pairs]
+    assert mixed.fit(boxes[:, 2:]) == pytest.approx(expected)
 
 
 def test_a_window_of_ones_own_is_rounded_to_cells():

@@ -18,8 +18,8 @@ LEAST_GAIN = 0.03
 # With fewer objects or images, their number is the first suspect.
 FEW_OBJECTS = 100
 FEW_NEGATIVE_IMAGES = 30
-# The widest boxes, of 80 %, are this many times wider than the narrowest, for their height.
-WIDE_ASPECTS = 2.0
+# From this share of the training boxes on, those are reported that the window cannot find, as it has another shape.
+MANY_MISFITS = 0.05
 # Objects of one property are missed more often than others by this difference, and there are at least so many of them.
 MORE_OFTEN = 0.15
 FEWEST_SUCH = 5
@@ -62,7 +62,8 @@ class Findings:
     """What is known of a detector: its errors, and where it was just trained, its data and learning curve.
 
     `recall_at_target` is the recall at 0.1 false positives per image. `aspects` are the limits of 80 % of the aspect
-    ratios (width over height) of the training boxes.
+    ratios (width over height) of the training boxes; `misfits` is the share of them that have an IoU below 0.5 with
+    the box of the window around them.
     """
 
     errors: ErrorReport
@@ -70,6 +71,7 @@ class Findings:
     curve: LearningCurve | None = None
     n_training_objects: int | None = None
     aspects: tuple[float, float] | None = None
+    misfits: float = 0.0
 
     @property
     def is_training(self) -> bool:
@@ -175,10 +177,13 @@ def _aspect_ratios(findings: Findings) -> list[Advice]:
     more, why = _more_often(errors, errors.count(ErrorKind.OTHER_ASPECT), "of another aspect ratio than its boxes")
     if findings.aspects is not None:
         low, high = findings.aspects
-        if high / low < WIDE_ASPECTS:
+        if findings.misfits < MANY_MISFITS:
             return []
-        widths = f"80 % of the boxes are {low:.2g} to {high:.2g} times as wide as high, and one window fits one shape"
-        more, why = max(more, LEAST_GAIN), f"{widths}; {why}".removesuffix("; ")
+        shapes = (
+            f"one window has one shape, and {findings.misfits:.0%} of the boxes have an IoU below 0.5 with it (80 % "
+            f"are {low:.2g} to {high:.2g} times as wide as high)"
+        )
+        more, why = max(more, findings.misfits), f"{shapes}; {why}".removesuffix("; ")
     if not more:
         return []
     return [Advice("one detector for each view or shape", why, more)]

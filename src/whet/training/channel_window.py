@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 
 import numpy as np
@@ -12,6 +12,7 @@ from whet._kernels.channels import CELL
 from whet.cascade.boxes import BoxOffset, checked_boxes
 from whet.cascade.pyramid import Grid
 from whet.errors import TrainingDataError
+from whet.evaluation.advice import MANY_MISFITS
 from whet.features.channels import PADDING
 
 Boxes = NDArray[np.float64]
@@ -28,14 +29,17 @@ SMALL, SMALLEST = 5.0, 2.0
 # Wider or higher objects are fitted by their longer side, others by their area.
 LONG = 1.25
 LONGEST = 6.0
+# Boxes whose IoU with the object of the window stays below this cannot be found.
+LEAST_FIT = 0.5
 
 
 @dataclass(frozen=True)
 class ChannelWindow:
     """A window (height, width) of whole cells, and the height and width of the object in its middle.
 
-    `aspect` is the median width over height of the boxes; 80 % lie between `aspect_low` and `aspect_high`. `min_size`
-    is the longer side of the smallest objects to find, in pixels of an image.
+    `aspect` is the median width over height of the boxes; 80 % lie between `aspect_low` and `aspect_high`. `misfits`
+    is the share of the boxes with another shape: their IoU with the object of the window around them is below 0.5.
+    `min_size` is the longer side of the smallest objects to find, in pixels of an image.
 
     >>> print(ChannelWindow.from_boxes(np.array([[0.0, 0.0, 50.0, 100.0]] * 50)))
     52 x 88 window for objects of 34 x 68, from 50 boxes, aspect 0.5 (0.5 to 0.5)
@@ -50,6 +54,7 @@ class ChannelWindow:
     aspect_low: float
     aspect_high: float
     min_size: float
+    misfits: float = 0.0
 
     @classmethod
     def from_boxes(
@@ -75,7 +80,7 @@ class ChannelWindow:
             scale = min(CELL * n / (each * share) for n, each in zip(cells, inner, strict=True))
             side, inner = side * scale, (inner[0] * scale, inner[1] * scale)
         smallest = max(0.9 * float(np.percentile(sides, SMALLEST)), side / MOST_ENLARGED)
-        return cls(
+        chosen = cls(
             CELL * cells[0],
             CELL * cells[1],
             *inner,
@@ -85,11 +90,13 @@ class ChannelWindow:
             exp(high),
             max(inner) * smallest / side,
         )
+        return replace(chosen, misfits=float((chosen.fit(size) < LEAST_FIT).mean()))
 
     def __str__(self) -> str:
         return (
             f"{self.width} x {self.height} window for objects of {self.object_width:.0f} x {self.object_height:.0f}, "
             f"from {self.n_boxes:,} boxes, aspect {self.aspect:.2g} ({self.aspect_low:.2g} to {self.aspect_high:.2g})"
+            + (f"; {self.misfits:.0%} of the boxes have too different a shape" if self.misfits >= MANY_MISFITS else "")
         )
 
     @property
@@ -109,16 +116,23 @@ class ChannelWindow:
         return BoxOffset(x, y, 1 - x, 1 - y)
 
     def windows(self, boxes: Boxes) -> Boxes:
-        """The window (n, 4) around each box (n, 4): long objects are fitted by their longer side, others by area."""
-        size = boxes[:, 2:] - boxes[:, :2]
-        shares = size / [self.object_width, self.object_height]
-        aspect = self.object_width / self.object_height
-        if aspect > LONG:
-            scale = shares[:, 0]
-        elif aspect < 1 / LONG:
-            scale = shares[:, 1]
-        else:
-            scale = np.sqrt(shares.prod(axis=1))
-        half = scale[:, None] * [self.width, self.height] / 2
+        """The window (n, 4) around each box (n, 4)."""
+        half = self._scales(boxes[:, 2:] - boxes[:, :2])[:, None] * [self.width, self.height] / 2
         centre = (boxes[:, :2] + boxes[:, 2:]) / 2
         return np.concatenate([centre - half, centre + half], axis=1)
+
+    def fit(self, sizes: Boxes) -> NDArray[np.float64]:
+        """IoU (n,) of boxes of widths and heights (n, 2) with the objects of the windows around them."""
+        found = self._scales(sizes)[:, None] * [self.object_width, self.object_height]
+        common = np.minimum(sizes, found).prod(axis=1)
+        return np.asarray(common / (sizes.prod(axis=1) + found.prod(axis=1) - common))
+
+    def _scales(self, sizes: Boxes) -> NDArray[np.float64]:
+        """Scales (n,) of the windows around boxes: long objects are fitted by their longer side, others by area."""
+        shares = sizes / [self.object_width, self.object_height]
+        aspect = self.object_width / self.object_height
+        if aspect > LONG:
+            return np.asarray(shares[:, 0])
+        if aspect < 1 / LONG:
+            return np.asarray(shares[:, 1])
+        return np.asarray(np.sqrt(shares.prod(axis=1)))

@@ -273,7 +273,7 @@ def _train_channels(
         aspect=choice.object_width / choice.object_height,
     )
     aspects = choice.aspect_low, choice.aspect_high
-    findings = Findings(errors, None, validated.curve, prepared.positives.n_objects, aspects)
+    findings = Findings(errors, None, validated.curve, prepared.positives.n_objects, aspects, choice.misfits)
     return replace(trained, findings=findings, result=replace(result, seconds=steps.seconds))
 
 
