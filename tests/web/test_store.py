@@ -95,10 +95,10 @@ def test_a_full_disk_changes_nothing_and_the_next_change_works(tmp_path):
         database = workspace.store._db
         (pages,) = database.execute("PRAGMA page_count").fetchone()
         database.execute(f"PRAGMA max_page_count = {pages}")
-        before = workspace.history_view(), workspace.detector.to_bytes()
+        before = overview.history_view(workspace), workspace.detector.to_bytes()
         with pytest.raises(CannotWriteError, match=r"bull\.studio cannot be written: database or disk is full"):
             workspace.add_image(np.random.default_rng(0).integers(0, 256, (400, 400, 3), np.uint8), "large.png")
-        assert (workspace.history_view(), workspace.detector.to_bytes()) == before
+        assert (overview.history_view(workspace), workspace.detector.to_bytes()) == before
         database.execute("PRAGMA max_page_count = 1000000")
         labels_for(workspace).label(keys[0], [(2.0, 2.0, 32.0, 32.0)], False)
         assert len(workspace.record_ids()) == 1
