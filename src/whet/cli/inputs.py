@@ -14,7 +14,8 @@ from whet.cli.output import MAX_LISTED, plural, progress_bar, say, warn
 
 if TYPE_CHECKING:
     from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem
-    from whet.training.examples import Examples, LearningInput, MarkedImage
+    from whet.training.examples import Examples
+    from whet.training.learning import LearningInput, MarkedImage
 
 
 Positives = Annotated[
@@ -147,7 +148,7 @@ def marked_boxes(wrong: Sequence[str] | None, missed: Sequence[str] | None) -> l
     import numpy as np
 
     from whet.errors import DataNotFoundError
-    from whet.training.examples import MarkedImage
+    from whet.training.learning import MarkedImage
 
     boxes: dict[Path, list[tuple[tuple[float, ...], bool]]] = {}
     for option, texts, label in (("--wrong", wrong, False), ("--missed", missed, True)):
@@ -179,7 +180,7 @@ def wrong_detections(path: Path, images: Path | None, *, quiet: bool) -> tuple[l
     import numpy as np
 
     from whet.io.detections import read_wrong
-    from whet.training.examples import MarkedImage
+    from whet.training.learning import MarkedImage
 
     found = read_wrong(path, images)
     print_problems(skipped(found.problems) if quiet else found.problems)
@@ -204,7 +205,7 @@ def read_learning_input(
 ) -> tuple[LearningInput, tuple[AnnotatedImage, ...], bool]:
     """Input of `whet learn`, held-out images, and whether a part was skipped; prints the problems."""
     from whet.io.images import find_images
-    from whet.training.examples import LearningInput
+    from whet.training.learning import LearningInput
 
     _check_annotated(given.annotations, options.format)
     marked = marked_boxes(given.wrong, given.missed)

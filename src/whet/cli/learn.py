@@ -61,8 +61,7 @@ from whet.cli.output import (
 
 if TYPE_CHECKING:
     from whet.detector.records import Record, Update
-    from whet.training.examples import LearningInput
-    from whet.training.learning import LearningRun
+    from whet.training.learning import LearningInput, LearningRun
 
 # Longer lists of ids are shortened to --last N where that is the same.
 MAX_IDS = 4
@@ -140,8 +139,7 @@ def learn(
     """
     start(quiet=quiet)
     from whet.detector.storage import load
-    from whet.training.examples import tight_crop_warning
-    from whet.training.learning import learn_from
+    from whet.training.learning import learn_from, tight_crop_warning
 
     given = LearningOptions(wrong, missed, detections, annotations, negatives, positives, held_out)
     _check(given, weight, note)

@@ -125,7 +125,7 @@ class SelectorBoosting(OnlineClassifier, BoostedVote):
     Each of `n_weak` selectors has a pool of features with two normals each. Every sample updates all of them; a
     selector votes with the one of least weighted error so far, and replaces the worst by a new random feature. Nothing
     is trained in a batch: `fit` passes its samples one by one, so that their order matters, and a heavy sample is not
-    the same as many. Later selectors see hard samples mostly: with few samples, five selectors vote better than fifty.
+    the same as many. Later selectors mostly see hard samples: a short stream needs few selectors.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.cascade.boxes import box_iou, intersection_over_first
+from whet.cascade.boxes import BoxOffset, box_iou, intersection_over_first
 from whet.cascade.pyramid import WindowIndex, level_at
 from whet.detector.base import estimated_setbacks, setbacks
 from whet.detector.corrections import ALIGNED, SAME, example_record
@@ -21,7 +21,7 @@ from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Update, im
 from whet.errors import BoxError, DataNotFoundError, UnreadableImageError
 from whet.evaluation.runs import EvaluationRun, evaluate
 from whet.io.annotations.annotation import AnnotatedImage, Boxes
-from whet.training.examples import LearningInput, MarkedImage
+from whet.training.examples import Examples, check_disjoint
 
 Pixels = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
@@ -31,6 +31,80 @@ BeforeAfter = tuple[EvaluationRun, EvaluationRun]
 
 # A box that is marked as a false positive is that of a detection from this IoU on: it may be drawn roughly.
 ROUGHLY = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class MarkedImage:
+    """An image file and single boxes (n, 4) of it: True (n,) for a missed object, False for a false positive."""
+
+    path: Path
+    boxes: Boxes
+    is_object: Flags
+
+
+@dataclass(frozen=True, eq=False)
+class LearningInput:
+    """What to learn from: images with all their boxes, single boxes, and crops that one object fills.
+
+    >>> shared = [Path("a.png")]
+    >>> LearningInput(Examples((AnnotatedImage(shared[0], (9, 9)),)), crops=shared)
+    Traceback (most recent call last):
+    whet.errors.AnnotationError: a.png is given both with and without the object; remove it from one set
+    """
+
+    examples: Examples = field(default_factory=lambda: Examples(()))
+    marked: Sequence[MarkedImage] = ()
+    crops: Sequence[Path] = ()
+
+    def __post_init__(self) -> None:
+        """Raise `AnnotationError` if an image without the object is also given with it."""
+        with_object = [image.path for image in self.marked if image.is_object.any()]
+        check_disjoint([*self.crops, *with_object], [i.path for i in self.examples.images if _is_empty(i)])
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.examples.images) + len(self.marked) + len(self.crops)
+
+    @property
+    def paths(self) -> list[Path]:
+        """All image files."""
+        annotated = [image.path for image in self.examples.images]
+        return [*annotated, *(image.path for image in self.marked), *self.crops]
+
+    @property
+    def n_objects(self) -> int:
+        """Number of objects, in boxes and in crops."""
+        return self.examples.n_objects + sum(int(image.is_object.sum()) for image in self.marked) + len(self.crops)
+
+
+def _is_empty(image: AnnotatedImage) -> bool:
+    """Whether an image is known to have no object."""
+    return not len(image) and image.is_complete
+
+
+# A window may be this much larger than its box before crops are too tight.
+MAX_MARGIN = 1.05
+
+
+def tight_crop_warning(given: LearningInput, offset: BoxOffset) -> str | None:
+    """A warning if objects fill their images, and the detector's windows are larger than the boxes that it reports.
+
+    A crop has no pixels around the object: the window that is learned is too small, or none fits.
+
+    >>> tight = AnnotatedImage(Path("a.png"), (20, 40), np.array([[0.0, 0, 40, 20]]), ("van",), np.array([False]))
+    >>> print(tight_crop_warning(LearningInput(Examples((tight,))), BoxOffset(0.1, 0.1, 0.9, 0.9)))
+    1 image has no margin around the object, but the windows of this detector are 1.25 times as large as the object; ...
+    >>> tight_crop_warning(LearningInput(Examples((tight,))), BoxOffset())
+    """
+    n = sum(image.is_filled for image in given.examples.images) + len(given.crops)
+    ratio = 1 / max(offset.size)
+    if not n or ratio < MAX_MARGIN:
+        return None
+    images = "1 image has" if n == 1 else f"{n:,} images have"
+    return (
+        f"{images} no margin around the object, but the windows of this detector are {ratio:.3g} times as large as the "
+        "object; use whole images with boxes (--annotations), or crops with a margin"
+    )
 
 
 def false_positives(detected: Boxes, image: AnnotatedImage) -> Boxes:
@@ -231,7 +305,6 @@ def learn_from(
     is called with the fraction done.
 
     >>> from whet.detector.storage import load
-    >>> from whet.training.examples import Examples
     >>> learn_from(load("face"), LearningInput(Examples.from_annotations(negatives=[Path("nowhere.png")])))
     Traceback (most recent call last):
     whet.errors.DataNotFoundError: got no image to learn from; 1 could not be read: nowhere.png cannot be ...
