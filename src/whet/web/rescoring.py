@@ -27,7 +27,6 @@ from whet.cascade.detections import Calibration, Detections, FiredWindows
 from whet.cascade.neighbours import MUCH_NEARER, decided, is_nearer, unknown_distance, words_of
 from whet.cascade.pyramid import Level, Pyramid, WindowIndex
 from whet.cascade.scan import scan_pyramid
-from whet.cascade.stage import Stage
 from whet.detector.corrections import OBJECT_NEAR, SAME
 from whet.detector.derive import FEWEST_GUARDS, Role, Roles, guards_of, judging_objects, roles_of
 from whet.detector.detector import Detector
@@ -43,8 +42,9 @@ from whet.web.windows import (
     LiveWindows,
     ScoredState,
     Words,
-    is_lower,
     is_same,
+    lowered_by,
+    merged,
     thresholds_of,
 )
 
@@ -53,7 +53,6 @@ from whet.web.windows import (
 MARGIN = OBJECT_NEAR + 0.01
 MOST_WINDOWS = 6000
 MOST_DEEP = 20_000
-MOST_MERGED = 40_000
 LEAST_MARGIN = 0.01
 # Bytes of the windows of all images together. Beyond, images that were not asked for the longest keep only live ones.
 MOST_BYTES = 1 << 29
@@ -184,7 +183,7 @@ class Rescorer:
         """
         pyramid, margin = self._pyramid(image, pixels), MARGIN
         while True:
-            stages = self._lowered_by(margin)
+            stages = lowered_by(margin, self._weighted.stages, self._base.lengths)
             fired = scan_pyramid(replace(self._weighted, stages=stages), pyramid, threads=self._threads)
             if len(fired) <= MOST_WINDOWS or margin < LEAST_MARGIN:
                 break
@@ -231,33 +230,13 @@ class Rescorer:
         scores = self._weighted.scores_of_responses(responses, self._threads)
         windows, words = replace(windows, scores=scores), words_of(np.packbits(responses, axis=1))
         with self._lock:  # from reading to writing: no thread loses what another one keeps
-            cached = self._merged(self._images.get(image), windows, words, cover)
+            cached = merged(self._images.get(image), windows, words, cover, self._cover, self._guards)
             self._fill(cached)
             self._images[image] = cached
             self._whole[image] = None
             self._whole.move_to_end(image)
             self._forget_everywhere()
             self._shed()
-
-    def _merged(
-        self, before: CachedImage | None, windows: FiredWindows, words: Words, cover: Cover | None
-    ) -> CachedImage:
-        """The windows that an image has and others, in the order of a scan, each once; what is live always stays."""
-        if before is not None and cover is not None and len(before.windows) + len(windows) > MOST_MERGED:
-            before = before.only_live(self._cover)
-        covers: tuple[Cover, ...] = () if cover is None else (cover,)
-        if before is not None:
-            covers += tuple(own for own in before.covers if cover is None or not is_lower(cover, own))
-            windows = FiredWindows.concatenate([before.windows, windows])
-            words = np.concatenate([before.words, words])
-        index = windows.index
-        order = np.lexsort((index.x, index.y, index.scale))
-        places = np.stack([index.scale, index.y, index.x])[:, order]
-        is_new = np.append(True, (places[:, 1:] != places[:, :-1]).any(axis=0))[: len(order)]
-        windows, words = windows.take(order[is_new]), words[order[is_new]]
-        fires = np.flatnonzero(windows.scores > -np.inf)
-        live = LiveWindows.from_words(words[fires], windows.scores[fires], self._guards)
-        return CachedImage(windows, words, covers, fires, live)
 
     def _shed(self) -> None:
         """Keep only live windows of images that were not asked for the longest, until there is memory again."""
@@ -272,15 +251,6 @@ class Rescorer:
         self._everywhere = None
         for state in self._states.values():
             state.everywhere = None
-
-    def _lowered_by(self, margin: float) -> tuple[Stage, ...]:
-        """The stages with all thresholds lowered by a margin, in units of |w|."""
-        stages = []
-        for stage, length in zip(self._weighted.stages, self._base.lengths.tolist(), strict=True):
-            rejection = stage.rejection_thresholds
-            rejection = None if rejection is None else rejection - margin * length
-            stages.append(replace(stage, threshold=stage.threshold - margin * length, rejection_thresholds=rejection))
-        return tuple(stages)
 
     def is_covered(self, image: str, ids: frozenset[str]) -> bool:
         """Whether the detections of an image with these corrections are exact: no window is missing."""

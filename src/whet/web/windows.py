@@ -24,6 +24,9 @@ Distances = NDArray[np.uint16]
 # The thresholds of all stages, after each weak learner.
 Cover = tuple[Floats, ...]
 
+# Windows of an image; beyond, those that are not live give way to new ones.
+MOST_MERGED = 40_000
+
 
 @dataclass(eq=False)
 class LiveWindows:
@@ -173,3 +176,42 @@ def is_same(found: Detections, windows: FiredWindows) -> bool:
         and bool((before.scores == windows.scores).all())
         and bool((before.boxes == windows.boxes).all())
     )
+
+
+def lowered_by(margin: float, stages: Sequence[Stage], lengths: Floats) -> tuple[Stage, ...]:
+    """Stages with all thresholds lowered by a margin, in units of |w|, which are the `lengths`."""
+    lowered = []
+    for stage, length in zip(stages, lengths.tolist(), strict=True):
+        rejection = stage.rejection_thresholds
+        rejection = None if rejection is None else rejection - margin * length
+        lowered.append(replace(stage, threshold=stage.threshold - margin * length, rejection_thresholds=rejection))
+    return tuple(lowered)
+
+
+def merged(
+    before: CachedImage | None,
+    windows: FiredWindows,
+    words: Words,
+    cover: Cover | None,
+    own_cover: Cover,
+    guards: tuple[Words, Words],
+) -> CachedImage:
+    """The windows that an image has and others, in the order of a scan, each once; what is live always stays.
+
+    `own_cover` are the thresholds of the stages alone.
+    """
+    if before is not None and cover is not None and len(before.windows) + len(windows) > MOST_MERGED:
+        before = before.only_live(own_cover)
+    covers: tuple[Cover, ...] = () if cover is None else (cover,)
+    if before is not None:
+        covers += tuple(own for own in before.covers if cover is None or not is_lower(cover, own))
+        windows = FiredWindows.concatenate([before.windows, windows])
+        words = np.concatenate([before.words, words])
+    index = windows.index
+    order = np.lexsort((index.x, index.y, index.scale))
+    places = np.stack([index.scale, index.y, index.x])[:, order]
+    is_new = np.append(True, (places[:, 1:] != places[:, :-1]).any(axis=0))[: len(order)]
+    windows, words = windows.take(order[is_new]), words[order[is_new]]
+    fires = np.flatnonzero(windows.scores > -np.inf)
+    live = LiveWindows.from_words(words[fires], windows.scores[fires], guards)
+    return CachedImage(windows, words, covers, fires, live)

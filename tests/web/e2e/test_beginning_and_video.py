@@ -1,11 +1,16 @@
 """The studio in a real browser: start from nothing, and live video."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 from playwright.sync_api import expect
 from scripts.studio_browser import Studio
+from tests.cascades import random_stage
 
+from whet.detector.base import DetectorBase
+from whet.detector.detector import Detector
 from whet.io.video import VideoWriter
 
 pytestmark = pytest.mark.slow
@@ -47,6 +52,12 @@ def test_twenty_boxes_are_enough_to_press_train(crosses, tmp_path, browser, open
         assert len(page.labels("crosses.png")) == ROWS * COLUMNS
         page.page.get_by_label("Name of the class").fill("cross")
         train.click()
+        expect(page.page.get_by_role("status").filter(has_text="images without the object")).to_be_visible()
+        page.page.locator(".notice button").click()
+        page.choose("empty.png")
+        page.page.get_by_role("button", name="Confirm", exact=True).click()
+        page.settle()
+        train.click()
         expect(page.page.locator(".training")).to_contain_text("left")
         assert studio.get("/api/train")["state"] == "running"
         page.page.get_by_role("button", name="Cancel").click()
@@ -81,3 +92,31 @@ def test_a_video_is_paused_corrected_and_continued(film, tmp_path, browser, open
         page.page.get_by_role("button", name="Continue").click()
         expect(page.page.locator(".stream img")).to_be_visible()
         assert studio.get("/api/video")["state"] == "playing"
+
+
+def test_a_detector_that_cannot_learn_shows_the_reason_and_no_controls(photographs, tmp_path, browser, open_page):  # noqa: ARG001
+    stage = random_stage("haar", (24, 24), 4, np.random.default_rng(3))
+    stage = replace(stage, threshold=1e3)  # it finds nothing, in little time
+    path = tmp_path / "fixed.whet"
+    Detector(DetectorBase((24, 24), (stage,), 12.5)).save(path)
+    with Studio(path, photographs, project=tmp_path / "fixed.studio") as studio:
+        page = open_page(studio, "coffee.png")
+        expect(page.page.get_by_role("alert")).to_contain_text("whet adopt")
+        for name in ("Draw", "Confirm"):
+            expect(page.page.get_by_role("toolbar").get_by_role("button", name=name)).to_be_disabled()
+
+
+def test_a_deleted_image_is_shown_as_missing_and_not_counted(photographs, tmp_path, browser, open_page):  # noqa: ARG001
+    folder = tmp_path / "photographs"
+    folder.mkdir()
+    for name in ("astronaut.png", "coffee.png", "coins.png"):
+        (folder / name).write_bytes((photographs / name).read_bytes())
+    with Studio("face", folder, project=tmp_path / "gone.studio") as studio:
+        page = open_page(studio, "astronaut.png")
+        page.page.get_by_role("button", name="Name", exact=True).click()
+        expect(page.page.locator(".progress-text")).to_contain_text("0 / 3")
+        (folder / "coins.png").unlink()
+        expect(page.page.get_by_role("button", name="coins.png: file not found")).to_be_disabled()
+        expect(page.page.locator(".progress-text")).to_contain_text("0 / 2")
+        page.page.get_by_role("button", name="Queue", exact=True).click()
+        expect(page.page.get_by_role("button", name="coins.png: file not found")).to_have_count(0)

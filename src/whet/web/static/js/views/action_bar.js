@@ -9,13 +9,14 @@ export function ActionBar() {
   const { image, mode, rows, server } = useStore(({ image, mode, rows, server }) => ({ image, mode, rows, server }));
   const video = server?.video;
   const reason = actions.cannotLearnReason(server);
-  const at = rows.findIndex((row) => row.id === image?.id);
+  const present = rows.filter((row) => !row.is_missing);
+  const at = present.findIndex((row) => row.id === image?.id);
   const isFrame = video?.image && video.image === image?.id;
   return html`
     <div class="action-bar" role="toolbar" aria-label="Image">
       <button class="icon-button" aria-label="Previous image" title="Previous image (A)" disabled=${at <= 0} onClick=${() => actions.step(-1)}><${Icon} name="previous" /></button>
-      <span class="image-name" title=${image?.name}><span class="name">${image?.name ?? ""}</span><span class="faint">${at >= 0 ? `${at + 1} of ${rows.length}` : ""}</span></span>
-      <button class="icon-button" aria-label="Next image" title="Next image (D)" disabled=${at < 0 || at + 1 >= rows.length} onClick=${() => actions.step(1)}><${Icon} name="next" /></button>
+      <span class="image-name" title=${image?.name}><span class="name">${image?.name ?? ""}</span><span class="faint">${at >= 0 ? `${at + 1} of ${present.length}` : ""}</span></span>
+      <button class="icon-button" aria-label="Next image" title="Next image (D)" disabled=${at < 0 || at + 1 >= present.length} onClick=${() => actions.step(1)}><${Icon} name="next" /></button>
       <span class="grow"></span>
       <button class="icon-button wide" aria-label="Fit image" title="Fit the image (0)" onClick=${() => set((state) => ({ fit: (state.fit ?? 0) + 1 }))}><${Icon} name="fit" /></button>
       <button

@@ -107,8 +107,8 @@ function Gold({ locked }) {
     `;
   }
   return html`
-    <h3><${Icon} name="lock" /> Gold set <span class="faint">${plural(images.length, "image")}, ${locked.n_judged} of ${locked.n_boxes} boxes judged</span></h3>
-    ${locked.n_judged < locked.n_boxes && html`<p class="hint">Only judged boxes count. Confirm the locked images to watch all of them.</p>`}
+    <h3><${Icon} name="lock" /> Gold set <span class="faint">${plural(images.length, "image")}</span></h3>
+    ${locked.n_judged < locked.n_boxes && html`<p class="hint">${locked.n_judged} of ${locked.n_boxes} boxes judged. Only these count: confirm the locked images to watch all boxes.</p>`}
     <table class="gold">
       <thead><tr><th scope="col">Image</th><th scope="col">Recall</th><th scope="col"></th><th scope="col" title="False positives">FP</th></tr></thead>
       <tbody>
@@ -126,7 +126,7 @@ function GoldRow({ row, isTotal }) {
   return html`
     <tr class=${classes(isTotal && "is-total", falls && "is-worse")} aria-label=${falls ? `${row.name}: worse than before` : undefined}>
       <th scope="row">${isTotal ? row.name : html`<button class="link" onClick=${() => session.openImage(row.id)}>${row.name}</button>`}
-        ${isPart && !isTotal && html`<span class="faint">${row.n_judged} of ${row.n_boxes} boxes judged</span>`}
+        ${isPart && !isTotal && html`<span class="faint judged" title=${`${row.n_judged} of ${row.n_boxes} boxes judged`}>${row.n_judged} of ${row.n_boxes} judged</span>`}
       </th>
       <td>${recall}</td>
       <td><${Slope} before=${row.recall_before} now=${row.recall_now} isWorse=${falls} /></td>
