@@ -90,6 +90,12 @@ def test_missed_shapes_and_boxes_that_the_window_does_not_fit_ask_for_several_de
     assert "shape" in first(trained(missed(ErrorKind.LOW_SCORE, 40), misfits=0.28)).what
 
 
+def test_few_objects_are_not_to_be_split_by_shape():
+    low = missed(ErrorKind.LOW_SCORE, 40)
+    assert first(trained(low, misfits=0.28, n=240)).gain == pytest.approx(0.28)
+    assert first(trained(low, misfits=0.28, n=150)).gain < 0.05
+
+
 @pytest.mark.parametrize(
     ("kind", "word"),
     [(ErrorKind.TOO_SMALL, "--min-size"), (ErrorKind.CUT_OFF, "cut-off"), (ErrorKind.OTHER_ASPECT, "shape")],

@@ -183,10 +183,12 @@ def _aspect_ratios(findings: Findings) -> list[Advice]:
             f"one window has one shape, and {findings.misfits:.0%} of the boxes have an IoU below 0.5 with it (80 % "
             f"are {low:.2g} to {high:.2g} times as wide as high)"
         )
-        more, why = max(more, findings.misfits), f"{shapes}; {why}".removesuffix("; ")
+        # Detectors of half the objects each gain nothing where these are few.
+        is_enough = (findings.n_training_objects or 0) >= 2 * FEW_OBJECTS
+        more, why = max(more, findings.misfits if is_enough else LEAST_GAIN), f"{shapes}; {why}".removesuffix("; ")
     if not more:
         return []
-    return [Advice("one detector for each view or shape", why, more)]
+    return [Advice(f"one detector for each view or shape, with {FEW_OBJECTS:,} objects or more each", why, more)]
 
 
 def _boxes(findings: Findings) -> list[Advice]:
