@@ -99,6 +99,10 @@ def screenshots(browser: Any, studio: Studio, out: Path) -> None:  # noqa: ANN40
         page.locator(".box[data-kind=detection]").first.click()
         page.locator(".tools").get_by_role("button", name="Wrong").click()
         settle(page)
+    with opened(browser, studio, "astronaut-dusk.png", "laptop", "light") as page:
+        page.locator(".box[data-kind=detection]").first.click()
+        page.locator(".tools").get_by_role("button", name="Right").click()
+        settle(page)
         page.keyboard.press("g")
         settle(page)
     with opened(browser, studio, "coins.png", "laptop", "light") as page:
