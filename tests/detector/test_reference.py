@@ -52,14 +52,17 @@ def judged_by_neighbours(known, packed, score):
     if known is None:
         return score
 
+    def differing(row):
+        return int(np.unpackbits((packed ^ row).view(np.uint8)).sum())
+
     def distance(rows):
-        return min((int(np.bitwise_count(packed ^ row).sum()) for row in rows), default=10**6)
+        return min(map(differing, rows), default=10**6)
 
     rejected, accepted = distance(known.rejected), distance(known.accepted)
     if rejected < known.reach * min(accepted, distance(known.objects)):
         return -np.inf
     if accepted < 0.8 * min(rejected, distance(known.others)):
-        which = [int(np.bitwise_count(packed ^ row).sum()) for row in known.accepted].index(accepted)
+        which = [differing(row) for row in known.accepted].index(accepted)
         return max(score, known.targets[which])
     return score
 

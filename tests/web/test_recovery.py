@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.web.studios import TIMEOUT, finder, labels_for, opened, scene, scenes
 
-from whet.errors import NotNowError
+from whet.errors import CannotWriteError, NotNowError
 from whet.web import overview
 from whet.web.api import make_app
 from whet.web.security import Access
@@ -193,7 +193,7 @@ def test_a_move_that_cannot_be_written_is_not_made(tmp_path, full_disk, change):
 
         before = now()
         full_disk(workspace)
-        with pytest.raises(sqlite3.OperationalError):
+        with pytest.raises(CannotWriteError):
             change(workspace)
         assert now() == before
     with opened(tmp_path, detector=None) as (workspace, _):
