@@ -3,13 +3,13 @@
 Three programs run side by side, each in a process of its own, and every round ends where it began:
 
 - `python`: detect, learn a false positive, unlearn it (the bytes of the model are those before), track some frames;
-- `command line`: `whet detect`, `learn`, `unlearn` (the file is the one before) and `watch --learn`, again and again;
+- `commands`: `whet detect`, `learn`, `unlearn` (the file is the one before) and `watch --learn`, each a process of its
+  own: their largest memory is reported, and what the process that starts them uses;
 - `studio`: a server of `whet serve`; a client uploads images, labels a box, looks at the effect, and undoes it.
 
 Resident memory, handles and threads are read from /proc every few seconds, so this needs Linux. Prints JSON: rounds,
 errors, and for each program the median of the second and of the last quarter (the first one warms up caches) and the
-worst of all. `--pause` leaves time for other programs. A round that fails ends all, with exit
-code 1.
+worst of all. `--pause` leaves time for other programs. A round that fails ends all, with exit code 1.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from PIL import Image
 from skimage import data
 
 import whet
+from whet.errors import WhetError
 from whet.tracking import Tracker
 
 SAMPLE_EVERY = 5.0  # seconds
@@ -80,8 +81,8 @@ class Watched:
 
 def photographs() -> list[np.ndarray]:
     """Photographs with faces and without, of about 640 x 480."""
-    pictures = [data.astronaut(), data.coffee(), data.chelsea(), data.rocket()]
-    return [np.asarray(Image.fromarray(one).resize((640, 480))) for one in pictures]
+    images = [data.astronaut(), data.coffee(), data.chelsea(), data.rocket()]
+    return [np.asarray(Image.fromarray(one).resize((640, 480))) for one in images]
 
 
 def frames(folder: Path, n: int = 8) -> Path:
@@ -92,23 +93,30 @@ def frames(folder: Path, n: int = 8) -> Path:
     return folder
 
 
+def python_round(detector: whet.Detector, images: list[np.ndarray], files: list[Path]) -> None:
+    """Detect, learn, unlearn and track; raises RuntimeError if the bytes differ after it."""
+    before = detector.to_bytes()
+    for image in images:
+        found = detector.detect(image, min_score=0.0)
+        if len(found):
+            learned = detector.learn(image, found[len(found) - 1], False)
+            detector.detect(image)
+            detector.unlearn(learned)
+    tracker = Tracker(detector.copy())
+    for path in files:
+        tracker.update(path)
+    if detector.to_bytes() != before:
+        raise RuntimeError("the bytes differ after unlearn")
+
+
 def use_python(folder: Path, until: float, pause: float, rounds: Synchronized[int]) -> None:
     """Rounds in this process until a time; writes `python.failed` and ends at a failure."""
-    detector, pictures = whet.load("face"), photographs()
-    before = detector.to_bytes()
-    files = sorted((folder / "frames").iterdir())
+    detector, images, files = whet.load("face"), photographs(), sorted((folder / "frames").iterdir())
     while time.monotonic() < until:
-        for picture in pictures:
-            found = detector.detect(picture, min_score=0.0)
-            if len(found):
-                learned = detector.learn(picture, found[len(found) - 1], False)
-                detector.detect(picture)
-                detector.unlearn(learned)
-        tracker = Tracker(detector.copy())
-        for path in files:
-            tracker.update(path)
-        if detector.to_bytes() != before:
-            (folder / "python.failed").write_text("the bytes differ after unlearn")
+        try:
+            python_round(detector, images, files)
+        except (RuntimeError, OSError, WhetError) as error:
+            (folder / "python.failed").write_text(str(error))
             return
         rounds.value += 1
         time.sleep(pause)
@@ -171,7 +179,7 @@ def studio(folder: Path) -> Iterator[tuple[int, str]]:
             run.wait(30)
 
 
-def studio_round(client: httpx.Client, picture: bytes) -> None:
+def studio_round(client: httpx.Client, photograph: bytes) -> None:
     """Upload, label a box of each image, look at the effect and undo it; raises RuntimeError if a call fails."""
 
     def answer(method: str, path: str, **options: object) -> dict[str, Any]:
@@ -180,7 +188,7 @@ def studio_round(client: httpx.Client, picture: bytes) -> None:
             raise RuntimeError(f"{method} {path}: {got.status_code} {got.text[:300]}")
         return dict(got.json())
 
-    answer("POST", "/v1/vision/detection", files={"image": ("a.jpg", picture)})
+    answer("POST", "/v1/vision/detection", files={"image": ("a.jpg", photograph)})
     before = answer("GET", "/api/state")
     for image in answer("GET", "/api/images")["images"]:
         labels = f"/api/images/{image['id']}/labels"
@@ -194,11 +202,11 @@ def studio_round(client: httpx.Client, picture: bytes) -> None:
 
 def use_studio(folder: Path, address: str, until: float, pause: float, rounds: Synchronized[int]) -> None:
     """Rounds of a client until a time; writes `studio.failed` and ends at a failure."""
-    picture = (folder / "photographs" / "0.jpg").read_bytes()
+    photograph = (folder / "photographs" / "0.jpg").read_bytes()
     with httpx.Client(base_url=address, timeout=600, headers={"X-Whet-Client": "soak"}) as client:
         while time.monotonic() < until:
             try:
-                studio_round(client, picture)
+                studio_round(client, photograph)
             except (RuntimeError, httpx.HTTPError) as error:
                 (folder / "studio.failed").write_text(str(error))
                 return
@@ -210,8 +218,8 @@ def prepared(folder: Path) -> None:
     """Photographs, frames and a model."""
     for name in ("photographs", "commands"):
         (folder / name).mkdir()
-    for number, picture in enumerate(photographs()):
-        Image.fromarray(picture).save(folder / "photographs" / f"{number}.jpg", quality=92)
+    for number, photograph in enumerate(photographs()):
+        Image.fromarray(photograph).save(folder / "photographs" / f"{number}.jpg", quality=92)
     Image.fromarray(photographs()[0]).save(folder / "commands" / "0.png")
     whet.load("face").save(folder / "commands" / "cli.whet")
     frames(folder / "frames")

@@ -245,7 +245,7 @@ def _seeds(report: Report, sizes: Sequence[int]) -> str:
         for n in sizes
         for method in ("batch", "+ both")
     ]
-    return f"Seeds differ as much as methods do. Faces of each seed, {listed(parts)}."
+    return f"Faces of each seed, to compare differences with: {listed(parts)}."
 
 
 def online_is_above(report: Report) -> Finding:

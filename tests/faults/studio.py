@@ -4,7 +4,7 @@ SQLite writes by itself, so Python's calls are not enough: `strace` strikes at t
 project's files. The process acknowledges each change on its standard output; what it acknowledged must be there.
 
 `python -m tests.faults.studio FOLDER` is that process: it labels a box, labels another one, undoes the second, and
-redoes it.
+redoes it. A change that a failing disk refused is tried once more: one failure must not stop the next change.
 """
 
 import hashlib
@@ -16,14 +16,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from tests.faults.campaign import Result
 from tests.faults.scenarios import NOW
 from tests.fuzz.harness import Outcome
 from tests.web.studios import opened
-from whet.errors import WhetError
+from whet.errors import CannotWriteError, WhetError
 from whet.web import overview
 from whet.web.labelling import Labeller
 from whet.web.workspace import Workspace
@@ -33,6 +34,7 @@ FILES = (PROJECT, f"{PROJECT}-wal", f"{PROJECT}-shm", f"{PROJECT}-journal")
 CALLS = ("pwrite64", "write", "fdatasync", "fsync", "ftruncate", "unlink", "openat")
 ERRORS = ("ENOSPC", "EIO", "EROFS")
 REFUSED = 3  # exit code of an error with a name
+AGAIN = "tried again after: "
 BOXES = ([(2.0, 2.0, 32.0, 32.0)], [(40.0, 5.0, 70.0, 35.0)])
 
 
@@ -51,23 +53,25 @@ def content(workspace: Workspace) -> str:
 
 
 def act(folder: Path) -> None:
-    """Four changes; each is acknowledged with what the project holds after it."""
+    """Four changes; each is acknowledged with what the project holds after it. What is refused is tried once more."""
 
-    def acknowledge() -> None:
+    def make(change: Callable[[], object]) -> None:
+        try:
+            change()
+        except CannotWriteError as error:
+            print(f"{AGAIN}{error}", flush=True)
+            change()
         print(content(workspace), flush=True)
 
     time.time = lambda: float(NOW)  # labels know when they were made
     with Workspace.open(folder / PROJECT, None, name="bull", threads=1) as workspace:
         image = next(iter(workspace.gallery)).id
         labeller = Labeller(workspace)
-        acknowledge()
+        make(lambda: None)
         for boxes in BOXES:
-            labeller.label(image, boxes, False)
-            acknowledge()
-        workspace.undo()
-        acknowledge()
-        workspace.redo()
-        acknowledge()
+            make(partial(labeller.label, image, boxes, False))
+        make(workspace.undo)
+        make(workspace.redo)
 
 
 def prepared(folder: Path) -> Path:
@@ -123,7 +127,9 @@ def interruptions(every: int = 1, errors: tuple[str, ...] = ERRORS, *, kills: bo
 
 def _outcome(done: "subprocess.CompletedProcess[str]", fault: str) -> Outcome:
     if done.returncode in (0, REFUSED):
-        return Outcome(0, "refused" if done.returncode else "accepted", done.stderr.strip(), 0.0, 0.0)
+        refusals = [line.removeprefix(AGAIN) for line in done.stdout.splitlines() if line.startswith(AGAIN)]
+        text = "\n".join([*refusals, *done.stderr.splitlines()])
+        return Outcome(0, "refused" if text else "accepted", text, 0.0, 0.0)
     if fault == "killed" and done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):
         return Outcome(0, "crash", "SIGKILL", 0.0, 0.0)
     return Outcome(0, "uncaught", done.stderr.strip()[-500:], 0.0, 0.0)
@@ -131,13 +137,15 @@ def _outcome(done: "subprocess.CompletedProcess[str]", fault: str) -> Outcome:
 
 def _loss(folder: Path, done: "subprocess.CompletedProcess[str]", states: list[str]) -> str:
     """What is wrong with the project after an interruption; empty if nothing is."""
-    acknowledged = done.stdout.splitlines()
+    acknowledged = [line for line in done.stdout.splitlines() if not line.startswith(AGAIN)]
     try:
         with Workspace.open(folder / PROJECT, None, name="bull", threads=1) as workspace:
             now = content(workspace)
     except WhetError as error:
         return f"the project does not open: {error}"
     n = len(acknowledged)
+    if done.returncode == 0 and n < len(states):
+        return "ended without all changes"
     if acknowledged != states[:n]:
         return "acknowledged something else than without a fault"
     # The state that was acknowledged last, or the one after it, whose acknowledgement was cut off.

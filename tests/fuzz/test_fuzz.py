@@ -72,3 +72,8 @@ def test_the_harness_tells_what_went_wrong():
 
 def test_equal_seeds_are_equal_cases():
     assert TARGETS["settings"].case(5) == TARGETS["settings"].case(5) != TARGETS["settings"].case(6)
+
+
+@pytest.mark.skipif(not TARGETS["requests"].seeds(), reason="the studio's packages are missing")
+def test_sound_requests_are_carried_out():
+    in_a_process("-c", "from tests.fuzz.http import check_sound_requests; check_sound_requests()")

@@ -8,7 +8,7 @@ import time
 
 import pytest
 from starlette.testclient import TestClient
-from tests.web.studios import TIMEOUT, finder, labels_for, opened, scene, scenes
+from tests.web.studios import PAGE, TIMEOUT, finder, labels_for, opened, scene, scenes
 
 from whet.errors import CannotWriteError, NotNowError
 from whet.web import overview
@@ -167,6 +167,23 @@ def full_disk(monkeypatch):
         monkeypatch.setattr(workspace.store, "_put", refuse)
 
     return fill
+
+
+def test_a_full_disk_is_answered_with_507_and_the_next_correction_works(tmp_path, full_disk, monkeypatch):
+    with opened(tmp_path) as (workspace, keys):
+        app = make_app(Studio(workspace), Access())
+        with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as client:
+            label = {"boxes": [[2, 2, 32, 32]], "is_object": False}
+            full_disk(workspace)
+            refused = client.post(f"/api/images/{keys[0]}/labels", json=label, headers=PAGE)
+            assert refused.status_code == 507, refused.text
+            assert (
+                "bull.studio cannot be written: database or disk is full; nothing was changed"
+                in refused.json()["detail"]
+            )
+            monkeypatch.undo()
+            assert client.post(f"/api/images/{keys[0]}/labels", json=label, headers=PAGE).status_code == 200
+            assert len(workspace.record_ids()) == 1
 
 
 @pytest.mark.parametrize(
