@@ -114,7 +114,7 @@ def _checkpoint_content() -> str:
     return "none" if state is None else f"{len(state.stages)} stages in {state.seconds} s"
 
 
-WATCH = ("watch", "a.whet", "frames", "--learn", "--unguarded", "--learn-above", "0", "--save-as", "a.whet")
+WATCH = ("watch", "a.whet", "frames", "--learn", "--unguarded", "--learn-min-score", "0", "--save-as", "a.whet")
 
 SCENARIOS = {
     one.name: one
