@@ -333,6 +333,9 @@ def draw(report: Report, out: Path) -> list[Path]:
     colors = dict(zip(METHODS, (figures.RED, figures.ORANGE, figures.BLUE, figures.GREEN), strict=True))
     for row_of_axes, variant in zip(axes, (AS_PAPER, RIDGED, MANY, FOLLOWING), strict=True):
         for panel, n in zip(row_of_axes, sizes, strict=True):
+            if not report.select("faces", "batch", initial=n, variant=variant):
+                panel.set_axis_off()
+                continue
             for method, color in colors.items():
                 rows = report.select("faces", method, initial=n, variant=variant)
                 draw_curve(panel, rows, "false_positives", method, color, "-o")

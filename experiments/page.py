@@ -139,8 +139,13 @@ def _summary(contents: Mapping[str, Any]) -> str:
     return f"<table><tr><th>where</th><th>claim</th><th>verdict</th></tr>{''.join(rows)}</table>"
 
 
+def heading(entry: Entry) -> str:
+    """The title of an experiment, with a capital letter."""
+    return entry.title[0].upper() + entry.title[1:]
+
+
 def _section(entry: Entry, content: Any, folder: Path, skipped: str) -> str:  # noqa: ANN401 - JSON
-    head = f"<h2 id='{entry.name}'>{escape(entry.title)}</h2><p class='about'>{escape(entry.figure)}; "
+    head = f"<h2 id='{entry.name}'>{escape(heading(entry))}</h2><p class='about'>{escape(entry.figure)}; "
     if content is None:
         command = f"python -m experiments {entry.name} --size paper"
         parts = [f"{head}{escape(status(None, skipped))}. <code>{escape(command)}</code></p>"]
@@ -208,7 +213,7 @@ def _markdown_summary(contents: Mapping[str, Any]) -> str:
 
 
 def _markdown_section(entry: Entry, content: Any) -> list[str]:  # noqa: ANN401 - JSON
-    title = f"## {entry.title[0].upper()}{entry.title[1:]}"
+    title = f"## {heading(entry)}"
     if content is None:
         parts = [title, f"{entry.figure}; {status(None)}. `python -m experiments {entry.name} --size paper`"]
     else:
