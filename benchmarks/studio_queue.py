@@ -4,8 +4,7 @@ A detector that was trained on few boxes is shown a pool of images. A person who
 order: two clicks for every wrong detection and every missed object, one to confirm. At some numbers of clicks a new
 detector is trained on the boxes of the start and of all reviewed images ("Train again"), and evaluated on other images
 of the train part: recall at equal false positives per image. Rules are chosen on these development images; the test
-part is for `benchmarks.studio_page`. `--objects 0.15` makes a pool in which objects are rare. Corrections in between
-are left out: they hardly change other images.
+part is for `benchmarks.studio_page`. Corrections in between are left out: they hardly change other images.
 
 - `random`: any order;
 - `errors`: most expected errors first;
@@ -62,9 +61,6 @@ def main() -> None:
     parser.add_argument("--set", default="inria_person", choices=list(SETS))
     parser.add_argument("--boxes", type=int, default=20, help="training boxes of the weak start")
     parser.add_argument("--pool", type=int, default=300, help="images that may be reviewed")
-    parser.add_argument(
-        "--objects", type=float, help="share of the pool's images with an object (default: as it comes)"
-    )
     parser.add_argument("--held-out", type=int, default=150, help="other images of the train part, to evaluate on")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--budget", nargs="+", type=int, default=[50, 100], help="clicks at which to evaluate")
@@ -85,8 +81,7 @@ def one_seed(options: argparse.Namespace, seed: int, folder: Path) -> list[dict[
     used = {image.path for image in first}
     rest = [image for image in images if image.path not in used]
     order = np.random.default_rng([seed, 1]).permutation(len(rest)).tolist()
-    chosen = pool_in(order, [bool(len(rest[i].objects)) for i in order], options.pool, options.objects)
-    held_out = [i for i in order if i not in {*chosen}][: options.held_out]
+    chosen, held_out = order[: options.pool], order[options.pool : options.pool + options.held_out]
     weak, test = trained(first, folder), [rest[i] for i in held_out]
     pool = pool_of([rest[i] for i in chosen], weak)
     start = recall_of(weak, test, options.false_positives)
@@ -107,19 +102,6 @@ def one_seed(options: argparse.Namespace, seed: int, folder: Path) -> list[dict[
             if not budgets:
                 break
     return rows
-
-
-def pool_in(order: Sequence[int], has_objects: Sequence[bool], n: int, share: float | None) -> list[int]:
-    """The first n images of an order, or those of which a share has objects, as a camera sees a rare object.
-
-    >>> pool_in([3, 1, 2, 0], [True, True, False, False], 3, 1 / 3)
-    [3, 2, 0]
-    """
-    if share is None:
-        return list(order[:n])
-    ranks = {flag: [k for k, has in enumerate(has_objects) if has is flag] for flag in (True, False)}
-    n_with = round(share * n)
-    return [order[k] for k in sorted([*ranks[True][:n_with], *ranks[False][: n - n_with]])]
 
 
 def pool_of(images: Sequence[AnnotatedImage], detector: Detector) -> Pool:
