@@ -13,6 +13,7 @@ from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.training.stage import StageGoal
 from whet.web import overview
+from whet.web.studio import Rescan
 
 
 @cache
@@ -123,3 +124,26 @@ def test_a_label_that_is_moved_or_removed_after_the_takeover_is_not_doubled(tmp_
         assert labelled(workspace, keys[0]) == [(moved, True)]
         assert labelled(workspace, keys[1]) == []
         check_all_of_one_model(workspace)
+
+
+@pytest.mark.parametrize("move", ["takeover", "undo"])
+def test_a_model_that_changes_before_an_image_is_confirmed_makes_no_image_missing(tmp_path, monkeypatch, caplog, move):
+    with opened(tmp_path, n=2) as (workspace, keys):
+        labeller, confirm = labels_for(workspace), Rescan._confirm
+        if move == "undo":
+            labeller.use_trained(retrained(), "new")
+        rescan, waiting = Rescan(workspace, []), [True]
+
+        def meanwhile(self, key, ids):
+            if waiting:
+                waiting.clear()
+                workspace.undo() if move == "undo" else labeller.use_trained(retrained(), "new")
+            confirm(self, key, ids)
+
+        monkeypatch.setattr(Rescan, "_confirm", meanwhile)
+        while rescan._step():
+            pass
+        assert not waiting
+        assert not workspace.gallery.missing
+        assert (rescan.view().done, rescan.view().agreement) == (len(keys), 1.0)
+        assert caplog.messages == []
