@@ -77,7 +77,7 @@ def state(studio: Studio) -> StateView:
 
 
 def images(workspace: Workspace, order: str, offset: int, limit: int) -> ImageList:
-    """A part of all images, by name or by what is expected to change."""
+    """A part of all images by name, or as a queue: not reviewed first, then by gain per click (`review_gain`)."""
     groups, every, missing = workspace.gallery.groups(), list(workspace.gallery), workspace.gallery.missing
     expected = {image.id: _expected(workspace, image.id) for image in every}
     if order == "queue":
