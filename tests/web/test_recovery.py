@@ -10,9 +10,10 @@ import pytest
 from starlette.testclient import TestClient
 from tests.web.studios import TIMEOUT, finder, labels_for, opened, scene, scenes
 
-from whet.errors import CannotWriteError, NotNowError
+from whet.errors import CannotWriteError, NotNowError, TrainingDataError
 from whet.web import overview
 from whet.web.api import make_app
+from whet.web.exports import annotated
 from whet.web.security import Access
 from whet.web.studio import Rescan, Studio
 from whet.web.training import EVENT, Training
@@ -278,3 +279,25 @@ def test_a_file_that_could_not_be_read_is_read_again_after_it_was_written(tmp_pa
         while rescan._step():
             pass
         assert (rescan.view().done, rescan.view().unreadable) == (2, 0)
+
+
+def test_objects_of_missing_images_do_not_count_for_a_training(tmp_path):
+    folder = scenes(tmp_path / "photos", n=10)
+    with Workspace.open(tmp_path / "new.studio") as workspace:
+        (images,) = workspace.gallery.add_files(sorted(folder.iterdir()))
+        for image in images:
+            labels_for(workspace).label(image.id, BULLS, True)
+        studio = Studio(workspace)
+        state = overview.state(studio)
+        assert (state.n_objects, state.can_train) == (20, True)
+        (folder / "3.png").unlink()
+        workspace.gallery.check_files()
+        state = overview.state(studio)
+        assert (state.n_objects, state.can_train, state.n_corrections) == (18, False, 20)
+        with pytest.raises(TrainingDataError, match="18 boxes"):
+            studio.training.start("bull")
+        for path in folder.iterdir():
+            path.unlink()
+        workspace.gallery.check_files()
+        with pytest.raises(NotNowError, match="no labelled image can be read"):
+            annotated(workspace, tmp_path / "out", labelled=True)

@@ -66,7 +66,7 @@ def state(studio: Studio) -> StateView:
         n_images=len(ids),
         n_missing=len(missing),
         n_reviewed=sum(workspace.is_reviewed(key) for key in ids),
-        n_objects=sum(label.is_object for label in labels),
+        n_objects=studio.training.n_objects,
         objects_to_train=studio.training.n_needed,
         can_train=studio.training.can_start,
         locked=insights.locked(workspace),
