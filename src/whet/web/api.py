@@ -14,6 +14,7 @@ from whet.errors import (
     CannotWriteError,
     MissingExtraError,
     NotNowError,
+    ProjectClosedError,
     UnknownItemError,
     UnreadableImageError,
     WhetError,
@@ -133,7 +134,7 @@ class Problem(BaseModel):
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 507)
+    status: {"model": Problem} for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503, 507)
 }
 
 
@@ -165,6 +166,7 @@ def make_app(studio: Studio, access: Access | None = None) -> Guard:
 
 STATUS: tuple[tuple[type[Exception], int], ...] = (
     (CannotWriteError, 507),
+    (ProjectClosedError, 503),  # pages send what waits to the next studio
     (UnknownItemError, 404),
     (NotNowError, 409),
     (CannotLearnError, 409),

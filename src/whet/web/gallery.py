@@ -28,7 +28,7 @@ T = TypeVar("T")
 # Characters of the hash of an image's pixels that name it.
 ID_LENGTH = 32
 MOST_UPLOAD_PIXELS = 25_000_000
-# Formats that are decoded from uploads: Pillow's others are seldom used, and seldom read by those who look for faults.
+# Formats that are decoded from uploads: Pillow's others are seldom used, and seldom audited.
 UPLOAD_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "PPM", "TIFF")
 PIXEL_BYTES = 256_000_000
 FILE_BYTES = 128_000_000

@@ -1,4 +1,4 @@
-"""What any set of corrections does to all images, without looking at their pixels again.
+"""The effect of any set of corrections on all images, without another scan.
 
 Corrections judge windows by Hamming distances between responses (`whet.cascade.neighbours`). So the windows of an image
 that the stages let through, or nearly let through, are kept with their responses. A correction that is new costs one
@@ -168,7 +168,7 @@ class Rescorer:
     # Images.
 
     def levels(self, image: str) -> dict[float, Level]:
-        """Levels of an image's pyramid, for those who look at it one after the other; the last images are kept."""
+        """Levels of an image's pyramid, shared by all who scan it; those of the last images are kept."""
         with self._lock:
             known = self._levels.pop(image, {})
             self._levels[image] = known

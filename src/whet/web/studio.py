@@ -27,7 +27,10 @@ from whet.web.workspace import Workspace
 # Boxes of the cache and of a scan that overlap so much are the same.
 EQUAL = 0.99
 VIDEO_SUFFIXES = frozenset(
-    ".3gp .asf .avi .flv .m2ts .m4v .mjpeg .mkv .mov .mp4 .mpeg .mpg .mts .ogv .ts .webm .wmv".split()  # noqa: SIM905
+    (  # noqa: SIM905
+        ".264 .265 .3g2 .3gp .asf .avi .dav .divx .f4v .flv .h264 .h265 .hevc .m2ts .m2v .m4v .mjpeg .mjpg .mkv .mov "
+        ".mp4 .mpeg .mpg .mts .mxf .ogv .ts .vob .webm .wmv .y4m"
+    ).split()
 )
 # Seconds to wait for the first frame of a video before the page opens; a slow camera goes on in the page.
 START_TIMEOUT = 10.0
