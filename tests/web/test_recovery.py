@@ -30,6 +30,14 @@ def untrained(folder, name="new.studio", n=10):
     return workspace
 
 
+def labelled_files(workspace, folder):
+    """Add up to 16 image files, with boxes in each."""
+    (images,) = workspace.gallery.add_files(sorted(folder.iterdir()))
+    for image in images:
+        labels_for(workspace).label(image.id, BULLS, True)
+    return images
+
+
 # Directories of the user.
 
 
@@ -93,9 +101,7 @@ def test_labels_that_come_while_a_trained_model_is_taken_over_are_kept(tmp_path,
 def test_labels_of_images_that_are_gone_stay_labels_of_a_new_model(tmp_path):
     folder = scenes(tmp_path / "photos", n=2)
     with Workspace.open(tmp_path / "new.studio") as workspace:
-        (images,) = workspace.gallery.add_files(sorted(folder.iterdir()))
-        for image in images:
-            labels_for(workspace).label(image.id, BULLS, True)
+        images = labelled_files(workspace, folder)
     (folder / "0.png").unlink()
     with Workspace.open(tmp_path / "new.studio") as workspace:
         labels_for(workspace).use_trained(finder(), "bull")
@@ -284,9 +290,7 @@ def test_a_file_that_could_not_be_read_is_read_again_after_it_was_written(tmp_pa
 def test_objects_of_missing_images_do_not_count_for_a_training(tmp_path):
     folder = scenes(tmp_path / "photos", n=10)
     with Workspace.open(tmp_path / "new.studio") as workspace:
-        (images,) = workspace.gallery.add_files(sorted(folder.iterdir()))
-        for image in images:
-            labels_for(workspace).label(image.id, BULLS, True)
+        labelled_files(workspace, folder)
         studio = Studio(workspace)
         state = overview.state(studio)
         assert (state.n_objects, state.can_train) == (20, True)
