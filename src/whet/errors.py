@@ -68,6 +68,10 @@ class ProjectError(WhetError, ValueError):
     """A studio project cannot be opened, is damaged, is in use, or belongs to another model."""
 
 
+class ProjectClosedError(ProjectError):
+    """A studio project is closed: its studio ends."""
+
+
 class UnknownItemError(WhetError, LookupError):
     """A studio project has no image, label, state or branch of that name."""
 

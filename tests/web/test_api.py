@@ -94,18 +94,23 @@ def test_files_that_leave_the_studio_are_read_by_whet(tmp_path):
         assert not any(name["file_name"].startswith(("/", "..")) for name in coco["images"])
         n_boxes = sum(len(get(client, f"/api/images/{key}")["detections"]) for key in keys)
         assert n_boxes <= len(coco["annotations"]) <= n_boxes + 1
+        names = {}
         for form in ("yolo", "voc"):
             folder = tmp_path / form
             with zipfile.ZipFile(
                 io.BytesIO(client.get(f"/api/export?format={form}&reviewed=false").content)
             ) as archive:
                 archive.extractall(folder)
-            assert any(folder.rglob("*.txt" if form == "yolo" else "*.xml"))
+                names[form] = sorted(archive.namelist())
+        images = [f"images/train/{n}.png" for n in range(4)]
+        assert names["yolo"] == sorted(["data.yaml", *images, *(f"labels/train/{n}.txt" for n in range(4))])
+        assert names["voc"] == [f"{n}.xml" for n in range(4)]
         for form in ("coco", "voc"):  # with images: paths of the annotations resolve
             folder = tmp_path / f"{form}-images"
             answer = client.get(f"/api/export?format={form}&reviewed=false&images=true")
             with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
                 archive.extractall(folder)
+                assert {f"images/{n}.png" for n in range(4)} < set(archive.namelist())
             place = folder / ("annotations.json" if form == "coco" else "voc")
             read = whet.io.annotations.formats.read_annotations(place, form)
             assert [image.path.is_file() for image in read.images] == [True] * 4

@@ -11,7 +11,7 @@ from tests.web.studios import labels_for, opened
 import whet
 from whet.cascade.boxes import box_iou
 from whet.errors import WhetError
-from whet.web import rescoring
+from whet.web import rescoring, windows
 from whet.web.rescoring import Rescorer
 from whet.web.studio import Rescan
 
@@ -232,3 +232,27 @@ def test_memory_is_bounded_by_images_that_were_not_asked_for_the_longest(drawn, 
     assert all(str(key) in rescorer for key in range(3))
     assert rescorer.n_windows < n_windows
     assert check(rescorer, detector, images, records) == len(images)
+
+
+@pytest.mark.parametrize("limit", ["bytes", "windows"])
+def test_windows_that_a_new_correction_accepts_stay_when_memory_is_short(drawn, monkeypatch, limit):
+    """In the order of the studio: an image is scanned, a correction is new, memory runs short, the image is shown."""
+    _, detector, images, _ = drawn
+    missed = detector.new_records(images[0], [MISSED], True)
+    twin = detector.copy()
+    twin.add(missed)
+    expected = twin.detect(images[1], min_score=-np.inf)
+    rescorer = Rescorer(detector, threads=1)
+    rescorer.scan("1", images[1])
+    rescorer.take_fired("1", images[1], expected.windows)
+    rescorer.add(missed)
+    if limit == "bytes":
+        monkeypatch.setattr(rescoring, "MOST_BYTES", 0)
+        rescorer.scan("0", images[0])
+    else:
+        monkeypatch.setattr(windows, "MOST_MERGED", 0)
+        rescorer.scan("1", images[1])
+    found = rescorer.detections("1", ids_of(missed))
+    assert len(found) > len(detector.detect(images[1], min_score=-np.inf))
+    np.testing.assert_array_equal(found.boxes, expected.boxes)
+    np.testing.assert_array_equal(found.scores, expected.scores)

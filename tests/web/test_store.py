@@ -9,7 +9,7 @@ import pytest
 from tests.detectors import bull_finder, bull_scene, false_positive
 from tests.web.studios import finder, labels_for, opened
 
-from whet.errors import CannotWriteError, ProjectError
+from whet.errors import CannotWriteError, ProjectClosedError, ProjectError
 from whet.web import overview
 from whet.web.store import Store, as_bytes, from_bytes
 from whet.web.workspace import Workspace
@@ -102,3 +102,11 @@ def test_a_full_disk_changes_nothing_and_the_next_change_works(tmp_path):
         database.execute("PRAGMA max_page_count = 1000000")
         labels_for(workspace).label(keys[0], [(2.0, 2.0, 32.0, 32.0)], False)
         assert len(workspace.record_ids()) == 1
+
+
+def test_a_closed_project_says_that_it_is_closed(tmp_path):
+    with opened(tmp_path) as (workspace, keys):
+        pass
+    for work in (lambda: workspace.store.put(a=1), workspace.store.labels, lambda: labels_for(workspace).confirm(keys)):
+        with pytest.raises(ProjectClosedError, match="is closed"):
+            work()

@@ -33,6 +33,16 @@ def test_what_is_no_image_and_no_video_is_refused_before_the_page_opens(tmp_path
         Studio.open(tmp_path / "a.studio", whet.load(bull_file(tmp_path)), "bull", [str(tmp_path / name)])
 
 
+def test_raw_video_of_a_recorder_is_a_video(tmp_path):
+    pytest.importorskip("av")
+    frame = b"FRAME\n" + bytes(range(64)) * 48 + bytes([128]) * (32 * 24 * 2)
+    (tmp_path / "film.y4m").write_bytes(b"YUV4MPEG2 W64 H48 F25:1 C420jpeg\n" + 5 * frame)
+    detector = whet.load(bull_file(tmp_path))
+    with Studio.open(tmp_path / "a.studio", detector, "bull", [str(tmp_path / "film.y4m")], threads=1) as studio:
+        view = studio.video.view()
+        assert (view.error, view.frame is not None) == (None, True)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("source", "code"), [("notes.txt", 1), ("camera:77", 3)])
 def test_a_source_that_fails_ends_the_command_with_its_reason(tmp_path, source, code):

@@ -9,10 +9,13 @@ import pytest
 from tests.cascades import bull_nodes
 from tests.web.studios import TIMEOUT, labels_for, opened
 
+import whet
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
+from whet.errors import BoxError
 from whet.training.stage import StageGoal
 from whet.web import overview
+from whet.web.studio import Rescan
 
 
 @cache
@@ -26,7 +29,7 @@ def retrained():
 
 
 @contextmanager
-def taken_over_meanwhile(monkeypatch, labeller):
+def taken_over_meanwhile(monkeypatch, labeller, new=retrained):
     """Take a new model over while the first label of a thread has its records and waits to be written."""
     made, go_on = threading.Barrier(2), threading.Barrier(2)
     new_records, main = Detector.new_records, threading.current_thread()
@@ -57,7 +60,7 @@ def taken_over_meanwhile(monkeypatch, labeller):
         made.wait(TIMEOUT)
 
     yield start, answers
-    labeller.use_trained(retrained(), "new")
+    labeller.use_trained(new(), "new")
     go_on.wait(TIMEOUT)
     threads[0].join(TIMEOUT)
     assert errors == []
@@ -98,6 +101,20 @@ def test_a_label_made_for_the_model_before_is_learned_by_the_new_one(tmp_path, m
         assert workspace.detector.base_id != retrained().base_id
 
 
+def test_a_box_that_the_new_model_cannot_learn_stays_a_label(tmp_path, monkeypatch):
+    """Windows of the face detector have 24 x 24 pixels."""
+    small, large = (10.0, 10.0, 23.0, 23.0), (40.0, 30.0, 70.0, 60.0)
+    with opened(tmp_path, n=1) as (workspace, (key,)):
+        labeller = labels_for(workspace)
+        with taken_over_meanwhile(monkeypatch, labeller, lambda: whet.load("face")) as (start, answers):
+            start(lambda: labeller.label(key, [small, large], True))
+        assert labelled(workspace, key) == [(small, True), (large, True)]
+        assert len(answers[0].added) == 2
+        assert [record.box for record in workspace.records()] == [large]
+        with pytest.raises(BoxError):  # without a change of the model, it is an error
+            labeller.label(key, [(11.0, 10.0, 24.0, 23.0)], True)
+
+
 def test_confirmed_boxes_are_those_that_were_shown_and_the_new_model_learns_them(tmp_path, monkeypatch):
     with opened(tmp_path, n=2) as (workspace, keys):
         labeller = labels_for(workspace)
@@ -123,3 +140,26 @@ def test_a_label_that_is_moved_or_removed_after_the_takeover_is_not_doubled(tmp_
         assert labelled(workspace, keys[0]) == [(moved, True)]
         assert labelled(workspace, keys[1]) == []
         check_all_of_one_model(workspace)
+
+
+@pytest.mark.parametrize("move", ["takeover", "undo"])
+def test_a_model_that_changes_before_an_image_is_confirmed_makes_no_image_missing(tmp_path, monkeypatch, caplog, move):
+    with opened(tmp_path, n=2) as (workspace, keys):
+        labeller, confirm = labels_for(workspace), Rescan._confirm
+        if move == "undo":
+            labeller.use_trained(retrained(), "new")
+        rescan, waiting = Rescan(workspace, []), [True]
+
+        def meanwhile(self, key, ids):
+            if waiting:
+                waiting.clear()
+                workspace.undo() if move == "undo" else labeller.use_trained(retrained(), "new")
+            confirm(self, key, ids)
+
+        monkeypatch.setattr(Rescan, "_confirm", meanwhile)
+        while rescan._step():
+            pass
+        assert not waiting
+        assert not workspace.gallery.missing
+        assert (rescan.view().done, rescan.view().agreement) == (len(keys), 1.0)
+        assert caplog.messages == []

@@ -253,6 +253,25 @@ def test_corrections_that_the_model_has_are_there_and_can_be_removed(tmp_path):
         assert record.id not in workspace.record_ids()
 
 
+def test_without_the_effect_an_answer_has_the_same_boxes(tmp_path):
+    with opened(tmp_path) as (workspace, keys):
+        labeller = labels_for(workspace)
+        wrong = overview.image(workspace, keys[0]).detections[-1].box
+        changes = [
+            lambda effect: labeller.label(keys[0], [wrong], False, effect=effect),
+            lambda effect: labeller.confirm(keys[1:], effect=effect),
+            lambda effect: labeller.unlabel(sorted(workspace.record_ids())[0], effect=effect),
+        ]
+        for change in changes:
+            answer = change(False)
+            assert answer.effect is None
+            node = answer.node
+            workspace.undo()
+            again = change(True)
+            assert (again.image and again.image.detections) == (answer.image and answer.image.detections)
+            assert again.effect == insights.summary(workspace, workspace.history.nodes[node].parent, node)
+
+
 def test_without_a_model_boxes_are_kept_and_nothing_is_found(tmp_path):
     with Workspace.open(tmp_path / "new.studio") as workspace:
         key = workspace.add_image(scene(0), "0.png").id

@@ -14,6 +14,7 @@ from whet.errors import (
     CannotWriteError,
     MissingExtraError,
     NotNowError,
+    ProjectClosedError,
     UnknownItemError,
     UnreadableImageError,
     WhetError,
@@ -74,16 +75,15 @@ class Confirmed(BaseModel):
 
 
 class ConfirmedImage(Confirmed):
-    """A review of one image; without `effect`, the answer comes sooner."""
+    """A review; without `effect`, the answer comes sooner."""
 
     effect: bool = True
 
 
-class ConfirmedImages(BaseModel):
+class ConfirmedImages(ConfirmedImage):
     """Images whose detections are all right."""
 
     images: Annotated[list[str], Field(min_length=1, max_length=1000)]
-    request_id: RequestId = None
 
 
 class NewBranch(BaseModel):
@@ -134,7 +134,7 @@ class Problem(BaseModel):
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 507)
+    status: {"model": Problem} for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503, 507)
 }
 
 
@@ -166,6 +166,7 @@ def make_app(studio: Studio, access: Access | None = None) -> Guard:
 
 STATUS: tuple[tuple[type[Exception], int], ...] = (
     (CannotWriteError, 507),
+    (ProjectClosedError, 503),  # pages send what waits to the next studio
     (UnknownItemError, 404),
     (NotNowError, 409),
     (CannotLearnError, 409),
@@ -239,7 +240,11 @@ def _add_images(app: FastAPI, studio: Studio) -> None:
         offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> ImageList:
-        """A part of all images; in the order `queue`, those first in which corrections are expected to change most."""
+        """A part of all images, by name or by queue.
+
+        The queue has images without a review first, and of these the largest gain per click: the chance that the
+        image needs a correction, divided by the clicks that it is expected to take. Near-duplicates take turns.
+        """
         return overview.images(workspace, order, offset, limit)
 
     @app.get("/api/images/{id}")
@@ -299,7 +304,8 @@ def _add_corrections(app: FastAPI, studio: Studio) -> None:
     @app.post("/api/confirm")
     def confirm_all(confirmed: ConfirmedImages, client: Client) -> Corrected:
         """All detections of several images are right."""
-        return studio.labeller.confirm(confirmed.images, author=client, request=confirmed.request_id)
+        request, effect = confirmed.request_id, confirmed.effect
+        return studio.labeller.confirm(confirmed.images, author=client, request=request, effect=effect)
 
     @app.post("/api/images/{id}/lock")
     def lock(id: Id, lock: Lock) -> ImageView:

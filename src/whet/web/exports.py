@@ -54,15 +54,16 @@ def exported(workspace: Workspace, format: Format, *, reviewed: bool = True, ima
         write_annotations(boxes, target, format)
         if format == "coco" and not images:
             return Exported(target.read_bytes(), "application/json", f"{stem}-coco.json")
-        parts = [target] + ([folder / "images"] if images and format != "yolo" else [])
-        return Exported(_zipped(folder, parts), "application/zip", f"{stem}-{format}.zip")
+        has_images = images and format != "yolo"  # YOLO's directory has them itself
+        content = _zipped(folder, [target, folder / "images"]) if has_images else _zipped(target, [target])
+        return Exported(content, "application/zip", f"{stem}-{format}.zip")
 
 
 def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, labelled: bool = False) -> Annotations:
     """The images of a project with their boxes, in a new folder: what was labelled the object, and what is found.
 
     Detections that were marked wrong are left out. With `labelled`, images are left out that have neither labels nor a
-    review.
+    review. Missing images are always left out.
     """
     folder.mkdir(parents=True)
     name = ONLY_CLASS
@@ -87,6 +88,8 @@ def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, lab
                 path, (image.height, image.width), array, (name,) * len(array), np.zeros(len(array), np.bool_)
             )
         )
+    if not images and labelled:
+        raise NotNowError("no labelled image can be read; put the image files back, or draw boxes in other images")
     if not images:
         raise NotNowError("no image is reviewed; confirm images (Space), or export all of them with reviewed=false")
     return Annotations(tuple(images), (name,))
@@ -117,7 +120,7 @@ def _linked(workspace: Workspace, image: StoredImage, folder: Path, used: set[st
 
 
 def _zipped(folder: Path, parts: Sequence[Path]) -> bytes:
-    """Files and directories of a folder as an archive; links are followed."""
+    """Some files and directories as an archive, with names relative to a folder; links are followed."""
     content = BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(path for part in parts for path in (part, *part.rglob("*"))):

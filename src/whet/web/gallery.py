@@ -22,12 +22,13 @@ from whet.web.store import Store, StoredImage
 log = logging.getLogger(__name__)
 
 Pixels = NDArray[np.uint8]
+FileState = tuple[int, int] | None
 T = TypeVar("T")
 
 # Characters of the hash of an image's pixels that name it.
 ID_LENGTH = 32
 MOST_UPLOAD_PIXELS = 25_000_000
-# Formats that are decoded from uploads: Pillow's others are seldom used, and seldom read by those who look for faults.
+# Formats that are decoded from uploads: Pillow's others are seldom used, and seldom audited.
 UPLOAD_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "PPM", "TIFF")
 PIXEL_BYTES = 256_000_000
 FILE_BYTES = 128_000_000
@@ -77,7 +78,8 @@ class Gallery:
         self._pixels = ByteCache(PIXEL_BYTES, lambda value: value.nbytes)  # type: ignore[attr-defined]
         self._files = ByteCache(FILE_BYTES, lambda value: len(value))  # type: ignore[arg-type]
         self._groups: dict[str, int] = {}
-        self._unreadable: set[str] = set()
+        # Images that could not be read, with the state of their files then.
+        self._unreadable: dict[str, FileState] = {}
         self._gone: frozenset[str] = frozenset()
         self._lock = Lock()
 
@@ -137,19 +139,24 @@ class Gallery:
     @property
     def missing(self) -> frozenset[str]:
         """Images whose files are gone or cannot be read: shown as missing, and in no queue and no count."""
-        return self._gone | self._unreadable
+        return self._gone.union(self._unreadable)
 
     def leave_out(self, key: str) -> None:
         """Note an image that cannot be read."""
         if _is_gone(self[key]):
             self._gone |= {key}
         else:
-            self._unreadable.add(key)
+            self._unreadable = {**self._unreadable, key: _file_state(self[key])}
 
     def check_files(self) -> bool:
-        """Look which files are gone; returns whether that has changed. A file that is back is used again."""
-        before, self._gone = self._gone, frozenset(image.id for image in self if _is_gone(image))
-        return self._gone != before
+        """Check which files are gone; returns whether `missing` has changed.
+
+        A file that is back is used again, and one that could not be read is read again after it was written.
+        """
+        before = self.missing
+        self._gone = frozenset(image.id for image in self if _is_gone(image))
+        self._unreadable = {key: state for key, state in self._unreadable.items() if _file_state(self[key]) == state}
+        return self.missing != before
 
     def add_pixels(self, pixels: Pixels, name: str) -> StoredImage:
         """Keep an image in the project itself, without loss."""
@@ -207,6 +214,15 @@ class Gallery:
 
 def _is_gone(image: StoredImage) -> bool:
     return image.path is not None and not Path(image.path).is_file()
+
+
+def _file_state(image: StoredImage) -> FileState:
+    """When the file of an image was written, and its size; None without a file."""
+    try:
+        state = None if image.path is None else Path(image.path).stat()
+    except OSError:
+        return None
+    return None if state is None else (state.st_mtime_ns, state.st_size)
 
 
 def _with_lock_of(image: StoredImage, before: StoredImage) -> StoredImage:

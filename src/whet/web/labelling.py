@@ -1,4 +1,4 @@
-"""What people say about boxes: learned at once, written before it is answered, once however often it is sent."""
+"""Labels of boxes: learned at once, written before they are answered, learned once however often they are sent."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from whet.web.store import Label, StoredImage, StoredModel
 from whet.web.views import Box, Corrected
 from whet.web.workspace import REVIEWED, Workspace
 
-# Boxes of one request: a person draws fewer, and each takes some milliseconds.
+# Boxes of one request: a user draws fewer, and each takes some milliseconds.
 MOST_BOXES = 200
 
 
 @dataclass(frozen=True)
 class Judged:
-    """Boxes of an image, whether each is the object, and whether it was a detection when a person judged it."""
+    """Boxes of an image, whether each is the object, and whether it was a detection when it was judged."""
 
     image: StoredImage
     boxes: Sequence[Box]
@@ -59,7 +59,7 @@ class Labeller:
         replaces: Sequence[str] = (),
         effect: bool = True,
     ) -> Corrected:
-        """Learn what a person says about boxes of an image; labels that it `replaces` are unlearned in the same step.
+        """Learn labels of boxes of an image; those in `replaces` are unlearned in the same step.
 
         The answer has the `effect` on all images, unless a client asks for that later, to see the boxes sooner.
         A box that the same author labelled otherwise before is labelled anew; opposite labels of two authors are both
@@ -112,7 +112,7 @@ class Labeller:
     def confirm(
         self, keys: Sequence[str], *, author: str = "", request: str | None = None, effect: bool = True
     ) -> Corrected:
-        """Say of some images that all detections shown are right; each of them becomes a label, and guards."""
+        """Review some images: all detections shown are right. Each of them becomes a label, and guards."""
         workspace = self._workspace
         images = [workspace.gallery[key] for key in dict.fromkeys(keys)]
         if not images:
@@ -188,41 +188,61 @@ class Labeller:
         """Labels with what the model learns of them, and the history, which nobody can change meanwhile.
 
         Records are made before the history is locked, because that takes long. They are of one model: if the state has
-        another one by then, they are made again.
+        another one by then, they are made again. A box that the first model can learn and the other one cannot stays a
+        label without a record, as in `use_trained`.
         """
-        workspace = self._workspace
+        workspace, is_again = self._workspace, False
         while True:
             engine = workspace.engine
-            new = [label for one in judged for label in self._new_labels(one, engine, author)]
+            new = [label for one in judged for label in self._new_labels(one, engine, author, is_again)]
             with workspace.locked() as history:
                 if workspace.engine is engine:
                     yield history, engine, new
                     return
+            is_again = True
 
-    def _new_labels(self, judged: Judged, engine: Engine | None, author: str) -> list[Label]:
+    def _new_labels(self, judged: Judged, engine: Engine | None, author: str, is_again: bool) -> list[Label]:
         """Labels with what a model learns of them; they do not depend on what it learned before."""
-        workspace, image = self._workspace, judged.image
-        records: Sequence[Record | None] = [None] * len(judged.boxes)
-        if engine is not None and judged.boxes:
-            workspace.scan(image.id, engine.rescorer)
-            records = engine.detector.new_records(
+        image, now = judged.image, time.time()
+        try:
+            records = self._records(image, engine, judged.boxes, judged.flags)
+        except BoxError:
+            if not is_again:
+                raise
+            records = []
+            for box, flag in zip(judged.boxes, judged.flags, strict=True):
+                record: list[Record | None] = [None]
+                with suppress(BoxError):
+                    record = self._records(image, engine, [box], [flag])
+                records += record
+        return [
+            Label(_key(image.id, box, flag, record), image.id, box, flag, found, author, now, record)
+            for box, flag, found, record in zip(judged.boxes, judged.flags, judged.was_found, records, strict=True)
+        ]
+
+    def _records(
+        self, image: StoredImage, engine: Engine | None, boxes: Sequence[Box], flags: Sequence[bool]
+    ) -> list[Record | None]:
+        """What a model learns of boxes of an image; None without a model."""
+        workspace = self._workspace
+        if engine is None or not boxes:
+            return [None] * len(boxes)
+        workspace.scan(image.id, engine.rescorer)
+        return list(
+            engine.detector.new_records(
                 workspace.gallery.pixels(image.id),
-                judged.boxes,
-                judged.flags,
+                boxes,
+                flags,
                 name=image.name,
                 min_score=workspace.chosen_score(engine),
                 threads=workspace.threads,
                 shared=engine.rescorer.levels(image.id),
                 base_found=engine.base_detections(image.id),
             )
-        now = time.time()
-        return [
-            Label(_key(image.id, box, flag, record), image.id, box, flag, found, author, now, record)
-            for box, flag, found, record in zip(judged.boxes, judged.flags, judged.was_found, records, strict=True)
-        ]
+        )
 
     def _present(self, label_id: str) -> list[str]:
-        """The labels of the current state that say the same as a known one, which another model may have learned."""
+        """The labels of the current state that equal a known one, which another model may have learned."""
         label, workspace = self._workspace.labels.get(label_id), self._workspace
         if label is None or label_id in workspace.history.items():
             return [] if label is None else [label_id]
@@ -230,7 +250,7 @@ class Labeller:
         return [other.id for other in workspace.labels_of(label.image or "") if (other.box, other.is_object) == same]
 
     def _contrary_of(self, new: Sequence[Label], author: str) -> list[str]:
-        """Earlier labels of the same author that say the contrary about the same box."""
+        """Earlier labels of the same author that contradict new ones on the same box."""
         ids: list[str] = []
         for label in new:
             others = [
@@ -280,7 +300,7 @@ class Labeller:
 
 
 def _key(image: str, box: Box, is_object: bool, record: Record | None) -> str:
-    """The id of a label: that of its record, or a hash of what it says."""
+    """The id of a label: that of its record, or a hash of its content."""
     if record is not None:
         return record.id
     return hashlib.sha256(json.dumps([image, box, bool(is_object)]).encode()).hexdigest()

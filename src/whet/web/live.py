@@ -286,7 +286,7 @@ def _drawn(image: Pixels, found: Detections, scale: float) -> Pixels:
 
 
 class WatchedVideo:
-    """The video of a `whet watch` session: its page looks on, and cannot correct."""
+    """The video of a `whet watch` session; its page shows it and cannot correct."""
 
     def __init__(self, events: Events, source: str) -> None:
         self.live = LiveImage()

@@ -66,7 +66,7 @@ def state(studio: Studio) -> StateView:
         n_images=len(ids),
         n_missing=len(missing),
         n_reviewed=sum(workspace.is_reviewed(key) for key in ids),
-        n_objects=sum(label.is_object for label in labels),
+        n_objects=studio.training.n_objects,
         objects_to_train=studio.training.n_needed,
         can_train=studio.training.can_start,
         locked=insights.locked(workspace),
@@ -77,7 +77,7 @@ def state(studio: Studio) -> StateView:
 
 
 def images(workspace: Workspace, order: str, offset: int, limit: int) -> ImageList:
-    """A part of all images, by name or by what is expected to change."""
+    """A part of all images by name, or as a queue: not reviewed first, then by gain per click (`review_gain`)."""
     groups, every, missing = workspace.gallery.groups(), list(workspace.gallery), workspace.gallery.missing
     expected = {image.id: _expected(workspace, image.id) for image in every}
     if order == "queue":

@@ -1,4 +1,4 @@
-"""What any set of corrections does to all images, without looking at their pixels again.
+"""The effect of any set of corrections on all images, without another scan.
 
 Corrections judge windows by Hamming distances between responses (`whet.cascade.neighbours`). So the windows of an image
 that the stages let through, or nearly let through, are kept with their responses. A correction that is new costs one
@@ -168,7 +168,7 @@ class Rescorer:
     # Images.
 
     def levels(self, image: str) -> dict[float, Level]:
-        """Levels of an image's pyramid, for those who look at it one after the other; the last images are kept."""
+        """Levels of an image's pyramid, shared by all who scan it; those of the last images are kept."""
         with self._lock:
             known = self._levels.pop(image, {})
             self._levels[image] = known
@@ -230,7 +230,10 @@ class Rescorer:
         scores = self._weighted.scores_of_responses(responses, self._threads)
         windows, words = replace(windows, scores=scores), words_of(np.packbits(responses, axis=1))
         with self._lock:  # from reading to writing: no thread loses what another one keeps
-            cached = merged(self._images.get(image), windows, words, cover, self._cover, self._guards)
+            before = self._images.get(image)
+            if before is not None:
+                self._fill(before)  # what a known correction accepts is live, and stays
+            cached = merged(before, windows, words, cover, self._cover, self._guards)
             self._fill(cached)
             self._images[image] = cached
             self._whole[image] = None
@@ -243,8 +246,10 @@ class Rescorer:
         n_bytes = self.n_bytes
         while n_bytes > MOST_BYTES and self._whole:
             image = self._whole.popitem(last=False)[0]
-            n_bytes -= self._images[image].n_bytes
-            self._images[image] = self._images[image].only_live(self._cover)
+            cached = self._images[image]
+            n_bytes -= cached.n_bytes
+            self._fill(cached)  # what a known correction accepts is live, and stays
+            self._images[image] = cached.only_live(self._cover)
             n_bytes += self._images[image].n_bytes
 
     def _forget_everywhere(self) -> None:

@@ -281,7 +281,7 @@ class Guard:
 
 
 def check_headers(scope: Scope) -> Refusal | None:
-    """Huge headers and addresses, and versions of HTTP that no client speaks: nothing of them is looked at."""
+    """Huge headers and addresses, and versions of HTTP that no client speaks: they are refused unread."""
     if scope.get("http_version") not in ("1.0", "1.1", "2"):
         return Refusal(400, "unexpected version of HTTP; expected 1.1: use another client")
     size = sum(len(name) + len(value) for name, value in scope["headers"])

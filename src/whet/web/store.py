@@ -20,7 +20,7 @@ import numpy as np
 
 from whet.cascade.pyramid import WindowIndex
 from whet.detector.records import Record
-from whet.errors import CannotWriteError, ProjectError
+from whet.errors import CannotWriteError, ProjectClosedError, ProjectError
 from whet.web.history import History, Node
 
 SCHEMA = 2
@@ -47,7 +47,7 @@ CREATE TABLE requests (id TEXT PRIMARY KEY, node INTEGER, added TEXT);
 
 @dataclass(frozen=True, eq=False)
 class Label:
-    """A person's word about a box of an image: the object, or not. `record` is what the model learned of it.
+    """A box of an image that a user labelled: the object, or not. `record` is what the model learned of it.
 
     `was_found` says that the box was a detection, not drawn. `image` is None for corrections of images that are not in
     the project: those that the model came with.
@@ -99,6 +99,7 @@ class Store:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = RLock()
+        self._is_closed = False
         self._held = _exclusive(path)
         try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
@@ -136,6 +137,7 @@ class Store:
     def transaction(self) -> Iterator[None]:
         """Make several changes as one; they are on the disk afterwards, or none of them is."""
         with self._lock:
+            self._check_open()
             try:
                 self._db.execute("BEGIN IMMEDIATE")
                 try:
@@ -153,13 +155,19 @@ class Store:
                 ) from error
 
     def close(self) -> None:
-        """Close the file; later calls fail."""
+        """Close the file; later calls raise `ProjectClosedError`."""
         with self._lock:
+            self._is_closed = True
             self._db.close()
             self._held.close()
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ProjectClosedError(f"{self.path} is closed, nothing was changed; start the studio again")
+
     def _rows(self, query: str, *values: object) -> list[Any]:
         with self._lock:
+            self._check_open()
             try:
                 return self._db.execute(query, values).fetchall()
             except sqlite3.Error as error:

@@ -15,7 +15,7 @@ from typing import Self
 from whet.cascade.boxes import box_iou
 from whet.cascade.detections import Detections
 from whet.detector.detector import Detector
-from whet.errors import NotNowError, UnknownItemError, WhetError
+from whet.errors import NotNowError, UnknownItemError, UnreadableImageError, WhetError
 from whet.io.images import find_images, is_image_name
 from whet.io.video import is_live
 from whet.web.labelling import Labeller
@@ -27,11 +27,14 @@ from whet.web.workspace import Workspace
 # Boxes of the cache and of a scan that overlap so much are the same.
 EQUAL = 0.99
 VIDEO_SUFFIXES = frozenset(
-    ".3gp .asf .avi .flv .m2ts .m4v .mjpeg .mkv .mov .mp4 .mpeg .mpg .mts .ogv .ts .webm .wmv".split()  # noqa: SIM905
+    (  # noqa: SIM905
+        ".264 .265 .3g2 .3gp .asf .avi .dav .divx .f4v .flv .h264 .h265 .hevc .m2ts .m2v .m4v .mjpeg .mjpg .mkv .mov "
+        ".mp4 .mpeg .mpg .mts .mxf .ogv .ts .vob .webm .wmv .y4m"
+    ).split()
 )
 # Seconds to wait for the first frame of a video before the page opens; a slow camera goes on in the page.
 START_TIMEOUT = 10.0
-CHECKED_EVERY = 2.0  # seconds between two looks for image files that are gone
+CHECKED_EVERY = 2.0  # seconds between two checks for image files that are gone
 PAUSE = 0.02  # seconds between two images in the background: requests come first
 
 
@@ -120,6 +123,8 @@ class Rescan:
         self._stopped = Event()
         self._threads = [Thread(target=work, daemon=True) for work in (self._read, self._run)]
         self._confirmed: dict[str, tuple[frozenset[str], int, int]] = {}
+        # Images whose scan failed unexpectedly, with the revision of the state: they are scanned again in another one.
+        self._failed: dict[str, int] = {}
 
     def start(self) -> None:
         """Begin."""
@@ -145,9 +150,12 @@ class Rescan:
     def _read(self) -> None:
         """Add the image files to the project."""
         for _ in self._workspace.gallery.add_files(self._paths):
-            self._workspace.events.publish("images", total=len(self._workspace.gallery))
+            self._publish_images()
             if self._stopped.is_set():
                 return
+
+    def _publish_images(self) -> None:
+        self._workspace.events.publish("images", total=len(self._workspace.gallery))
 
     def _run(self) -> None:
         published = checked = 0.0
@@ -155,7 +163,7 @@ class Rescan:
             if time.monotonic() > checked + CHECKED_EVERY:
                 checked = time.monotonic()
                 if self._workspace.gallery.check_files():
-                    self._workspace.events.publish("images", total=len(self._workspace.gallery))
+                    self._publish_images()
             try:
                 is_idle = not (self._workspace.has_model and self._step())
             except WhetError:  # the model is gone: an undo went to the time before it
@@ -173,37 +181,43 @@ class Rescan:
     def _step(self) -> bool:
         """Scan or confirm one image that can be read; returns whether there was any left."""
         workspace, ids = self._workspace, self._workspace.record_ids()
-        missing = workspace.gallery.missing
+        missing, revision = workspace.gallery.missing, workspace.revision
         keys = [image.id for image in workspace.gallery if image.id not in missing]
+        keys = [key for key in keys if self._failed.get(key) != revision]
         for key in keys:
             if key not in workspace.rescorer:
-                with self._left_out_if_it_fails(key):
+                with self._skipped_if_it_fails(key, revision):
                     workspace.detections(key)
                 return True
         for key in keys:
             if self._confirmed.get(key, (None, 0, 0))[0] != ids:
-                with self._left_out_if_it_fails(key):
+                with self._skipped_if_it_fails(key, revision):
                     self._confirm(key, ids)
                 return True
         return False
 
     @contextmanager
-    def _left_out_if_it_fails(self, key: str) -> Iterator[None]:
-        """Note an image that cannot be scanned: one that is gone does not stop the scan of the others."""
+    def _skipped_if_it_fails(self, key: str, revision: int) -> Iterator[None]:
+        """Go on with the other images: one that cannot be read is missing, another error is logged."""
+        gallery = self._workspace.gallery
         try:
             yield
         except NotNowError:  # not the image: the model is gone
             raise
-        except Exception as error:
-            self._workspace.gallery.leave_out(key)
-            if not isinstance(error, WhetError):
-                logging.getLogger("whet").exception("cannot scan %s", self._workspace.gallery[key].name)
+        except (UnknownItemError, UnreadableImageError):
+            gallery.leave_out(key)
+            self._publish_images()
+        except Exception:
+            self._failed[key] = revision
+            logging.getLogger("whet").exception("cannot scan %s", gallery[key].name)
 
     def _confirm(self, key: str, ids: frozenset[str]) -> None:
         """Compare the detections of an image with a scan, which is right where windows are missing in the cache."""
         workspace = self._workspace
         with workspace.locked():
             revision, rescorer = workspace.revision, workspace.rescorer
+        if key not in rescorer:  # another model was taken over since: its cache is filled first
+            return
         pixels, lowest = workspace.gallery.pixels(key), workspace.min_score
         shown = rescorer.detections(key, ids).with_min_score(lowest)
         if not rescorer.is_covered(key, ids):

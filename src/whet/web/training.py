@@ -64,10 +64,14 @@ class Training:
     @property
     def can_start(self) -> bool:
         """Whether there are enough objects, and no training runs."""
-        return self._process is None and self._n_objects() >= OBJECTS_TO_TRAIN
+        return self._process is None and self.n_objects >= OBJECTS_TO_TRAIN
 
-    def _n_objects(self) -> int:
-        keys = [image.id for image in self._workspace.gallery]
+    @property
+    def n_objects(self) -> int:
+        """Labelled objects in images that can be read."""
+        gallery = self._workspace.gallery
+        missing = gallery.missing
+        keys = [image.id for image in gallery if image.id not in missing]
         return sum(label.is_object for key in keys for label in self._workspace.labels_of(key))
 
     def start(self, class_name: str) -> JobView:
@@ -75,9 +79,12 @@ class Training:
         name = class_name.strip()
         if not (0 < len(name) <= LONGEST_CLASS and name.isprintable() and not ABSOLUTE_PATH.search(name)):
             raise ValueError(f"got the class {class_name[:80]!r}; expected a name of 1 to {LONGEST_CLASS} characters")
-        n = self._n_objects()
+        n = self.n_objects
         if n < OBJECTS_TO_TRAIN:
-            raise TrainingDataError(f"got {n} boxes of objects; draw at least {OBJECTS_TO_TRAIN} to train a detector")
+            raise TrainingDataError(
+                f"got {n} boxes of objects in images that can be read; draw at least {OBJECTS_TO_TRAIN} to train a "
+                "detector"
+            )
         with self._lock:
             if self._process is not None:
                 raise NotNowError("a training is running already; cancel it first, or wait")

@@ -83,7 +83,7 @@ class DetectionView:
 
 @dataclass(frozen=True)
 class LabelView:
-    """A person's word about a box."""
+    """A label of a box, with its author."""
 
     record_id: str
     box: Box

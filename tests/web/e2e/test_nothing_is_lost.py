@@ -1,6 +1,8 @@
 """The studio in a real browser: reloads, a server that dies, two people at once."""
 
+import resource
 import time
+from contextlib import contextmanager
 from threading import Timer
 
 import pytest
@@ -93,3 +95,31 @@ def test_corrections_wait_while_the_server_is_gone(studio, open_page):
     while time.monotonic() < deadline and page.page.get_by_role("alert").count():
         time.sleep(0.1)
     expect(page.page.get_by_role("alert")).to_have_count(0)
+
+
+@contextmanager
+def full_disk(studio):
+    """The server can make no file longer: SQLite meets the error of a full disk."""
+    limits = resource.prlimit(studio.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(studio.pid, resource.RLIMIT_FSIZE, (0, limits[1]))
+    yield
+    resource.prlimit(studio.pid, resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of other processes need Linux")
+def test_corrections_wait_while_the_disk_is_full(studio, open_page):
+    page = open_page(studio, "astronaut.png")
+    face, other = face_and_other(page)
+    with full_disk(studio):
+        page.judge(other, "Wrong")
+        expect(page.page.locator(".notice")).to_contain_text("wait in this page")
+        page.judge(face, "Right")
+        page.page.locator(".notice").get_by_role("button", name="Try again").click()
+        expect(page.page.locator(".notice")).to_contain_text("wait in this page")
+        expect(page.boxes()).to_have_count(1)  # what was said stays on the screen
+        expect(page.page.locator(".topbar .status")).to_have_attribute("data-waiting", "2")
+        assert page.labels("astronaut.png") == []
+    page.page.locator(".notice").get_by_role("button", name="Try again").click()
+    expect(page.page.locator(".topbar .status")).to_contain_text("2 corrections")
+    expect(page.page.locator(".notice")).to_have_count(0)
+    assert [node["n_corrections"] for node in studio.get("/api/history")["nodes"]] == [0, 1, 2]

@@ -182,7 +182,7 @@ function openNextUnreviewed() {
 
 export function confirmImages(ids) {
   if (!canLearn()) return;
-  outbox.send("POST", "/api/confirm", { images: ids });
+  outbox.send("POST", "/api/confirm", { images: ids, effect: false });
   set((state) => ({
     marked: new Set(),
     rows: state.rows.map((row) => (ids.includes(row.id) ? { ...row, is_reviewed: true } : row)),

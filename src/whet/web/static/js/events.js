@@ -52,8 +52,5 @@ function receive({ type, ...event }) {
     case "video":
       update({ video: { ...server?.video, ...event } });
       break;
-    case "effect":
-      if (!isOwn) session.attempt(session.refreshEffect);
-      break;
   }
 }

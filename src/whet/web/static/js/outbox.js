@@ -11,11 +11,15 @@ import { get, set } from "./store.js";
 let isSending = false;
 let onAnswer = () => {};
 let onRefusal = () => {};
+let onFullDisk = () => {};
 
-/** Set what happens with answers: `answered(entry, answer, isLast)` and `refused(entry, error)`. */
-export function listen({ answered, refused }) {
+const DISK_FULL = 507; // the status of a change that the server could not write: it may be sent again
+
+/** Set what happens with answers: `answered(entry, answer, rest)`, `refused(entry, error)` and `diskFull(error)`. */
+export function listen({ answered, refused, diskFull }) {
   onAnswer = answered;
   onRefusal = refused;
+  onFullDisk = diskFull;
 }
 
 /**
@@ -42,7 +46,10 @@ export function withdraw(image, box) {
   return waiting.length > 0;
 }
 
-/** Send what waits, one request at a time. Called after every change, and when the connection is back. */
+/**
+ * Send what waits, one request at a time. Called after every change, and when the connection is back. A lost connection
+ * or a full disk stops it; what waits stays.
+ */
 export async function flush() {
   if (isSending) return;
   isSending = true;
@@ -53,8 +60,9 @@ export async function flush() {
       await deliver(entry);
     }
   } catch (error) {
-    if (!(error instanceof Unreachable)) throw error;
-    set((state) => ({ connection: { ...state.connection, is_online: false } }));
+    if (isDiskFull(error)) onFullDisk(error);
+    else if (error instanceof Unreachable) set((state) => ({ connection: { ...state.connection, is_online: false } }));
+    else throw error;
   } finally {
     isSending = false;
   }
@@ -69,7 +77,7 @@ async function deliver(entry) {
         ? await request("DELETE", `${entry.path}?request_id=${request_id}&effect=false`)
         : await request(entry.method, entry.path, entry.body);
   } catch (error) {
-    if (!(error instanceof Refused)) throw error;
+    if (!(error instanceof Refused) || isDiskFull(error)) throw error;
     keep(get().outbox.slice(1));
     onRefusal(entry, error);
     return;
@@ -78,6 +86,8 @@ async function deliver(entry) {
   store(rest);
   onAnswer(entry, answer, rest);
 }
+
+const isDiskFull = (error) => error instanceof Refused && error.status === DISK_FULL;
 
 // The project is part of the key: another project may be served at the same address later.
 const storageKey = () => `whet.outbox.${get().server?.project ?? ""}`;

@@ -8,11 +8,12 @@ import { get, set } from "./store.js";
 const ROOT = 0; // the first state of the history
 const PAGE = 500; // rows of the filmstrip in one request
 
-/** Show a message for some seconds; errors stay until they are closed. */
-export function notify(text, kind = "info") {
-  const notice = { id: api.randomId(), text, kind };
+/** Show a message for some seconds; errors stay until they are closed. `retry` is what a button "Try again" calls. */
+export function notify(text, kind = "info", retry = null) {
+  const notice = { id: api.randomId(), text, kind, retry };
   set((state) => ({ notices: [...state.notices.filter((other) => other.text !== text).slice(-2), notice] }));
   if (kind === "info") setTimeout(() => dismiss(notice.id), 4000);
+  return notice.id;
 }
 
 export const dismiss = (id) => set((state) => ({ notices: state.notices.filter((notice) => notice.id !== id) }));
@@ -181,8 +182,11 @@ function refreshSoon() {
   }, 30);
 }
 
+let fullDisk = null; // the notice of a full disk, until a change is written again
+
 outbox.listen({
   answered(entry, answer, rest) {
+    dismiss(fullDisk);
     set({ outbox: rest });
     if (answer?.project) acceptState(answer);
     if (answer?.branches) set({ history: answer });
@@ -195,5 +199,8 @@ outbox.listen({
   refused(entry, error) {
     notify(error.message, "error");
     refreshAll();
+  },
+  diskFull(error) {
+    fullDisk = notify(`${error.message}. Your changes wait in this page.`, "error", outbox.flush);
   },
 });

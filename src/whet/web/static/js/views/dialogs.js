@@ -77,6 +77,11 @@ function NewBranch() {
   `;
 }
 
+function retry(notice) {
+  dismiss(notice.id);
+  notice.retry();
+}
+
 export function Notices() {
   const notices = useStore((state) => state.notices);
   return html`
@@ -84,6 +89,7 @@ export function Notices() {
       ${notices.map((notice) => html`
         <div key=${notice.id} class=${classes("notice", notice.kind === "error" && "is-error")}>
           <span>${notice.text}</span>
+          ${notice.retry && html`<button onClick=${() => retry(notice)}>Try again</button>`}
           <button class="icon-button" aria-label="Close" onClick=${() => dismiss(notice.id)}><${Icon} name="close" /></button>
         </div>
       `)}
