@@ -462,6 +462,49 @@ def live_page() -> Table:
     return Table.from_cells(header, [[label, *(f"{run[key]:.1f}" for run in runs)] for label, key in measures.items()])
 
 
+def studio() -> Table:
+    """Latencies of the studio, next to what was aimed at."""
+    found = results("benchmark-studio")
+    page = results("benchmark-studio-page")["latency"]
+
+    def row(label: str, times: dict[str, float], aim: str) -> list[str]:
+        return [label, f"{times['median']:.0f}", f"{times['p95']:.0f}", aim]
+
+    correction = found["correction"]
+    rows = [
+        row("click in Chromium, to the redrawn boxes of the corrected detector", page["milliseconds"]["learned"], "100"),
+        row("click in Chromium, to the list of effects", page["milliseconds"]["effect"], "300"),
+        row("a false positive, request to answer", correction["false_positive"], "100"),
+        row("a missed object, request to answer", correction["missed"], "100"),
+        row("the effect on all 200 images", correction["effect"], "300"),
+        row("all 200 images scored again", found["rescoring"]["whole_set"], "300"),
+        row("blame over 100 corrections", found["blame"]["time"], "1,000"),
+        row("restore one of 1,000 states", found["restore"]["time"], "200"),
+    ]
+    return Table.from_cells(["studio, 200 images of 640 x 480", "median ms", "p95 ms", "aim"], rows)
+
+
+def studio_load() -> Table:
+    """Eight clients that detect and correct at once."""
+    found = results("benchmark-studio")
+    load, rescoring, blame = found["load"], found["rescoring"], found["blame"]
+    rows = [
+        ("cached boxes that a scan confirms", f"{rescoring['agreement']:.2%} of {rescoring['boxes']}"),
+        ("planted errors that blame names", f"{blame['right']} of {blame['planted']}"),
+        ("states restored to the byte", found["restore"]["byte_identical"]),
+        ("load: requests per second, eight clients", f"{load['requests_per_second']:.0f}"),
+        ("load: corrections acknowledged, each stored once", f"{load['acknowledged']}, {_yes(load['each_once'])}"),
+        ("load: the model equals a replay", _yes(load["model_equals_replay"])),
+        ("load: errors", str(load["errors"])),
+        ("load: memory at each quarter, MB", ", ".join(f"{mb:.0f}" for mb in load["memory_mb_at_quarters"])),
+    ]
+    return Table.from_cells(["measure", "value"], rows)
+
+
+def _yes(holds: bool) -> str:
+    return "yes" if holds else "no"
+
+
 # docs/results.md: OpenCV cascades
 
 
@@ -692,7 +735,8 @@ def campaigns() -> Table:
     """What came of hostile files and interrupted changes, by target and by scenario."""
     header = ("campaign", "cases", "crashes", "hangs", "errors without a name", "lost or doubled corrections")
     fuzzed = {f"hostile files: {name}": row for name, row in results("trust-fuzz")["targets"].items()}
-    every = fuzzed | results("trust-faults")["campaigns"]
+    requests = results("trust-requests")["targets"]["requests"]
+    every = fuzzed | {"hostile requests to the studio": requests} | results("trust-faults")["campaigns"]
     rows = [
         (
             name,
@@ -707,15 +751,32 @@ def campaigns() -> Table:
     return Table.from_cells((*header, "worst time", "worst memory"), rows)
 
 
+def soak() -> Table:
+    """What an hour of use took: the second quarter, the last one, and the worst moment."""
+    found = results("trust-soak")
+    labels = {"python": "Python", "commands": "process that starts commands", "studio": "studio's server"}
+    rows = [
+        [f"{label}: {measure}", f"{one['rounds']:,}", *(f"{one[measure][when]:.0f}" for when in WHEN)]
+        for name, label in labels.items()
+        for one in [found["programs"][name]]
+        for measure in ("megabytes", "handles", "threads")
+    ]
+    header = [f"{found['minutes']:.0f} minutes", "rounds", "second quarter", "last quarter", "worst"]
+    return Table.from_cells(header, rows)
+
+
+WHEN = ("second_quarter", "last_quarter", "worst")
+
+
 TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
     "README.md": (readme_faces, readme_objects, readme_video, readme_measures),
-    "docs/guarantees.md": (campaigns,),
+    "docs/guarantees.md": (campaigns, soak),
     "docs/guides/how-many-images.md": (few_examples,),
     "docs/results.md": (
         *(faces, speed, easy_choices, hard_choices, drawn_objects, grey_objects),
         *(objects, corrected_faces, corrected_plates, corrected_misses, corrected_camera, correction_cost),
         *(people_speed, corrected_plates_elsewhere, corrected_by_command, calibration),
-        *(tracking, tracking_cost, live_page),
+        *(tracking, tracking_cost, live_page, studio, studio_load),
         *(agreement, opencv_speed, adopted, soft_export, exported_in_opencv5),
         *(one_sample, one_sample_ratios, blocks, samples_seen, node, adaboost, house, house_speed),
     ),
