@@ -472,8 +472,8 @@ def studio() -> Table:
 
     correction = found["correction"]
     rows = [
-        row("click in Chromium, to the redrawn boxes of the corrected detector", page["milliseconds"]["learned"], "100"),
-        row("click in Chromium, to the list of effects", page["milliseconds"]["effect"], "300"),
+        row("click in Chromium to redrawn boxes", page["milliseconds"]["learned"], "100"),
+        row("click in Chromium to the list of effects", page["milliseconds"]["effect"], "300"),
         row("a false positive, request to answer", correction["false_positive"], "100"),
         row("a missed object, request to answer", correction["missed"], "100"),
         row("the effect on all 200 images", correction["effect"], "300"),
@@ -776,7 +776,7 @@ TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
         *(faces, speed, easy_choices, hard_choices, drawn_objects, grey_objects),
         *(objects, corrected_faces, corrected_plates, corrected_misses, corrected_camera, correction_cost),
         *(people_speed, corrected_plates_elsewhere, corrected_by_command, calibration),
-        *(tracking, tracking_cost, live_page, studio, studio_load),
+        *(tracking, tracking_cost, live_page),
         *(agreement, opencv_speed, adopted, soft_export, exported_in_opencv5),
         *(one_sample, one_sample_ratios, blocks, samples_seen, node, adaboost, house, house_speed),
     ),
