@@ -2,9 +2,11 @@
 
 import hashlib
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import chdir, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from tests.detectors import BULL, bull_finder, bull_frames, bull_scene, judged_finder
+from tests.fuzz.harness import isolated
 from tests.fuzz.targets import checkpoints
 from whet.cli.main import main
 from whet.detector import edit
@@ -20,19 +23,24 @@ from whet.detector.storage import load
 from whet.training.checkpoint import Checkpoint, CheckpointWarning
 
 NOW = 1_700_000_000
+N_FRAMES = 3
 # A box of the scene that is no object.
 WRONG = "scene.png:2,2,30,30"
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """`prepare` fills the current directory, `act` changes `file`, `content` loads it and says what it holds."""
+    """`prepare` fills the current directory, `act` changes `file`, `content` loads it and says what it holds.
+
+    `ended_early` gives contents that an error in the middle may leave as well: those of shorter acts.
+    """
 
     name: str
     file: str
     prepare: Callable[[], None]
     act: Callable[[], None]
     content: Callable[[], str] = lambda: _digest(load(Path("a.whet").resolve()).to_bytes())
+    ended_early: Callable[[], set[str]] = lambda: set()
 
 
 def _digest(data: bytes) -> str:
@@ -69,10 +77,10 @@ def _two_models() -> None:
     _model(3, "b.whet")
 
 
-def _frames() -> None:
+def _frames(n: int = N_FRAMES) -> None:
     Path("a.whet").write_bytes(bull_finder().to_bytes())
     if not Path("frames").exists():
-        bull_frames(Path("frames"), 3)
+        bull_frames(Path("frames"), n)
 
 
 def _save() -> None:
@@ -116,6 +124,23 @@ def _checkpoint_content() -> str:
 
 WATCH = ("watch", "a.whet", "frames", "--learn", "--unguarded", "--learn-min-score", "0", "--save-as", "a.whet")
 
+
+def _watched_less() -> set[str]:
+    """A session that a failing save ends saves what it has learned: as one of a shorter video does."""
+    found = set()
+    for n in range(1, N_FRAMES):
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):
+            _frames(n)
+
+            def act() -> str:
+                with suppress(SystemExit):
+                    whet(*WATCH, "--force", "-q")
+                return f"accepted\n{SCENARIOS['watch'].content()}"
+
+            found.add(isolated(act, seconds=120).text)
+    return found
+
+
 SCENARIOS = {
     one.name: one
     for one in (
@@ -124,7 +149,13 @@ SCENARIOS = {
         Scenario("merge", "a.whet", _two_models, lambda: whet("merge", "a.whet", "b.whet", "-o", "a.whet", "-q")),
         Scenario("save", "a.whet", _model, _frozen(_save)),
         Scenario("edit", "a.whet", _model, _edit),
-        Scenario("watch", "a.whet", _frames, lambda: whet(*WATCH, "--save-every", "1", "--force", "-q")),
+        Scenario(
+            "watch",
+            "a.whet",
+            _frames,
+            lambda: whet(*WATCH, "--save-every", "1", "--force", "-q"),
+            ended_early=_watched_less,
+        ),
         Scenario("train (checkpoint)", "a.checkpoint", _checkpoint, _next_checkpoint, _checkpoint_content),
     )
 }
