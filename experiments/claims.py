@@ -74,7 +74,7 @@ class Difference:
 
 
 def difference(a: Row, b: Row) -> Difference:
-    """A minus b, paired by run.
+    """A minus b, paired by run; parts of a seed, which share data, are averaged if there are enough seeds.
 
     >>> from experiments.report import Row
     >>> a, b = Row.from_values("rate", "a", [0.9, 0.8, 0.7]), Row.from_values("rate", "b", [0.7, 0.6, 0.5])
@@ -86,8 +86,22 @@ def difference(a: Row, b: Row) -> Difference:
         raise LookupError(
             f"{a.method} and {b.method} have {len(common)} common runs; a paired test needs at least {LEAST_RUNS}"
         )
-    d = np.array([a.values[run] - b.values[run] for run in common])
+    d = _by_seed({run: a.values[run] - b.values[run] for run in common})
     return Difference(float(d.mean()), float(d.std(ddof=1)), len(d), _p_value(d))
+
+
+def _by_seed(differences: dict[str, float]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """One value per seed: a run is named by its seed, or by its seed and part. With few seeds, all of them.
+
+    >>> _by_seed({"0 a": 1.0, "0 b": 3.0, "1 a": 4.0, "1 b": 4.0, "2 a": 5.0, "2 b": 5.0})
+    array([2., 4., 5.])
+    """
+    of_seeds: dict[str, list[float]] = {}
+    for run, value in differences.items():
+        of_seeds.setdefault(run.split(" ")[0], []).append(value)
+    if len(of_seeds) < LEAST_RUNS:
+        return np.array(list(differences.values()))
+    return np.array([float(np.mean(values)) for values in of_seeds.values()])
 
 
 def _p_value(d: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:

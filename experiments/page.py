@@ -112,8 +112,9 @@ def html(folder: Path, skipped: Mapping[str, str] | None = None) -> str:
         f"<h1>The paper, reproduced</h1><p>{escape(PAPER)}.</p>",
         "<p>Each claim of the paper has a criterion, and its verdict is computed from the numbers of the run. "
         "Numbers are "
-        "means and standard deviations over seeds. Differences count if they exceed the spread over seeds (paired "
-        "t-test). "
+        "means and standard deviations over seeds. Where a criterion names p, differences count if they exceed the "
+        "spread over seeds (paired t-test). A claim is reproduced if all parts of its criterion hold, partly if some "
+        "do. "
         f"Verdicts at paper size: {escape(count_verdicts(contents))}.</p>",
         _summary(contents),
     ]
@@ -179,9 +180,9 @@ def markdown(folder: Path) -> str:
         "[The page of the stored results](results/paper.html) and this file are written by "
         "`python -m experiments page --out docs/results --markdown docs/paper.md`; a test compares them with the JSON.",
         "Each claim has a criterion, and its verdict is computed from the numbers. Numbers are means and standard "
-        "deviations over seeds; differences count if they exceed the spread over seeds (paired t-test, p below "
-        "0.05). A "
-        "face is *found* if the IoU of its box with the true one is above 0.5, unless another number is given. "
+        "deviations over seeds. Where a criterion names p, differences count if they exceed the spread over seeds "
+        "(paired t-test, p below 0.05). A claim is *reproduced* if all parts of its criterion hold, *partly* if some "
+        "do. A face is *found* if the IoU of its box with the true one is above 0.5, unless another number is given. "
         f"Verdicts at paper size: {count_verdicts(contents)}.",
         _markdown_summary(contents),
     ]

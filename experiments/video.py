@@ -389,7 +389,7 @@ CLAIMS = (
     ),
     Claim(
         "beyond the paper",
-        "A guard on held-out samples removes drift.",
+        "A guard on held-out samples limits drift: the worst run gets no worse.",
         "The worst run with the guard is no worse than without, on both videos.",
         guard_removes_drift,
     ),

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from scripts.requirements import declared, locked, lowest, normal
+from scripts.requirements import USED, declared, locked, lowest, normal
 
 pytest.importorskip("hatchling", reason="the build backend is not installed")
 
@@ -49,5 +49,5 @@ def test_the_lock_names_every_requirement_with_one_version():
     assert all(re.fullmatch(r"[a-z0-9-]+==[\w.+!]+", line) for line in lines)
     needed = {normal(re.match(r"[\w.-]+", one)[0]) for one in declared("dev")}
     assert needed <= set(names)
-    assert len(list(lowest())) == len(list(declared()))
+    assert len(list(lowest())) == len(list(declared(*USED)))
     assert {line.partition("==")[0] for line in locked()} >= needed

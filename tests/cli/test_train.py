@@ -124,6 +124,16 @@ def test_killed_at_several_moments_and_resumed_it_is_the_same_detector(folder):
     assert not (folder / "killed.whet.checkpoint").exists()
 
 
+def test_killed_before_the_first_checkpoint_it_begins_again(folder):
+    (folder / "early.toml").write_bytes((folder / "vans.toml").read_bytes())
+    refused = whet(*TRAIN, "--out", "early.whet", cwd=folder)
+    assert refused.returncode == 2
+    assert "early.toml already exists" in " ".join(refused.stderr.split())
+    done = whet(*TRAIN, "--out", "early.whet", "--resume", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert same(folder / "vans.whet", folder / "early.whet")
+
+
 def test_a_dry_run_shows_the_data_and_writes_nothing(folder):
     before = sorted(folder.iterdir())
     done = whet("train", "vans.csv", "--dry-run", "--json", "--window", "48x36", "--mirror", "no", cwd=folder)

@@ -299,7 +299,9 @@ def _check_files(out: Path, config: Path | None, *, resume: bool, fresh: bool, f
     if config is not None and settings.exists() and settings.samefile(config):
         raise typer.BadParameter(f"the settings of {out} would overwrite {config}: choose another --out")
     existing = [path for path in (out, settings) if path.exists()]
-    if existing and not force and not (resume and checkpoint_of(out).exists()):
+    # A training that was killed before its first checkpoint has left its settings alone: it begins again.
+    continues = resume and (checkpoint_of(out).exists() or not out.exists())
+    if existing and not force and not continues:
         raise typer.BadParameter(f"{existing[0]} already exists; use --force to overwrite it, or another --out")
 
 
