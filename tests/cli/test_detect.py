@@ -223,3 +223,12 @@ def test_a_command_ends_without_looking_for_garbage():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"), [("boxes.json", "["), ("boxes.csv", "path,"), ("boxes.txt", "images/a2.png")]
+)
+def test_the_suffix_of_the_output_file_is_its_format(shots, tmp_path, name, begins):
+    done = whet("detect", "bull.whet", "images/a2.png", "--out", tmp_path / name, cwd=shots)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / name).read_text().startswith(begins)

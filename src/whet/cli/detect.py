@@ -43,6 +43,16 @@ class Format(StrEnum):
     coco = "coco"
 
 
+def format_of(out: Path | None) -> Format:
+    """The format that the suffix of a file names, or text.
+
+    >>> format_of(Path("boxes.CSV")).value, format_of(Path("boxes.txt")).value
+    ('csv', 'text')
+    """
+    suffix = "" if out is None else out.suffix.lower().removeprefix(".")
+    return Format(suffix) if suffix in ("json", "csv") else Format.text
+
+
 def detect(
     model: Model,
     images: Images,
@@ -58,7 +68,10 @@ def detect(
         bool,
         typer.Option("--fast", help="Look at every second row and column first: cascades take two thirds of the time."),
     ] = False,
-    layout: Annotated[Format, typer.Option("--format", "-f", help="Output format.")] = Format.text,
+    layout: Annotated[
+        Format | None,
+        typer.Option("--format", "-f", help="Output format (default: that of the suffix of --out, or text)."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Same as --format json.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Output file (default: standard output).")
@@ -93,9 +106,9 @@ def detect(
     from whet.io.detections import PIECEMEAL, Layout, coco_categories, coco_ids, ids_of, pieces
     from whet.io.images import find_images
 
-    if as_json and layout not in (Format.text, Format.json):
+    if as_json and layout not in (None, Format.json):
         raise typer.BadParameter(f"got --json and --format {layout}; choose one")
-    chosen = Layout.json if as_json else Layout(layout.value)
+    chosen = Layout.json if as_json else Layout((layout or format_of(out)).value)
     if ids is not None and chosen is not Layout.coco:
         raise typer.BadParameter(f"got --ids {ids} with --format {chosen}; expected --format coco")
     detector = load_model(model)
