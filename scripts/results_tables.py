@@ -776,7 +776,7 @@ TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
         *(faces, speed, easy_choices, hard_choices, drawn_objects, grey_objects),
         *(objects, corrected_faces, corrected_plates, corrected_misses, corrected_camera, correction_cost),
         *(people_speed, corrected_plates_elsewhere, corrected_by_command, calibration),
-        *(tracking, tracking_cost, live_page),
+        *(tracking, tracking_cost, live_page, studio, studio_load),
         *(agreement, opencv_speed, adopted, soft_export, exported_in_opencv5),
         *(one_sample, one_sample_ratios, blocks, samples_seen, node, adaboost, house, house_speed),
     ),
