@@ -65,6 +65,7 @@ def check_planted():
     assert isolated(lambda: "refused\nwhy").text == "why"
 
 
+@pytest.mark.slow
 def test_the_harness_tells_what_went_wrong():
     """A crash, a hang, memory without end and an error without a name are found, and the next case goes on."""
     in_a_process("-c", "from tests.fuzz.test_fuzz import check_planted; check_planted()")
@@ -74,6 +75,7 @@ def test_equal_seeds_are_equal_cases():
     assert TARGETS["settings"].case(5) == TARGETS["settings"].case(5) != TARGETS["settings"].case(6)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TARGETS["requests"].seeds(), reason="the studio's packages are missing")
 def test_sound_requests_are_carried_out():
     in_a_process("-c", "from tests.fuzz.http import check_sound_requests; check_sound_requests()")

@@ -72,6 +72,7 @@ def test_threads_do_not_change_the_detector(prepared, trained):
     assert train_prepared(prepared, threads=1).detector.base_id == trained.detector.base_id
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_ends_with_the_same_detector(prepared, trained, tmp_path):
     file = tmp_path / "vans.checkpoint"
     for moment in (
@@ -114,6 +115,7 @@ def test_objects_that_judge_corrections_do_not_guard_them(trained):
     assert reference.n_images == trained.n_images
 
 
+@pytest.mark.slow
 def test_the_estimate_falls_where_objects_are_called_wrong(trained, tmp_path):
     detector = trained.detector.copy()
     before = detector.estimate
@@ -132,6 +134,7 @@ def test_probabilities_rise_with_the_score(trained, folder):
     assert (np.diff(found.probabilities) <= 0).all()
 
 
+@pytest.mark.slow
 def test_a_set_of_two_images_is_trained(tmp_path):
     scene = np.random.default_rng(0).integers(0, 255, (400, 600, 3), dtype=np.uint8)
     rows = []

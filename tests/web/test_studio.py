@@ -66,6 +66,7 @@ def test_a_detector_that_cannot_learn_says_so_and_why(tmp_path):
         assert (answer.status_code, answer.json()["detail"]) == (409, model["cannot_learn_reason"])
 
 
+@pytest.mark.slow
 def test_an_image_that_is_deleted_is_missing_in_no_queue_and_no_count_until_it_is_back(tmp_path):
     folder = scenes(tmp_path / "scenes")
     with Studio.open(tmp_path / "a.studio", whet.load(bull_file(tmp_path)), "bull", [str(folder)], threads=1) as studio:
