@@ -204,12 +204,12 @@ def curve(report: Report, method: str, n: int, variant: str = AS_PAPER) -> dict[
 
 
 def level(report: Report, method: str, n: int, variant: str = AS_PAPER) -> float:
-    """Faces found, averaged over the summary's numbers of false positives."""
-    return float(np.mean(list(curve(report, method, n, variant).values())))
+    """Faces found, averaged over the summary's numbers of false positives and over seeds."""
+    return float(np.mean(levels(report, method, n, variant)))
 
 
 def levels(report: Report, method: str, n: int, variant: str = AS_PAPER) -> list[float]:
-    """As `level`, of each seed."""
+    """Faces found by each seed, averaged over the summary's numbers of false positives."""
     setting = {"initial": n, "variant": variant}
     rows = [report.one("faces", method, **setting, false_positives=at).values for at in SUMMARY]
     return [float(np.mean([values[seed] for values in rows])) for seed in rows[0]]

@@ -751,6 +751,9 @@ def campaigns() -> Table:
     return Table.from_cells((*header, "worst time", "worst memory"), rows)
 
 
+WHEN = ("second_quarter", "last_quarter", "worst")
+
+
 def soak() -> Table:
     """What an hour of use took: the second quarter, the last one, and the worst moment."""
     found = results("trust-soak")
@@ -763,9 +766,6 @@ def soak() -> Table:
     ]
     header = [f"{found['minutes']:.0f} minutes", "rounds", "second quarter", "last quarter", "worst"]
     return Table.from_cells(header, rows)
-
-
-WHEN = ("second_quarter", "last_quarter", "worst")
 
 
 TABLES: dict[str, tuple[Callable[[], Table], ...]] = {

@@ -1,8 +1,10 @@
 """The command line as a user meets it: a real process; or, where there are many calls to try, its front door."""
 
 import re
+import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from whet.cli.main import COMMANDS, main
@@ -15,6 +17,26 @@ def whet(*arguments, **options):
 def run(module, *arguments, **options):
     command = [sys.executable, "-m", module, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)
+
+
+@contextmanager
+def serving(*arguments, address, **options):
+    """A command that goes on, and the port in the first line of its errors, which matches `address`."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "whet", *map(str, arguments), "--threads", "1"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test in the background ignores it
+        **options,
+    ) as process:
+        try:
+            line = process.stderr.readline()
+            found = re.fullmatch(address, line)
+            assert found, line + process.stderr.read()
+            yield process, int(found[1])
+        finally:
+            process.kill()
 
 
 class Done(NamedTuple):

@@ -6,12 +6,10 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
-from contextlib import contextmanager
 
 import pytest
-from tests.commands import whet_here
+from tests.commands import serving, whet_here
 from tests.detectors import bull_file, bull_frames
 from tests.web.studios import TIMEOUT, jpegs_of, news_of
 
@@ -32,24 +30,9 @@ def folder(tmp_path):
     return made
 
 
-@contextmanager
 def watching(*arguments):
-    """A process, and the port that it says."""
-    command = [sys.executable, "-m", "whet", "watch", *map(str, arguments), "--show", "--threads", "1"]
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test in the background ignores it
-    ) as run:
-        try:
-            said = run.stderr.readline()
-            found = re.fullmatch(r"whet: live image at http://127\.0\.0\.1:(\d+)/\n", said)
-            assert found, said
-            yield run, int(found[1])
-        finally:
-            run.kill()
+    """A process, and the port that it prints."""
+    return serving("watch", *arguments, "--show", address=r"whet: live image at http://127\.0\.0\.1:(\d+)/\n")
 
 
 def asked(port, path):

@@ -86,7 +86,8 @@ def test_probability_agrees_with_prediction(estimator, data):
 def test_any_two_labels(estimator, labels, data):
     X, y = data
     predicted = clone(estimator).fit(X, y).predict(X)
-    assert (predicted == y).mean() > 0.8
+    # Few selectors of random features are weaker than the others, which choose from all.
+    assert (predicted == y).mean() > (0.8 if isinstance(estimator, SelectorBoosting) else 0.9)
     model = clone(estimator).fit(X, np.array(labels)[y])
     np.testing.assert_array_equal(model.predict(X), np.array(labels)[predicted])
     np.testing.assert_array_equal(model.classes_, labels)

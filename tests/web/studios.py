@@ -2,16 +2,13 @@
 
 import http.client
 import json
-import re
-import signal
-import subprocess
-import sys
 from contextlib import contextmanager
 from io import BytesIO
 
 import numpy as np
 from PIL import Image
 from starlette.testclient import TestClient
+from tests.commands import serving
 from tests.detectors import bull_scene, judged_finder
 
 from whet.web.api import make_app
@@ -61,36 +58,10 @@ def served(folder, access=None, **options):
             yield client, keys
 
 
-@contextmanager
 def running(*arguments, **options):
     """A server in a process of its own, and the port that it prints."""
-    command = [
-        sys.executable,
-        "-m",
-        "whet",
-        "serve",
-        *map(str, arguments),
-        "--port",
-        "0",
-        "--no-browser",
-        "--threads",
-        "1",
-    ]
-    with subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test in the background ignores it
-        **options,
-    ) as run:
-        try:
-            line = run.stderr.readline()
-            found = re.search(r"studio at http://127\.0\.0\.1:(\d+)/", line)
-            assert found, line + run.stderr.read()
-            yield run, int(found[1])
-        finally:
-            run.kill()
+    address = r"(?:whet: )?studio at http://127\.0\.0\.1:(\d+)/.*\n"
+    return serving("serve", *arguments, "--port", "0", "--no-browser", address=address, **options)
 
 
 def jpegs_of(answer):
