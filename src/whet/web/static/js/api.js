@@ -31,6 +31,16 @@ export class Unreachable extends Error {}
 
 const TIMEOUT = 30_000; // milliseconds
 
+let onUnreachable = () => {};
+
+/** Set what happens, beside the error, whenever the server does not answer a request. */
+export const whenUnreachable = (listener) => (onUnreachable = listener);
+
+function unreachable(message, cause) {
+  onUnreachable();
+  return new Unreachable(message, { cause });
+}
+
 /** Send a request; returns the JSON of the answer. A body is sent as JSON. */
 export async function request(method, path, body, { signal } = {}) {
   const options = { method, headers: { "X-Whet-Client": CLIENT }, signal: withTimeout(signal) };
@@ -44,10 +54,10 @@ export async function request(method, path, body, { signal } = {}) {
     content = await answer.text();
   } catch (error) {
     if (signal?.aborted) throw error;
-    throw new Unreachable("The server does not answer.", { cause: error });
+    throw unreachable("The server does not answer.", error);
   }
   if (answer.status === 502 || answer.status === 503 || answer.status === 504) {
-    throw new Unreachable(describe(content) || "The server is not ready.");
+    throw unreachable(describe(content) || "The server is not ready.");
   }
   if (!answer.ok) throw new Refused(answer.status, describe(content) || `${answer.status} ${answer.statusText}`);
   return content ? JSON.parse(content) : null;

@@ -1,6 +1,6 @@
 // The event stream of the server: what others change appears by itself, and a lost connection is noticed and restored.
 
-import { CLIENT } from "./api.js";
+import { CLIENT, whenUnreachable } from "./api.js";
 import * as outbox from "./outbox.js";
 import * as session from "./session.js";
 import { get, set } from "./store.js";
@@ -8,28 +8,33 @@ import { get, set } from "./store.js";
 const FIRST_RETRY = 500; // milliseconds
 const LONGEST_RETRY = 5000;
 
+let stream = null;
 let delay = FIRST_RETRY;
-let retry = null;
 
-/** Connect, and connect again whenever the stream ends. */
+/** Connect, and connect again whenever the stream ends or a request is not answered. */
 export function connect() {
-  clearTimeout(retry);
-  const stream = new EventSource(`/api/events?client=${CLIENT}`);
+  stream = new EventSource(`/api/events?client=${CLIENT}`);
   stream.onopen = () => {
     delay = FIRST_RETRY;
-    const { was_online } = get().connection;
-    set({ connection: { is_online: true, was_online: true, retry_at: null } });
+    const wasLost = get().connection === "lost";
+    set({ connection: "online" });
     // The first load is under way already; after an interruption everything may have changed.
-    if (was_online) session.refreshAll().then(outbox.flush);
+    if (wasLost) session.refreshAll().then(outbox.flush);
   };
   stream.onmessage = (message) => receive(JSON.parse(message.data));
-  stream.onerror = () => {
-    stream.close();
-    set((state) => ({ connection: { ...state.connection, is_online: false, retry_at: Date.now() + delay } }));
-    retry = setTimeout(connect, delay);
-    delay = Math.min(2 * delay, LONGEST_RETRY);
-  };
+  stream.onerror = lose;
 }
+
+function lose() {
+  set({ connection: "lost" });
+  if (!stream) return; // not connected yet, or about to be again
+  stream.close();
+  stream = null;
+  setTimeout(connect, delay);
+  delay = Math.min(2 * delay, LONGEST_RETRY);
+}
+
+whenUnreachable(lose);
 
 function receive({ type, ...event }) {
   const isOwn = event.client === CLIENT;

@@ -61,8 +61,7 @@ export async function flush() {
     }
   } catch (error) {
     if (isDiskFull(error)) onFullDisk(error);
-    else if (error instanceof Unreachable) set((state) => ({ connection: { ...state.connection, is_online: false } }));
-    else throw error;
+    else if (!(error instanceof Unreachable)) throw error;
   } finally {
     isSending = false;
   }

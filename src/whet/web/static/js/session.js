@@ -24,12 +24,9 @@ export async function attempt(work) {
     return await work();
   } catch (error) {
     if (error instanceof api.Refused) notify(error.message, "error");
-    else if (error instanceof api.Unreachable) setOffline();
-    else throw error;
+    else if (!(error instanceof api.Unreachable)) throw error;
   }
 }
-
-export const setOffline = () => set((state) => ({ connection: { ...state.connection, is_online: false } }));
 
 const loadState = api.newestOnly((signal) => api.get("/api/state", { signal }));
 const loadImage = api.newestOnly((signal, id) => api.get(`/api/images/${encodeURIComponent(id)}`, { signal }));

@@ -3,7 +3,7 @@
 import { useLayoutEffect, useRef, useState } from "./html.js";
 
 let state = {
-  connection: { is_online: false, was_online: false, retry_at: null },
+  connection: "connecting", // or "online", or "lost" until the server answers again
   server: null, // GET /api/state
   revision: null, // of the newest answer to a change of this page
   rows: [], // GET /api/images, in the order of the server

@@ -106,7 +106,7 @@ export function Fixed() {
 /** Shown while the server cannot be reached. What was corrected meanwhile is kept and sent later. */
 export function Offline() {
   const { connection, waiting } = useStore((state) => ({ connection: state.connection, waiting: state.outbox.length }));
-  if (connection.is_online || !connection.was_online) return null;
+  if (connection !== "lost") return null;
   const kept = waiting ? ` ${plural(waiting, "change")} ${waiting === 1 ? "waits" : "wait"} here and will be sent once.` : "";
   return html`<div class="offline" role="alert"><${Icon} name="offline" /><span>The server does not answer. Trying again…${kept}</span></div>`;
 }

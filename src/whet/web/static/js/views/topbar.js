@@ -76,8 +76,8 @@ function BranchMenu({ server }) {
 
 function Status({ server }) {
   const { connection, outbox } = useStore(({ connection, outbox }) => ({ connection, outbox: outbox.length }));
-  if (!connection.is_online) {
-    return html`<span class="status is-bad" role="status"><${Icon} name="offline" /><span class="wide">${connection.was_online ? "Not connected" : "Connecting…"}</span></span>`;
+  if (connection !== "online") {
+    return html`<span class="status is-bad" role="status"><${Icon} name="offline" /><span class="wide">${connection === "lost" ? "Not connected" : "Connecting…"}</span></span>`;
   }
   const rescan = server?.rescan;
   const isRescanning = server?.model && rescan && rescan.total > 0 && rescan.done + rescan.unreadable < rescan.total;

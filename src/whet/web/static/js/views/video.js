@@ -9,7 +9,7 @@ import { useStore } from "../store.js";
 const STATES = { playing: "Live", paused: "Paused", ended: "Ended", waiting: "Waiting for the first frame", failed: "Failed" };
 
 export function Video() {
-  const { video, isOnline } = useStore((state) => ({ video: state.server?.video, isOnline: state.connection.is_online }));
+  const { video, isOnline } = useStore((state) => ({ video: state.server?.video, isOnline: state.connection === "online" }));
   if (!video) return html`<p class="placeholder">No video. Start whet serve with a video file or camera.</p>`;
   const isPlaying = video.state === "playing";
   return html`
