@@ -15,6 +15,13 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("quick" if "not slow" in config.getoption("markexpr") else "whet")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Examples in docstrings that train a detector are slow tests."""
+    for item in items:
+        if item.name in {"whet.training.train.train", "whet.training.classes.train_classes"}:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20_110_101)

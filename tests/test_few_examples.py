@@ -126,6 +126,7 @@ def test_an_interrupted_run_continues_after_its_last_whole_line(tmp_path, monkey
     assert len(calls) == 1
 
 
+@pytest.mark.slow
 def test_a_training_over_its_limit_is_killed_inside_of_compiled_code():
     code = (
         "from benchmarks.few_examples import limit_core_seconds\n"

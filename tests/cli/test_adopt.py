@@ -101,6 +101,7 @@ def test_objects_that_the_cascade_does_not_accept_are_reported(folder, monkeypat
     assert "of the held-out objects, as boxes enclose them" in done.err
 
 
+@pytest.mark.slow
 def test_what_cannot_be_adopted_is_said_and_nothing_is_written(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     calls = {

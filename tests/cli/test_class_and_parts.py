@@ -116,6 +116,7 @@ def test_detect_labels_the_boxes_of_all_classes(run_here):
     assert run_here("detect", "both.whet:cow", image).out.count("cow ") == len(rows) // 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("several")
 def test_evaluate_measures_each_class_and_their_mean(run_here):
     done = run_here("evaluate", "both.whet", "set", "--out", "report")

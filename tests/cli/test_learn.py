@@ -68,6 +68,7 @@ def test_a_box_is_corrected_in_one_command_and_undone_by_the_command_that_it_pri
     assert (folder / "bull.whet").read_bytes() == original
 
 
+@pytest.mark.slow
 def test_what_remains_is_listed_with_the_command_that_corrects_it(folder, run_here):
     data = pytest.importorskip("skimage.data")
     Image.fromarray(data.astronaut()[::2, ::2]).save(folder / "photograph.png")
@@ -335,6 +336,7 @@ def test_an_image_may_have_colons_in_its_name(folder, run_here):
     assert [record.name for record in load("bull.whet").records] == [name]
 
 
+@pytest.mark.slow
 def test_images_that_are_both_learned_and_held_out_are_reported(folder, run_here):
     (folder / "half.csv").write_text("scene 1.png,40,30,30,30,bull\nscene 3.png,40,30,30,30,bull\n")
     options = ("--dry-run", "--quiet", "--held-out")

@@ -13,6 +13,7 @@ def error(report, method, data, samples):
     return report.one("error", method, data=data, samples=samples).mean
 
 
+@pytest.mark.slow
 def test_toy_regression_is_worse_on_asymmetric_data_and_fine_on_separable(toy_report):
     for samples in (100, 150, 200):
         regression = error(toy_report, "least squares", "stationary", samples)
@@ -21,11 +22,13 @@ def test_toy_regression_is_worse_on_asymmetric_data_and_fine_on_separable(toy_re
         assert error(toy_report, "least squares", "separable", samples) < 0.01
 
 
+@pytest.mark.slow
 def test_toy_regression_gets_worse_as_the_negatives_spread(toy_report):
     errors = [error(toy_report, "least squares", "spreading", samples) for samples in (100, 150, 200)]
     assert errors[0] < errors[1] < errors[2]
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_numbers(tmp_path):
     notes = []
     for seed in (3, 3, 4):

@@ -17,6 +17,7 @@ def done(tmp_path_factory):
     return out, reproduce("toy", out, runs=4)
 
 
+@pytest.mark.slow
 def test_a_report_is_read_as_it_was_written(done):
     out, reproduction = done
     again = Report.read(out / "toy.json")
@@ -26,6 +27,7 @@ def test_a_report_is_read_as_it_was_written(done):
     assert again.is_complete
 
 
+@pytest.mark.slow
 def test_stored_means_are_those_of_the_stored_values(done):
     for row in json.loads((done[0] / "toy.json").read_text())["results"]:
         values = list(row["values"].values())
@@ -34,6 +36,7 @@ def test_stored_means_are_those_of_the_stored_values(done):
         assert row["runs"] == len(values) == 4
 
 
+@pytest.mark.slow
 def test_a_second_run_measures_only_what_is_missing(monkeypatch, tmp_path):
     measured = []
     monkeypatch.setattr(toy, "measure", lambda run: measured.append((run.seed, run.part)) or run.note("e", "m", 1.0))
@@ -46,6 +49,7 @@ def test_a_second_run_measures_only_what_is_missing(monkeypatch, tmp_path):
     assert len(measured) == 9
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_has_a_report_of_what_is_done(monkeypatch, tmp_path):
     def stop(run):
         if run.seed == 1:
@@ -116,6 +120,7 @@ def test_an_explanation_is_given_only_where_a_claim_does_not_hold():
     assert [claim.judged(Report("x", "small")).tried for claim in (holds, fails)] == ["", "tried"]
 
 
+@pytest.mark.slow
 def test_the_page_has_every_experiment_claim_and_figure(done):
     out, reproduction = done
     made = page.html(out, {"usps": "needs data & more"})
@@ -131,6 +136,7 @@ def test_the_page_has_every_experiment_claim_and_figure(done):
     assert not re.search(r"(src|href)='(?!data:|#)", made)  # nothing outside of the page
 
 
+@pytest.mark.slow
 def test_markdown_is_wrapped_and_has_all_verdicts(done):
     text = page.markdown(done[0])
     assert text.count("(small size) |") == len(toy.CLAIMS)

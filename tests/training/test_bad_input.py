@@ -90,6 +90,7 @@ def test_images_whose_end_is_missing(images, tmp_path):
             train(cut)
 
 
+@pytest.mark.slow
 def test_images_that_are_the_object(tmp_path):
     for i, patch in enumerate(crosses(600, np.random.default_rng(8))):
         Image.fromarray(patch).save(tmp_path / f"{i}.png")

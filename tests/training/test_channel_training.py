@@ -68,6 +68,7 @@ def test_every_step_after_the_last_round_is_announced(trained, events):
     assert trained.result.stop_reason is StopReason.ALL_TREES
 
 
+@pytest.mark.slow
 def test_threads_do_not_change_the_detector(prepared, trained):
     assert train_prepared(prepared, threads=1).detector.base_id == trained.detector.base_id
 
@@ -89,6 +90,7 @@ def test_an_interrupted_training_ends_with_the_same_detector(prepared, trained, 
     assert [event.stage for event in seen if isinstance(event, RoundFinished)] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_other_settings_is_refused(prepared, folder, tmp_path):
     file = tmp_path / "vans.checkpoint"
     with pytest.raises(StoppedError):
@@ -258,6 +260,7 @@ def plain_set(folder, box):
     return folder / "crosses.csv"
 
 
+@pytest.mark.slow
 def test_a_set_in_which_nothing_is_left_to_mine_is_trained(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -34,6 +34,7 @@ def result(vans):
     return trained(*vans)
 
 
+@pytest.mark.slow
 def test_every_object_is_detected_by_trees_that_have_not_seen_it(result):
     errors = result.findings.errors
     assert errors.n_objects == result.findings.n_training_objects == 36
@@ -41,6 +42,7 @@ def test_every_object_is_detected_by_trees_that_have_not_seen_it(result):
     assert errors.recall <= result.result.detection_rate
 
 
+@pytest.mark.slow
 def test_objects_double_along_the_learning_curve(result):
     curve = result.findings.curve
     assert curve.n_objects == (6, 12, 24)
@@ -50,6 +52,7 @@ def test_objects_double_along_the_learning_curve(result):
     assert curve.seen[-1] >= curve.unseen[-1]
 
 
+@pytest.mark.slow
 def test_few_objects_of_a_weak_detector_ask_for_more(result):
     errors = replace(result.findings.errors, average_precision=0.5)
     weak = replace(result, findings=replace(result.findings, errors=errors))

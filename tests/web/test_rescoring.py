@@ -112,6 +112,7 @@ def test_photographs_and_the_face_detector():
     assert check(rescorer, detector, images, near) == len(images)
 
 
+@pytest.mark.slow
 def test_channel_detectors_too():
     detector, rng = random_detector(), np.random.default_rng(2)
     images = [colourful((90, 120), rng) for _ in range(2)]
