@@ -43,13 +43,18 @@ def scenes(n: int = 200, seed: int = 0, *, hard: bool = False, faces: Sequence[P
     return made
 
 
-def window_scenes(n: int = 200, seed: int = 0) -> list[Scene]:
-    """The same with windows of `faces_opencv24`, which have no surroundings: 24 to 80 pixels, faint, turned, noisy."""
+def window_scenes(
+    n: int = 200, seed: int = 0, *, windows: GreyImage | None = None, paths: Sequence[Path] | None = None
+) -> list[Scene]:
+    """The same with windows of `faces_opencv24`, which have no surroundings: 24 to 80 pixels, faint, turned, noisy.
+
+    Other windows (m, 24, 24), each used once, and other images can be given.
+    """
     rng = np.random.default_rng(seed)
-    windows = faces24()
+    windows = faces24() if windows is None else windows
     drawn = iter(rng.permutation(len(windows)).tolist())
     made = []
-    for path in split_images()[1][:n]:
+    for path in (split_images()[1] if paths is None else paths)[:n]:
         image, boxes = read_grey(path).astype(np.float64), np.empty((0, 4))
         for _ in range(A_SCENE):
             side = round(float(np.exp(rng.uniform(np.log(24), np.log(80)))))

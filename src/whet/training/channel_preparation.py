@@ -18,11 +18,13 @@ from whet.io.images import image_shape
 from whet.training.channel_samples import Backgrounds, cut_channels
 from whet.training.channel_window import ChannelWindow
 from whet.training.config import TrainingConfig
-from whet.training.data import FEW_POSITIVES, FEWEST_POSITIVES, FewPositivesWarning, digest, images_digest, split_images
+from whet.training.data import FEW_POSITIVES, FewPositivesWarning, digest, images_digest, split_images
 from whet.training.negatives import backgrounds_of, images_to_mine
 from whet.training.positives import Positives
 from whet.training.progress import duration
 
+# With fewer, thirds of the objects, each detected by trees of the others, say nothing.
+FEWEST_OBJECTS = 10
 # Images that supply no negatives, but the false positives of operating points; more would be missed in training.
 MOST_HELD_OUT = 20
 # Images whose sizes are read to estimate the time, and a size for want of any.
@@ -171,9 +173,9 @@ def data_line(annotations: Annotations) -> str:
 
 def _check_positives(positives: Positives) -> None:
     n = positives.n_objects
-    if n < FEWEST_POSITIVES:
+    if n < FEWEST_OBJECTS:
         raise TrainingDataError(
-            f"got {n} objects; expected at least {FEWEST_POSITIVES}, better {FEW_POSITIVES} or more: add annotated "
+            f"got {n} objects; expected at least {FEWEST_OBJECTS}, better {FEW_POSITIVES} or more: add annotated "
             "images"
         )
     if n < FEW_POSITIVES:
