@@ -694,6 +694,7 @@ def house() -> Table:
     both = results("house")
     figures: dict[str, Callable[[Any], object]] = {
         "modules in `src/whet`": lambda side: side["modules"]["count"],
+        "of these, without `__init__` files": lambda side: side["modules"]["modules_without_init"],
         "lines in `src/whet`": lambda side: f"{side['modules']['lines']:,}",
         "modules with exactly one importer": lambda side: side["one_importer"]["count"],
         "share of these (%)": lambda side: percent(side["one_importer"]["share"]),
