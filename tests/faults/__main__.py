@@ -33,9 +33,10 @@ def main() -> int:
 def campaigns(names: list[str]) -> Iterator[tuple[str, dict[str, float]]]:
     """The title and the numbers of each campaign."""
     for n in (2, 4, 8):
-        lost, doubled, seconds = concurrent_writers(n)
-        row = {"cases": 8 * n, "crash": 0, "hang": 0, "uncaught": 0, "lost": lost + doubled}
-        yield f"{n} concurrent writers", row | {"worst_seconds": round(seconds, 2), "worst_megabytes": 0}
+        done = concurrent_writers(n)
+        row = {"cases": 8 * n, "crash": 0, "hang": 0, "uncaught": 0, "lost": done.lost + done.doubled}
+        used = {"worst_seconds": round(done.seconds, 2), "worst_megabytes": round(done.megabytes)}
+        yield f"{n} concurrent writers", row | used
     for name in [one for one in names if one in SCENARIOS]:
         yield f"killed at a file operation: {name}", numbers(crash_points([name]))
         yield f"write fails: {name}", numbers(failing_writes([name]))

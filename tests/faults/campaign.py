@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.detectors import bull_scene
 from tests.faults.injection import Injection
 from tests.faults.scenarios import NOW, SCENARIOS, Scenario, one_box, sound
-from tests.fuzz.harness import Outcome, isolated
+from tests.fuzz.harness import Outcome, isolated, resident
 from whet.detector import edit
 from whet.detector.storage import load
 
@@ -125,11 +126,20 @@ def failing_writes(names: list[str] | None = None, errors: tuple[int, ...] = ERR
                     yield interrupted(scenario, at, name, states, error, torn=True)
 
 
-def concurrent_writers(n: int, corrections: int = 4) -> tuple[int, int, float]:
-    """Processes that learn and unlearn in one file at once: corrections lost, corrections doubled, seconds."""
+class Concurrent(NamedTuple):
+    """Corrections that concurrent processes lost or doubled; the seconds of all, and the megabytes of the largest."""
+
+    lost: int
+    doubled: int
+    seconds: float
+    megabytes: float
+
+
+def concurrent_writers(n: int, corrections: int = 4) -> Concurrent:
+    """Processes that learn and unlearn in one file at once."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         Path("a.whet").write_bytes(sound(0))
-        start, children = time.perf_counter(), []
+        start, before, children = time.perf_counter(), resident(), []
         for writer in range(n):
             child = os.fork()
             if not child:
@@ -139,12 +149,14 @@ def concurrent_writers(n: int, corrections: int = 4) -> tuple[int, int, float]:
                 finally:
                     os._exit(1)
             children.append(child)
-        failed = sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children)
+        ended = [os.wait4(child, 0) for child in children]
+        failed = sum(os.waitstatus_to_exitcode(status) != 0 for _, status, _ in ended)
+        more = max(0.0, *(usage.ru_maxrss / 1024 - before for _, _, usage in ended))
         names = [record.name for record in load(Path("a.whet").resolve()).records]
         expected = {f"{writer}-{number}" for writer in range(n) for number in range(corrections)}
         lost = len(expected - set(names)) + failed
         doubled = len(names) - len(set(names)) + len(set(names) - expected)
-        return lost, doubled, time.perf_counter() - start
+        return Concurrent(lost, doubled, time.perf_counter() - start, more)
 
 
 def _write(writer: int, corrections: int) -> None:

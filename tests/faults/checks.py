@@ -34,5 +34,5 @@ def test_the_operations_of_a_change_are_all_seen():
 
 @pytest.mark.parametrize("n", [2, 4, 8])
 def test_concurrent_writers_lose_and_double_nothing(n):
-    lost, doubled, _ = concurrent_writers(n, corrections=2)
-    assert (lost, doubled) == (0, 0)
+    done = concurrent_writers(n, corrections=2)
+    assert (done.lost, done.doubled) == (0, 0)

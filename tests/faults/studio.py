@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.faults.campaign import Result
 from tests.faults.scenarios import NOW
@@ -34,6 +35,7 @@ FILES = (PROJECT, f"{PROJECT}-wal", f"{PROJECT}-shm", f"{PROJECT}-journal")
 CALLS = ("pwrite64", "write", "fdatasync", "fsync", "ftruncate", "unlink", "openat")
 ERRORS = ("ENOSPC", "EIO", "EROFS")
 REFUSED = 3  # exit code of an error with a name
+LONGEST, TIMED_OUT = 300, 124  # seconds, and the exit code of `timeout`
 AGAIN = "tried again after: "
 BOXES = ([(2.0, 2.0, 32.0, 32.0)], [(40.0, 5.0, 70.0, 35.0)])
 
@@ -82,13 +84,44 @@ def prepared(folder: Path) -> Path:
     return folder
 
 
-def traced(folder: Path, inject: str = "", log: str = os.devnull) -> subprocess.CompletedProcess[str]:
+class Traced(NamedTuple):
+    """What came of the process: its exit code and output, seconds of the processor, and megabytes at most."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+    megabytes: float
+
+
+def traced(folder: Path, inject: str = "", log: str = os.devnull) -> Traced:
     """The process, with a fault injected into the calls on the project's files."""
     paths = [part for name in FILES for part in ("-P", str(folder / name))]
     faults = ["-e", f"inject={inject}"] if inject else []
-    command = ["strace", "-f", "-qq", "-o", log, *paths, "-e", f"trace={','.join(CALLS)}", *faults]
+    command = [
+        "timeout",
+        "-k",
+        "10",
+        str(LONGEST),
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        log,
+        *paths,
+        "-e",
+        f"trace={','.join(CALLS)}",
+        *faults,
+    ]
     child = [sys.executable, "-W", "ignore", "-m", "tests.faults.studio", str(folder)]
-    return subprocess.run([*command, *child], capture_output=True, text=True, timeout=300)
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen([*command, *child], stdout=out, stderr=errors)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        errors.seek(0)
+        seconds, megabytes = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+        return Traced(process.returncode, out.read(), errors.read(), seconds, megabytes)
 
 
 def counted(folder: Path) -> tuple[dict[str, int], list[str]]:
@@ -125,17 +158,20 @@ def interruptions(every: int = 1, errors: tuple[str, ...] = ERRORS, *, kills: bo
                     shutil.rmtree(folder)
 
 
-def _outcome(done: "subprocess.CompletedProcess[str]", fault: str) -> Outcome:
+def _outcome(done: Traced, fault: str) -> Outcome:
+    used = done.seconds, done.megabytes
     if done.returncode in (0, REFUSED):
         refusals = [line.removeprefix(AGAIN) for line in done.stdout.splitlines() if line.startswith(AGAIN)]
         text = "\n".join([*refusals, *done.stderr.splitlines()])
-        return Outcome(0, "refused" if text else "accepted", text, 0.0, 0.0)
+        return Outcome(0, "refused" if text else "accepted", text, *used)
     if fault == "killed" and done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):
-        return Outcome(0, "crash", "SIGKILL", 0.0, 0.0)
-    return Outcome(0, "uncaught", done.stderr.strip()[-500:], 0.0, 0.0)
+        return Outcome(0, "crash", "SIGKILL", *used)
+    if done.returncode == TIMED_OUT:
+        return Outcome(0, "hang", f"not done after {LONGEST} s", *used)
+    return Outcome(0, "uncaught", done.stderr.strip()[-500:], *used)
 
 
-def _loss(folder: Path, done: "subprocess.CompletedProcess[str]", states: list[str]) -> str:
+def _loss(folder: Path, done: Traced, states: list[str]) -> str:
     """What is wrong with the project after an interruption; empty if nothing is."""
     acknowledged = [line for line in done.stdout.splitlines() if not line.startswith(AGAIN)]
     try:

@@ -23,7 +23,7 @@ FINE = ("accepted", "refused")
 class Outcome(NamedTuple):
     """What came of a case: `accepted` or `refused`, or else `uncaught`, `crash` or `hang`, with its cause.
 
-    `seconds` are those of the processor, `megabytes` what was needed beyond the process that it was forked from.
+    `seconds` are those of the processor, `megabytes` what the process needed at most beyond its start.
     """
 
     seed: int
@@ -57,7 +57,6 @@ def isolated(work: Callable[[], str], seconds: float = SECONDS) -> Outcome:
 
 def _in_process(work: Callable[[int], str], seeds: list[int], seconds: float) -> Iterator[Outcome]:
     reading, writing = os.pipe()
-    before = _resident()
     child = os.fork()
     if not child:
         os.close(reading)
@@ -65,9 +64,10 @@ def _in_process(work: Callable[[int], str], seeds: list[int], seconds: float) ->
     os.close(writing)
     n = 0
     with open(reading, "rb") as pipe:
+        before = float(pipe.read(8) or 0)
         while n < len(seeds) and (size := pipe.read(8)):
-            kind, passed, resident, text = pipe.read(int(size, 16)).decode(errors="replace").split("\n", 3)
-            yield Outcome(seeds[n], kind, text, float(passed), max(float(resident) - before, 0.0))
+            kind, passed, more, text = pipe.read(int(size, 16)).decode(errors="replace").split("\n", 3)
+            yield Outcome(seeds[n], kind, text, float(passed), float(more))
             n += 1
     if n == len(seeds):  # threads of a library may keep it from its end
         os.kill(child, signal.SIGKILL)
@@ -90,6 +90,8 @@ def _answer(work: Callable[[int], str], seeds: list[int], writing: int, seconds:
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    before = resident()  # less than that of its parent: pages of files are mapped again when they are read
+    os.write(writing, f"{before:8.1f}".encode())
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
@@ -103,13 +105,13 @@ def _answer(work: Callable[[int], str], seeds: list[int], writing: int, seconds:
             kind, text = "uncaught", traceback.format_exc()[-8000:]
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        answer = f"{kind}\n{time.process_time() - start}\n{resident}\n{text}".encode(errors="replace")
+        more = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before, 0.0)
+        answer = f"{kind}\n{time.process_time() - start}\n{more}\n{text}".encode(errors="replace")
         os.write(writing, f"{len(answer):08x}".encode() + answer)
     os._exit(0)
 
 
-def _resident() -> float:
+def resident() -> float:
     """Megabytes of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGESIZE") / 2**20
