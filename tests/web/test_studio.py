@@ -13,8 +13,8 @@ from tests.web.studios import TIMEOUT, scenes, served
 import whet
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
-from whet.errors import UnknownItemError, VideoError, VideoNotFoundError
-from whet.web import overview
+from whet.errors import NotNowError, UnknownItemError, UnreadableImageError, VideoError, VideoNotFoundError
+from whet.web import exports, overview
 from whet.web.studio import Studio
 
 
@@ -22,6 +22,7 @@ from whet.web.studio import Studio
     ("name", "content", "error", "named"),
     [
         ("notes.txt", b"a note\n" * 100, UnknownItemError, "neither an image nor a video"),
+        ("note.png", b"a note\n" * 100, UnreadableImageError, "note.png"),
         ("film.mp4", b"a note\n" * 100, VideoError, "film.mp4"),
         ("gone.mp4", None, VideoNotFoundError, "gone.mp4"),
     ],
@@ -31,6 +32,14 @@ def test_what_is_no_image_and_no_video_is_refused_before_the_page_opens(tmp_path
         (tmp_path / name).write_bytes(content)
     with pytest.raises(error, match=named):
         Studio.open(tmp_path / "a.studio", whet.load(bull_file(tmp_path)), "bull", [str(tmp_path / name)])
+
+
+def test_files_that_cannot_be_read_are_left_out_beside_one_that_can(tmp_path):
+    folder = scenes(tmp_path / "scenes", n=1)
+    (folder / "0-note.png").write_text("a note\n")
+    with Studio.open(tmp_path / "a.studio", whet.load(bull_file(tmp_path)), "bull", [str(folder)], threads=1) as studio:
+        wait_until(lambda: len(studio.workspace.gallery))
+        assert [image.name for image in studio.workspace.gallery] == ["0.png"]
 
 
 def test_raw_video_of_a_recorder_is_a_video(tmp_path):
@@ -84,6 +93,23 @@ def test_an_image_that_is_deleted_is_missing_in_no_queue_and_no_count_until_it_i
         (folder / "1.png").write_bytes(content)
         wait_until(lambda: not gallery.missing)
         assert overview.state(studio).n_images == 4
+
+
+@pytest.mark.slow
+def test_an_export_says_that_the_files_of_reviewed_images_are_missing(tmp_path):
+    folder = scenes(tmp_path / "scenes")
+    with Studio.open(tmp_path / "a.studio", whet.load(bull_file(tmp_path)), "bull", [str(folder)], threads=1) as studio:
+        gallery = studio.workspace.gallery
+        wait_until(lambda: len(gallery) == 4)
+        first = next(iter(gallery))
+        with pytest.raises(NotNowError, match="no image is reviewed"):
+            exports.exported(studio.workspace, "coco")
+        studio.labeller.confirm([first.id])
+        (folder / first.name).unlink()
+        wait_until(lambda: gallery.missing)
+        with pytest.raises(NotNowError, match="the files of all 1 reviewed images are missing"):
+            exports.exported(studio.workspace, "coco")
+        assert exports.exported(studio.workspace, "coco", reviewed=False).name.endswith(".json")
 
 
 def wait_until(is_true):

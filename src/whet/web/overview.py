@@ -19,7 +19,7 @@ from whet.detector.corrections import SAME
 from whet.detector.detector import Detector
 from whet.errors import CannotExportError, CannotLearnError
 from whet.web import insights
-from whet.web.insights import as_box, boxes_of, disputes, estimate_view, labelled
+from whet.web.insights import as_box, boxes_of, disputes, estimate_view, labelled, objects_of
 from whet.web.store import Label, StoredImage
 from whet.web.views import (
     DetectionView,
@@ -220,9 +220,9 @@ def label_views(labels: Sequence[Label], unsatisfied: frozenset[str]) -> list[La
 
 def label_counts(labels: Sequence[Label]) -> LabelCounts:
     """How many boxes are right, wrong and missed."""
-    right = sum(label.is_object and label.was_found for label in labels)
-    wrong = sum(not label.is_object for label in labels)
-    return LabelCounts(right, wrong, len(labels) - right - wrong)
+    right = len(objects_of([label for label in labels if label.was_found]))
+    missed = len(objects_of([label for label in labels if not label.was_found]))
+    return LabelCounts(right, sum(not label.is_object for label in labels), missed)
 
 
 def expected_change(found: Detections, min_score: float, labelled: NDArray[np.float64]) -> float:
