@@ -21,6 +21,7 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -185,7 +186,7 @@ def set_point(studio: Studio, point: str) -> None:
 def wait_for_scan(studio: Studio) -> None:
     """Wait until all images are in the cache."""
     while any(row["n_detections"] is None for row in studio.get("/api/images", limit=1000)["images"]):
-        pass
+        time.sleep(0.5)
 
 
 # --- Simulated user ---------------------------------------------------------------------------------------------------

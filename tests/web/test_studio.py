@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -77,10 +78,7 @@ def test_a_detector_that_cannot_learn_says_so_and_why(tmp_path):
 
 @pytest.mark.slow
 def test_an_image_that_is_deleted_is_missing_in_no_queue_and_no_count_until_it_is_back(tmp_path):
-    folder = scenes(tmp_path / "scenes")
-    with Studio.open(tmp_path / "a.studio", whet.load(bull_file(tmp_path)), "bull", [str(folder)], threads=1) as studio:
-        gallery = studio.workspace.gallery
-        wait_until(lambda: len(gallery) == 4)
+    with four_scenes(tmp_path) as (studio, folder, gallery):
         content = (folder / "1.png").read_bytes()
         (folder / "1.png").unlink()
         wait_until(lambda: gallery.missing)
@@ -97,10 +95,7 @@ def test_an_image_that_is_deleted_is_missing_in_no_queue_and_no_count_until_it_i
 
 @pytest.mark.slow
 def test_an_export_says_that_the_files_of_reviewed_images_are_missing(tmp_path):
-    folder = scenes(tmp_path / "scenes")
-    with Studio.open(tmp_path / "a.studio", whet.load(bull_file(tmp_path)), "bull", [str(folder)], threads=1) as studio:
-        gallery = studio.workspace.gallery
-        wait_until(lambda: len(gallery) == 4)
+    with four_scenes(tmp_path) as (studio, folder, gallery):
         first = next(iter(gallery))
         with pytest.raises(NotNowError, match="no image is reviewed"):
             exports.exported(studio.workspace, "coco")
@@ -110,6 +105,15 @@ def test_an_export_says_that_the_files_of_reviewed_images_are_missing(tmp_path):
         with pytest.raises(NotNowError, match="the files of all 1 reviewed images are missing"):
             exports.exported(studio.workspace, "coco")
         assert exports.exported(studio.workspace, "coco", reviewed=False).name.endswith(".json")
+
+
+@contextmanager
+def four_scenes(place):
+    """A studio that has read four image files, their folder, and the gallery."""
+    folder = scenes(place / "scenes")
+    with Studio.open(place / "a.studio", whet.load(bull_file(place)), "bull", [str(folder)], threads=1) as studio:
+        wait_until(lambda: len(studio.workspace.gallery) == 4)
+        yield studio, folder, studio.workspace.gallery
 
 
 def wait_until(is_true):
