@@ -6,12 +6,13 @@ Prints JSON. Needs Chromium (`make packages`) and data sets in $WHET_DATA.
   false positive per image. Boxes are marked wrong by clicks; times are taken in the page, from the click to the frame
   that shows it: `shown` is the first redraw (the page does not wait), `learned` the redraw with the boxes of the
   corrected detector, `effect` that of the list of changes in all images.
-- `user`: a person who knows the truth reviews images of a set of `objects`: marks every wrong detection, draws every
-  missed object, confirms, goes on. The start is weak: a detector trained on few boxes. The order is the queue of the
-  studio, or random (files with shuffled names, in the order of names). At some numbers of clicks the detector is
-  evaluated on images that the user does not see: recall at equal false positives per image. `corrected` is the detector
-  as the page has it; `trained again` is trained on the true boxes of the start and of all reviewed images.
-  Marking a box takes two clicks, drawing one two (press and release), confirming one.
+- `user`: a user who knows the truth reviews images of a set of `objects`: marks every wrong detection, draws every
+  missed object, confirms, goes on. The start is weak: a detector trained on few boxes. The pool is the images of the
+  set as given, or as a camera gives them (`benchmarks.studio_pools`). The order is the queue of the studio, or random
+  (files with shuffled names, in the order of names). At some numbers of clicks the detector is evaluated on the test
+  part of the set: recall at equal false positives per image. `corrected` is the detector as the page has it; `trained
+  again` is trained on the true boxes of the start and of all reviewed images. Marking a box takes two clicks, drawing
+  one two (press and release), confirming one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import argparse
 import json
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,8 +36,8 @@ from PIL import Image
 from scripts import studio_browser
 from scripts.studio_browser import Studio
 
-from benchmarks.few_examples import choose_images, train_part
 from benchmarks.objects import SETS, test_part
+from benchmarks.studio_pools import POOLS, camera_pool, parts_of, summary
 from whet.cascade.boxes import box_iou
 from whet.detector.corrections import SAME
 from whet.detector.detector import Detector
@@ -61,12 +63,16 @@ def main() -> None:
     parser.add_argument("--clicks", type=int, default=60, help="corrections that are timed")
     parser.add_argument("--set", default="rear_cars", choices=list(SETS))
     parser.add_argument("--boxes", type=int, default=20, help="training boxes of the weak start")
+    parser.add_argument("--pools", nargs="+", default=list(POOLS), choices=POOLS)
     parser.add_argument("--pool", type=int, default=80, help="images that the user may review")
     parser.add_argument("--budget", nargs="+", type=int, default=[50, 100, 200], help="clicks at which to evaluate")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--orders", nargs="+", default=["queue", "random"], choices=["queue", "random"])
     parser.add_argument("--false-positives", type=float, default=0.5, help="per image, at which recall is compared")
+    parser.add_argument("--test-images", type=int, help="images of the test part, chosen at random (default: all)")
+    parser.add_argument("--trees", type=int, default=SETTINGS["trees"], help="trees of all detectors")
     options = parser.parse_args()
+    SETTINGS["trees"] = options.trees
     missing = studio_browser.missing()
     if missing is not None:
         raise SystemExit(missing)
@@ -180,7 +186,7 @@ def set_point(studio: Studio, point: str) -> None:
 def wait_for_scan(studio: Studio) -> None:
     """Wait until all images are in the cache."""
     while any(row["n_detections"] is None for row in studio.get("/api/images", limit=1000)["images"]):
-        pass
+        time.sleep(0.5)
 
 
 # --- Simulated user ---------------------------------------------------------------------------------------------------
@@ -202,45 +208,45 @@ def user(options: argparse.Namespace) -> dict[str, Any]:
     if root is None:
         raise SystemExit("the data set objects is not in $WHET_DATA")
     test = test_part(root / SETS[options.set].test, SETS[options.set].class_name).images
-    rows = []
+    order = np.random.default_rng(4).permutation(len(test))[: options.test_images].tolist()
+    test, rows = tuple(test[i] for i in sorted(order)), []
     with tempfile.TemporaryDirectory() as name:
-        for seed in range(options.seeds):
+        for seed in options.seeds:
             rows += one_seed(options, seed, Path(name), test)
-    return {"set": options.set, "test images": len(test), "rows": rows, "clicks needed": needed(rows, options)}
+    return {"set": options.set, "test images": len(test), "rows": rows, "summary": summary(rows, "trained again")}
 
 
 def one_seed(
     options: argparse.Namespace, seed: int, folder: Path, test: Sequence[AnnotatedImage]
 ) -> list[dict[str, Any]]:
-    """A weak start, and both orders from there."""
-    images = train_part(options.set).images
-    first = choose_images([image for image in images if len(image)], options.boxes, seed)
-    used = {image.path for image in first}
-    rest = [image for image in images if image.path not in used]
-    pool = [rest[i] for i in np.random.default_rng([seed, 1]).permutation(len(rest))[: options.pool]]
-    weak = trained(first, folder)
+    """A weak start, and both orders from there, in each pool."""
+    parts = parts_of(options.set, options.boxes, options.pool, 0, seed)
+    weak = trained(parts.start, folder)
     path = folder / f"weak-{seed}.whet"
     weak.save(path)
     start = recall_of(weak, test, options.false_positives)
     progress(f"seed {seed}: start {start}")
     rows = []
-    for order in options.orders:
-        place = folder / f"{order}-{seed}"
-        for at in review(options, seed, order, pool, path, place):
-            reviewed = [image for image in pool if image.path in at.paths]
-            again = trained([*first, *reviewed], folder)
-            row = {
-                "seed": seed,
-                "order": order,
-                "clicks": at.clicks,
-                "images": at.images,
-                "boxes": sum(len(image.objects) for image in reviewed),
-                "start": start,
-                "corrected": recall_of(Detector.from_bytes(at.model), test, options.false_positives),
-                "trained again": recall_of(again, test, options.false_positives),
-            }
-            progress(json.dumps(row))
-            rows.append(row)
+    for kind in options.pools:
+        is_camera = kind == "camera"
+        pool = camera_pool(parts.pool, options.pool, folder / f"frames-{seed}", seed) if is_camera else parts.pool
+        for order in options.orders:
+            for at in review(options, seed, order, pool, path, folder / f"{kind}-{order}-{seed}"):
+                reviewed = [image for image in pool if image.path in at.paths]
+                again = trained([*parts.start, *reviewed], folder)
+                row = {
+                    "seed": seed,
+                    "pool": kind,
+                    "order": order,
+                    "clicks": at.clicks,
+                    "images": at.images,
+                    "boxes": sum(len(image.objects) for image in reviewed),
+                    "start": start,
+                    "corrected": recall_of(Detector.from_bytes(at.model), test, options.false_positives),
+                    "trained again": recall_of(again, test, options.false_positives),
+                }
+                progress(json.dumps(row))
+                rows.append(row)
     return rows
 
 
@@ -358,23 +364,6 @@ def on_screen(page: Any, x: float, y: float) -> list[float]:  # noqa: ANN401
         [float(x), float(y)],
     )
     return place
-
-
-def needed(rows: Sequence[dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
-    """Mean recall of each order at each budget, over seeds."""
-    table: dict[str, Any] = {}
-    for order in options.orders:
-        for number, budget in enumerate(options.budget):
-            of = [
-                [row for row in rows if row["seed"] == seed and row["order"] == order] for seed in range(options.seeds)
-            ]
-            there = [runs[number] for runs in of if len(runs) > number]
-            if there:
-                table[f"{order} {budget}"] = {
-                    kind: round(float(np.mean([row[kind] for row in there])), 4)
-                    for kind in ("clicks", "images", "boxes", "corrected", "trained again")
-                }
-    return table
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from whet.cli.options import ExitCode
         (["none.whet"], ExitCode.DATA_MISSING),
         (["unicorn"], ExitCode.DATA_MISSING),
         (["face", "missing.png"], ExitCode.DATA_MISSING),
+        (["face", "fake.png"], ExitCode.FAILED),
         (["face", "a.mp4", "b.mp4"], ExitCode.FAILED),
         (["face", "--host", "203.0.113.9"], ExitCode.FAILED),
         (["face", "--project", "nowhere/face.studio"], ExitCode.FAILED),
@@ -23,6 +24,7 @@ from whet.cli.options import ExitCode
 )
 def test_what_is_wrong_is_one_line(arguments, code, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "fake.png").write_text("a note\n")
     done = whet_here(monkeypatch, capsys, "serve", *arguments, "--no-browser")
     assert done.code == code, done.err
     check_message(done.err, arguments)

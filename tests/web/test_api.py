@@ -126,6 +126,34 @@ def test_files_that_leave_the_studio_are_read_by_whet(tmp_path):
         assert answer.status_code in (200, 409)
 
 
+def test_two_boxes_of_one_place_are_one_object(tmp_path):
+    box, moved = [80, 60, 120, 100], [80, 60, 120, 99]  # beside the bulls
+    with served(tmp_path, detector=None) as (client, keys):
+        for each in (box, moved):
+            post(client, f"/api/images/{keys[0]}/labels", boxes=[each], is_object=True)
+        post(client, f"/api/images/{keys[0]}/labels", boxes=[[80, 60, 120, 94]], is_object=True)  # IoU 0.85
+        assert get(client, "/api/state")["n_objects"] == 2
+        assert get(client, "/api/images")["images"][0]["n_labels"]["missed"] == 2
+        post(client, f"/api/images/{keys[0]}/confirm")
+        written = client.get("/api/export?format=coco").json()["annotations"]
+        assert [row["bbox"] for row in written] == [[80, 60, 40, 40], [80, 60, 40, 34]]
+
+
+def test_a_rejection_where_nothing_is_detected_has_a_hint(tmp_path):
+    with served(tmp_path) as (client, keys):
+        found = get(client, f"/api/images/{keys[0]}")["detections"][0]["box"]
+        path = f"/api/images/{keys[0]}/labels"
+        assert post(client, path, boxes=[found], is_object=False)["hint"] is None
+        assert post(client, path, boxes=[[80, 5, 110, 35]], is_object=True)["hint"] is None
+        answer = client.post(
+            "/api/learn",
+            files={"image": ("a.png", png(np.full((90, 90, 3), 128, np.uint8)), "image/png")},
+            data={"boxes": "[[10, 10, 40, 40]]", "is_object": "false"},
+        )
+        assert answer.status_code == 200, answer.text
+        assert "nothing is detected at 1 of the 1 boxes" in answer.json()["hint"]
+
+
 def test_an_upload_is_detected_as_the_library_does_and_can_be_learned(tmp_path):
     with served(tmp_path) as (client, _):
         found = client.post("/api/detect", files={"image": ("a.png", png(), "image/png")}).json()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import whet.web
+from whet.detector.corrections import SAME_PLACE
 
 STATIC = Path(whet.web.__file__).parent / "static"
 DOCS = Path(__file__).parents[2] / "docs"
@@ -41,6 +42,11 @@ def test_the_code_runs_under_a_strict_policy(path):
     text = path.read_text()
     assert not re.search(r"\beval\(|new Function|innerHTML|dangerouslySet|document\.write", text)
     assert not re.search(r'\bstyle="', text), "an inline style is refused; a style object is not"
+
+
+def test_the_page_and_the_server_agree_on_what_is_the_same_place():
+    boxes = (STATIC / "js" / "boxes.js").read_text()
+    assert float(re.search(r"const SAME = ([\d.]+);", boxes)[1]) == SAME_PLACE
 
 
 def test_vendored_modules_have_their_licences():

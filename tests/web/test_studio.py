@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from tests.web.studios import TIMEOUT, scenes, served
 import whet
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
-from whet.errors import UnknownItemError, VideoError, VideoNotFoundError
-from whet.web import overview
+from whet.errors import NotNowError, UnknownItemError, UnreadableImageError, VideoError, VideoNotFoundError
+from whet.web import exports, overview
 from whet.web.studio import Studio
 
 
@@ -22,6 +23,7 @@ from whet.web.studio import Studio
     ("name", "content", "error", "named"),
     [
         ("notes.txt", b"a note\n" * 100, UnknownItemError, "neither an image nor a video"),
+        ("note.png", b"a note\n" * 100, UnreadableImageError, "note.png"),
         ("film.mp4", b"a note\n" * 100, VideoError, "film.mp4"),
         ("gone.mp4", None, VideoNotFoundError, "gone.mp4"),
     ],
@@ -31,6 +33,14 @@ def test_what_is_no_image_and_no_video_is_refused_before_the_page_opens(tmp_path
         (tmp_path / name).write_bytes(content)
     with pytest.raises(error, match=named):
         Studio.open(tmp_path / "a.studio", whet.load(bull_file(tmp_path)), "bull", [str(tmp_path / name)])
+
+
+def test_files_that_cannot_be_read_are_left_out_beside_one_that_can(tmp_path):
+    folder = scenes(tmp_path / "scenes", n=1)
+    (folder / "0-note.png").write_text("a note\n")
+    with Studio.open(tmp_path / "a.studio", whet.load(bull_file(tmp_path)), "bull", [str(folder)], threads=1) as studio:
+        wait_until(lambda: len(studio.workspace.gallery))
+        assert [image.name for image in studio.workspace.gallery] == ["0.png"]
 
 
 def test_raw_video_of_a_recorder_is_a_video(tmp_path):
@@ -68,10 +78,7 @@ def test_a_detector_that_cannot_learn_says_so_and_why(tmp_path):
 
 @pytest.mark.slow
 def test_an_image_that_is_deleted_is_missing_in_no_queue_and_no_count_until_it_is_back(tmp_path):
-    folder = scenes(tmp_path / "scenes")
-    with Studio.open(tmp_path / "a.studio", whet.load(bull_file(tmp_path)), "bull", [str(folder)], threads=1) as studio:
-        gallery = studio.workspace.gallery
-        wait_until(lambda: len(gallery) == 4)
+    with four_scenes(tmp_path) as (studio, folder, gallery):
         content = (folder / "1.png").read_bytes()
         (folder / "1.png").unlink()
         wait_until(lambda: gallery.missing)
@@ -84,6 +91,29 @@ def test_an_image_that_is_deleted_is_missing_in_no_queue_and_no_count_until_it_i
         (folder / "1.png").write_bytes(content)
         wait_until(lambda: not gallery.missing)
         assert overview.state(studio).n_images == 4
+
+
+@pytest.mark.slow
+def test_an_export_says_that_the_files_of_reviewed_images_are_missing(tmp_path):
+    with four_scenes(tmp_path) as (studio, folder, gallery):
+        first = next(iter(gallery))
+        with pytest.raises(NotNowError, match="no image is reviewed"):
+            exports.exported(studio.workspace, "coco")
+        studio.labeller.confirm([first.id])
+        (folder / first.name).unlink()
+        wait_until(lambda: gallery.missing)
+        with pytest.raises(NotNowError, match="the files of all 1 reviewed images are missing"):
+            exports.exported(studio.workspace, "coco")
+        assert exports.exported(studio.workspace, "coco", reviewed=False).name.endswith(".json")
+
+
+@contextmanager
+def four_scenes(place):
+    """A studio that has read four image files, their folder, and the gallery."""
+    folder = scenes(place / "scenes")
+    with Studio.open(place / "a.studio", whet.load(bull_file(place)), "bull", [str(folder)], threads=1) as studio:
+        wait_until(lambda: len(studio.workspace.gallery) == 4)
+        yield studio, folder, studio.workspace.gallery
 
 
 def wait_until(is_true):

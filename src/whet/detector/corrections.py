@@ -35,8 +35,8 @@ AROUND = 0.4
 # The window of a missed object overlaps its box at least so much, and hardly less than the best window.
 ALIGNED = 0.6
 NEARLY_BEST = 0.1
-# Boxes of both labels that overlap so much contradict each other.
-CONTRARY = 0.9
+# Boxes that overlap so much mean the same place: those of both labels contradict each other.
+SAME_PLACE = 0.9
 # Detections that overlap so much may be taken for one object: a missed one beside them has to be so much stronger.
 BESIDE = 0.2
 STRONGER = 3.0
@@ -360,7 +360,7 @@ def new_records(
     `base_found` are the detections of the base at any score, if they are known.
     """
     objects = boxes[is_object]
-    contrary = np.argwhere(box_iou(objects, boxes[~is_object]) >= CONTRARY)
+    contrary = np.argwhere(box_iou(objects, boxes[~is_object]) >= SAME_PLACE)
     if len(contrary):
         raise BoxError(
             f"the box {objects[contrary[0, 0]].round(1).tolist()} is marked as the object and as not the object; "

@@ -242,8 +242,8 @@ def _add_images(app: FastAPI, studio: Studio) -> None:
     ) -> ImageList:
         """A part of all images, by name or by queue.
 
-        The queue has images without a review first, and of these the largest gain per click: the chance that the
-        image needs a correction, divided by the clicks that it is expected to take. Near-duplicates take turns.
+        The queue has images without a review first. It takes turns between the image that most probably has an object
+        and the one that most probably has an error, both per expected click. Near-duplicates come later.
         """
         return overview.images(workspace, order, offset, limit)
 

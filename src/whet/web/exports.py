@@ -19,7 +19,7 @@ from whet.errors import NotNowError, UnreadableImageError
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations
 from whet.io.annotations.formats import LIST, write_annotations
 from whet.io.files import as_file_name
-from whet.web.insights import as_box
+from whet.web.insights import as_box, objects_of
 from whet.web.insights import labelled as labels_on
 from whet.web.store import StoredImage
 from whet.web.views import SavedView
@@ -69,15 +69,15 @@ def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, lab
     name = ONLY_CLASS
     if workspace.has_model and workspace.detector.class_name:
         name = workspace.detector.class_name
-    images, used = [], set[str]()
+    images, used, missing = [], set[str](), workspace.gallery.missing
     for image in workspace.gallery:
-        if image.id in workspace.gallery.missing:
+        if image.id in missing:
             continue
         labels = workspace.labels_of(image.id)
         is_reviewed = workspace.is_reviewed(image.id)
         if (reviewed and not is_reviewed) or (labelled and not labels and not is_reviewed):
             continue
-        boxes = [as_box(label.box) for label in labels if label.is_object]
+        boxes = [as_box(box) for box in objects_of(labels)]
         found = workspace.shown(image.id)
         judged = labels_on(found, labels)
         boxes += [as_box(box) for box, label in zip(found.boxes, judged, strict=True) if label is None]
@@ -88,11 +88,23 @@ def annotated(workspace: Workspace, folder: Path, *, reviewed: bool = False, lab
                 path, (image.height, image.width), array, (name,) * len(array), np.zeros(len(array), np.bool_)
             )
         )
-    if not images and labelled:
-        raise NotNowError("no labelled image can be read; put the image files back, or draw boxes in other images")
     if not images:
-        raise NotNowError("no image is reviewed; confirm images (Space), or export all of them with reviewed=false")
+        raise NotNowError(_why_none(workspace, reviewed=reviewed, labelled=labelled))
     return Annotations(tuple(images), (name,))
+
+
+def _why_none(workspace: Workspace, *, reviewed: bool, labelled: bool) -> str:
+    """Why there is no image to write, and what to do."""
+    if labelled:
+        return "no labelled image can be read; put the image files back, or draw boxes in other images"
+    missing = workspace.gallery.missing
+    n = sum(workspace.is_reviewed(key) for key in missing) if reviewed else len(missing)
+    if n:
+        kind = "reviewed images" if reviewed else "images"
+        return f"the files of all {n} {kind} are missing; put them back where they were"
+    if reviewed:
+        return "no image is reviewed; confirm images (Space), or export all of them with reviewed=false"
+    return "the project has no image; start the studio with a directory of images"
 
 
 def _inside(boxes: Boxes, image: StoredImage) -> Boxes:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from whet.cascade.boxes import box_iou
 from whet.cascade.detections import Detections
-from whet.detector.corrections import CONTRARY, SAME
+from whet.detector.corrections import SAME, SAME_PLACE
 from whet.detector.reference import Estimate
 from whet.evaluation.curves import sweep
 from whet.evaluation.matching import match
@@ -39,7 +39,7 @@ MOVED = 0.8
 # Points of a curve that a page can show.
 MOST_POINTS = 400
 BINS = 24
-# Boxes of a diff: a person reads the first of them.
+# Boxes of a diff: a user reads the first of them.
 MOST_CHANGES = 500
 
 
@@ -57,6 +57,24 @@ def boxes_of(labels: Sequence[Label]) -> Boxes:
     return np.array([label.box for label in labels], np.float64).reshape(-1, 4)
 
 
+def objects_of(labels: Sequence[Label]) -> Boxes:
+    """The boxes (n, 4) of labelled objects, the oldest first; boxes of one place count once, as in the page.
+
+    >>> boxes = (0, 0, 100, 100), (0, 0, 100, 98), (300, 0, 400, 100)
+    >>> objects_of([Label(str(n), "a", box, True, False, "", n, None) for n, box in enumerate(boxes)])
+    array([[  0.,   0., 100., 100.],
+           [300.,   0., 400., 100.]])
+    """
+    objects = sorted((label for label in labels if label.is_object), key=lambda label: (label.time, label.id))
+    boxes = boxes_of(objects)
+    is_same = box_iou(boxes, boxes) >= SAME_PLACE
+    chosen: list[int] = []
+    for i in range(len(boxes)):
+        if not is_same[i, chosen].any():
+            chosen.append(i)
+    return boxes[chosen]
+
+
 def labelled(found: Detections, labels: Sequence[Label]) -> list[Label | None]:
     """For each detection, the label that overlaps it most (IoU from 0.5 up); of equals, the newest."""
     if not labels or not len(found):
@@ -70,7 +88,7 @@ def labelled(found: Detections, labels: Sequence[Label]) -> list[Label | None]:
 def disputes(labels: Sequence[Label]) -> set[str]:
     """The ids of labels of one image that say the contrary of another one about the same box."""
     sides = [[label for label in labels if label.is_object is side] for side in (True, False)]
-    pairs = np.argwhere(box_iou(boxes_of(sides[0]), boxes_of(sides[1])) >= CONTRARY)
+    pairs = np.argwhere(box_iou(boxes_of(sides[0]), boxes_of(sides[1])) >= SAME_PLACE)
     return {sides[side][pair[side]].id for pair in pairs.tolist() for side in (0, 1)}
 
 
@@ -95,7 +113,7 @@ def image_changes(
     """Boxes of an image that were gained, lost or moved.
 
     Harm is between -1 and 2. A lost box harms by the probability that it is an object, a gained one by that it is none,
-    a moved one by the part of it that is gone. What a person has confirmed harms by one more, and what a person wanted
+    a moved one by the part of it that is gone. What a user has confirmed harms by one more, and what a user wanted
     changed is no harm.
     """
     pairs = pairs_of(before.boxes, after.boxes)
@@ -199,7 +217,7 @@ def lock(workspace: Workspace, key: str, is_locked: bool) -> None:
     """Watch an image: the boxes that are labelled the object now have to be found from now on; or stop."""
     image, truth, node = workspace.gallery[key], None, None
     if is_locked:
-        truth = [as_box(label.box) for label in workspace.labels_of(key) if label.is_object]
+        truth = [as_box(box) for box in objects_of(workspace.labels_of(key))]
         node = workspace.history.current
     workspace.store.lock_image(key, truth, node)
     workspace.gallery.update(replace(image, truth=None if truth is None else tuple(truth), locked_at=node))
@@ -211,7 +229,7 @@ def truth_of(image: StoredImage, labels: Sequence[Label]) -> Boxes:
     boxes = np.array(image.truth or (), np.float64).reshape(-1, 4)
     wrong = boxes_of([label for label in labels if not label.is_object])
     boxes = boxes[~(box_iou(boxes, wrong) >= SAME).any(axis=1)]
-    objects = boxes_of([label for label in labels if label.is_object])
+    objects = objects_of(labels)
     new = objects[~(box_iou(objects, boxes) >= SAME).any(axis=1)]
     return np.concatenate([boxes, new])
 
@@ -330,7 +348,7 @@ def curves(workspace: Workspace) -> CurvesView:
             found = found[is_judged]
         if not (labels or is_reviewed):
             continue
-        truth = truth_of(image, labels) if image.truth is not None else boxes_of([x for x in labels if x.is_object])
+        truth = truth_of(image, labels) if image.truth is not None else objects_of(labels)
         matched = match(found.boxes, found.scores, truth)
         scores.append(found.scores)
         kinds.append(matched.labels)

@@ -14,7 +14,7 @@ import numpy as np
 
 from whet.cascade.boxes import box_iou
 from whet.cascade.pyramid import Level
-from whet.detector.corrections import CONTRARY, checked_labels
+from whet.detector.corrections import SAME, SAME_PLACE, checked_labels
 from whet.detector.detector import Detector
 from whet.detector.records import Record
 from whet.errors import BoxError, NotNowError, UnknownItemError
@@ -32,12 +32,16 @@ MOST_BOXES = 200
 
 @dataclass(frozen=True)
 class Judged:
-    """Boxes of an image, whether each is the object, and whether it was a detection when it was judged."""
+    """Boxes of an image, whether each is the object, and whether it was a detection when it was judged.
+
+    `hint` says what the user may not expect.
+    """
 
     image: StoredImage
     boxes: Sequence[Box]
     flags: Sequence[bool]
     was_found: Sequence[bool]
+    hint: str | None = None
 
 
 class Labeller:
@@ -88,7 +92,8 @@ class Labeller:
             missed = [label.box for label in new if label.is_object and label.record is not None]
             if missed and engine is not None:
                 engine.rescorer.look_around(key, workspace.gallery.pixels(key), missed)
-            return self._answer(before, [label.id for label in new], key, author, effect)
+            answer = self._answer(before, [label.id for label in new], key, author, effect)
+            return replace(answer, hint=judged.hint)
 
     def unlabel(self, label_id: str, *, author: str = "", request: str | None = None, effect: bool = True) -> Corrected:
         """Unlearn one correction, as if it had never been learned."""
@@ -181,7 +186,16 @@ class Labeller:
 
     def _judged(self, image: StoredImage, boxes: Sequence[Box], flags: Sequence[bool]) -> Judged:
         overlaps = box_iou(np.array(boxes).reshape(-1, 4), self._workspace.shown(image.id).boxes)
-        return Judged(image, boxes, flags, np.asarray((overlaps >= CONTRARY).any(axis=1)).tolist())
+        was_found = np.asarray((overlaps >= SAME_PLACE).any(axis=1)).tolist()
+        is_free = ~(overlaps >= SAME).any(axis=1)
+        n_free = int((is_free & ~np.array(flags, np.bool_)).sum())
+        hint = None
+        if n_free and self._workspace.has_model:
+            hint = (
+                f"nothing is detected at {n_free} of the {len(boxes)} boxes, so nothing was there to reject; the "
+                "labels are kept: unlearn them if the boxes are not where you meant"
+            )
+        return Judged(image, boxes, flags, was_found, hint)
 
     @contextmanager
     def _learned(self, judged: Sequence[Judged], author: str) -> Iterator[tuple[History, Engine | None, list[Label]]]:
@@ -258,7 +272,7 @@ class Labeller:
                 for other in self._workspace.labels_of(label.image or "")
                 if other.is_object is not label.is_object and other.author == author
             ]
-            same = box_iou(boxes_of([label]), boxes_of(others))[0] >= CONTRARY
+            same = box_iou(boxes_of([label]), boxes_of(others))[0] >= SAME_PLACE
             ids += [other.id for other, is_same in zip(others, same.tolist(), strict=True) if is_same]
         return ids
 

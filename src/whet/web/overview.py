@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import exp, isfinite
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from whet.cascade.boxes import box_iou
 from whet.cascade.detections import Detections
 from whet.detector.base import DetectorBase
-from whet.detector.corrections import SAME
 from whet.detector.detector import Detector
 from whet.errors import CannotExportError, CannotLearnError
 from whet.web import insights
-from whet.web.insights import as_box, boxes_of, disputes, estimate_view, labelled
+from whet.web.insights import as_box, boxes_of, disputes, estimate_view, labelled, objects_of
+from whet.web.review import Candidate, Expected, queue
 from whet.web.store import Label, StoredImage
 from whet.web.views import (
     DetectionView,
@@ -77,23 +73,24 @@ def state(studio: Studio) -> StateView:
 
 
 def images(workspace: Workspace, order: str, offset: int, limit: int) -> ImageList:
-    """A part of all images by name, or as a queue: not reviewed first, then by gain per click (`review_gain`)."""
+    """A part of all images by name, or as a queue (`whet.web.review.queue`)."""
     groups, every, missing = workspace.gallery.groups(), list(workspace.gallery), workspace.gallery.missing
     expected = {image.id: _expected(workspace, image.id) for image in every}
     if order == "queue":
-        every = [image for image in every if image.id not in missing]
-        known = {image.id: image for image in every}
-        ranked = in_turns([(image.id, groups[image.id], review_gain(expected[image.id] or 0.0)) for image in every])
-        every = sorted((known[key] for key in ranked), key=lambda image: workspace.is_reviewed(image.id))
+        known = {image.id: image for image in every if image.id not in missing}
+        candidates = [
+            Candidate(key, groups[key], expected[key] or Expected(), workspace.is_reviewed(key)) for key in known
+        ]
+        every = [known[key] for key in queue(candidates)]
     part = every[offset : offset + limit]
     return ImageList(len(every), [summary(workspace, image, groups[image.id], expected[image.id]) for image in part])
 
 
-def _expected(workspace: Workspace, key: str) -> float | None:
+def _expected(workspace: Workspace, key: str) -> Expected | None:
     if not workspace.has_model or key not in workspace.rescorer:
         return None
-    found = workspace.detections(key)
-    return round(expected_change(found, workspace.min_score, boxes_of(workspace.labels_of(key))), 4)
+    labels = boxes_of(workspace.labels_of(key))
+    return Expected.from_detections(workspace.detections(key), workspace.min_score, labels)
 
 
 def image(workspace: Workspace, key: str) -> ImageView:
@@ -120,7 +117,7 @@ def _unsatisfied(workspace: Workspace) -> frozenset[str]:
     return frozenset() if workspace.engine is None else workspace.engine.rescorer.unsatisfied(workspace.record_ids())
 
 
-def summary(workspace: Workspace, image: StoredImage, group: int = 0, expected: float | None = None) -> ImageSummary:
+def summary(workspace: Workspace, image: StoredImage, group: int = 0, expected: Expected | None = None) -> ImageSummary:
     """An image for a list; the number of detections is None until the image was scanned."""
     is_known = workspace.engine is not None and image.id in workspace.engine.rescorer
     return ImageSummary(
@@ -134,7 +131,7 @@ def summary(workspace: Workspace, image: StoredImage, group: int = 0, expected: 
         image.truth is not None,
         len(disputes(workspace.labels_of(image.id))),
         group,
-        expected,
+        None if expected is None else round(expected.errors, 4),
         image.id in workspace.gallery.missing,
     )
 
@@ -220,51 +217,6 @@ def label_views(labels: Sequence[Label], unsatisfied: frozenset[str]) -> list[La
 
 def label_counts(labels: Sequence[Label]) -> LabelCounts:
     """How many boxes are right, wrong and missed."""
-    right = sum(label.is_object and label.was_found for label in labels)
-    wrong = sum(not label.is_object for label in labels)
-    return LabelCounts(right, wrong, len(labels) - right - wrong)
-
-
-def expected_change(found: Detections, min_score: float, labelled: NDArray[np.float64]) -> float:
-    """The number of corrections that an image is expected to need: wrong boxes among those shown, objects below.
-
-    `found` are detections at any score; those that overlap a `labelled` box (n, 4) are decided already. Without
-    probabilities, a detection is as likely wrong as right.
-
-    >>> found = Detections(np.array([[0.0, 0, 9, 9], [20, 0, 29, 9]]), np.array([5.0, 1.0]))
-    >>> expected_change(found, 2.0, np.empty((0, 4))), expected_change(found, 2.0, found.boxes[:1])
-    (1.0, 0.5)
-    """
-    if not len(found):
-        return 0.0
-    is_open = ~(box_iou(found.boxes, labelled) >= SAME).any(axis=1)
-    likely = np.nan_to_num(found.probabilities, nan=0.5)
-    wrong = np.where(found.scores > min_score, 1 - likely, likely)
-    return float(wrong[is_open].sum())
-
-
-def review_gain(errors: float) -> float:
-    """How much a click on an image is worth: the chance that it needs any correction, per expected click.
-
-    A wrong box takes two clicks, a confirmation one. Many errors of one image resemble each other: the image with most
-    of them is not the first.
-
-    >>> [round(review_gain(errors), 2) for errors in (0.0, 0.5, 1.0, 10.0)]
-    [0.0, 0.2, 0.21, 0.05]
-    """
-    return (1 - exp(-errors)) / (1 + 2 * errors)
-
-
-def in_turns(images: Sequence[tuple[str, int, float]]) -> list[str]:
-    """Images (id, group, gain), the largest gain first; of a group, one after all other groups had a turn.
-
-    >>> in_turns([("a", 1, 3.0), ("b", 1, 2.9), ("c", 2, 1.0)])
-    ['a', 'c', 'b']
-    """
-    ordered = sorted(images, key=lambda image: -image[2])
-    seen: dict[int, int] = {}
-    turns = []
-    for key, group, gain in ordered:
-        seen[group] = seen.get(group, 0) + 1
-        turns.append((seen[group], -gain, key))
-    return [key for _, _, key in sorted(turns, key=lambda turn: turn[:2])]
+    right = len(objects_of([label for label in labels if label.was_found]))
+    missed = len(objects_of([label for label in labels if not label.was_found]))
+    return LabelCounts(right, sum(not label.is_object for label in labels), missed)

@@ -16,7 +16,7 @@ from whet.cascade.boxes import box_iou
 from whet.cascade.detections import Detections
 from whet.detector.detector import Detector
 from whet.errors import NotNowError, UnknownItemError, UnreadableImageError, WhetError
-from whet.io.images import find_images, is_image_name
+from whet.io.images import as_array, find_images, is_image_name
 from whet.io.video import is_live
 from whet.web.labelling import Labeller
 from whet.web.live import Player, Video
@@ -64,6 +64,7 @@ class Studio:
         if len(videos) > 1 or (videos and len(sources) > 1):
             raise UnknownItemError(f"got {', '.join(sources)}; expected images and directories, or one video")
         paths = find_images(sources) if sources and not videos else []
+        _check_readable(paths)
         name = "model" if model is None else Path(model.partition(":")[0]).stem
         workspace = Workspace.open(project, detector, name=name, model=model, threads=threads)
         try:
@@ -113,6 +114,21 @@ def _check_kinds(sources: Sequence[str]) -> None:
                 f"{source} is neither an image nor a video; expected images, directories of images, "
                 f"a video ({', '.join(sorted(VIDEO_SUFFIXES))}) or camera"
             )
+
+
+def _check_readable(paths: Sequence[Path]) -> None:
+    """Refuse image files of which none can be read; later, one that cannot is left out with a warning."""
+    errors = []
+    for path in paths:
+        try:
+            as_array(path)
+        except (OSError, UnreadableImageError) as error:
+            errors.append(str(error))
+        else:
+            return
+    if errors:
+        more = f" (and {len(errors) - 1} more files)" if len(errors) > 1 else ""
+        raise UnreadableImageError(f"no image can be read: {errors[0]}{more}")
 
 
 class Rescan:

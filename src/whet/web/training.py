@@ -25,6 +25,7 @@ from whet.errors import NotNowError, TrainingDataError
 from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.formats import write_annotations
 from whet.web.exports import annotated
+from whet.web.insights import objects_of
 from whet.web.labelling import Labeller
 from whet.web.views import JobView
 
@@ -72,7 +73,7 @@ class Training:
         gallery = self._workspace.gallery
         missing = gallery.missing
         keys = [image.id for image in gallery if image.id not in missing]
-        return sum(label.is_object for key in keys for label in self._workspace.labels_of(key))
+        return sum(len(objects_of(self._workspace.labels_of(key))) for key in keys)
 
     def start(self, class_name: str) -> JobView:
         """Train on the boxes of all images with labels, as the page shows them; returns at once."""

@@ -180,13 +180,14 @@ class EffectView:
 
 @dataclass(frozen=True)
 class Corrected:
-    """The answer to a correction."""
+    """The answer to a correction; `hint` says what the client may not expect."""
 
     node: int
     revision: int
     added: list[str]
     image: ImageView | None
     effect: EffectSummary | None
+    hint: str | None = None
 
 
 @dataclass(frozen=True)

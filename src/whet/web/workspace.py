@@ -274,7 +274,7 @@ class Workspace:
             return list(self._by_image.get(key, []))
 
     def is_reviewed(self, key: str) -> bool:
-        """Whether a person has confirmed all detections of an image."""
+        """Whether a user has confirmed all detections of an image."""
         return REVIEWED + key in self.history.items()
 
     def add_image(self, pixels: Pixels, name: str) -> StoredImage:

@@ -1,4 +1,4 @@
-"""What a person does with the page of the studio: select, judge, draw, look."""
+"""What a user does with the page of the studio: select, judge, draw, look."""
 
 from playwright.sync_api import expect
 

@@ -55,6 +55,16 @@ def test_a_false_positive_that_is_marked_wrong_vanishes_and_the_face_stays(studi
     assert label["is_object"] is False
 
 
+def test_space_confirms_the_image_that_was_clicked_in_the_filmstrip(studio, open_page):
+    page = open_page(studio, "astronaut.png")
+    page.choose("coins.png")
+    page.page.keyboard.press(" ")
+    expect(page.page.locator(".image-name")).not_to_have_attribute("title", "coins.png")
+    page.settle()
+    rows = page.studio.get("/api/images", limit=100)["images"]
+    assert [row["name"] for row in rows if row["is_reviewed"]] == ["coins.png"]
+
+
 def test_a_missed_object_that_is_drawn_is_found(studio, open_page):
     page = open_page(studio, "coins.png")
     assert all(overlap(found["box"], COIN) < 0.3 for found in page.detections("coins.png"))

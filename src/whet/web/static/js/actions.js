@@ -41,7 +41,7 @@ export function selectUndecided() {
   select(next?.key ?? null);
 }
 
-/** Say that a box is right or wrong; the same word again takes it back. */
+/** Label a box right or wrong; the same label again takes it back. */
 export function judge(box, is_object) {
   const { image } = get();
   if (!image || !canLearn()) return;
@@ -79,7 +79,7 @@ export function removeSelected() {
   else takeBack(box);
 }
 
-/** Whether a person drew the box, rather than judged a detection. */
+/** Whether a user drew the box, rather than judged a detection. */
 const isDrawn = (box) => box.judgement === true && box.labels.some((label) => keyOf(label.box) !== box.key);
 
 // Drawing.
@@ -110,9 +110,9 @@ export function addObject(box) {
   set({ selected: keyOf(drawn), has_card: false, blame: null }); // a card would cover what is drawn next
 }
 
-let moving = null; // {box, timer}: a person's box that arrow keys move
+let moving = null; // {box, timer}: a user's box that arrow keys move
 
-/** Move (or resize) the draft or the selected person's box. Returns false if there is none. */
+/** Move (or resize) the draft or the selected user's box. Returns false if there is none. */
 export function nudge(dx, dy, isResize) {
   const { image, draft } = get();
   if (!image) return false;
@@ -122,7 +122,7 @@ export function nudge(dx, dy, isResize) {
     return true;
   }
   const box = moving?.box ?? selectedBox();
-  if (!box || !isPersons(box)) return false;
+  if (!box || !isMovable(box)) return false;
   clearTimeout(moving?.timer);
   const to = change(moving?.to ?? box.labels[0].box, dx, dy, image);
   moving = { box, to, image, timer: setTimeout(finishMoving, MOVE_PAUSE) };
@@ -130,8 +130,8 @@ export function nudge(dx, dy, isResize) {
   return true;
 }
 
-/** Whether one person said that this is an object: then its box may be moved. */
-const isPersons = (box) => box.judgement === true && box.labels.length === 1;
+/** Whether one user labelled this an object: then its box may be moved. */
+const isMovable = (box) => box.judgement === true && box.labels.length === 1;
 
 /** Learn the moved box in place of the former one. */
 export function finishMoving() {

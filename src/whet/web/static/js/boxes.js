@@ -9,7 +9,7 @@ const FOLLOWED = 0.5; // intersection over union of a box and the same box after
 /**
  * Returns [{key, box, score, probability, judgement, record_id, state, labels, kind, is_pending}].
  *
- * `kind` is "detection", "suppressed" (judged wrong and gone), or "object" (a person's box that is not detected);
+ * `kind` is "detection", "suppressed" (judged wrong and gone), or "object" (a user's box that is not detected);
  * `judgement` is true, false or null; `labels` are all labels of that place, two of them with different judgements in
  * a dispute.
  */

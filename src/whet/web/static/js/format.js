@@ -38,7 +38,7 @@ export function ago(time, now = Date.now()) {
   return date.toLocaleDateString("en", { day: "numeric", month: "short" });
 }
 
-/** Time left, rounded as a person would say it. */
+/** Time left, rounded as one would say it. */
 export function timeLeft(seconds) {
   if (seconds == null) return "estimating the time left";
   if (seconds < 10) return "a few seconds left";

@@ -87,7 +87,7 @@ function Dispute({ labels }) {
 
 function Why({ box }) {
   const hasCorrections = useStore((state) => Boolean(state.server?.model && state.server.n_corrections));
-  const isPersons = box.judgement !== null && box.record_id != null;
+  const isLabelled = box.judgement !== null && box.record_id != null;
   return html`
     <div class="tools-more">
       ${hasCorrections && html`
@@ -95,7 +95,7 @@ function Why({ box }) {
           <${Icon} name="why" />Why?
         </button>
       `}
-      ${isPersons && html`
+      ${isLabelled && html`
         <button class="quiet" onClick=${() => actions.takeBack(box)} title="Unlearn this label">
           <${Icon} name="undo" />Take back
         </button>

@@ -1,4 +1,4 @@
-// The images in a row, by expected change or by name. Near-duplicates are folded into one stack.
+// The images in a row, by the queue or by name. Near-duplicates are folded into one stack.
 
 import * as actions from "../actions.js";
 import { plural } from "../format.js";
@@ -142,6 +142,7 @@ function Tile({ tile, isCurrent, isMarked }) {
   const { row, rest, isOpen, isMember } = tile;
   if (row.is_missing) return html`<${MissingTile} row=${row} />`;
   const open = (event) => {
+    if (event.detail > 0) event.currentTarget.blur(); // after a click, Space confirms the image instead of this button
     if (event.shiftKey || event.ctrlKey || event.metaKey) actions.toggleMarked(row.id);
     else session.openImage(row.id);
   };
