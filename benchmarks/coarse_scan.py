@@ -5,9 +5,8 @@ numbers of false positives and mean IoU of the faces found, in easy and hard sce
 weak learners per window; and processor milliseconds of the scan of an image of 640 x 480 on one thread. Scenes are
 drawn with `--seed` (default 1): seed 0 is that of the reported benchmarks, so choices are made on other faces.
 
-Variants have 0 to 5 stages in the coarse pass, and the rejection thresholds of the model or tighter ones: just below
-the lowest partial sums of variations of training faces that the detector accepts, but for a share `loss` of them in
-each of the first stages (the sequential test of WaldBoost, pruned backwards from what is accepted in the end).
+Variants have 0 to 5 stages in the coarse pass, and the rejection thresholds of the model or tighter ones: those of
+`whet.training.rejection.pruned` on the validation faces of the training, by the share that they give up.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 from experiments.mit_cmu import faces_at
 from experiments.report import versions
 from numpy.typing import NDArray
-from scripts.train_face import split_faces
+from scripts.train_face import validation_faces
 
 import whet
 from benchmarks.face_choices import evaluated
@@ -33,16 +32,11 @@ from whet.cascade.cascade import Cascade
 from whet.cascade.detect import group_windows
 from whet.cascade.pyramid import Pyramid
 from whet.cascade.scan import scan_images, scan_pyramid
-from whet.features.integral import IntegralStack
-from whet.training.positives import Variations
+from whet.training.rejection import pruned
 
 Patches = NDArray[np.uint8]
 
 FALSE_POSITIVES = (1, 5, 10, 20, 40)
-# What a scan sees of an object between two places, scales and angles.
-VARIED = Variations(shift=0.03, scale=0.06, angle=7.0, noise=0.4, blur=1.0)
-COPIES, RIM = 4, 6
-TIGHTENED_STAGES = 5
 
 
 def main() -> None:
@@ -52,47 +46,23 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--images", type=int, default=8, help="for the timing")
     parser.add_argument("--coarse", type=int, nargs="*", default=[0, 1, 2, 3, 4, 5], help="stages in the coarse pass")
-    parser.add_argument("--losses", type=float, nargs="*", default=[0.002, 0.01, 0.03])
-    parser.add_argument("--faces", type=int, default=4000, help="training faces for tighter thresholds")
+    parser.add_argument("--given-up", type=float, nargs="*", default=[0.0, 0.001, 0.002], help="of the positives")
     options = parser.parse_args()
-    cascade = whet.load(options.model).cascade
+    base = whet.load(options.model).base
+    cascade = base.cascade
     kinds = {
         "easy": scenes(options.scenes, options.seed),
         "hard": scenes(options.scenes, options.seed, hard=True),
     }
     timed = images(options.images)
     variants = {f"coarse {n}": replace(cascade, coarse_stages=n) for n in options.coarse}
-    if options.losses:
-        accepted = varied_faces(cascade, options.faces)
-        for loss in options.losses:
-            tight = tightened(cascade, accepted, loss)
-            variants[f"loss {loss}, coarse 3"] = replace(tight, coarse_stages=3)
+    for given_up in options.given_up:
+        tight = pruned(base.stages, validation_faces(), base.min_sigma, given_up=given_up)
+        stages = tuple(stage.run() for stage in tight)
+        for n in options.coarse:
+            variants[f"given up {given_up}, coarse {n}"] = replace(cascade, stages=stages, coarse_stages=n)
     rows = {name: measured(variant, kinds, timed) for name, variant in variants.items()}
     print(json.dumps({"versions": versions(), "variants": rows}, indent=1))
-
-
-def varied_faces(cascade: Cascade, n: int) -> Patches:
-    """Variations of training faces that the cascade accepts."""
-    rng = np.random.default_rng(5)
-    faces = split_faces()[0]
-    box = RIM, RIM, RIM + cascade.window[1], RIM + cascade.window[0]
-    chosen = faces[np.sort(rng.choice(len(faces), min(n, len(faces)), replace=False))]
-    varied = [VARIED.cut(np.pad(face, RIM, mode="edge"), box, cascade.window, COPIES, rng) for face in chosen]
-    patches = np.concatenate(varied)
-    return patches[cascade.accepts(patches)]
-
-
-def tightened(cascade: Cascade, patches: Patches, loss: float, n_stages: int = TIGHTENED_STAGES) -> Cascade:
-    """Thresholds of the first stages just below the partial sums of patches, but for a share `loss` of each stage."""
-    stack = IntegralStack.from_patches(patches, cascade.min_sigma)
-    stages = []
-    for stage in cascade.stages[:n_stages]:
-        sums = stage.partial_sums(stack)
-        kept = sums[:, sums[-1] >= np.quantile(sums[-1], loss)]
-        lowest = np.nextafter(kept.min(axis=1), -np.inf)
-        rejection = lowest if stage.rejection_thresholds is None else np.maximum(stage.rejection_thresholds, lowest)
-        stages.append(replace(stage, rejection_thresholds=rejection, threshold=max(stage.threshold, float(lowest[-1]))))
-    return replace(cascade, stages=(*stages, *cascade.stages[n_stages:]))
 
 
 def measured(cascade: Cascade, kinds: dict[str, list[Scene]], timed: list[Patches]) -> dict[str, Any]:

@@ -4,6 +4,9 @@ The faces are the data set `faces_opencv24`, the negative images `negatives`, bo
 faces, and 300 images, are held out for evaluation. A checkpoint beside the model lets a repeated call resume an
 interrupted training. Stages alternate between Haar features and local binary patterns.
 
+`--prune MODEL` gives a model that was trained by an earlier version the rejection thresholds of a training of today,
+and evaluates it again: the last step of a training depends on the stages and the validation faces only.
+
 `--describe MODEL` brings the provenance of a model that was trained before up to date: its class, and the names of its
 facts. Nothing else changes; `base_id` stays the same.
 """
@@ -28,8 +31,10 @@ from whet.evaluation.evaluation import evaluate_detections
 from whet.features.haar import HaarPool
 from whet.features.lbp import BlockPatternPool
 from whet.training.config import TrainingConfig
+from whet.training.data import split_in_runs, usable_rows
 from whet.training.progress import Event, Mining, WeakAdded
 from whet.training.reference import make_reference
+from whet.training.rejection import pruned
 from whet.training.train import train_detector
 
 WINDOW = (24, 24)
@@ -69,6 +74,13 @@ def split_faces() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     return faces[train], faces[test]
 
 
+def validation_faces() -> NDArray[np.uint8]:
+    """Those of the training faces that a training holds out, to set thresholds."""
+    faces = split_faces()[0]
+    usable = faces[usable_rows(faces, WINDOW, CONFIG.min_sigma)]
+    return usable[split_in_runs(len(usable), CONFIG.validation_share, CONFIG.seed)[1]]
+
+
 def split_images() -> tuple[list[Path], list[Path]]:
     """Images to mine negatives from, and images to count false positives in."""
     paths: Sequence[Path] = negative_images()
@@ -103,6 +115,15 @@ def evaluated(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Pat
     return detector
 
 
+def pruned_base(base: DetectorBase) -> DetectorBase:
+    """A base that was trained before cascades were pruned, as a training with `CONFIG` would end now."""
+    faces = validation_faces()
+    base = replace(base, stages=pruned(base.stages, faces, CONFIG.min_sigma, seed=CONFIG.seed))
+    rate = float(base.cascade.accepts(faces).mean())
+    facts = {**base.provenance.facts, "detection rate on validation": rate}
+    return replace(base, provenance=replace(base.provenance, facts=facts))
+
+
 def described(detector: Detector) -> Detector:
     """The same detector with the class, and the facts of its provenance by their present names."""
     provenance = detector.provenance
@@ -120,6 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/face.whet"))
     parser.add_argument("--base", type=Path, help="a trained detector: evaluate it again instead of training")
+    parser.add_argument("--prune", type=Path, metavar="MODEL", help="prune a trained detector, as training does last")
     parser.add_argument("--describe", type=Path, metavar="MODEL", help="bring the provenance of a model up to date")
     options = parser.parse_args()
     if options.describe:
@@ -129,6 +151,9 @@ def main() -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     faces, held_out_faces = split_faces()
     images, held_out_images = split_images()
+    if options.prune:
+        save(evaluated(pruned_base(load(options.prune).base), held_out_faces, held_out_images), out)
+        return
     if options.base:
         save(evaluated(load(options.base).base, held_out_faces, held_out_images), out)
         return

@@ -65,7 +65,7 @@ def test_a_step_or_no_rejection_means_every_window(rng):
         assert np.array_equal(ours.scores, theirs.scores)
 
 
-def test_fast_is_a_third_of_the_stages_and_nothing_for_short_or_lowered_cascades(rng):
+def test_fast_is_two_fifths_of_the_stages_and_nothing_for_short_or_lowered_cascades(rng):
     cascade = replace(coarse_cascade(rng), coarse_stages=0)
     assert cascade.fast.coarse_stages == 1
     assert cascade.fast is cascade.fast

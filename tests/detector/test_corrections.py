@@ -176,7 +176,7 @@ def test_with_a_reference_set_a_false_positive_is_gone_or_reported_and_objects_s
         assert still_there(corrected, BOTH[:1], seed)
         assert still_there(corrected, BOTH[1:], seed)
         n_gone += gone
-    assert n_gone > len(wrong) / 2
+    assert n_gone >= len(wrong) / 2
 
 
 def test_a_loosely_drawn_false_positive_is_gone_too():

@@ -60,12 +60,24 @@ def suppress(boxes: Boxes, ends: Indices, reach: int, order: Indices, least: flo
             continue
         winner[i] = i
         for c in range(max(class_of[i] - reach, 0), min(class_of[i] + reach + 1, n_classes)):
-            first = ends[c] + np.searchsorted(boxes[ends[c] : ends[c + 1], 0], boxes[i, 0] - widest[c])
+            first = _first_from(boxes, ends[c], ends[c + 1], boxes[i, 0] - widest[c])
             for j in range(first, ends[c + 1]):
                 if boxes[j, 0] >= boxes[i, 2]:
                     break
                 if winner[j] < 0 and intersection_over_union(boxes[i], boxes[j]) >= least:
                     winner[j] = i
+
+
+@kernel
+def _first_from(boxes: Boxes, low: int, high: int, left: float) -> int:
+    """The first of the boxes from `low` to `high`, sorted by x1, whose x1 is at least `left`; else `high`."""
+    while low < high:
+        middle = (low + high) // 2
+        if boxes[middle, 0] < left:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @kernel

@@ -239,7 +239,8 @@ def integrate_channels(image: Pixels, channels: UInt32s, step: int) -> None:
     row, tilted = np.zeros(width + RUN, np.uint8), np.zeros((3, width + 2), np.uint32)
     channels[0] = 0
     for y in range(height):
-        row[:width] = image[y]
+        for x in range(width):  # a slice would compile the message of an error that cannot be, in two seconds
+            row[x] = image[y, x]
         integrate_row(row, width, step, channels[y], channels[y + 1], tilted)
 
 

@@ -18,7 +18,10 @@ Floats = NDArray[np.float64]
 def factorise(A: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     """Upper factor U with U^T U = A, and the first row whose pivot is zero up to rounding (-1 if none)."""
     T = A.shape[0]
-    U = np.triu(A)
+    U = np.zeros((T, T))
+    for i in range(T):  # np.triu would take two seconds to compile
+        for j in range(i, T):
+            U[i, j] = A[i, j]
     for i in range(T):
         whole = i - i % 4
         for k in range(0, whole, 4):  # four rows at a time, in their order, to spare loads of row i

@@ -40,7 +40,7 @@ class MultiClassDetector(Mapping[str, Detector]):
     >>> both = MultiClassDetector({"face": whet.load("face"), "other": whet.load("face")})
     >>> found = both.detect(data.astronaut(), max_detections=2)
     >>> found
-    Detections(2: face 114 x 126 at (168, 57) scores 119, other 114 x 126 at (168, 57) scores 119)
+    Detections(2: face 114 x 127 at (168, 57) scores 119, other 114 x 127 at (168, 57) scores 119)
     >>> _ = both.learn(data.astronaut(), found.of_class("other").boxes, False, class_name="other")
     >>> both.detect(data.astronaut(), max_detections=1).labels, len(both["face"].records)
     (['face'], 0)

@@ -241,14 +241,14 @@ LEAST_SLACK = 1e-6
 class RejectionThresholds:
     """Rejection threshold t lies z_t standard deviations from the positives' mean partial sum; z (T,) is frozen.
 
-    After the last weak learner the stage's own threshold decides, so z_T is -inf.
+    After the last weak learner the stage's own threshold decides, so z_T of a stage is -inf.
     """
 
     z: Floats
 
     @classmethod
     def calibrated(
-        cls, sums: Floats, others: Floats, vote: OnlineDiscriminant, loss: float = LOSS
+        cls, sums: Floats, others: Floats, vote: OnlineDiscriminant, loss: float = LOSS, *, with_last: bool = False
     ) -> RejectionThresholds:
         """Thresholds that nearly every positive passes which the stage accepts in the end.
 
@@ -258,7 +258,8 @@ class RejectionThresholds:
         deviations: of the positives of each fold, at most the share `loss` would have failed the thresholds of the
         other folds. A threshold also lies at least midway to the next sum below: the first sums have few values, and
         just below one of them, the next change of the weights would lose all samples that have it. Where no sample
-        lies below, nothing can be rejected, and the threshold is -inf.
+        lies below, nothing can be rejected, and the threshold is -inf. The last one is found only on request
+        (`with_last`): there the stage's own threshold decides.
         """
         mean, deviation = prefix_moments(vote.positive, vote.coef)
         kept = sums[:, sums[-1] > vote.threshold]
@@ -267,7 +268,7 @@ class RejectionThresholds:
         with np.errstate(divide="ignore", invalid="ignore"):
             heights = (kept - mean[:, None]) / deviation[:, None]
         binding = deviation > 0
-        binding[-1] = False  # there the stage's own threshold decides
+        binding[-1] &= with_last
         slack = _slack(heights[binding], loss)
         every = (np.concatenate([sums, others], axis=1)[binding] - mean[binding, None]) / deviation[binding, None]
         z = np.full(len(sums), -np.inf)

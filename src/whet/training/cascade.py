@@ -36,6 +36,7 @@ from whet.training.progress import (
     stop_by_held_out,
     stop_by_mined,
 )
+from whet.training.rejection import pruned
 from whet.training.stage import GreedyLDA, StageGoal, StageLearner, StageValidation, train_stage
 
 Patches = NDArray[np.uint8]
@@ -64,6 +65,9 @@ def train_cascade(
     both is held out; a run of neighbouring positives, and an image, is on one side only. The config settings in
     `whet.training.config.CASCADE_SETTINGS` apply. `callback` receives the events of `whet.training.progress`.
     `learner` selects and weighs the weak learners (default: `GreedyLDA(ridge=config.ridge)`).
+
+    With `config.early_exits`, the finished cascade is pruned (`whet.training.rejection.pruned`). Rates of false
+    positives are measured before.
 
     With several feature families, stages use them in turn. If a stage rejects few negatives, all families are tried
     and the best one is kept.
@@ -134,9 +138,9 @@ class _Training:
     def run(self) -> tuple[Cascade, tuple[TrainedStage, ...], TrainingResult]:
         self._resume_or_start()
         while True:
-            result = self._mine_or_stop() if self.state.stages else None
-            if result is not None:
-                return self._cascade(), tuple(self.state.stages), result
+            stop = self._mine_or_stop() if self.state.stages else None
+            if stop is not None:
+                return self._finished(*stop)
             self._train_stage()
             self._save()
 
@@ -168,8 +172,8 @@ class _Training:
         windows = windows_of_images(miner.images, n, self.window, rng, excluded_boxes=miner.excluded_boxes)
         return Mined(windows, none, none, is_exhausted=False)
 
-    def _mine_or_stop(self) -> TrainingResult | None:
-        """Mine negatives for the next stage, or return the result; the held-out images are scanned first."""
+    def _mine_or_stop(self) -> tuple[StopReason, str] | None:
+        """Mine negatives for the next stage, or return why to stop; the held-out images are scanned first."""
         state = self.state
         if state.held_out is None:
             state.held_out = self._mine(held_out=True)
@@ -180,13 +184,19 @@ class _Training:
                 state.mined = self._mine(held_out=False)
                 self._save()
             stop = stop_by_mined(state.mined, self.config)
-        if stop is None:
-            return None
-        return self._result(*stop, state.held_out)
+        return stop
 
-    def _result(self, stop_reason: StopReason, message: str, held_out: Mined) -> TrainingResult:
-        accepted = self._cascade().accepts(self.data.held_out_positives)
-        return TrainingResult(
+    def _finished(
+        self, stop_reason: StopReason, message: str
+    ) -> tuple[Cascade, tuple[TrainedStage, ...], TrainingResult]:
+        """The cascade with its final rejection thresholds. Checkpoints have the stages without: more may follow."""
+        config, held_out, stages = self.config, self.state.held_out, tuple(self.state.stages)
+        assert held_out is not None
+        if config.early_exits:
+            stages = pruned(stages, self.data.held_out_positives, config.min_sigma, seed=config.seed)
+        cascade = self._as_cascade(stages)
+        accepted = cascade.accepts(self.data.held_out_positives)
+        result = TrainingResult(
             stop_reason,
             message,
             held_out.acceptance_rate,
@@ -199,6 +209,7 @@ class _Training:
             len(self.state.stages),
             self._seconds(),
         )
+        return cascade, stages, result
 
     def _mine(self, *, held_out: bool) -> Mined:
         miner = self.miners[held_out]
@@ -304,7 +315,10 @@ class _Training:
         return train, held_out
 
     def _cascade(self) -> Cascade:
-        return Cascade(self.window, tuple(stage.run() for stage in self.state.stages), self.config.min_sigma)
+        return self._as_cascade(self.state.stages)
+
+    def _as_cascade(self, stages: Sequence[TrainedStage]) -> Cascade:
+        return Cascade(self.window, tuple(stage.run() for stage in stages), self.config.min_sigma)
 
     def _save(self) -> None:
         self.state.miners = tuple(miner.state() for miner in self.miners)
