@@ -6,7 +6,8 @@ have fewer boxes than asked for (by more than a tenth) are left out at that numb
 
 `--minutes M` is the limit of a training on two cores: 120 M core seconds, however many threads run. Each run has a
 process of its own, which is killed when its training takes longer; evaluation is not limited. `--resume FILE` appends
-one line per run, and a repeated command continues after the last one; to repeat a run, delete its line. Methods:
+one line per run, and a repeated command continues after the last one; to repeat a run, delete its line. With
+`--recorded` the report is printed as far as the file goes. Methods:
 
 - `whet`: `whet.train` with default settings. The number of trees is halved until twice the time that
   `whet train --dry-run` expects fits the limit.
@@ -96,11 +97,17 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=METHODS, metavar="METHOD")
     parser.add_argument("--threads", type=int, default=CORES)
     parser.add_argument("--resume", type=Path, metavar="FILE", help="append one JSON line per run; skip those in it")
+    parser.add_argument("--recorded", action="store_true", help="print what FILE has, without any further run")
     parser.add_argument("--weights", type=Path, metavar="FILE", help="yolov8n.pt, for the method yolo")
     parser.add_argument("--run", help=argparse.SUPPRESS)  # JSON of one run, in a process of its own
     options = parser.parse_args()
     if options.run is not None:
         print(json.dumps(measured(Run(**json.loads(options.run)), options.threads, options.weights)))
+        return
+    if options.recorded:
+        print_report(
+            {"sets": options.sets}, [one for one in read_records(options.resume) if one["set"] in options.sets]
+        )
         return
     if "yolo" in options.methods:
         from benchmarks.yolo_peer import checked_weights
@@ -109,7 +116,12 @@ def main() -> None:
     runs = list(planned(options.sets, options.boxes, options.seeds, options.minutes, options.methods))
     records = all_records(runs, options.threads, options.resume, options.weights)
     shown = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
-    content = {"options": shown, "versions": versions(), "runs": records, "summary": summary(records)}
+    print_report(shown, records)
+
+
+def print_report(options: Record, records: Sequence[Record]) -> None:
+    """All runs and their summary as JSON."""
+    content = {"options": options, "versions": versions(), "runs": records, "summary": summary(records)}
     print(json.dumps(content, indent=1))
 
 
@@ -343,6 +355,8 @@ def evaluated(detect: Detect, test: Annotations) -> Record:
 
 
 def _root() -> Path:
+    if "WHET_DATA" not in os.environ:
+        raise SystemExit("WHET_DATA is not set; expected the directory that holds objects/: set it, and run again")
     return Path(os.environ["WHET_DATA"]) / "objects"
 
 
