@@ -85,7 +85,7 @@ def one_seed(options: argparse.Namespace, seed: int, folder: Path) -> list[dict[
         n_with = sum(len(image) > 0 for image in images)
         progress(
             f"seed {seed}, {kind}: start {start}, {pool.clicks.mean():.2f} clicks per image, {n_with} of {len(images)} "
-            f"images with objects, {len(set(pool.groups))} groups"
+            f"images with objects, {len({one.group for one in pool.candidates})} groups"
         )
         for rule in options.rules:
             clicks, done, budgets = 0, [], list(options.budget)
