@@ -214,7 +214,7 @@ def kernel(function: Callable[P, R], *, nogil: bool = True) -> Callable[P, R]:
     """
     if not HAS_SIMD:  # files of their own: the cache does not know which versions a kernel calls
         function.__qualname__ += "_scalar"
-    compiled: Any = numba.njit(nogil=nogil, error_model="numpy")(function)
+    compiled: Any = numba.njit(nogil=nogil, error_model="numpy", no_cfunc_wrapper=True)(function)
     try:
         compiled._cache = _ForgivingCache(function)
     except (RuntimeError, OSError) as error:  # numba found no directory that it can write to
@@ -223,8 +223,16 @@ def kernel(function: Callable[P, R], *, nogil: bool = True) -> Callable[P, R]:
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """A part of a kernel that is compiled into each place where it is called: a call would cost more than the part."""
-    return cast(Callable[P, R], numba.njit(nogil=True, error_model="numpy", forceinline=True)(function))
+    """A part of a kernel that is compiled into each place where it is called: a call would cost more than the part.
+
+    Python cannot call it: functions for that would take a tenth of the time in which a kernel is compiled.
+    """
+    return cast(
+        Callable[P, R],
+        numba.njit(nogil=True, error_model="numpy", forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(
+            function
+        ),
+    )
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:
