@@ -8,6 +8,10 @@ factor 1.2; `whet.opencv` runs OpenCV's own cascade files. YuNet (`cv2.FaceDetec
 remark. `windows` counts what whet's scans do: weak learners per window with contrast, in full and in fast scans.
 `files a second` are JPEG files of 640 x 480, decoded and scanned on all threads: `detect_many`, and a loop over
 OpenCV's `imread` and `detectMultiScale`. With `--start`, the processor seconds of fresh processes that load and detect.
+
+`--parts` prints instead where the time of one thread goes, and what a scan would take if it only moved its bytes and
+read its corners once, at the rates that NumPy reaches here: copies of large arrays, and the largest of numbers in the
+second-level cache.
 """
 
 from __future__ import annotations
@@ -35,8 +39,9 @@ from PIL import Image
 
 import whet
 from whet._kernels.threads import available_threads
+from whet.cascade.detect import report
 from whet.cascade.pyramid import Pyramid
-from whet.cascade.scan import scan_images
+from whet.cascade.scan import COARSE, scan_images, scan_pyramid
 from whet.io.images import read_grey
 from whet.opencv import CascadeClassifier
 
@@ -59,21 +64,25 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=12, help="photographs of each size")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--start", action="store_true", help="measure fresh processes, too")
+    parser.add_argument("--parts", action="store_true", help="measure only where the time of one thread goes")
     options = parser.parse_args()
     remarks: list[str] = []
-    report: dict[str, Any] = {"versions": versions(), "threads": available_threads(), "images": options.images}
+    result: dict[str, Any] = {"versions": versions(), "threads": available_threads(), "images": options.images}
     for size, shape in SIZES.items():
         images = list(islice(photographs(shape), options.images))
-        report[size] = {
+        if options.parts:
+            result[size] = parts(options.model, images, options.turns)
+            continue
+        result[size] = {
             f"threads {threads}": measured(contestants(options.model, threads, remarks), images, options.turns)
             for threads in sorted({1, available_threads()})
         }
-        report[size]["windows"] = windows(options.model, images)
+        result[size]["windows"] = windows(options.model, images)
         if shape == (480, 640):
-            report["files a second"] = files_a_second(options.model, images, options.turns)
+            result["files a second"] = files_a_second(options.model, images, options.turns)
     if options.start:
-        report["processor seconds of a fresh process"] = started(options.turns)
-    print(json.dumps(report | {"remarks": sorted(set(remarks))}, indent=1))
+        result["processor seconds of a fresh process"] = started(options.turns)
+    print(json.dumps(result | {"remarks": sorted(set(remarks))}, indent=1))
 
 
 def photographs(shape: tuple[int, int]) -> Iterator[Grey]:
@@ -92,7 +101,7 @@ def contestants(model: str, threads: int, remarks: list[str]) -> dict[str, Metho
     detector = whet.load(model)
     methods: dict[str, Method] = {
         OURS: lambda image: detector.detect(image, threads=threads),
-        f"{OURS}, fast": lambda image: detector.detect(image, threads=threads, fast=True),
+        f"{OURS}, every window": lambda image: detector.detect(image, threads=threads, fast=False),
     }
     try:
         peers = {name: classifier(name) for name in NAMES}
@@ -173,6 +182,61 @@ def windows(model: str, images: list[Grey]) -> dict[str, float]:
     }
 
 
+def parts(model: str, images: list[Grey], turns: int) -> dict[str, float]:
+    """Processor milliseconds an image on one thread: levels, coarse pass, rest of the scan, grouping; limits."""
+    cascade = whet.load(model).cascade.fast
+    assert cascade.coarse is not None
+    seconds, n_pixels, n_evaluated = np.zeros(4), 0, 0
+    for image in images:
+        least = np.full(4, np.inf)
+        for _ in range(turns):
+            marks = [time.process_time()]
+            pyramid = Pyramid.from_image(image, cascade.window, threads=1)
+            levels = [level.image for level in pyramid.levels]
+            marks.append(time.process_time())
+            scan_images(cascade.coarse, levels, step=COARSE, threads=1)
+            marks.append(time.process_time())
+            fired = scan_pyramid(cascade, pyramid, threads=1)
+            marks.append(time.process_time())
+            report(fired)
+            marks.append(time.process_time())
+            least = np.minimum(least, np.diff(marks))
+        seconds += least
+        n_pixels += sum(level.size for level in levels)
+        n_evaluated += sum(one.n_evaluated for one in scan_images(cascade, levels))
+    levels_ms, coarse_ms, scan_ms, grouping_ms = (1e3 * seconds / len(images)).tolist()
+    n_corners = np.mean([len(row) for stage in cascade.stages for row in stage.features.scan_corners().y])
+    bytes_a_second, numbers_a_second = machine_rates()
+    # A pixel is one byte, its integrals are two numbers of four bytes, and so they are for the coarse pass.
+    n_bytes, n_read = n_pixels * (1 + 2 * 8) / len(images), n_evaluated * n_corners / len(images)
+    return {
+        "levels ms": round(levels_ms, 2),
+        "coarse pass ms": round(coarse_ms, 2),
+        "windows around ms": round(scan_ms - coarse_ms, 2),
+        "grouping ms": round(grouping_ms, 2),
+        "MB of pixels and integrals": round(n_bytes / 1e6, 1),
+        "ms to move them": round(1e3 * n_bytes / bytes_a_second, 2),
+        "million corners": round(n_read / 1e6, 1),
+        "ms to read them": round(1e3 * n_read / numbers_a_second, 2),
+    }
+
+
+def machine_rates() -> tuple[float, float]:
+    """Bytes a second of a copy that fits in no cache; numbers a second that are read once from the second-level one."""
+    large, small = np.ones(1 << 24, np.uint32), np.ones(1 << 16, np.uint32)
+    copy = large.copy()
+    bytes_a_second = numbers_a_second = 0.0
+    for _ in range(10):
+        begun = time.process_time()
+        np.copyto(copy, large)
+        bytes_a_second = max(bytes_a_second, large.nbytes / (time.process_time() - begun))
+        begun = time.process_time()
+        for _ in range(1000):
+            np.maximum.reduce(small)
+        numbers_a_second = max(numbers_a_second, 1000 * small.size / (time.process_time() - begun))
+    return bytes_a_second, numbers_a_second
+
+
 def files_a_second(model: str, images: list[Grey], turns: int) -> dict[str, float]:
     """Files that are decoded and scanned on all threads, in the best of the turns."""
     detector, best = whet.load(model), dict[str, float]()
@@ -182,7 +246,6 @@ def files_a_second(model: str, images: list[Grey], turns: int) -> dict[str, floa
             Image.fromarray(image).save(path, quality=90)
         contests: dict[str, Callable[[], object]] = {
             f"{OURS}, detect_many": lambda: list(detector.detect_many(paths)),
-            f"{OURS}, detect_many, fast": lambda: list(detector.detect_many(paths, fast=True)),
         }
         if find_spec("cv2") is not None:
             import cv2
@@ -201,16 +264,23 @@ def files_a_second(model: str, images: list[Grey], turns: int) -> dict[str, floa
 
 
 def started(turns: int) -> dict[str, float]:
-    """Least processor seconds of a process that loads a detector and looks at one small image."""
+    """Least processor seconds of a process that loads a detector and looks at one small image, and the first time."""
     seconds: dict[str, list[float]] = {name: [] for name in START}
     for _ in range(turns + 1):
         for name, code in START.items():
-            before = os.times()
-            subprocess.run([sys.executable, "-c", code], check=True)
-            after = os.times()
-            used = after.children_user + after.children_system - before.children_user - before.children_system
-            seconds[name].append(used)
-    return {name: round(min(values[1:]), 2) for name, values in seconds.items()}  # the first call may compile
+            seconds[name].append(processor_seconds(code))
+    least = {name: round(min(values[1:]), 2) for name, values in seconds.items()}  # the first call may compile
+    with tempfile.TemporaryDirectory() as empty:
+        first = processor_seconds(START["whet"], {"NUMBA_CACHE_DIR": empty})
+    return least | {"whet, first time ever": round(first, 2)}
+
+
+def processor_seconds(code: str, environment: dict[str, str] | None = None) -> float:
+    """Processor seconds of a new Python process."""
+    before = os.times()
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | (environment or {}))
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 if __name__ == "__main__":

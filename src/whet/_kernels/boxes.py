@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.jit import kernel
+from whet._kernels.jit import inlined, kernel
 
 Indices = NDArray[np.intp]
 
@@ -68,7 +68,7 @@ def suppress(boxes: Boxes, ends: Indices, reach: int, order: Indices, least: flo
                     winner[j] = i
 
 
-@kernel
+@inlined
 def _first_from(boxes: Boxes, low: int, high: int, left: float) -> int:
     """The first of the boxes from `low` to `high`, sorted by x1, whose x1 is at least `left`; else `high`."""
     while low < high:
@@ -96,14 +96,14 @@ def absorb(boxes: Boxes, least: float, winner: Indices) -> None:
                 break
 
 
-@kernel
+@inlined
 def _intersection(a: Boxes, b: Boxes) -> float:
     width = min(a[2], b[2]) - max(a[0], b[0])
     height = min(a[3], b[3]) - max(a[1], b[1])
     return float(width * height) if width > 0.0 and height > 0.0 else 0.0
 
 
-@kernel
+@inlined
 def _area(a: Boxes) -> float:
     return float((a[2] - a[0]) * (a[3] - a[1]))
 

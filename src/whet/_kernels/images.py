@@ -229,19 +229,41 @@ def _integrate_scalar(row: Pixels, width: int, channel: int, step: int, above: U
 integrate_line = _integrate_simd if HAS_SIMD else _integrate_scalar
 
 
-@kernel
 def integrate_channels(image: Pixels, channels: UInt32s, step: int) -> None:
     """Fill `channels` (height + 1, 2 or 3, line) from an image (height, width), columns apart by `step`, 1 or 2.
 
     `line` is at least `step` + `RUN` longer than the width; what lies behind the integrals of a row is any number.
     """
+    # Two kernels: the tilted sums, which few detectors need, take a second to compile.
+    (_integrate_upright if channels.shape[1] == 2 else _integrate_with_tilted)(image, channels, step)
+
+
+@kernel
+def _integrate_upright(image: Pixels, channels: UInt32s, step: int) -> None:
+    height, width = image.shape
+    row = np.zeros(width + RUN, np.uint8)
+    channels[0] = 0
+    for y in range(height):
+        _copy_row(image[y], row)
+        channels[y + 1, 0, 0] = channels[y + 1, 1, 0] = 0
+        for channel in range(2):
+            integrate_line(row, width, channel, step, channels[y], channels[y + 1])
+
+
+@kernel
+def _integrate_with_tilted(image: Pixels, channels: UInt32s, step: int) -> None:
     height, width = image.shape
     row, tilted = np.zeros(width + RUN, np.uint8), np.zeros((3, width + 2), np.uint32)
     channels[0] = 0
     for y in range(height):
-        for x in range(width):  # a slice would compile the message of an error that cannot be, in two seconds
-            row[x] = image[y, x]
+        _copy_row(image[y], row)
         integrate_row(row, width, step, channels[y], channels[y + 1], tilted)
+
+
+@inlined
+def _copy_row(pixels: Pixels, row: Pixels) -> None:
+    for x in range(pixels.size):  # a slice would compile the message of an error that cannot be, in two seconds
+        row[x] = pixels[x]
 
 
 @kernel

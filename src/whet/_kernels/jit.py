@@ -144,6 +144,7 @@ _load_numba_without_scipy()
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_njit: Any = numba.njit  # its types do not know all of its options
 DIGEST = hashlib.sha256().digest_size
 
 
@@ -214,7 +215,7 @@ def kernel(function: Callable[P, R], *, nogil: bool = True) -> Callable[P, R]:
     """
     if not HAS_SIMD:  # files of their own: the cache does not know which versions a kernel calls
         function.__qualname__ += "_scalar"
-    compiled: Any = numba.njit(nogil=nogil, error_model="numpy")(function)
+    compiled: Any = _njit(nogil=nogil, error_model="numpy", no_cfunc_wrapper=True)(function)
     try:
         compiled._cache = _ForgivingCache(function)
     except (RuntimeError, OSError) as error:  # numba found no directory that it can write to
@@ -223,8 +224,12 @@ def kernel(function: Callable[P, R], *, nogil: bool = True) -> Callable[P, R]:
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """A part of a kernel that is compiled into each place where it is called: a call would cost more than the part."""
-    return cast(Callable[P, R], numba.njit(nogil=True, error_model="numpy", forceinline=True)(function))
+    """A part of a kernel that is compiled into each place where it is called: a call would cost more than the part.
+
+    Python cannot call it: functions for that would take a tenth of the time in which a kernel is compiled.
+    """
+    options = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast(Callable[P, R], _njit(nogil=True, error_model="numpy", **options)(function))
 
 
 def is_compiled(function: Callable[..., Any]) -> bool:
