@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--no-peers", action="store_true", help="recall of ours alone: a minute instead of several")
     parser.add_argument("--no-timing", action="store_true")
     options = parser.parse_args()
-    cascade = load(options.model).cascade.fast  # as `Detector.detect` scans
+    cascade = load(options.model).cascade
     remarks: list[str] = []
     report: dict[str, Any] = {"stages": [len(stage) for stage in cascade.stages], "versions": versions()}
     try:

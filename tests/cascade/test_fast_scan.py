@@ -68,6 +68,7 @@ def test_a_step_or_no_rejection_means_every_window(rng):
 def test_fast_is_two_fifths_of_the_stages_and_nothing_for_short_or_lowered_cascades(rng):
     cascade = replace(coarse_cascade(rng), coarse_stages=0)
     assert cascade.fast.coarse_stages == 1
+    assert replace(cascade, stages=(cascade.stages * 4)[:10]).fast.coarse_stages == 4
     assert cascade.fast is cascade.fast
     short = Cascade(WINDOW, cascade.stages[:2])
     lowered = replace(cascade, lowered=cascade.stages)

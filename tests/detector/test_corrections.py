@@ -166,7 +166,7 @@ def test_every_false_positive_is_gone_after_one_correction(seed):
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_with_a_reference_set_a_false_positive_is_gone_or_reported_and_objects_stay(seed):
     finder = judged_finder()
-    found, n_gone = finder.detect(bull_scene(seed), fast=False), 0
+    found, n_gone = finder.detect(bull_scene(seed)), 0
     wrong = [i for i in range(len(found)) if box_iou(found.boxes[i : i + 1], BOTH).max() < 0.3]
     for i in wrong:
         corrected = finder.copy()

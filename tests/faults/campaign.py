@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tests.detectors import bull_scene
 from tests.faults.injection import Injection
 from tests.faults.scenarios import NOW, SCENARIOS, Scenario, one_box, sound
-from tests.fuzz.harness import Outcome, isolated, resident
+from tests.fuzz.harness import Outcome, isolated, most_resident, resident
 from whet.detector import edit
 from whet.detector.storage import load
 
@@ -139,19 +139,20 @@ def concurrent_writers(n: int, corrections: int = 4) -> Concurrent:
     """Processes that learn and unlearn in one file at once."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         Path("a.whet").write_bytes(sound(0))
-        start, before, children = time.perf_counter(), resident(), []
+        start, children = time.perf_counter(), []
         for writer in range(n):
             child = os.fork()
             if not child:
                 try:
+                    before = resident()
                     _write(writer, corrections)
+                    Path(f"memory-{writer}").write_text(str(most_resident() - before))
                     os._exit(0)
                 finally:
                     os._exit(1)
             children.append(child)
-        ended = [os.wait4(child, 0) for child in children]
-        failed = sum(os.waitstatus_to_exitcode(status) != 0 for _, status, _ in ended)
-        more = max(0.0, *(usage.ru_maxrss / 1024 - before for _, _, usage in ended))
+        failed = sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0 for child in children)
+        more = max(float(path.read_text()) for path in Path().glob("memory-*"))
         names = [record.name for record in load(Path("a.whet").resolve()).records]
         expected = {f"{writer}-{number}" for writer in range(n) for number in range(corrections)}
         lost = len(expected - set(names)) + failed

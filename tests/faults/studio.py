@@ -31,11 +31,12 @@ from whet.web.labelling import Labeller
 from whet.web.workspace import Workspace
 
 PROJECT = "bull.studio"
+MEMORY = "memory"  # file with the most kilobytes of the process
 FILES = (PROJECT, f"{PROJECT}-wal", f"{PROJECT}-shm", f"{PROJECT}-journal")
 CALLS = ("pwrite64", "write", "fdatasync", "fsync", "ftruncate", "unlink", "openat")
 ERRORS = ("ENOSPC", "EIO", "EROFS")
 REFUSED = 3  # exit code of an error with a name
-LONGEST, TIMED_OUT = 300, 124  # seconds, and the exit code of `timeout`
+LONGEST = 300  # seconds
 AGAIN = "tried again after: "
 BOXES = ([(2.0, 2.0, 32.0, 32.0)], [(40.0, 5.0, 70.0, 35.0)])
 
@@ -63,7 +64,13 @@ def act(folder: Path) -> None:
         except CannotWriteError as error:
             print(f"{AGAIN}{error}", flush=True)
             change()
+        note()
         print(content(workspace), flush=True)
+
+    def note() -> None:
+        """What the process needed at most so far; for its parent, the kernel counts from the campaign's memory on."""
+        lines = Path("/proc/self/status").read_text().splitlines()
+        (folder / MEMORY).write_text(next(line.split()[1] for line in lines if line.startswith("VmHWM")))
 
     time.time = lambda: float(NOW)  # labels know when they were made
     with Workspace.open(folder / PROJECT, None, name="bull", threads=1) as workspace:
@@ -85,12 +92,13 @@ def prepared(folder: Path) -> Path:
 
 
 class Traced(NamedTuple):
-    """What came of the process: its exit code and output, seconds of the processor, and megabytes at most."""
+    """What came of the process: its exit code and output, seconds of the processor and of the clock, megabytes."""
 
     returncode: int
     stdout: str
     stderr: str
     seconds: float
+    elapsed: float
     megabytes: float
 
 
@@ -115,13 +123,16 @@ def traced(folder: Path, inject: str = "", log: str = os.devnull) -> Traced:
     ]
     child = [sys.executable, "-W", "ignore", "-m", "tests.faults.studio", str(folder)]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        begun = time.monotonic()
         process = subprocess.Popen([*command, *child], stdout=out, stderr=errors)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         errors.seek(0)
-        seconds, megabytes = usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
-        return Traced(process.returncode, out.read(), errors.read(), seconds, megabytes)
+        noted = folder / MEMORY
+        megabytes = int(noted.read_text()) / 1024 if noted.exists() else 0.0
+        seconds, elapsed = usage.ru_utime + usage.ru_stime, time.monotonic() - begun
+        return Traced(process.returncode, out.read(), errors.read(), seconds, elapsed, megabytes)
 
 
 def counted(folder: Path) -> tuple[dict[str, int], list[str]]:
@@ -164,9 +175,9 @@ def _outcome(done: Traced, fault: str) -> Outcome:
         refusals = [line.removeprefix(AGAIN) for line in done.stdout.splitlines() if line.startswith(AGAIN)]
         text = "\n".join([*refusals, *done.stderr.splitlines()])
         return Outcome(0, "refused" if text else "accepted", text, *used)
-    if fault == "killed" and done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL):
+    if fault == "killed" and done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL) and done.elapsed < LONGEST:
         return Outcome(0, "crash", "SIGKILL", *used)
-    if done.returncode == TIMED_OUT:
+    if done.elapsed >= LONGEST:
         return Outcome(0, "hang", f"not done after {LONGEST} s", *used)
     return Outcome(0, "uncaught", done.stderr.strip()[-500:], *used)
 

@@ -105,10 +105,15 @@ def _answer(work: Callable[[int], str], seeds: list[int], writing: int, seconds:
             kind, text = "uncaught", traceback.format_exc()[-8000:]
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        more = max(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before, 0.0)
+        more = max(most_resident() - before, 0.0)
         answer = f"{kind}\n{time.process_time() - start}\n{more}\n{text}".encode(errors="replace")
         os.write(writing, f"{len(answer):08x}".encode() + answer)
     os._exit(0)
+
+
+def most_resident() -> float:
+    """Megabytes of this process at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def resident() -> float:

@@ -45,7 +45,7 @@ def test_an_lbp_cascade_is_a_detector_that_finds_a_face_and_judges_windows_as_op
     detector = whet.load(mended)
     assert all(isinstance(stage.features, BlockPatternPool) for stage in detector.base.stages)
     image = read_grey(data / "astronaut.png")
-    best = detector.detect(image, max_detections=1, fast=False)
+    best = detector.detect(image, max_detections=1)
     x1, y1, x2, y2 = best.boxes[0]
     assert x1 < 224 < x2
     assert y1 < 120 < y2

@@ -152,6 +152,7 @@ def test_a_rejection_where_nothing_is_detected_has_a_hint(tmp_path):
         )
         assert answer.status_code == 200, answer.text
         assert "nothing is detected at 1 of the 1 boxes" in answer.json()["hint"]
+        assert post(client, path, boxes=[found], is_object=False)["hint"] is None  # rejected before
 
 
 def test_an_upload_is_detected_as_the_library_does_and_can_be_learned(tmp_path):

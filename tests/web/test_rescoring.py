@@ -48,7 +48,7 @@ def check(rescorer, detector, images, chosen):
     assert rescorer.estimate(ids) == twin.estimate
     n_covered = 0
     for key, image in enumerate(images):
-        expected = twin.detect(image, min_score=-np.inf, fast=False)
+        expected = twin.detect(image, min_score=-np.inf)
         if rescorer.is_covered(str(key), ids):
             n_covered += 1
         else:
@@ -137,7 +137,7 @@ def test_a_missed_object_that_the_margin_does_not_cover_is_found_around_its_box(
     twin = detector.copy()
     twin.add([record])
     overlap = box_iou(np.array(far), rescorer.detections("0", frozenset([record.id])).boxes)
-    expected = box_iou(np.array(far), twin.detect(images[0], min_score=-np.inf, fast=False).boxes)
+    expected = box_iou(np.array(far), twin.detect(images[0], min_score=-np.inf).boxes)
     assert (overlap.max(initial=0) >= 0.5) == (expected.max(initial=0) >= 0.5)
 
 
@@ -164,7 +164,7 @@ def test_a_confirmed_image_shows_what_a_scan_finds(tmp_path, monkeypatch, most):
         for move in (lambda: None, workspace.undo, workspace.undo, workspace.redo):
             move()
             rescan._step()
-            expected = workspace.detector.detect(pixels, min_score=workspace.min_score, fast=False)
+            expected = workspace.detector.detect(pixels, min_score=workspace.min_score)
             np.testing.assert_array_equal(workspace.shown(key).boxes, expected.boxes)
             np.testing.assert_array_equal(workspace.shown(key).scores, expected.scores)
 
@@ -227,7 +227,7 @@ def test_memory_is_bounded_by_images_that_were_not_asked_for_the_longest(drawn, 
     twin.add(missed)
     # What is live stays: nothing changes with known corrections.
     found = rescorer.detections("1", ids_of(missed))
-    np.testing.assert_array_equal(found.boxes, twin.detect(images[1], min_score=-np.inf, fast=False).boxes)
+    np.testing.assert_array_equal(found.boxes, twin.detect(images[1], min_score=-np.inf).boxes)
     monkeypatch.setattr(rescoring, "MOST_BYTES", 0)
     rescorer.scan("1", images[1])
     assert all(str(key) in rescorer for key in range(3))
@@ -242,7 +242,7 @@ def test_windows_that_a_new_correction_accepts_stay_when_memory_is_short(drawn, 
     missed = detector.new_records(images[0], [MISSED], True)
     twin = detector.copy()
     twin.add(missed)
-    expected = twin.detect(images[1], min_score=-np.inf, fast=False)
+    expected = twin.detect(images[1], min_score=-np.inf)
     rescorer = Rescorer(detector, threads=1)
     rescorer.scan("1", images[1])
     rescorer.take_fired("1", images[1], expected.windows)
@@ -254,6 +254,6 @@ def test_windows_that_a_new_correction_accepts_stay_when_memory_is_short(drawn, 
         monkeypatch.setattr(windows, "MOST_MERGED", 0)
         rescorer.scan("1", images[1])
     found = rescorer.detections("1", ids_of(missed))
-    assert len(found) > len(detector.detect(images[1], min_score=-np.inf, fast=False))
+    assert len(found) > len(detector.detect(images[1], min_score=-np.inf))
     np.testing.assert_array_equal(found.boxes, expected.boxes)
     np.testing.assert_array_equal(found.scores, expected.scores)

@@ -187,7 +187,9 @@ class Labeller:
     def _judged(self, image: StoredImage, boxes: Sequence[Box], flags: Sequence[bool]) -> Judged:
         overlaps = box_iou(np.array(boxes).reshape(-1, 4), self._workspace.shown(image.id).boxes)
         was_found = np.asarray((overlaps >= SAME_PLACE).any(axis=1)).tolist()
-        is_free = ~(overlaps >= SAME).any(axis=1)
+        rejected = boxes_of([label for label in self._workspace.labels_of(image.id) if not label.is_object])
+        known = np.concatenate([overlaps, box_iou(np.array(boxes).reshape(-1, 4), rejected)], axis=1)
+        is_free = ~(known >= SAME).any(axis=1)
         n_free = int((is_free & ~np.array(flags, np.bool_)).sum())
         hint = None
         if n_free and self._workspace.has_model:

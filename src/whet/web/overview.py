@@ -9,8 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from whet.cascade.boxes import box_iou
 from whet.cascade.detections import Detections
 from whet.detector.base import DetectorBase
+from whet.detector.corrections import SAME_PLACE
 from whet.detector.detector import Detector
 from whet.errors import CannotExportError, CannotLearnError
 from whet.web import insights
@@ -217,6 +219,7 @@ def label_views(labels: Sequence[Label], unsatisfied: frozenset[str]) -> list[La
 
 def label_counts(labels: Sequence[Label]) -> LabelCounts:
     """How many boxes are right, wrong and missed."""
-    right = len(objects_of([label for label in labels if label.was_found]))
-    missed = len(objects_of([label for label in labels if not label.was_found]))
-    return LabelCounts(right, sum(not label.is_object for label in labels), missed)
+    objects = objects_of(labels)
+    found = boxes_of([label for label in labels if label.is_object and label.was_found])
+    right = int((box_iou(objects, found) >= SAME_PLACE).any(axis=1).sum())
+    return LabelCounts(right, sum(not label.is_object for label in labels), len(objects) - right)

@@ -98,8 +98,10 @@ def queue(images: Sequence[Candidate]) -> list[str]:
     done = [image.id for image in images if image.is_reviewed]
     objects = ranked(images, lambda expected: expected.object_gain)
     errors = ranked(images, lambda expected: expected.error_gain)
-    # A page asks for the queue again after every review.
-    turns = zip(errors, objects, strict=True) if len(done) % 2 else zip(objects, errors, strict=True)
+    # A page asks for the queue again after every review. Turns by the ones in the binary number of reviewed images are
+    # as many for both, also where images are reviewed two at a time.
+    is_errors_turn = len(done).bit_count() % 2
+    turns = zip(errors, objects, strict=True) if is_errors_turn else zip(objects, errors, strict=True)
     return [*dict.fromkeys(key for turn in turns for key in turn), *done]
 
 

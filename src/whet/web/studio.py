@@ -238,7 +238,7 @@ class Rescan:
         shown = rescorer.detections(key, ids).with_min_score(lowest)
         if not rescorer.is_covered(key, ids):
             rescorer.scan(key, pixels, ids)
-        scanned = workspace.detector.detect(pixels, min_score=lowest, fast=False, threads=1)
+        scanned = workspace.detector.detect(pixels, min_score=lowest, threads=1)
         with workspace.locked():
             if workspace.revision != revision or workspace.record_ids() != ids:
                 return

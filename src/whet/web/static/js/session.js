@@ -51,7 +51,9 @@ export async function refreshState() {
 }
 
 export function acceptState(server) {
+  const isFirst = !get().server; // it names the project, and so what an earlier load of the page kept
   set({ server, opened_at: get().opened_at ?? server.node, min_score: null });
+  if (isFirst) outbox.restore();
 }
 
 export async function refreshRows() {
@@ -156,7 +158,6 @@ export async function refreshAll() {
 export async function start() {
   await attempt(async () => {
     await refreshState();
-    outbox.restore();
     if (get().server.video && !imageOfAddress()) set({ view: "video" });
     await refreshRows();
     const { rows, view } = get();
@@ -185,6 +186,7 @@ outbox.listen({
   answered(entry, answer, rest) {
     dismiss(fullDisk);
     set({ outbox: rest });
+    if (answer?.hint) notify(answer.hint);
     if (answer?.project) acceptState(answer);
     if (answer?.branches) set({ history: answer });
     const image = answer?.detections ? answer : answer?.image;
