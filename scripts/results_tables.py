@@ -393,7 +393,7 @@ def drawn_objects() -> Table:
         "objects to train on": lambda run: run["drawn"]["train"],
         "`whet train`, seconds": lambda run: f"{run['train']['wall seconds']:.1f}",
         "stages": lambda run: run["train"]["stages"],
-        "weak learners": lambda run: run["train"]["learners"],
+        "weak learners": lambda run: run["train"]["weak_learners"],
         "objects in the test images": lambda run: run["evaluate"]["objects"],
         "found": lambda run: run["evaluate"]["found"],
         "false positives in 100 images": lambda run: run["evaluate"]["false_positives"],
