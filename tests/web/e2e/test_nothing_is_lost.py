@@ -138,6 +138,27 @@ def test_a_request_that_fails_alone_is_sent_again(studio, open_page):
     assert failed
 
 
+def test_what_waits_is_sent_if_the_first_request_of_a_reloaded_page_fails(studio, open_page):
+    page = open_page(studio, "astronaut.png")
+    face, _ = face_and_other(page)
+    page.page.route("**/labels*", lambda route: route.abort())
+    page.judge(face, "Right")
+    expect(page.page.get_by_role("alert")).to_contain_text("1 change waits")
+    failed = []
+
+    def fail_once(route):
+        if failed:
+            return route.fallback()
+        failed.append(route)
+        return route.abort()
+
+    page.page.unroute("**/labels*")
+    page.page.route("**/api/state*", fail_once)
+    page.page.reload()
+    expect(page.page.locator(".topbar .status")).to_contain_text("1 correction")
+    assert failed
+
+
 @contextmanager
 def full_disk(studio):
     """The server can make no file longer: SQLite meets the error of a full disk."""

@@ -1,7 +1,6 @@
 // The event stream of the server: what others change appears by itself, and a lost connection is noticed and restored.
 
 import { CLIENT, whenUnreachable } from "./api.js";
-import * as outbox from "./outbox.js";
 import * as session from "./session.js";
 import { get, set } from "./store.js";
 
@@ -19,7 +18,7 @@ export function connect() {
     const wasLost = get().connection === "lost";
     set({ connection: "online" });
     // The first load is under way already; after an interruption everything may have changed.
-    if (wasLost) session.refreshAll().then(outbox.flush);
+    if (wasLost) session.refreshAll();
   };
   stream.onmessage = (message) => receive(JSON.parse(message.data));
   stream.onerror = lose;

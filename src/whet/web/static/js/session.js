@@ -152,6 +152,7 @@ export async function refreshAll() {
     const { image, opening, rows, view } = get();
     if (view === "images" && !image && !opening && rows.length) await openImage(rows[0].id);
   });
+  outbox.flush();
 }
 
 /** First load: the state first, because it names the project. */
