@@ -745,9 +745,9 @@ def house_speed() -> Table:
 def campaigns() -> Table:
     """What came of hostile files and interrupted changes, by target and by scenario."""
     header = ("campaign", "cases", "crashes", "hangs", "errors without a name", "lost or doubled corrections")
-    fuzzed = {f"hostile files: {name}": row for name, row in results("trust-fuzz")["targets"].items()}
-    requests = results("trust-requests")["targets"]["requests"]
-    every = fuzzed | {"hostile requests to the studio": requests} | results("trust-faults")["campaigns"]
+    targets = results("trust-fuzz")["targets"]
+    titles = {name: f"hostile files: {name}" for name in targets} | {"requests": "hostile requests to the studio"}
+    every = {titles[name]: row for name, row in targets.items()} | results("trust-faults")["campaigns"]
     rows = [
         (
             name,
