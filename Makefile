@@ -32,7 +32,7 @@ LOWEST_TESTS := tests/io tests/lda tests/kernels tests/cascade tests/detector te
 setup: $(STAMP)
 
 # The versions of requirements.lock, for the Python that it was made with; others take what pyproject.toml allows.
-LOCKED = $(shell $(BIN)/python -c 'import sys; print("-c requirements.lock" * (sys.version_info[:2] == (3, 11)))')
+LOCKED = $(shell "$(PYTHON)" -c 'import sys; print("-c requirements.lock" * (sys.version_info[:2] == (3, 11)))')
 
 $(STAMP): pyproject.toml requirements.lock
 	@test -n "$(PYTHON)" || { echo "whet needs Python 3.11 or newer: make PYTHON=/path/to/python setup"; exit 1; }
