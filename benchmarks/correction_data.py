@@ -26,6 +26,8 @@ Boxes = NDArray[np.float64]
 Scene = tuple[Grey, Boxes]
 
 OTHERS = 80
+# Photographs up to the first number and people from the second on are for results, others for development.
+IMAGES, PEOPLE = 500, 1200
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,28 +40,32 @@ class Setting:
     objects: list[Scene]
 
 
-def face() -> Setting:
-    """The bundled face detector. None of the images was used to train, to choose settings or as a reference."""
+def face(*, development: bool = False) -> Setting:
+    """The bundled face detector. None of the images was used to train, to choose settings or as a reference.
+
+    For development, other photographs of the same kinds, and other people.
+    """
     x, y, side = LFW_FACE
     box = np.array([[x, y, x + side, y + side]], np.float64)
-    people = lfw_images()[1200:]
+    people = lfw_images()[:PEOPLE] if development else lfw_images()[PEOPLE:]
     objects = [(read_grey(path), box) for path in people[:150]]
     return Setting(
         "face",
         whet.load("face"),
-        [read_grey(path) for path in images_without_faces()],
+        [read_grey(path) for path in images_without_faces(development=development)],
         objects + scenes(80, seed=101, hard=True, faces=people[150:]),
     )
 
 
-def images_without_faces() -> list[Path]:
+def images_without_faces(*, development: bool = False) -> list[Path]:
     """Photographs of streets, cars and number plates."""
     root = find("objects")
     if root is None:
         raise SystemExit("the data set objects is not in $WHET_DATA")
     folders = ("road_signs", "plates", "rear_cars", "inria_person/train/neg", "inria_person/test/neg")
     found = [path for folder in folders for path in sorted((root / folder).rglob("*.jpg"))]
-    return [found[i] for i in np.random.default_rng(0).permutation(len(found))[:500]]
+    order = np.random.default_rng(0).permutation(len(found))
+    return [found[i] for i in (order[IMAGES : 2 * IMAGES] if development else order[:IMAGES])]
 
 
 def plates() -> Setting:
@@ -74,7 +80,7 @@ def plates() -> Setting:
     objects = [(as_rgb(image.path), image.objects) for image in test.images]
     folders = ("kangaroo", "raccoon", "pet_heads", "inria_person/train/neg", "inria_person/test/neg")
     found = [path for folder in folders for path in sorted((root / folder).rglob("*.jpg"))]
-    images = [as_rgb(found[i]) for i in np.random.default_rng(0).permutation(len(found))[:500]]
+    images = [as_rgb(found[i]) for i in np.random.default_rng(0).permutation(len(found))[:IMAGES]]
     return Setting("plates", whet.train(root / "plates" / "train.csv"), images, objects)
 
 

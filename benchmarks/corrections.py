@@ -20,7 +20,7 @@ The face detector is measured on photographs of streets, cars and plates (`objec
 into images. `--model plates` trains a detector of number plates with `whet.train` first, a channel detector, to which
 the peers do not apply. With `--retrain` it is also trained anew with the corrected images as negatives. None of these
 images was used to choose the method or its settings; those were chosen on images held out from the training of the
-face detector.
+face detector. To choose further ones, `--development` takes other photographs of the same kinds, and other people.
 """
 
 from __future__ import annotations
@@ -79,9 +79,12 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--seed", type=int, default=2026)
     parser.add_argument("--retrain", type=int, default=0, metavar="DRAWS", help="train anew for so many draws (plates)")
+    parser.add_argument("--development", action="store_true", help="other images, to choose settings by (face)")
     options = parser.parse_args()
+    if options.development and options.model != "face":
+        parser.error("--development has images for --model face only")
     with TemporaryDirectory() as folder:
-        setting = face() if options.model == "face" else plates()
+        setting = face(development=options.development) if options.model == "face" else plates()
         result: dict[str, Any] = {"options": vars(options), "versions": versions(), "detector": repr(setting.detector)}
         for part in options.parts:
             result[part] = PARTS[part](setting, options)

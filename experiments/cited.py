@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.cited_systems import GaussianAdaBoost, IncrementalLDA, RegressionBoosting, SelectorBoosting
 from experiments.claims import Claim, Finding, Verdict, difference, listed, percent, verdict
 from experiments.datasets import find, usps_pair
 from experiments.face_samples import WINDOW, face_sets, non_face_sets
@@ -24,7 +25,6 @@ from experiments.sparse_lda import BranchAndBound, scatter_matrix, separation
 from experiments.table import FACES, Size
 from experiments.usps import PAPER_RIDGE, error_of, split
 from whet.estimators.baselines import AdaBoost, OnlineBoosting
-from whet.estimators.cited import GaussianAdaBoost, IncrementalLDA, RegressionBoosting, SelectorBoosting
 from whet.estimators.gslda import GSLDA
 from whet.estimators.online_gslda import OnlineGSLDA
 from whet.features.haar import HaarPool

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.features.responses import BitResponses
+from whet.features.responses import BitResponses, Responses
 from whet.training.stage import FixedVote
 
 
@@ -18,19 +18,19 @@ class ForwardFeatureSelection:
 
     needed: list[int] = field(default_factory=list, init=False, repr=False)
 
-    def rounds(self, responses: BitResponses, n_most: int) -> Iterator[int]:
+    def rounds(self, responses: BitResponses | Responses, n_most: int) -> Iterator[int]:
         """Indices of the chosen learners, at most `n_most`; one may come more than once."""
         self.needed = []
         for j, needed in rounds(responses, n_most):
             self.needed.append(needed)
             yield j
 
-    def vote(self, responses: BitResponses, chosen: NDArray[np.intp]) -> FixedVote:  # noqa: ARG002
+    def vote(self, responses: BitResponses | Responses, chosen: NDArray[np.intp]) -> FixedVote:  # noqa: ARG002
         """A count of votes against the number that is needed."""
         return FixedVote(np.ones(len(chosen)), self.needed[len(chosen) - 1] - 0.5)
 
 
-def rounds(responses: BitResponses, n_most: int) -> Iterator[tuple[int, int]]:
+def rounds(responses: BitResponses | Responses, n_most: int) -> Iterator[tuple[int, int]]:
     """Add, round by round, the learner with which the vote errs least: its index, and how many votes are needed.
 
     The error is class-balanced, over all candidates and all numbers of votes. A learner may come more than once.
@@ -53,7 +53,7 @@ def rounds(responses: BitResponses, n_most: int) -> Iterator[tuple[int, int]]:
 
 
 def _best_addition(
-    responses: BitResponses,
+    responses: BitResponses | Responses,
     votes: NDArray[np.int64],
     is_positive: NDArray[np.bool_],
     weight: NDArray[np.float64],

@@ -23,7 +23,7 @@ from experiments.table import Size
 from whet.cascade.stage import LearningStage
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
-from whet.features.responses import BitResponses
+from whet.features.responses import Responses
 from whet.features.training import train_weak_learners
 from whet.features.weak_learners import Stumps, Subsets
 from whet.plots import figure as figures
@@ -106,7 +106,7 @@ def timed_batch(
 
 
 def _stage(
-    pool: HaarPool, weak: Stumps | Subsets, responses: BitResponses, learner: GreedyLDA, chosen: NDArray[np.intp]
+    pool: HaarPool, weak: Stumps | Subsets, responses: Responses, learner: GreedyLDA, chosen: NDArray[np.intp]
 ) -> LearningStage:
     vote = learner.vote(responses, chosen)
     stage = LearningStage.from_discriminant(pool.take(weak.feature[chosen]), weak.take(chosen), vote)

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 def scatter_matrix(scatter: Scatter) -> Floats:
     """The matrix A (M, M) of a scatter, ridge included."""
-    return np.stack([scatter.row(j) for j in range(len(scatter.gap))])
+    return np.stack([scatter.row(scatter.described(j)) for j in range(len(scatter.gap))])
 
 
 def separation(A: Floats, d: Floats, chosen: NDArray[np.intp]) -> float:

@@ -163,7 +163,7 @@ def face_parts() -> Table:
     times, counts = results("benchmark-face-parts"), results("benchmark-face-speed")
     sizes = ("640 x 480", "1920 x 1080")
     rows = [[name, *(times[size][name] for size in sizes)] for name in times[sizes[0]]]
-    names = "windows an image", "weak learners a window with contrast, fast"
+    names = "windows an image", "weak learners a window with contrast"
     rows += [[name, *(counts[size]["windows"][name] for size in sizes)] for name in names]
     return Table.from_cells(["an image, one thread", *sizes], rows)
 
@@ -367,7 +367,9 @@ def few_examples_table(rows: Sequence[Any]) -> Table:
 
 
 def _few_examples_cell(row: Any) -> str:  # noqa: ANN401 - JSON
-    """The mean and range over seeds; or why no run gave a detector, or how many did."""
+    """The mean and range over seeds; or why no run gave a detector, or that more time changed none of them."""
+    if row["same"] == row["runs"]:
+        return "same"
     if not row["trained"]:
         return ", ".join(row["faults"])
     text = f"{row['mean']:.2f}"
@@ -622,6 +624,8 @@ def exported_in_opencv5() -> Table:
 
 UPDATES = {
     "whet update": "`OnlineGSLDA.update`",
+    "whet partial_fit": "`OnlineGSLDA.partial_fit`",
+    "whet partial_fit, coefficients read": "the same, coefficients read",
     "NumPy Sherman-Morrison": "NumPy",
     "SGDClassifier.partial_fit": "`SGDClassifier.partial_fit`",
     "River AdaBoostClassifier.learn_one": "River `AdaBoostClassifier`",
@@ -779,14 +783,73 @@ def soak() -> Table:
     return Table.from_cells(header, rows)
 
 
+def federated() -> Table:
+    """Sites that learned apart: merged, and each taken out again."""
+    found = results("benchmark-federated")
+    rows = []
+    for key, name in (("apart", "no face is shared"), ("sharing", f"{found['options']['shared']} faces are shared")):
+        one = found[key]
+        removed = one["removed_equals_never_there"]
+        rows.append(
+            (
+                name,
+                f"{one['records']:,}",
+                f"{one['examples_counted']:,}",
+                "yes" if one["merged_equals_one_that_learned_all"] else "no",
+                f"{sum(removed.values())} of {len(removed)}",
+                f"{one['bytes']['merged'] / 1e6:.2f}",
+            )
+        )
+    header = ("records", "examples counted", "merged = one that learned all", "removed = never there", "file, MB")
+    return Table.from_cells((f"{found['options']['sites']} sites", *header), rows)
+
+
+def cluster() -> Table:
+    """Two workers against one."""
+    found = results("benchmark-cluster")["phases"]
+    rows = [
+        (name, one["one worker"], one["two workers"], one["times as fast"])
+        for name, one in found.items()
+        if isinstance(one, dict)
+    ]
+    header = f"{found['samples']:,} samples, {found['features']:,} features, {found['images']} images"
+    return Table.from_cells((header, "one worker, s", "two workers, s", "times as fast"), rows)
+
+
+def cluster_memory() -> Table:
+    """A matrix that does not fit into one worker, small jobs, and bytes on the wire."""
+    found = results("benchmark-cluster")
+    memory, small, wire = found["memory"], found["small job"], found["wire"]
+    first, last = wire["a round, each way and block, first and last"]
+    rows = [
+        ("response matrix, MB", memory["matrix, MB"]),
+        ("memory limit of each of four workers, MB", memory["limit of a worker, MB"]),
+        ("peak memory of the workers, MB", f"{memory['peaks of the workers, MB'][-1]}"),
+        ("stage of 20 weak learners on 400 patches: threads, s", small["threads"]),
+        ("the same with two workers, s", small["two workers"]),
+        (f"bytes of a round of selection, each way and block, {wire['samples']:,} samples", f"{first:,} to {last:,}"),
+        ("bytes of a correction", f"{wire['a correction']:,}"),
+    ]
+    return Table.from_cells(("measure", "value"), rows)
+
+
+def cluster_cost() -> Table:
+    """What the training of Xiao et al. needs."""
+    plan = results("benchmark-cluster-cost")["plan"]
+    rows = [(f"{name}, core hours", hours) for name, hours in plan["core hours"].items()]
+    others = {name: value for name, value in plan.items() if name not in ("sizes", "core hours")}
+    return Table.from_cells(("need", "value"), [*rows, *others.items()])
+
+
 TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
     "README.md": (readme_faces, readme_objects, readme_video, readme_measures),
     "docs/guarantees.md": (campaigns, soak),
+    "docs/guides/cluster.md": (cluster, cluster_memory, cluster_cost),
     "docs/guides/how-many-images.md": (few_examples,),
     "docs/results.md": (
         *(faces, face_speed, face_parts, easy_choices, hard_choices, drawn_objects, grey_objects),
         *(objects, corrected_faces, corrected_plates, corrected_misses, corrected_camera, correction_cost),
-        *(people_speed, corrected_plates_elsewhere, corrected_by_command, calibration),
+        *(federated, people_speed, corrected_plates_elsewhere, corrected_by_command, calibration),
         *(tracking, tracking_cost, live_page, studio, studio_load),
         *(agreement, opencv_speed, adopted, soft_export, exported_in_opencv5),
         *(one_sample, one_sample_ratios, blocks, samples_seen, node, adaboost, house, house_speed),
@@ -794,7 +857,13 @@ TABLES: dict[str, tuple[Callable[[], Table], ...]] = {
 }
 
 # Headers of tables that describe something and measure nothing.
-UNMEASURED: dict[str, tuple[tuple[str, ...], ...]] = {"docs/results.md": (("path", "content"),)}
+UNMEASURED: dict[str, tuple[tuple[str, ...], ...]] = {
+    "docs/guides/cluster.md": (
+        ("phase", "on the workers", "on the machine of the command"),
+        ("what happens", "what whet does"),
+    ),
+    "docs/results.md": (("path", "content"),),
+}
 
 
 def early_exits_sentence() -> str:

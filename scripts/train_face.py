@@ -62,6 +62,9 @@ RENAMED = {"ending": "stop reason", "negatives a stage": "negatives per stage"}
 # False positives per image.
 POINTS = {"one false positive per image": 1.0, "one per ten images": 0.1, "one per hundred images": 0.01}
 DEFAULT = "one per ten images"
+# Stages of the coarse pass, and how much lower their thresholds are, in units of |w|: development faces lose nothing
+# (`benchmarks.coarse_scan`).
+COARSE_ROOM = (0.0, 0.0, 0.2)
 
 
 def split_faces() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -107,7 +110,7 @@ def evaluated(base: DetectorBase, faces: NDArray[np.uint8], images: Sequence[Pat
     }
     provenance = replace(base.provenance, facts={**base.provenance.facts, **facts})
     reference = make_reference(base, faces, images, offset=FACE_OFFSET, seed=CONFIG.seed)
-    base = replace(base, provenance=provenance, reference=reference)
+    base = replace(base, provenance=provenance, reference=reference, coarse_room=COARSE_ROOM)
     detector = Detector(base, reporting=detector.reporting)
     for name, rate in POINTS.items():
         detector.set_operating_point(name, operating_point(curve, rate))
@@ -125,13 +128,12 @@ def pruned_base(base: DetectorBase) -> DetectorBase:
 
 
 def described(detector: Detector) -> Detector:
-    """The same detector with the class, and the facts of its provenance by their present names."""
+    """The same detector with the class, the facts of its provenance by their present names, and the coarse pass."""
     provenance = detector.provenance
     facts = {RENAMED.get(name, name): fact for name, fact in provenance.facts.items()}
     provenance = replace(provenance, facts=facts).with_class("face")
-    same = Detector(
-        replace(detector.base, provenance=provenance), detector.counts, detector.reporting, detector.records
-    )
+    base = replace(detector.base, provenance=provenance, coarse_room=COARSE_ROOM)
+    same = Detector(base, detector.counts, detector.reporting, detector.records)
     assert same.base_id == detector.base_id
     return same
 
@@ -142,7 +144,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/face.whet"))
     parser.add_argument("--base", type=Path, help="a trained detector: evaluate it again instead of training")
     parser.add_argument("--prune", type=Path, metavar="MODEL", help="prune a trained detector, as training does last")
-    parser.add_argument("--describe", type=Path, metavar="MODEL", help="bring the provenance of a model up to date")
+    parser.add_argument("--describe", type=Path, metavar="MODEL", help="bring provenance and coarse pass up to date")
     options = parser.parse_args()
     if options.describe:
         save(described(load(options.describe)), options.describe)

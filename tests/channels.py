@@ -31,7 +31,8 @@ def random_trees(n=30, seed=0, window=WINDOW):
     return Cascade(window, (Stage(features, weak, votes.ravel(), 0.5, rejection),))
 
 
-def random_detector(seed=0):
+def random_detector(seed=0, window=WINDOW):
     """A detector of random trees, whose object fills most of the window."""
     offset = BoxOffset(0.2, 0.2, 0.8, 0.8)
-    return Detector(DetectorBase(WINDOW, random_trees(seed=seed).stages), reporting=Reporting(offset, min_size=12.0))
+    stages = random_trees(seed=seed, window=window).stages
+    return Detector(DetectorBase(window, stages), reporting=Reporting(offset, min_size=12.0))

@@ -56,6 +56,7 @@ def train_as_a_process(folder, checkpoint, out, threads, kill_at_write):
     from dataclasses import replace
 
     from tests.detectors import to_bytes
+    from whet._kernels.workers import Threads
     from whet.detector.base import DetectorBase
     from whet.detector.detector import Detector
     from whet.training.cascade import train_cascade
@@ -76,7 +77,7 @@ def train_as_a_process(folder, checkpoint, out, threads, kill_at_write):
         replace(CONFIG, early_exits=True),
         lambda event: print(event, flush=True),
         checkpoint=checkpoint,
-        threads=threads,
+        workers=Threads(threads),
     )
     out.write_bytes(to_bytes(Detector(DetectorBase(WINDOW, tuple(nodes)))))
     print(result, flush=True)

@@ -100,6 +100,12 @@ def test_the_page_places_functions_in_their_files():
     assert sum(len(pattern.findall(PAGE)) for pattern in PLACED) >= 20
 
 
+def test_every_command_of_the_page_exists():
+    modules = re.findall(r"python -m ([\w.]+)", PAGE)
+    assert "scripts.house" in modules
+    assert [name for name in modules if not (ROOT / f"{name.replace('.', '/')}.py").exists()] == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

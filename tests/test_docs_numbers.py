@@ -16,7 +16,7 @@ from scripts import results_tables
 from scripts.results_tables import ROOT, Table
 
 RESULTS_PAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("results*.md"))
-PAGES = ["README.md", "docs/guarantees.md", "docs/guides/how-many-images.md", *RESULTS_PAGES]
+PAGES = ["README.md", "docs/guarantees.md", "docs/guides/cluster.md", "docs/guides/how-many-images.md", *RESULTS_PAGES]
 PRINT = "`python -m scripts.results_tables` prints all tables"
 DASHES = re.compile(r"\|(\s*:?-+:?\s*\|)+")
 

@@ -3,6 +3,8 @@
 Names are imported when they are first used, so that `import whet` costs next to nothing.
 """
 
+import sys
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -63,3 +65,14 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package whose names are imported from their modules when they are first used."""
+
+    def import_name(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(homes[name]), name)
+
+    return import_name, lambda: sorted({*vars(sys.modules[package]), *homes})

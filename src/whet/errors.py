@@ -100,6 +100,10 @@ class MemoryBudgetError(WhetError, MemoryError):
     """The memory limit of training is too small for a single feature."""
 
 
+class ClusterError(WhetError, RuntimeError):
+    """A cluster has no workers, cannot be reached, or its workers died one after the other."""
+
+
 class ModelFileError(WhetError, ValueError):
     """A file is not a detector, is damaged, or was written by a newer version."""
 
@@ -150,6 +154,10 @@ class EmptyClassifierError(WhetError, ValueError):
 
 class DataNotFoundError(WhetError, FileNotFoundError):
     """A file, a directory or a data set does not exist and cannot be downloaded."""
+
+
+class RemoteError(DataNotFoundError):
+    """A URL cannot be read: unknown protocol, wrong credentials, no such object, no network, too slow or too large."""
 
 
 class VideoNotFoundError(VideoError, DataNotFoundError):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from tests.cascades import textured
 
-from whet.cascade.pyramid import Level, Pyramid, level_at, level_scales, resized
+from whet.cascade.pyramid import Grid, Level, Pyramid, level_at, level_scales, resized
 
 
 def test_levels_shrink_by_the_factor_until_the_window_no_longer_fits(rng):
@@ -100,3 +100,14 @@ def test_a_factor_that_does_not_shrink_is_refused():
 def test_no_windows_no_boxes():
     empty = np.empty(0, dtype=np.intp)
     assert Level(np.zeros((9, 9), dtype=np.uint8), 1.0, 1.0).boxes(empty, empty, (3, 3)).shape == (0, 4)
+
+
+@pytest.mark.parametrize("grid", [Grid(), Grid(is_colour=True), Grid(4, 16, is_colour=True)])
+def test_patches_of_windows_are_cut_from_their_levels(grid):
+    image = np.random.default_rng(0).integers(0, 256, (60, 80, *(3,) * grid.is_colour), dtype=np.uint8)
+    pyramid = Pyramid.from_image(image, (24, 16), grid=grid)
+    index = pyramid.overlapping(np.array([10.0, 5.0, 40.0, 50.0]), 0.3)
+    patches = pyramid.patches(index)
+    assert len({scale for scale, *_ in index}) > 1
+    for patch, (scale, y, x) in zip(patches, index, strict=True):
+        assert np.array_equal(patch, pyramid.level(scale).patch(y, x, pyramid.window))

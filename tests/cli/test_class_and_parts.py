@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from PIL import Image
-from tests.commands import whet_here
 from tests.detectors import bull_base, bull_finder, bull_scene
 
 from whet.detector.base import Provenance
@@ -34,12 +33,6 @@ def folder(tmp_path):
     base = replace(bull_base(), provenance=Provenance().with_class("bull"), training_images=trained)
     Detector(base).save(tmp_path / "bull.whet")
     return tmp_path
-
-
-@pytest.fixture
-def run_here(folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
-    return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
 
 
 def test_evaluate_uses_the_test_part_and_the_class_of_the_model_and_says_so(run_here):

@@ -4,7 +4,7 @@ import re
 import numpy as np
 import pytest
 from PIL import Image
-from tests.commands import check_message, whet, whet_here
+from tests.commands import check_message, whet
 from tests.detectors import bull_finder, bull_scene, judged_finder
 
 from whet.cli.options import ExitCode
@@ -27,12 +27,6 @@ def folder(tmp_path_factory):
     (folder / "truths.csv").write_text("\n".join(rows) + "\n")
     (folder / "outside.csv").write_text("\n".join([*rows, "Stier 1.png,500,500,30,30,bull"]) + "\n")
     return folder
-
-
-@pytest.fixture
-def run_here(folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
-    return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
 
 
 @pytest.mark.slow

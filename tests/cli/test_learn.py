@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 from PIL import Image
-from tests.commands import check_message, whet, whet_here
+from tests.commands import check_message, whet
 from tests.detectors import BULL, bull_finder, bull_scene, false_positive, still_there
 
 from whet.cascade.boxes import BoxOffset
@@ -39,12 +39,6 @@ def folder(tmp_path):
     Image.fromarray(bull_scene(3)[:, :110][70:]).save(tmp_path / "none" / "wall.png")
     (tmp_path / "none" / "cut.png").write_bytes((tmp_path / "scene 1.png").read_bytes()[:400])
     return tmp_path
-
-
-@pytest.fixture
-def run_here(folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
-    return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
 
 
 def kinds(path):

@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from tests.commands import check_message, whet_here
+from tests.commands import check_message
 from tests.detectors import BULL, bull_finder, bull_scene, false_positive
 
 from whet.cli.options import ExitCode
@@ -22,12 +22,6 @@ def folder(tmp_path):
     detector.learn(bull_scene(2), BULL, True, name="scene 2.png")
     detector.save(tmp_path / "bull.whet")
     return tmp_path
-
-
-@pytest.fixture
-def run_here(folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
-    return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
 
 
 def test_every_correction_is_one_row_and_says_whether_it_holds(run_here):

@@ -2,7 +2,8 @@ import json
 
 import numpy as np
 import pytest
-from tests.commands import check_message, whet_here
+from PIL import Image
+from tests.commands import check_message
 from tests.detectors import BULL, base, bull_finder, bull_scene, content, false_positive
 
 from whet.cli.options import ExitCode
@@ -28,12 +29,6 @@ def folder(tmp_path, monkeypatch):
     learned((1, WRONG, True)).save(tmp_path / "other.whet")
     Detector(base()).save(tmp_path / "stranger.whet")
     return tmp_path
-
-
-@pytest.fixture
-def run_here(folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
-    return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
 
 
 def test_the_merged_model_is_one_that_has_seen_both(folder, run_here):
@@ -84,3 +79,27 @@ def test_an_error_names_its_cause_and_a_remedy_and_changes_nothing(folder, run_h
     assert done.code == code, done.err
     assert says in check_message(done.err, arguments)
     assert files == {path: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_sites_are_merged_listed_and_taken_out_again(folder, run_here):
+    Image.fromarray(bull_scene(1)).save("1.png")
+    Image.fromarray(bull_scene(2)).save("2.png")
+    for seed, site in ((1, "north"), (2, "south")):
+        bull_finder().save(folder / f"{site}.whet")
+        arguments = ("learn", f"{site}.whet", "--missed", f"{seed}.png:40,30,30,30", "--site", site, "--force")
+        assert run_here(*arguments).code == 0
+    assert run_here("merge", "north.whet", "south.whet", "-o", "all.whet").code == 0
+    listed = run_here("log", "all.whet").out
+    assert "site" in listed.splitlines()[0]
+    assert "north" in listed
+    assert {row["site"] for row in json.loads(run_here("log", "all.whet", "--json").out)} == {"north", "south"}
+    done = run_here("unlearn", "all.whet", "--site", "north")
+    assert done.code == 0, done.err
+    assert (folder / "all.whet").read_bytes() == (folder / "south.whet").read_bytes()
+    done = run_here("unlearn", "all.whet", "--site", "north")
+    assert done.code == ExitCode.FAILED
+    assert "south" in check_message(done.err, ["north"])
+    assert "site" not in run_here("log", "door.whet").out.splitlines()[0]
+    done = run_here("learn", "south.whet", "--missed", "1.png:40,30,30,30", "--site", " x")
+    assert done.code == 2
+    assert "site" in done.err

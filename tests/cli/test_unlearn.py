@@ -2,7 +2,7 @@ import json
 
 import pytest
 from PIL import Image
-from tests.commands import check_message, whet_here
+from tests.commands import check_message
 from tests.detectors import BULL, bull_finder, bull_scene, content, false_positive, still_there
 
 from whet.cli.options import ExitCode
@@ -20,12 +20,6 @@ def folder(tmp_path, monkeypatch):
     Image.fromarray(bull_scene(1)).save(tmp_path / "renamed.png")
     Image.fromarray(bull_scene(3)).save(tmp_path / "scene 3.png")
     return tmp_path
-
-
-@pytest.fixture
-def run_here(folder, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
-    return lambda *arguments: whet_here(monkeypatch, capsys, *arguments)
 
 
 def test_the_last_correction_is_taken_out_as_a_whole(folder, run_here):

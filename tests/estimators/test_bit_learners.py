@@ -7,8 +7,9 @@ import pytest
 from experiments import forward_feature_selection
 from tests.samples import correlated_stumps
 
+from whet._kernels.workers import Threads
 from whet.features import boosting as bit_boosting
-from whet.features.responses import BitResponses, class_statistics
+from whet.features.responses import BitResponses, Responses, class_statistics
 from whet.lda.selection import Scatter, forward, rounds
 from whet.lda.statistics import BinaryStatistics
 
@@ -29,7 +30,7 @@ def test_bits_and_statistics_give_the_same_scatter(criterion, sample):
     np.testing.assert_array_equal(a.gap, b.gap)
     np.testing.assert_array_equal(a.diagonal, b.diagonal)
     for j in range(30):
-        np.testing.assert_array_equal(a.row(j), b.row(j))
+        np.testing.assert_array_equal(a.row(a.described(j)), b.row(b.described(j)))
 
 
 def forward_in_numpy(scatter, n):
@@ -39,20 +40,29 @@ def forward_in_numpy(scatter, n):
         gain = np.where(v > 1e-11 * scatter.diagonal, r**2, 0) / np.maximum(v, 1e-300)
         gain[selected] = 0
         j = int(np.argmax(gain))
-        row = (scatter.row(j) - sum((earlier[j] * earlier for earlier in L), np.zeros_like(r))) / np.sqrt(v[j])
+        row = (
+            scatter.row(scatter.described(j)) - sum((earlier[j] * earlier for earlier in L), np.zeros_like(r))
+        ) / np.sqrt(v[j])
         r, v = r - row * (r[j] / np.sqrt(v[j])), v - row**2
         L.append(row)
         selected.append(j)
     return selected
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_rounds_are_the_plain_search(sample, threads, monkeypatch):
-    from whet.lda import selection
+def test_rounds_are_the_plain_search(sample):
+    X, _, bits = sample
+    statistics = Scatter.from_statistics(*class_statistics(bits, np.arange(X.shape[1])), "fda", 2.0)
+    assert [j for j, _ in rounds(bits.scatter("fda", 2.0), 20)] == forward_in_numpy(statistics, 20)
 
-    monkeypatch.setattr(selection, "PROJECTED_AT_ONCE", 7)
-    scatter = sample[2].scatter("fda", 2.0)
-    assert [j for j, _ in rounds(scatter, 20, threads)] == forward_in_numpy(scatter, 20)
+
+@pytest.mark.parametrize("size", [1, 7, 64])
+def test_the_size_of_blocks_does_not_change_a_bit(sample, size):
+    bits = sample[2]
+    n_blocks = -(-len(bits) // size)
+    blocks = [bits.take(np.arange(k, len(bits), n_blocks)) for k in range(n_blocks)]
+    responses = Responses(blocks, len(bits), bits.layout, Threads(2))
+    assert list(responses.selected("fda", 2.0, 20)) == list(rounds(bits.scatter("fda", 2.0), 20))
+    assert np.array_equal(responses.take(np.array([20, 3, 20])).bits, bits.bits[[20, 3, 20]])
 
 
 def test_rounds_can_be_stopped_at_any_time(sample):

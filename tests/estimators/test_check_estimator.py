@@ -5,13 +5,13 @@ import warnings
 
 import numpy as np
 import pytest
+from experiments.cited_systems import GaussianAdaBoost, IncrementalLDA, RegressionBoosting, SelectorBoosting
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from tests.samples import two_gaussians
 
 from whet.estimators import GSLDA, OnlineGSLDA
 from whet.estimators.baselines import AdaBoost, AsymBoost, OnlineBoosting
-from whet.estimators.cited import GaussianAdaBoost, IncrementalLDA, RegressionBoosting, SelectorBoosting
 
 ESTIMATORS = [
     GSLDA(),

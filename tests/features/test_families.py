@@ -4,7 +4,6 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from tests import crosses
-from tests.cascades import random_learners
 
 from whet.cascade.cascade import Cascade
 from whet.cascade.scan import scan
@@ -17,6 +16,7 @@ from whet.features.families import FAMILIES, LEAVES, TRAINABLE, columns_of, fami
 from whet.features.haar import HaarKind, HaarPool
 from whet.features.integral import Corners, IntegralStack, check_window
 from whet.features.training import train_weak_learners
+from whet.features.weak_learners import Stumps
 from whet.opencv.export import write_opencv
 from whet.training.config import TrainingConfig
 from whet.training.preparation import families_for
@@ -24,16 +24,6 @@ from whet.training.progress import StageFinished
 from whet.training.train import train_detector
 
 WINDOW = (8, 8)
-
-
-@pytest.mark.parametrize("kind", ["haar", "lbp"])
-def test_columns_make_the_same_features_again(kind):
-    stack = IntegralStack.from_patches(np.random.default_rng(1).integers(0, 256, (40, *WINDOW), dtype=np.uint8))
-    features, weak = random_learners(kind, WINDOW, 6, np.random.default_rng(0), stack)
-    columns = columns_of(features, weak)
-    assert list(columns) == list(layout_of(family_name(features)))
-    again, learners = from_columns(family_name(features), WINDOW, columns)
-    assert np.array_equal(learners.respond(again.evaluate(stack)), weak.respond(features.evaluate(stack)))
 
 
 def test_every_family_in_leaves_is_a_family():
@@ -88,22 +78,50 @@ class Points:
         return self._haar().evaluate(stack)
 
 
-def test_a_new_family_is_a_class_and_an_entry_of_the_table(monkeypatch, tmp_path):
+@pytest.fixture(params=[*TRAINABLE, "points"])
+def family(request, monkeypatch):
+    """Every family of the table, and a new one, which is a class and an entry."""
     monkeypatch.setitem(TRAINABLE, "points", Points)
-    pool, rng = TRAINABLE["points"].from_window(WINDOW), np.random.default_rng(0)
-    patches = rng.integers(0, 200, (60, *WINDOW), dtype=np.uint8)
+    return TRAINABLE[request.param]
+
+
+@pytest.fixture
+def stage(family):
+    """Five weak learners of random patches."""
+    pool, patches = family.from_window(WINDOW), np.random.default_rng(0).integers(0, 200, (60, *WINDOW), np.uint8)
     weak, _ = train_weak_learners(pool, patches, np.arange(60) < 30)
-    stage = Stage(pool.take(weak.feature[:5]), weak.take(np.arange(5)), np.arange(1.0, 6.0), 6.0)
+    return Stage(pool.take(weak.feature[:5]), weak.take(np.arange(5)), np.arange(1.0, 6.0), 6.0)
+
+
+def test_a_scan_accepts_the_windows_whose_patches_are_accepted(stage):
+    image = np.random.default_rng(1).integers(0, 256, (20, 20), dtype=np.uint8)
     cascade = Cascade(WINDOW, (stage,))
-    image = rng.integers(0, 256, (20, 20), dtype=np.uint8)
     found = scan(cascade, image)
     windows = np.lib.stride_tricks.sliding_window_view(image, WINDOW)
     accepted = cascade.accepts(np.ascontiguousarray(windows.reshape(-1, *WINDOW))).reshape(windows.shape[:2])
+    assert 0 < accepted.sum() < accepted.size
     assert np.array_equal(np.argwhere(accepted), np.stack([found.y, found.x], axis=1))
-    Detector(DetectorBase(WINDOW, (stage,))).save(tmp_path / "points.whet")
-    assert isinstance(load(tmp_path / "points.whet").base.stages[0].features, Points)
+
+
+def test_columns_and_files_make_the_same_features_again(family, stage, tmp_path):
+    stack = IntegralStack.from_patches(np.random.default_rng(1).integers(0, 256, (40, *WINDOW), dtype=np.uint8))
+    name, columns = family_name(stage.features), columns_of(stage.features, stage.weak)
+    assert list(columns) == list(layout_of(name))
+    Detector(DetectorBase(WINDOW, (stage,))).save(tmp_path / "model.whet")
+    saved = load(tmp_path / "model.whet").base.stages[0]
+    for features, weak in (from_columns(name, WINDOW, columns), (saved.features, saved.weak)):
+        assert isinstance(features, family)
+        assert np.array_equal(
+            weak.respond(features.evaluate(stack)), stage.weak.respond(stage.features.evaluate(stack))
+        )
+
+
+def test_a_family_that_opencv_does_not_have_is_named(monkeypatch, tmp_path):
+    monkeypatch.setitem(TRAINABLE, "points", Points)
+    stumps = Stumps(np.arange(1), np.zeros(1, np.float32), np.ones(1, np.int8), np.zeros(1))
+    stage = Stage(Points.from_window(WINDOW).take(stumps.feature), stumps, np.ones(1), 0.5)
     with pytest.raises(CannotExportError, match="got points stages"):
-        write_opencv(cascade, tmp_path / "points.xml")
+        write_opencv(Cascade(WINDOW, (stage,)), tmp_path / "points.xml")
 
 
 @pytest.mark.slow

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from whet._kernels.threads import MemoryBudgetWarning
+from whet._kernels.workers import Threads
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
 from whet.features.lbp import BlockPatternPool
 from whet.features.responses import SampleLayout
-from whet.features.training import ClassWeights, StumpTrainer, SubsetTrainer, class_weights, train_weak_learners
+from whet.features.training import ClassWeights, WeightedPatches, class_weights, train_block, train_weak_learners
 
 WINDOW = (8, 8)
 FAMILIES = [HaarPool.from_window(WINDOW), BlockPatternPool.from_window(WINDOW)]
@@ -32,11 +33,34 @@ def samples():
 def train_on(values, is_positive, method, weights=None, balanced=True):
     """Stumps on the rows of `values` (features, samples) and their responses, without any patch."""
     layout = SampleLayout.from_labels(is_positive)
-    trainer = StumpTrainer(len(values), layout, class_weights(layout, weights, balanced), method)
-    bits = np.empty((len(values), layout.words), dtype=np.uint64)
-    ordered = np.ascontiguousarray(values[:, layout.order], dtype=np.float32)
-    trainer.train_block(ordered, slice(None), bits)
-    return trainer.learners(np.arange(len(values))), bits
+    shares = class_weights(layout, weights, balanced)
+    trained = train_block(Values(values), np.arange(len(values)), GivenSamples(layout.order, layout, shares, method))
+    return trained.learners, trained.responses.bits
+
+
+class GivenSamples(WeightedPatches):
+    """Samples by their order, in the place of patches."""
+
+    @property
+    def stack(self):
+        return self.patches
+
+
+class Values:
+    """Features whose values (features, samples) are given, in the place of patches."""
+
+    def __init__(self, values, categories=None):
+        self.values, self.categories = np.asarray(values), categories
+
+    def __len__(self):
+        return len(self.values)
+
+    def take(self, rows):
+        return Values(self.values[rows], self.categories)
+
+    def evaluate(self, order):
+        dtype = np.float32 if self.categories is None else np.uint8
+        return np.ascontiguousarray(self.values[:, order], dtype=dtype)
 
 
 def balanced_error(responses, is_positive, weights):
@@ -92,10 +116,9 @@ def test_a_stump_responds_to_the_side_of_the_positives():
 def test_codes_without_a_majority_of_positives_stay_out():
     codes = np.array([[7, 7, 200, 9, 200, 9, 9]], dtype=np.uint8)
     layout = SampleLayout.from_labels(np.arange(7) < 3)
-    weights = ClassWeights(np.ones(2), 7.0)
-    trainer, bits = SubsetTrainer(1, layout, weights), np.empty((1, 2), dtype=np.uint64)
-    trainer.train_block(codes, slice(None), bits)
-    learner = trainer.learners(np.array([0]))
+    samples = GivenSamples(layout.order, layout, ClassWeights(np.ones(2), 7.0))
+    trained = train_block(Values(codes, categories=256), np.array([0]), samples)
+    learner, bits = trained.learners, trained.responses.bits
     all_codes = np.arange(256, dtype=np.uint8)[None]
     assert np.flatnonzero(learner.respond(all_codes)).tolist() == [7]  # 200 is a tie, the others unseen or worse
     assert bits.tolist() == [[0b011, 0]]
@@ -136,8 +159,8 @@ def test_errors_and_bits_are_those_of_the_learners(family, weighted, samples):
 @pytest.mark.parametrize("weights", [None, np.linspace(0.1, 1, 150)], ids=["equal", "weighted"])
 def test_one_and_two_threads_give_the_same_bytes(family, weights, samples):
     def trained(threads):
-        learners, bits = train_weak_learners(family, *samples, weights=weights, threads=threads)
-        return [array.tobytes() for array in (*vars(learners).values(), bits.bits)]
+        learners, bits = train_weak_learners(family, *samples, weights=weights, workers=Threads(threads))
+        return [array.tobytes() for array in (*vars(learners).values(), bits.take(slice(None)).bits)]
 
     assert trained(1) == trained(2)
 

@@ -44,7 +44,7 @@ def test_what_is_trained_for_opencv_is_exported_and_finds_the_same_objects(vans,
         boxes[:, 2:] += boxes[:, :2]
         boxes = detector.box_offset.boxes(boxes)  # OpenCV reports windows
         n_found += int((box_iou(image.objects, boxes) > 0.5).any(axis=1).sum())
-    assert n_found > 0.7 * found.n_boxes
+    assert n_found > 0.6 * found.n_boxes
 
 
 def test_the_settings_for_opencv_are_those_that_can_be_exported():

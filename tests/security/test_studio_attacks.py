@@ -1,30 +1,45 @@
 """The studio, and those who should not reach it or would bring it down: each test names its attack."""
 
 import io
+import re
 import socket
 import struct
 import tracemalloc
 import zlib
+from dataclasses import replace
+from urllib.parse import quote
 
 import pytest
 from PIL import Image
-from tests.web.studios import PAGE, served
+from tests.remote_store import http_store
+from tests.web.studios import PAGE, opened, served
 
-from whet.errors import UnreadableImageError
+from whet.errors import UnknownItemError, UnreadableImageError
 from whet.web.gallery import MOST_UPLOAD_PIXELS, decode
 from whet.web.programs import Metrics
 from whet.web.security import Access, Limits, Rates, is_own
+
+# Whatever a field of a request may be called.
+NAMES = ("image", "images", "url", "path", "source", "file", "name", "model", "project", "annotations", "negatives")
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory):
+    """A client of a studio with one image, and the id of it: for attacks that change nothing."""
+    with served(tmp_path_factory.mktemp("studio"), n=1) as (client, (key,)):
+        yield client, key
+
 
 PATHS = ("/", "/api/state", "/api/events", "/api/images", "/metrics", "/static/js/app.js", "/api/openapi.json")
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_dns_rebinding_a_name_that_was_made_to_point_here_gets_nothing(tmp_path, path):
-    with served(tmp_path, n=1) as (client, _):
-        for name in ("evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.evil.example", ""):
-            refused = client.get(path, headers={"Host": name})
-            assert refused.status_code == 403
-            assert "Host" in refused.json()["detail"]
+def test_dns_rebinding_a_name_that_was_made_to_point_here_gets_nothing(attacked, path):
+    client, _ = attacked
+    for name in ("evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.evil.example", ""):
+        refused = client.get(path, headers={"Host": name})
+        assert refused.status_code == 403
+        assert "Host" in refused.json()["detail"]
 
 
 @pytest.mark.parametrize(
@@ -74,25 +89,52 @@ def test_cross_site_request_forgery_pages_of_other_sites_change_nothing(tmp_path
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""]
 )
-def test_cross_site_request_forgery_forms_are_no_json(tmp_path, kind):
-    with served(tmp_path, n=1) as (client, keys):
-        content = b'{"boxes": [[40, 30, 70, 60]], "is_object": true}'
-        answer = client.post(f"/api/images/{keys[0]}/labels", content=content, headers={"Content-Type": kind})
-        assert answer.status_code == 415
+def test_cross_site_request_forgery_forms_are_no_json(attacked, kind):
+    client, key = attacked
+    content = b'{"boxes": [[40, 30, 70, 60]], "is_object": true}'
+    answer = client.post(f"/api/images/{key}/labels", content=content, headers={"Content-Type": kind})
+    assert answer.status_code == 415
 
 
-def test_other_pages_cannot_embed_read_or_script_it(tmp_path):
-    with served(tmp_path, n=1) as (client, _):
-        for path in ("/", "/api/state", "/static/js/app.js", "/nothing"):
-            headers = client.get(path, headers={"Origin": "https://evil.example"}).headers
-            assert headers["cross-origin-resource-policy"] == "same-origin"
-            policy = headers["content-security-policy"]
-            assert "frame-ancestors 'none'" in policy
-            assert "unsafe" not in policy
-            assert "http" not in policy
-            assert "access-control-allow-origin" not in headers
-            assert headers["x-content-type-options"] == "nosniff"
-        assert client.options("/api/state", headers={"Origin": "https://evil.example"}).status_code in (403, 405)
+def test_server_side_request_forgery_a_url_from_a_client_is_not_opened(tmp_path):
+    (tmp_path / "secret").mkdir()
+    with http_store(tmp_path / "secret") as (url, asked), served(tmp_path, n=1) as (client, keys):
+        url = f"{url}/a.png"
+        document = client.get("/api/openapi.json").json()
+        for path, methods in document["paths"].items():
+            for method in set(methods) & {"get", "post", "put", "delete"} if "events" not in path else ():
+                place = re.sub(r"\{\w+\}", quote(url, safe=""), path)
+                named = re.sub(r"\{\w+\}", keys[0], path)
+                every = dict.fromkeys(NAMES, url)
+                client.request(method, place, params=every)
+                client.request(method, named, params=every, json=every if method != "get" else None)
+                if method in ("post", "put"):
+                    client.request(method, named, files={name: (url, url.encode()) for name in NAMES}, data=every)
+        assert not asked
+
+
+def test_server_side_request_forgery_a_url_in_a_project_is_not_opened(tmp_path):
+    (tmp_path / "secret").mkdir()
+    Image.new("L", (40, 40)).save(tmp_path / "secret" / "a.png")
+    with http_store(tmp_path / "secret") as (url, asked), opened(tmp_path, n=1) as (workspace, keys):
+        gallery = workspace.gallery
+        with pytest.raises(UnknownItemError):
+            gallery._read(replace(gallery[keys[0]], path=f"{url}/a.png"))
+        assert not asked
+
+
+def test_other_pages_cannot_embed_read_or_script_it(attacked):
+    client, _ = attacked
+    for path in ("/", "/api/state", "/static/js/app.js", "/nothing"):
+        headers = client.get(path, headers={"Origin": "https://evil.example"}).headers
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+        policy = headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert "http" not in policy
+        assert "access-control-allow-origin" not in headers
+        assert headers["x-content-type-options"] == "nosniff"
+    assert client.options("/api/state", headers={"Origin": "https://evil.example"}).status_code in (403, 405)
 
 
 @pytest.mark.parametrize(
@@ -110,12 +152,12 @@ def test_other_pages_cannot_embed_read_or_script_it(tmp_path):
         "//etc/passwd",
     ],
 )
-def test_path_traversal_no_file_of_the_machine_is_sent(tmp_path, path):
-    with served(tmp_path, n=1) as (client, _):
-        answer = client.get(path)
-        assert answer.status_code == 404
-        assert b"root:" not in answer.content
-        assert b"import" not in answer.content
+def test_path_traversal_no_file_of_the_machine_is_sent(attacked, path):
+    client, _ = attacked
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert b"root:" not in answer.content
+    assert b"import" not in answer.content
 
 
 @pytest.mark.parametrize("token", ["", "short"])
@@ -216,22 +258,22 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_uploads_get_a_4xx_in_bounded_memory(tmp_path, name):
-    with served(tmp_path, n=1) as (client, _):
-        tracemalloc.start()
-        try:
-            for path, data in (
-                ("/api/detect", {}),
-                ("/api/learn", {"boxes": "[[1, 1, 30, 30]]", "is_object": "true"}),
-                ("/v1/vision/detection", {}),
-            ):
-                answer = client.post(path, files={"image": ("a.jpg", HOSTILE[name], "image/jpeg")}, data=data)
-                assert 400 <= answer.status_code < 500, (path, answer.status_code)
-            most = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert most < 4 * MOST_UPLOAD_PIXELS
-        assert client.get("/api/state").json()["n_images"] == 1
+def test_hostile_uploads_get_a_4xx_in_bounded_memory(attacked, name):
+    client, _ = attacked
+    tracemalloc.start()
+    try:
+        for path, data in (
+            ("/api/detect", {}),
+            ("/api/learn", {"boxes": "[[1, 1, 30, 30]]", "is_object": "true"}),
+            ("/v1/vision/detection", {}),
+        ):
+            answer = client.post(path, files={"image": ("a.jpg", HOSTILE[name], "image/jpeg")}, data=data)
+            assert 400 <= answer.status_code < 500, (path, answer.status_code)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 4 * MOST_UPLOAD_PIXELS
+    assert client.get("/api/state").json()["n_images"] == 1
 
 
 def test_an_image_that_is_too_large_is_refused_before_it_is_decoded():
@@ -251,6 +293,6 @@ def test_names_of_uploads_are_shown_and_never_opened(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["PATCH", "TRACE", "CONNECT", "PROPFIND"])
-def test_other_methods_are_refused(tmp_path, method):
-    with served(tmp_path, n=1) as (client, _):
-        assert client.request(method, "/api/state", headers=PAGE).status_code in (403, 404, 405)
+def test_other_methods_are_refused(attacked, method):
+    client, _ = attacked
+    assert client.request(method, "/api/state", headers=PAGE).status_code in (403, 404, 405)

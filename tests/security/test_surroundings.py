@@ -324,6 +324,19 @@ def test_a_damaged_cache_is_compiled_over(suffix, change, compile_twice):
     assert sum(third._cache_hits.values()) == 1  # the bad file was replaced
 
 
+def test_a_kernel_is_compiled_again_when_another_file_of_kernels_changes(compile_twice, monkeypatch):
+    """A kernel contains what it calls: a cached one would hide an error in the file that changed."""
+
+    def change(_):
+        name, time, size = jit._sources()[0]
+        changed = ((name, time + 1, size), *jit._sources()[1:])
+        monkeypatch.setattr(jit, "_sources", lambda: changed)
+
+    again = compile_twice(change)
+    assert again(4.0) == 8.0
+    assert sum(again._cache_hits.values()) == 0
+
+
 def test_a_cache_that_cannot_be_written_costs_time_and_not_the_result(compile_twice, monkeypatch, caplog):
     def refuse(*_):
         raise OSError(28, "No space left on device")

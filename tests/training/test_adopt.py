@@ -37,25 +37,31 @@ def image(seed, shape=(60, 70)):
     return textured(shape, np.random.default_rng(seed))
 
 
-@pytest.fixture(params=[HaarPool, BlockPatternPool], ids=["haar", "lbp"])
-def case(request, tmp_path):
+@pytest.fixture(scope="module", params=[HaarPool, BlockPatternPool], ids=["haar", "lbp"])
+def case(request, tmp_path_factory):
     """A cascade file of two stages, of Haar features or of LBP, and images without the object."""
+    folder = tmp_path_factory.mktemp("case")
     rng = np.random.default_rng(1)
     patches = np.concatenate([objects(200, 0), rng.integers(0, 230, (200, *WINDOW), dtype=np.uint8)])
     labels = np.arange(400) < 200
     stages = [train_stage(request.param.from_window(WINDOW), patches, labels, n) for n in (8, 25)]
-    write_opencv(Cascade(WINDOW, tuple(node.run() for node in stages)), tmp_path / "object.xml")
+    write_opencv(Cascade(WINDOW, tuple(node.run() for node in stages)), folder / "object.xml")
     images = []
     for seed in range(6):
-        images.append(tmp_path / f"{seed}.png")
+        images.append(folder / f"{seed}.png")
         Image.fromarray(image(seed)).save(images[-1])
-    return tmp_path / "object.xml", images
+    return folder / "object.xml", images
+
+
+@pytest.fixture(scope="module")
+def adopted_once(case):
+    path, images = case
+    return adopt_patches(path, objects(300, 5), images, n_negatives=60)
 
 
 @pytest.fixture
-def adopted(case):
-    path, images = case
-    return adopt_patches(path, objects(300, 5), images, n_negatives=60)
+def adopted(adopted_once):
+    return adopted_once.copy()
 
 
 def false_positives(detector, seed):

@@ -8,6 +8,7 @@ from tests.crosses import CONFIG, WINDOW, write_images
 from tests.crosses import crosses as objects
 from tests.crosses import pool as pool_of_crosses
 
+from whet._kernels.workers import Threads
 from whet.cascade.cascade import Cascade
 from whet.cascade.pyramid import Pyramid
 from whet.errors import CheckpointError, TrainingDataError
@@ -80,7 +81,7 @@ def test_the_same_config_gives_the_same_cascade(trained, pool, images, config, t
     from dataclasses import replace
 
     again, _, _ = train_cascade(
-        pool, objects(500, np.random.default_rng(1)), images, replace(config, max_stages=2), threads=threads
+        pool, objects(500, np.random.default_rng(1)), images, replace(config, max_stages=2), workers=Threads(threads)
     )
     for ours, theirs in zip(again.stages, trained[0].stages, strict=False):
         np.testing.assert_array_equal(ours.weak.feature, theirs.weak.feature)

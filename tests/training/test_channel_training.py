@@ -10,11 +10,12 @@ from PIL import Image
 from tests.drawn_sets import van_set
 from tests.training.test_checkpoint import StoppedError, stop_at
 
+from whet._kernels.workers import Threads
 from whet.cascade.boxes import box_iou
 from whet.detector.reference import GUARD_POSITIVE, POSITIVE
 from whet.errors import CheckpointError, TrainingDataError
 from whet.evaluation.runs import evaluate
-from whet.training.boosting import BoostedTrees, boost, heavy_samples
+from whet.training.boosting import BoostedTrees, boost, draw_features, heavy_samples
 from whet.training.channel_training import rejection_of_accepted
 from whet.training.channel_validation import carried_over
 from whet.training.channel_window import ChannelWindow
@@ -70,7 +71,7 @@ def test_every_step_after_the_last_round_is_announced(trained, events):
 
 @pytest.mark.slow
 def test_threads_do_not_change_the_detector(prepared, trained):
-    assert train_prepared(prepared, threads=1).detector.base_id == trained.detector.base_id
+    assert train_prepared(prepared, workers=Threads(1)).detector.base_id == trained.detector.base_id
 
 
 @pytest.mark.slow
@@ -149,13 +150,13 @@ def test_a_set_of_two_images_is_trained(tmp_path):
 
 
 def test_negatives_lie_outside_of_the_boxes(prepared):
-    images = prepared.backgrounds(prepared.training_images, threads=1)
+    images = prepared.backgrounds(prepared.training_images, Threads(1))
     places = images.random(200, [0])
     for number in np.unique(places[:, 0]).tolist():
-        pyramid = images.pyramid(number)
+        pyramid = images.held[number].pyramid()
         own = places[places[:, 0] == number]
         boxes = np.concatenate([pyramid.levels[i].boxes(y, x, pyramid.window)[None] for _, i, y, x in own.tolist()])
-        assert images.is_background(number, boxes).all()
+        assert images.held[number].is_background(boxes).all()
 
 
 @pytest.mark.slow
@@ -207,7 +208,7 @@ def test_boosting_lowers_the_error_of_the_classes():
     positive = samples[3].astype(int) + samples[7] + rng.integers(0, 60, 600) > 300
     samples = np.concatenate([samples[:, positive], samples[:, ~positive]], axis=1)
     n = int(positive.sum())
-    trees = boost(samples, n, 40, rng)
+    trees = boost(samples, n, draw_features(40, 40, rng))
     scores = trees.running_scores(samples)
     errors = [((one[:n] <= 0).sum() + (one[n:] > 0).sum()) / 600 for one in scores]
     assert errors[-1] < 0.6 * errors[0]

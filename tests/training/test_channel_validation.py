@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from tests.drawn_sets import van_set
 
+from whet._kernels.workers import Threads
 from whet.io.annotations.formats import write_annotations
 from whet.training.channel_validation import FOLDS, Samples, cross_validate, learning_curve
 from whet.training.config import TrainingConfig
@@ -86,7 +87,7 @@ def toy_samples(n_objects, rng):
 def test_copies_of_an_object_are_in_one_fold(rng):
     samples = toy_samples(20, rng)
     seen = []
-    validation = cross_validate(samples, 4, seed=0, threads=1, progress=seen.append)
+    validation = cross_validate(samples, 4, seed=0, workers=Threads(1), progress=seen.append)
     assert len(validation.folds) == FOLDS
     assert (validation.fold.reshape(-1, 3) == validation.fold[::3, None]).all()
     assert seen == list(range(1, 4 * FOLDS + 1))
@@ -96,8 +97,8 @@ def test_more_objects_raise_the_learning_curve(rng):
     samples = toy_samples(60, rng)
     fold = np.repeat(rng.permutation(60) % FOLDS, 3)
     held_out = rng.integers(0, 256, (64, 200), dtype=np.uint8)
-    curve = learning_curve(samples, fold, held_out, 20, 32, seed=0, threads=1)
+    curve = learning_curve(samples, fold, held_out, 20, 32, seed=0, workers=Threads(1))
     assert curve.n_objects == (10, 20, 40)
     assert curve.unseen[-1] > curve.unseen[0]
-    again = learning_curve(samples, fold, held_out, 20, 32, seed=0, threads=2)
+    again = learning_curve(samples, fold, held_out, 20, 32, seed=0, workers=Threads(2))
     assert again == curve

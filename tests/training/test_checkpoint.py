@@ -15,6 +15,7 @@ import pytest
 from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, write_images
 from tests.detectors import to_bytes
 
+from whet._kernels.workers import Threads
 from whet.detector.base import DetectorBase
 from whet.detector.detector import Detector
 from whet.errors import CheckpointError
@@ -63,7 +64,7 @@ def start(folder, checkpoint, out, threads, kill_at_write=0):
 def test_killed_at_random_moments_and_resumed_it_ends_with_the_same_bytes(images, tmp_path):
     rng = np.random.default_rng()  # other moments each time: the message below has what is needed to look into it
     checkpoint, out = tmp_path / "run.checkpoint", tmp_path / "detector"
-    undisturbed, _ = trained(images, replace(CONFIG, early_exits=True), threads=1)
+    undisturbed, _ = trained(images, replace(CONFIG, early_exits=True), workers=Threads(1))
     moments = []
     for number in range(6):
         process = start(images[0].parent, checkpoint, out, threads=1 + number % 2)
@@ -137,7 +138,7 @@ def test_a_finished_training_is_there_at_once_and_can_go_on(images, tmp_path):
     again, _ = trained(images, replace(CONFIG, max_stages=2), events.append, checkpoint=checkpoint)
     assert again == short
     assert [type(event) for event in events] == [Resumed]
-    longer, _ = trained(images, replace(CONFIG, max_stages=4), checkpoint=checkpoint, threads=1)
+    longer, _ = trained(images, replace(CONFIG, max_stages=4), checkpoint=checkpoint, workers=Threads(1))
     assert longer == trained(images, replace(CONFIG, max_stages=4))[0] != short
     with pytest.raises(CheckpointError, match=r"has 4 stages, max_stages is 2"):
         trained(images, replace(CONFIG, max_stages=2), checkpoint=checkpoint)

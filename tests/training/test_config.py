@@ -127,6 +127,8 @@ def test_python_toml_and_the_command_line_have_the_same_settings():
         "force",
         "dry-run",
         "threads",
+        "scheduler",
+        "workers",
         "json",
         "quiet",
         "help",

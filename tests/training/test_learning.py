@@ -10,8 +10,7 @@ from whet.detector.detector import Detector
 from whet.detector.records import image_hash
 from whet.detector.reference import Estimate
 from whet.errors import AnnotationError, BoxError, CannotLearnError
-from whet.io.annotations.annotation import AnnotatedImage
-from whet.training.examples import Examples
+from whet.io.annotations.annotation import AnnotatedImage, Examples
 from whet.training.learning import LearningInput, MarkedImage, crop_record, learn_from
 
 BULLS = np.array([[40.0, 30.0, 70.0, 60.0], [120.0, 70.0, 170.0, 120.0]])

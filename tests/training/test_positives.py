@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from tests.io.annotations.sets import image
 
+from whet._kernels.workers import Threads
 from whet.cascade.pyramid import Pyramid
 from whet.errors import TrainingDataError
 from whet.io.annotations.annotation import Annotations
@@ -105,7 +106,7 @@ def test_the_first_copy_is_the_object_and_the_ignored_are_left_out(cars):
 
 
 def test_what_an_object_becomes_depends_on_seed_and_number_alone(cars):
-    first, again = (cut_positives(cars, CHOICE, copies=3, seed=1, threads=threads) for threads in (1, 2))
+    first, again = (cut_positives(cars, CHOICE, copies=3, seed=1, workers=Threads(threads)) for threads in (1, 2))
     assert (first.patches == again.patches).all()
     other = cut_positives(cars, CHOICE, copies=3, seed=2)
     assert (first.patches[::3] == other.patches[::3]).all()

@@ -3,6 +3,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from tests.drawn_sets import van_set
 
+from whet._kernels.workers import Threads
 from whet.features.haar import HaarPool
 from whet.lda.discriminant import DEFAULT_RIDGE
 from whet.training.negatives import backgrounds_of
@@ -35,8 +36,8 @@ def test_it_is_chosen_from_images_and_the_same_again(tmp_path):
     pool = HaarPool.from_window(choice.window).sample(300, np.random.default_rng(0))
     where = backgrounds_of(found)
     choices = [
-        choose_ridge(pool, positives.patches, positives.groups, list(where), excluded_boxes=where, threads=threads)
-        for threads in (1, 2)
+        choose_ridge(pool, positives.patches, positives.groups, list(where), excluded_boxes=where, workers=workers)
+        for workers in (Threads(1), Threads(2))
     ]
     assert choices[0] == choices[1]
     assert set(choices[0].errors) == set(RIDGES)

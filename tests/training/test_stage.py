@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from experiments.forward_feature_selection import ForwardFeatureSelection
 
+from whet._kernels.workers import Threads
 from whet.features.haar import HaarPool
 from whet.features.integral import IntegralStack
 from whet.features.lbp import BlockPatternPool
@@ -87,7 +88,7 @@ def test_learning_patches_online_is_counting_them_with_the_first(data, pool):
 @pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 def test_threads_do_not_change_a_bit(learner, data, pool):
     (X, y), (X_new, y_new) = data
-    one, two = (train_stage(pool, X, y, n_weak=6, learner=learner, threads=n) for n in (1, 2))
+    one, two = (train_stage(pool, X, y, n_weak=6, learner=learner, workers=Threads(n)) for n in (1, 2))
     np.testing.assert_array_equal(one.weak.feature, two.weak.feature)
     np.testing.assert_array_equal(one.weak.threshold, two.weak.threshold)
     np.testing.assert_array_equal(one.run().coef, two.run().coef)

@@ -1,5 +1,6 @@
 """The server as a process: killed in the middle, slow and broken clients, several clients, events."""
 
+import asyncio
 import http.client
 import select
 import signal
@@ -255,3 +256,21 @@ def test_eight_clients_detect_and_correct_and_every_answer_is_in_the_project_onc
         assert errors == []
         assert sorted(learned) == sorted(set(learned)) == sorted(workspace.record_ids())
         assert len(workspace.history.nodes) == len(learned) + 1
+
+
+def test_answers_are_sent_at_once(tmp_path):
+    """asyncio switches the delay of small packets off only for sockets whose protocol is named."""
+    accepted = []
+    with opened(tmp_path) as (workspace, _), StudioServer(make_app(Studio(workspace))) as server:
+        make = asyncio.selector_events._SelectorSocketTransport
+
+        class Noted(make):
+            def __init__(self, loop, sock, *rest, **options):
+                super().__init__(loop, sock, *rest, **options)
+                accepted.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asyncio.selector_events, "_SelectorSocketTransport", Noted)
+            assert httpx.get(f"{server.address}api/state").is_success
+    assert accepted
+    assert all(accepted)

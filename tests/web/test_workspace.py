@@ -99,6 +99,21 @@ def test_confirmed_detections_are_labels_that_guard_and_undo_takes_the_review_ba
         assert not any(workspace.is_reviewed(key) for key in keys)
 
 
+def test_what_nobody_judged_is_wrong_in_one_step(tmp_path):
+    with opened(tmp_path) as (workspace, keys):
+        before = overview.image(workspace, keys[0]).detections
+        labeller = labels_for(workspace)
+        labeller.label(keys[0], [before[0].box], True)
+        labeller.confirm(keys[:1], is_object=False)
+        labels = overview.image(workspace, keys[0]).labels
+        assert sorted(label.is_object for label in labels) == [False] * (len(before) - 1) + [True]
+        assert None not in {found.label for found in overview.image(workspace, keys[0]).detections}
+        assert workspace.is_reviewed(keys[0])
+        workspace.undo()
+        assert len(overview.image(workspace, keys[0]).detections) == len(before)
+        assert not workspace.is_reviewed(keys[0])
+
+
 def test_effects_name_what_changed_elsewhere_and_harm_to_confirmed_boxes_comes_first(tmp_path):
     with opened(tmp_path) as (workspace, keys):
         for key in keys:

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.jit import inlined, kernel
+from whet._kernels.jit import inlined, kernel, part
 
 Indices = NDArray[np.intp]
 
@@ -27,7 +27,7 @@ def unite(parent: Indices, i: int, j: int) -> None:
 Boxes = NDArray[np.float64]
 
 
-@kernel
+@part
 def intersection_over_union(a: Boxes, b: Boxes) -> np.float64:
     """The shared area of two boxes (4,) over that of both together.
 

@@ -45,22 +45,26 @@ def lightness_table() -> Int32s:
 LIGHTNESS = lightness_table()
 
 
-# The rows of the matrix of sRGB in units of 2^-16; those of Y add up to 2^16.
-_X, _Y, _Z = (
-    tuple(np.int32(part) for part in row) for row in ((27030, 23434, 11825), (13938, 46868, 4730), (1267, 7811, 62274))
-)
+# The rows of the matrix of sRGB in units of 2^-16; those of Y add up to 2^16. Results are at most 255 * 76,000.
+@inlined
+def _x(r: np.int32, g: np.int32, b: np.int32) -> np.int32:
+    return np.int32(np.int32(27030) * r + np.int32(23434) * g + np.int32(11825) * b)
 
 
 @inlined
-def _dot(r: np.int32, g: np.int32, b: np.int32, of_r: np.int32, of_g: np.int32, of_b: np.int32) -> np.int32:
-    """One of X, Y and Z; at most 255 * 76,000."""
-    return np.int32(of_r * r + of_g * g + of_b * b)
+def _y(r: np.int32, g: np.int32, b: np.int32) -> np.int32:
+    return np.int32(np.int32(13938) * r + np.int32(46868) * g + np.int32(4730) * b)
+
+
+@inlined
+def _z(r: np.int32, g: np.int32, b: np.int32) -> np.int32:
+    return np.int32(np.int32(1267) * r + np.int32(7811) * g + np.int32(62274) * b)
 
 
 @inlined
 def _whole(r: np.int32, g: np.int32, b: np.int32) -> np.float32:
     """X + 15 Y + 3 Z, by which chromaticity is divided; at least 1."""
-    X, Y, Z = _dot(r, g, b, *_X), _dot(r, g, b, *_Y), _dot(r, g, b, *_Z)
+    X, Y, Z = _x(r, g, b), _y(r, g, b), _z(r, g, b)
     whole = np.float32(X) + np.float32(15) * np.float32(Y) + np.float32(3) * np.float32(Z)
     return whole if whole > np.float32(1) else np.float32(1)
 
@@ -81,13 +85,13 @@ def to_luv(rgb: NDArray[np.uint8], lightness: Int32s, padding: int, luv: Int32s)
         for x in range(width):
             r[x], g[x], b[x] = pixels[x, 0], pixels[x, 1], pixels[x, 2]
         for x in range(width):
-            light[x] = lightness[(_dot(r[x], g[x], b[x], *_Y) + np.int32(2040)) // np.int32(4081)]
+            light[x] = lightness[(_y(r[x], g[x], b[x]) + np.int32(2040)) // np.int32(4081)]
         for x in range(width):
-            part = np.float32(4) * np.float32(_dot(r[x], g[x], b[x], *_X))
+            part = np.float32(4) * np.float32(_x(r[x], g[x], b[x]))
             part = part / _whole(r[x], g[x], b[x]) - _WHITE_U
             u[x] = np.int32(np.float32(13) * np.float32(light[x]) * part + np.float32(88 * UNIT + 0.5))
         for x in range(width):
-            part = np.float32(9) * np.float32(_dot(r[x], g[x], b[x], *_Y))
+            part = np.float32(9) * np.float32(_y(r[x], g[x], b[x]))
             part = part / _whole(r[x], g[x], b[x]) - _WHITE_V
             v[x] = np.int32(np.float32(13) * np.float32(light[x]) * part + np.float32(134 * UNIT + 0.5))
     for c in range(3):

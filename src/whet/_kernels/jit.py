@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
@@ -165,12 +166,20 @@ class _CheckedFile(IndexDataCacheFile):
         return pickle.loads(stored[DIGEST:])
 
 
+@cache
+def _sources() -> tuple[tuple[str, int, int], ...]:
+    """Name, time and size of the files that kernels are made of: a kernel contains what it calls from other files."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return tuple((file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+
+
 class _ForgivingCache(FunctionCache):
     """numba's cache of a kernel; where it cannot be read it is begun anew, where it cannot be written it is not."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._cache_file.__class__ = _CheckedFile
+        self._cache_file._source_stamp = self._cache_file._source_stamp, _sources()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:  # noqa: ANN401 - numba's own
         """The compiled kernel for a signature, or None."""
@@ -207,7 +216,7 @@ def _warn_once(place: str, reason: object) -> None:
     )
 
 
-def kernel(function: Callable[P, R], *, nogil: bool = True) -> Callable[P, R]:
+def kernel(function: Callable[P, R], *, nogil: bool = True, inline: bool = False) -> Callable[P, R]:
     """Compile a loop over arrays on its first call, and keep the machine code on disk if that is possible.
 
     No `parallel` (its thread layers are unsafe under a server's threads) and no `fastmath` (the order of
@@ -215,7 +224,8 @@ def kernel(function: Callable[P, R], *, nogil: bool = True) -> Callable[P, R]:
     """
     if not HAS_SIMD:  # files of their own: the cache does not know which versions a kernel calls
         function.__qualname__ += "_scalar"
-    compiled: Any = _njit(nogil=nogil, error_model="numpy", no_cfunc_wrapper=True)(function)
+    options = {"inline": "always"} if inline else {}
+    compiled: Any = _njit(nogil=nogil, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     try:
         compiled._cache = _ForgivingCache(function)
     except (RuntimeError, OSError) as error:  # numba found no directory that it can write to
@@ -223,12 +233,17 @@ def kernel(function: Callable[P, R], *, nogil: bool = True) -> Callable[P, R]:
     return cast(Callable[P, R], compiled)
 
 
+def part(function: Callable[P, R]) -> Callable[P, R]:
+    """A kernel that Python calls, and that others are compiled with: as a call, it would be compiled twice."""
+    return kernel(function, inline=True)
+
+
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
     """A part of a kernel that is compiled into each place where it is called: a call would cost more than the part.
 
     Python cannot call it: functions for that would take a tenth of the time in which a kernel is compiled.
     """
-    options = {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    options = {"inline": "always", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return cast(Callable[P, R], _njit(nogil=True, error_model="numpy", **options)(function))
 
 

@@ -8,13 +8,12 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.jit import as_float, kernel
+from whet._kernels.jit import as_float, kernel, part
 
-ResponseCounts = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@kernel
+@part
 def factorise(A: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     """Upper factor U with U^T U = A, and the first row whose pivot is zero up to rounding (-1 if none)."""
     T = A.shape[0]
@@ -40,7 +39,7 @@ def factorise(A: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
     return U, -1
 
 
-@kernel
+@part
 def solve(U: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     """Solve U^T U x = b."""
     T = U.shape[0]
@@ -125,23 +124,6 @@ def best_gain(r: Floats, v: Floats, smallest: Floats) -> tuple[int, float]:
 
 
 @kernel
-def in_order(n: int, s: ResponseCounts, C: ResponseCounts) -> bool:
-    """Whether max(0, s_j + s_k - n) <= C_jk <= min(s_j, s_k) <= n holds everywhere, in one pass.
-
-    For a count n, sums s (P,) and co-occurrences C (P, P). Of n samples, s_j respond at j and n - s_k do not at k:
-    at least s_j - (n - s_k) respond at both.
-    """
-    fine = n >= 0
-    for i in range(s.shape[0]):
-        if not fine or s[i] > n:
-            return False
-        for j in range(s.shape[0]):  # without a way out, eight at a time
-            fine &= (C[i, j] >= 0) & (C[i, j] <= s[i]) & (C[i, j] <= s[j])
-            fine &= C[i, j] - s[i] >= s[j] - n  # differences: the sum of two sums could overflow
-    return fine
-
-
-@kernel
 def binary_scatter(n: int, s: NDArray[np.int64], C: NDArray[np.int64]) -> NDArray[np.float64]:
     """S = C - s s^T / n (P, P), of a count n, a sum s (P,) and co-occurrences C (P, P); in one pass."""
     P = s.shape[0]
@@ -179,7 +161,7 @@ Integers = NDArray[np.int64]
 Step = tuple[float, float, float, float, float, float]
 
 
-@kernel
+@part
 def add_symmetric_product(A: Floats | Integers, v: Floats, out: Floats) -> None:
     """Add A v to `out`, for symmetric A; row by row, four at a time to spare loads of `out`."""
     T = v.shape[0]
@@ -260,7 +242,7 @@ def project_binary(n: int, s: Integers, C: Integers, v: Floats, product: Floats)
     return mean, max(square - total * mean, 0.0) / n
 
 
-@kernel
+@part
 def project_centred(n: float, m: Floats, S: Floats, v: Floats, product: Floats) -> tuple[float, float]:
     """Mean and variance of v^T x over a class; adds S v to `product`."""
     T = v.shape[0]

@@ -62,6 +62,9 @@ REJECTION_THRESHOLD = 2
 BEFORE = 3  # at the first learner of a stage, the threshold of the stage before
 
 ONES = np.array([number.bit_count() for number in range(1 << SIMD_WIDTH)])
+LOWEST = np.array([SIMD_WIDTH, *((number & -number).bit_length() - 1 for number in range(1, 1 << SIMD_WIDTH))])
+# Eighths of a row of candidates beyond the last window.
+SPARE = 2
 
 
 class FlatLearners(NamedTuple):
@@ -92,9 +95,10 @@ def _scan_simd(
     """Write the places of accepted windows in the integral image to `places`, in their order, and `scores`.
 
     `sums` and `squares` are flat, with eight entries to spare after each row. `candidates` (rows, eighths of the
-    columns) has a bit for each window that is looked at at all, the first in the lowest bit. `factors` and `eight` have
-    room for eight numbers, `places` and `scores` for all windows. Returns how many windows were accepted, how many
-    had enough contrast to be tested, and how many weak learners, or conditions of leaves, they needed in all.
+    columns and `SPARE` more) has a bit for each window that is looked at at all, the first in the lowest bit. `factors`
+    and `eight` have room for eight numbers, `places` and `scores` for all windows. Returns how many windows were
+    accepted, how many had enough contrast to be tested, and how many weak learners, or conditions of leaves, they
+    needed in all.
     """
     at, squares_at, inner = address_of(sums), address_of(squares), address_of(windows.inner)
     rows, reals = address_of(learners.rows), address_of(learners.reals)
@@ -103,12 +107,16 @@ def _scan_simd(
     area, min_sigma, n = np.float64(windows.area), np.float64(windows.min_sigma), len(learners.rows)
     found = tested = needed = 0
     for y in range(windows.rows):
-        for k in range(0, windows.columns, SIMD_WIDTH):
-            left = np.int64(load_scalar(marked, y * eighths + k // SIMD_WIDTH))
-            left &= (1 << min(windows.columns - k, SIMD_WIDTH)) - 1
+        k = 0
+        while k < windows.columns:
+            left = _marks(marked, y * eighths, k)
+            k += LOWEST[left]
             if not left:
                 continue
+            # Eight windows from the first that is marked on: three neighbours are then always among the same eight.
+            left = _marks(marked, y * eighths, k) & ((1 << min(windows.columns - k, SIMD_WIDTH)) - 1)
             place = y * windows.row_step + k
+            k += SIMD_WIDTH
             left &= normalise_simd(at, squares_at, place, inner, area, min_sigma, factors_at)
             if left:
                 tested += ONES[left]
@@ -139,6 +147,14 @@ def _scan_simd(
                             places[found], scores[found] = place + i, eight[i]
                             found += 1
     return found, tested, needed
+
+
+@inlined
+def _marks(candidates: Address, row: int, k: int) -> int:
+    """The bits of eight windows from number k of a row on."""
+    at = row + k // SIMD_WIDTH
+    both = np.int64(load_scalar(candidates, at)) | np.int64(load_scalar(candidates, at + 1)) << SIMD_WIDTH
+    return int((both >> (k % SIMD_WIDTH)) & ((1 << SIMD_WIDTH) - 1))
 
 
 @inlined

@@ -32,10 +32,11 @@ class Cascade:
     """Stages on windows (height, width), and the standard deviation below which windows are skipped.
 
     `neighbours` are windows of corrections: those that pass the stages are judged by them in the end. `lowered` are the
-    stages with lower thresholds, so that a scan also finds windows that neighbours accept. With `coarse_stages`, a scan
-    looks only at windows next to one on a coarse grid that so many stages accept. The methods here are the
-    specification in plain NumPy, on patches; `whet.cascade` gives the same answers, to the last bit, for the windows of
-    an image.
+    stages with lower thresholds, so that a scan also finds windows that neighbours accept. `coarse_stages` are the
+    first stages with thresholds that are nowhere higher: with them, the stages reject all windows of an image but those
+    next to one of every second row and column that the coarse stages accept (`whet.cascade.scan.looked_at`). The
+    methods here are the specification in plain NumPy, on patches; `whet.cascade` gives the same answers, to the last
+    bit, for the windows of an image.
 
     >>> from whet.features.haar import HaarKind, HaarPool
     >>> from whet.features.weak_learners import Stumps
@@ -52,7 +53,7 @@ class Cascade:
     min_sigma: float = OPENCV_MIN_SIGMA
     neighbours: Neighbours | None = None
     lowered: tuple[Stage, ...] | None = None
-    coarse_stages: int = 0
+    coarse_stages: tuple[Stage, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.stages:
@@ -65,8 +66,10 @@ class Cascade:
                 raise ValueError(
                     f"stage {number} is for windows {stage.features.window}, the cascade for {self.window}"
                 )
-        if not 0 <= self.coarse_stages <= len(self.stages):
-            raise ValueError(f"got {self.coarse_stages} coarse stages; expected 0 to {len(self.stages)}")
+        if len(self.coarse_stages) > (0 if self.uses_channels else len(self.stages)):
+            raise ValueError(
+                f"got {len(self.coarse_stages)} coarse stages; expected at most {len(self.stages)}, none with channels"
+            )
         if len(self.stages) > 1 and any(isinstance(stage.weak, Trees) for stage in self.stages):
             raise ValueError(f"got {len(self.stages)} stages; a cascade with channels has one stage of trees")
         rejection = self.stages[0].rejection_thresholds
@@ -98,20 +101,34 @@ class Cascade:
 
     @cached_property
     def fast(self) -> Cascade:
-        """The same with a coarse pass of two fifths of the stages (see `whet.cascade.scan.scan_images`).
+        """The same with a coarse pass: its own, or else two fifths of the stages as they are.
 
-        Cascades of one or two stages, those with channels, and those whose thresholds were lowered for a missed object
-        are scanned at every window: the window that has to be found may have no neighbour like it.
+        Cascades of one or two stages and those with channels have none.
         """
         n = 2 * len(self.stages) // 5
-        return self if n == 0 or self.uses_channels or self.lowered is not None else replace(self, coarse_stages=n)
+        if self.coarse_stages or n == 0 or self.uses_channels:
+            return self
+        return replace(self, coarse_stages=self.stages[:n])
+
+    @cached_property
+    def full(self) -> Cascade:
+        """The same without a coarse pass."""
+        return replace(self, coarse_stages=()) if self.coarse_stages else self
 
     @cached_property
     def coarse(self) -> Cascade | None:
         """The stages of the coarse pass, or None where every window is scanned."""
-        if not self.coarse_stages:
-            return None
-        return Cascade(self.window, self.stages[: self.coarse_stages], self.min_sigma)
+        return Cascade(self.window, self.coarse_stages, self.min_sigma) if self.coarse_stages else None
+
+    @cached_property
+    def around(self) -> Cascade:
+        """The same in the order for windows around those that the coarse pass accepts: its own stages come later.
+
+        They accept most of these windows, and the next ones reject most. Stages that count for the score stay last, in
+        their order, so that scores have the same bits.
+        """
+        n, early = min(len(self.coarse_stages), self.first_scoring), self.first_scoring
+        return replace(self.full, stages=(*self.stages[n:early], *self.stages[:n], *self.stages[early:]))
 
     @property
     def first_scoring(self) -> int:
@@ -150,10 +167,15 @@ class Cascade:
 
     @cached_property
     def scanned(self) -> Cascade:
-        """The stages that a scan runs, before neighbours judge what they let through."""
+        """The stages that a scan runs, before neighbours judge what they let through.
+
+        With lowered thresholds, that is every window: one that has to be found may have no neighbour like it.
+        """
         if self.neighbours is None:
             return self
-        return replace(self, stages=self.lowered or self.stages, neighbours=None, lowered=None)
+        if self.lowered is None:
+            return replace(self, neighbours=None)
+        return Cascade(self.window, self.lowered, self.min_sigma)
 
     def respond(self, patches: Patches) -> tuple[NDArray[np.uint8], Bools]:
         """Responses (n, n_weak) of all weak learners to patches (n, height, width), and which have enough contrast."""
@@ -188,6 +210,10 @@ class Cascade:
 
     def scores_of_responses(self, responses: NDArray[np.uint8], threads: int | None = None) -> Floats:
         """Scores (n,) as `scores` gives them, of windows whose responses (n, n_weak) are known; no image is needed."""
+        return self.corrected(responses, self.stage_scores(responses), threads)
+
+    def stage_scores(self, responses: NDArray[np.uint8]) -> Floats:
+        """Scores (n,) of responses (n, n_weak) in the stages alone."""
         from whet._kernels.responses import judge_bits
 
         passed, total, margin = np.ones(len(responses), np.bool_), np.zeros(len(responses)), np.empty(len(responses))
@@ -196,10 +222,13 @@ class Cascade:
             rejection = np.full(len(stage), -np.inf) if rejection is None else rejection
             judge_bits(responses[:, columns], stage.coef, stage.threshold, rejection, margin, passed)
             total += margin if number >= self.first_scoring else 0.0
-        scores = np.where(passed, total, -np.inf)
+        return np.where(passed, total, -np.inf)
+
+    def corrected(self, responses: NDArray[np.uint8], scores: Floats, threads: int | None = None) -> Floats:
+        """Scores (n,) after corrections, of windows with these responses (n, n_weak) and `scores` in the stages."""
         if self.neighbours is None:
             return scores
         judged = self.neighbours.judge(responses, scores, threads)
         if self.lowered is None:
             return judged
-        return np.where(self.scanned.scores_of_responses(responses) > -np.inf, judged, -np.inf)
+        return np.where(self.scanned.stage_scores(responses) > -np.inf, judged, -np.inf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log2
 from typing import Literal, get_args
@@ -104,6 +105,27 @@ def report(
     found = Detections(boxes, groups.scores, fired, groups.group, calibration, names)
     found = found if min_score is None else found.with_min_score(min_score)
     return found if max_detections is None else found.first(max_detections)
+
+
+def merge_views(parts: Sequence[Detections], grouping: Grouping | None = GROUPING, iou: float = IOU) -> Detections:
+    """Detections of several detectors of one class as one: those that overlap are grouped, as windows are.
+
+    Scores of all of them must compare. The probability of a score is the mean of those that they give it.
+
+    >>> tall = Detections.from_boxes([[0, 0, 8, 12]], [3])
+    >>> wide = Detections.from_boxes([[0, 0, 12, 8], [50, 0, 62, 8]], [1, 2])
+    >>> merge_views([tall, wide])
+    Detections(2: 9 x 11 at (0, 0) scores 3.01, 12 x 8 at (50, 0) scores 2)
+    """
+    every = Detections.from_classes({str(number): part for number, part in enumerate(parts)})
+    groups = group_windows(FiredWindows(boxes=every.boxes, scores=every.scores), grouping, iou)
+    group = np.append(groups.group, -1)[every.group]  # the last one stands for -1, which no detection has
+    known = [part.calibration for part in parts if part.calibration is not None]
+
+    def probability(scores: Floats, class_ids: Indices) -> Floats:
+        return np.asarray(np.mean([calibration(scores, class_ids) for calibration in known], axis=0))
+
+    return Detections(groups.boxes, groups.scores, every.windows, group, probability if known else None)
 
 
 def group_windows(fired: FiredWindows, grouping: Grouping | None = GROUPING, iou: float = IOU) -> Groups:

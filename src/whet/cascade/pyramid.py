@@ -82,6 +82,13 @@ class Level:
         places = np.arange(top, top + height).clip(0, rows - 1), np.arange(left, left + width).clip(0, columns - 1)
         return np.asarray(self.pixels[np.ix_(*places)])
 
+    def patches(self, y: NDArray[np.intp], x: NDArray[np.intp], window: tuple[int, int]) -> Pixels:
+        """The pixels (n, height, width[, 3]) of windows at these places."""
+        if self.padding:
+            return np.array([self.patch(*place, window) for place in zip(y.tolist(), x.tolist(), strict=True)])
+        cut = np.lib.stride_tricks.sliding_window_view(self.pixels, window, axis=(0, 1))[y, x]
+        return cut if cut.ndim == 3 else np.moveaxis(cut, 1, -1)
+
     def boxes(self, y: NDArray[np.intp], x: NDArray[np.intp], window: tuple[int, int]) -> NDArray[np.float64]:
         """Boxes (n, 4) in the original, x1, y1, x2, y2, of windows (height, width) at these places of the level.
 
@@ -195,9 +202,13 @@ class Pyramid:
         return cls(shape, window, tuple(scales), tuple(levels), step * grid.cell)
 
     def patches(self, index: WindowIndex) -> Pixels:
-        """The pixels (n, height, width) of windows."""
-        cut = [self.level(scale).patch(y, x, self.window) for scale, y, x in index]
-        return np.array(cut, np.uint8).reshape(-1, *self.window, *(cut[0].shape[2:] if cut else ()))
+        """The pixels (n, height, width[, 3]) of windows."""
+        colours = self.levels[0].image.shape[2:] if self.levels else ()
+        patches = np.empty((len(index), *self.window, *colours), np.uint8)
+        for scale in np.unique(index.scale).tolist():
+            rows = index.scale == scale
+            patches[rows] = self.level(scale).patches(index.y[rows], index.x[rows], self.window)
+        return patches
 
     def cells(self, index: WindowIndex) -> NDArray[np.uint8]:
         """The filtered channels (n, 40, rows, columns) of windows, in cells."""
@@ -244,7 +255,11 @@ class Pyramid:
         """
         offset = BoxOffset() if offset is None else offset
         (height, width), found = self.window, []
+        sides = (box[2:] - box[:2]) / np.multiply(offset.size[::-1], (width, height))  # of the box, in windows
         for level, scale in zip(self.levels, self.scales, strict=True):
+            share = sides.prod() / (level.scale_x * level.scale_y)
+            if min(share, 1 / share) < 0.99 * iou:  # boxes of such sizes overlap less, wherever they are
+                continue
             y, x = (
                 np.arange(*self._reach(span / size + level.padding, reported, length, side))
                 for span, reported, size, length, side in (

@@ -20,6 +20,7 @@ from whet._kernels.scan import (
     N_CORNERS,
     OPENS,
     REJECTS,
+    SPARE,
     THRESHOLD,
     FlatLearners,
     mark_around,
@@ -230,15 +231,15 @@ def scan_images(
 
     The stages alone decide: corrections are applied by `scan_pyramid`. With `reject=False`, all windows with contrast
     are accepted and have their scores. A cascade with `coarse_stages` is scanned in two passes at step 1: these stages
-    on every second row and column, and all stages on the windows that they accept there and on the eight next to each.
+    on every second row and column, and `stages` on the windows that they accept there and on the eight next to each.
     """
     if step < 1:
         raise ValueError(f"got step={step}; windows are at least 1 pixel apart")
     # A step beyond the image has one window, as one as long as the image has.
     step = min(step, max((max(image.shape) for image in images), default=1) or 1)
     widest = max((image.shape[1] for image in images), default=0)
-    runnable = _compiled_for(cascade, widest, step, reject)
     coarse = _compiled_for(cascade.coarse, widest, COARSE) if reject and step == 1 and cascade.coarse else None
+    runnable = _compiled_for(cascade if coarse is None else cascade.around, widest, step, reject)
     tasks = [(i, rows) for i, image in enumerate(images) for rows in blocks(_places(image, cascade, step)[0], BAND)]
     bands: list[Scan | None] = [None] * len(tasks)
 
@@ -271,7 +272,7 @@ def _scan_band(cascade: CompiledCascade, coarse: CompiledCascade | None, image: 
     """Scan some rows of windows; with a `coarse` cascade, only those next to a window that it accepts."""
     step, (height, width) = cascade.layout.step, cascade.window
     n, columns = rows.stop - rows.start, (image.shape[1] - width) // step + 1
-    candidates = np.full((n, -(-columns // SIMD_WIDTH)), 255, np.uint8)
+    candidates = None
     tested = evaluated = 0
     if coarse is not None:
         # The first row below the band, too: the last one of the band lies next to it.
@@ -280,7 +281,7 @@ def _scan_band(cascade: CompiledCascade, coarse: CompiledCascade | None, image: 
         tested, evaluated = passed.tested, passed.evaluated
         if not passed.found:
             return Scan(*_NOWHERE, n * columns, tested, evaluated)
-        candidates[:] = 0
+        candidates = np.zeros((n, -(-columns // SIMD_WIDTH) + SPARE), np.uint8)
         mark_around(passed.places, passed.found, coarse.row_step, columns, candidates)
     run = _run(cascade, image, rows, candidates)
     row, column = np.divmod(run.places[: run.found].astype(np.intp), cascade.row_step)
@@ -299,7 +300,7 @@ class _Run(NamedTuple):
 
 
 def _run(cascade: CompiledCascade, image: GreyImage, rows: slice, candidates: NDArray[np.uint8] | None = None) -> _Run:
-    """Scan some rows of windows: all, or those whose bits are set in `candidates` (rows, eighths of columns)."""
+    """Scan some rows of windows: all, or those whose bits are set in `candidates` (rows, eighths and `SPARE`)."""
     step, (height, width) = cascade.layout.step, cascade.window
     band = np.ascontiguousarray(image[rows.start * step : (rows.stop - 1) * step + height])
     line, channels = cascade.layout.line, cascade.layout.channels
@@ -312,7 +313,7 @@ def _run(cascade: CompiledCascade, image: GreyImage, rows: slice, candidates: ND
         sums = cascade.layout.arrange(integrals)
     n, columns = rows.stop - rows.start, (image.shape[1] - width) // step + 1
     if candidates is None:
-        candidates = np.full((n, -(-columns // SIMD_WIDTH)), 255, np.uint8)
+        candidates = np.full((n, -(-columns // SIMD_WIDTH) + SPARE), 255, np.uint8)
     windows = Windows(n, columns, cascade.row_step, cascade.inner, cascade.area, cascade.min_sigma)
     places, scores = np.empty(n * columns, dtype=np.uint32), np.empty(n * columns)
     factors, eight = np.empty(SIMD_WIDTH, dtype=np.float32), np.empty(SIMD_WIDTH)
@@ -349,9 +350,47 @@ def scan_pyramid(cascade: Cascade, pyramid: Pyramid, *, threads: int | None = No
 
 def _judged(cascade: Cascade, pyramid: Pyramid, windows: FiredWindows, threads: int | None) -> FiredWindows:
     """Those of the windows that stages and neighbours accept, with their scores."""
-    scores = cascade.scores_of_responses(cascade.responses(pyramid, windows.index), threads)
+    responses = cascade.responses(pyramid, windows.index)
+    scores = cascade.corrected(responses, stage_scores(cascade, pyramid, windows.index, responses), threads)
     accepted = scores > -np.inf
     return replace(windows.take(accepted), scores=scores[accepted])
+
+
+def stage_scores(
+    cascade: Cascade, pyramid: Pyramid, index: WindowIndex, responses: NDArray[np.uint8]
+) -> NDArray[np.float64]:
+    """Scores (n,) in the stages of windows with these responses (n, n_weak); -inf if the coarse pass leaves them out.
+
+    These are what a scan without corrections gives.
+    """
+    scores = cascade.stage_scores(responses)
+    passed = np.flatnonzero(scores > -np.inf)
+    scores[passed[~looked_at(cascade, pyramid, index.take(passed))]] = -np.inf
+    return scores
+
+
+def looked_at(cascade: Cascade, pyramid: Pyramid, index: WindowIndex) -> NDArray[np.bool_]:
+    """Which windows (n,) a scan looks at: all, or those next to one of the grid that the coarse stages accept."""
+    if cascade.coarse is None or pyramid.step != 1 or not len(index):
+        return np.ones(len(index), np.bool_)
+    shapes = np.array([pyramid.level(scale).shape for scale in index.scale.tolist()], np.intp)
+    last = shapes - np.array(cascade.window)
+    near = np.zeros(len(index), np.bool_)
+    for y in _on_grid(index.y, last[:, 0]):
+        for x in _on_grid(index.x, last[:, 1]):
+            near |= cascade.coarse.accepts(pyramid.patches(WindowIndex(index.scale, y, x)))
+    return near
+
+
+def is_on_grid(index: WindowIndex) -> NDArray[np.bool_]:
+    """Which windows (n,) a coarse pass looks at itself."""
+    return np.asarray((index.y % COARSE == 0) & (index.x % COARSE == 0))
+
+
+def _on_grid(places: NDArray[np.intp], last: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The places (n,) of the coarse grid before and after each; the same one twice where there is none after it."""
+    before, after = places - places % COARSE, places + places % COARSE
+    return before, np.where(after <= last, after, before)
 
 
 def fired(scan: Scan, level: Level, scale: float, window: tuple[int, int]) -> FiredWindows:

@@ -140,6 +140,11 @@ class Stage:
         rejection = None if rejection is None else np.minimum(rejection, lowest)
         return replace(self, threshold=min(self.threshold, float(lowest[-1])), rejection_thresholds=rejection)
 
+    def loosened(self, by: float) -> Stage:
+        """The stage with all thresholds lower by so much."""
+        rejection = None if self.rejection_thresholds is None else self.rejection_thresholds - by
+        return replace(self, threshold=self.threshold - by, rejection_thresholds=rejection)
+
     def settings(self) -> list[Any]:
         """Family, threshold, and whether there are rejection thresholds and counts."""
         own = [family_name(self.features), "fixed", float(self.threshold), self.rejection_thresholds is not None]

@@ -18,10 +18,10 @@ from whet.cli.inputs import (
     read_training_input,
     skipped,
 )
-from whet.cli.models import Force, model_out, provenance
 from whet.cli.options import (
     Class,
     ExitCode,
+    Force,
     FormatOption,
     ImageFolder,
     Json,
@@ -29,6 +29,8 @@ from whet.cli.options import (
     Seed,
     Split,
     Threads,
+    model_out,
+    provenance,
     usage_errors,
 )
 from whet.cli.output import (
@@ -44,8 +46,8 @@ from whet.cli.output import (
 )
 
 if TYPE_CHECKING:
+    from whet.io.annotations.annotation import Examples
     from whet.training.adopt import AdoptionRun
-    from whet.training.examples import Examples
 
 
 def adopt(

@@ -10,13 +10,25 @@ from typing import Annotated
 import typer
 
 from whet.cli.inputs import print_problems, skipped
-from whet.cli.models import Force, check_output_file
-from whet.cli.options import AnnotationFormat, ExitCode, ImageFolder, Json, Model, Quiet, Split
+from whet.cli.options import (
+    AnnotationFormat,
+    ExitCode,
+    Force,
+    ImageFolder,
+    Json,
+    Model,
+    Quiet,
+    Split,
+    check_output_file,
+    path_or_url,
+)
 from whet.cli.output import plural, progress_bar, say, say_json, start
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="Annotations to read: a file or a directory.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", parser=path_or_url, help="Annotations to read: a file or a directory.")
+    ],
     target: Annotated[
         Path, typer.Argument(metavar="TARGET", help="File (coco, csv) or directory (other formats) to write.")
     ],

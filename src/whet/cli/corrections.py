@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.models import Force, ModelOut, changed, check_output_file, is_model_file, model_out
-from whet.cli.options import Json, Model, Quiet
+from whet.cli.options import Force, Json, Model, ModelOut, Quiet, changed, check_output_file, is_model_file, model_out
 from whet.cli.output import (
     SHORT_ID,
     as_fields,
@@ -26,7 +25,6 @@ from whet.cli.output import (
     unsatisfied_lines,
     warn,
 )
-from whet.detector.corrections_table import as_coco, kind_name, time_of
 
 if TYPE_CHECKING:
     from whet.detector.detector import Detector
@@ -39,7 +37,8 @@ def log(model: Model, as_json: Json = False) -> None:
     """List the corrections and examples inside a model, the newest first.
 
     Each row has the id for whet unlearn, the time, the label of the box (object, not object, or example), the file
-    name, the box as x,y,w,h, the number of windows, whether the correction holds, and the note.
+    name, the box as x,y,w,h, the number of windows, whether the correction holds, the site, if any has one, and the
+    note.
 
     \b
     Examples:
@@ -68,8 +67,12 @@ def _table(records: Sequence[Record], unsatisfied: set[str]) -> Iterator[str]:
     if not records:
         yield "No corrections"
         return
-    head = ("id", "time", "label", "file", "box", "windows", "holds", "note")
+    head: tuple[str, ...] = ("id", "time", "label", "file", "box", "windows", "holds", "note")
     rows = [head, *(_row(record, record.id in unsatisfied) for record in records)]
+    if any(record.site for record in records):
+        sites = ["site", *(record.site for record in records)]
+        rows = [(*row[:-1], site, row[-1]) for row, site in zip(rows, sites, strict=True)]
+        head = rows[0]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     for row in rows:
         yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -79,13 +82,13 @@ def _row(record: Record, is_unsatisfied: bool) -> tuple[str, ...]:
     from whet.io.files import printable
 
     holds = "" if record.kind == "example" else "NO" if is_unsatisfied else "yes"
-    texts = (record.id[:SHORT_ID], _local_time(record), kind_name(record), printable(record.name), box_text(record))
+    texts = (record.id[:SHORT_ID], _local_time(record), record.kind_name, printable(record.name), box_text(record))
     return (*texts, str(len(record)), holds, printable(record.note))
 
 
 def _local_time(record: Record) -> str:
     """The time at which a record was made, in the local time zone; empty if it is not known."""
-    time = time_of(record)
+    time = record.made_at
     return "" if time is None else time.astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -109,6 +112,7 @@ def export_corrections(
       whet export-corrections door.whet -o door.json --force
     """
     start(quiet=quiet)
+    from whet.detector.records import as_coco
     from whet.detector.storage import load
     from whet.io.files import write_atomically
 
@@ -135,6 +139,9 @@ def unlearn(
             metavar="FILE", help="Remove all corrections of this image, by its pixels or else its name. Repeatable."
         ),
     ] = None,
+    site: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Remove all that this site has learned (whet learn --site).")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Remove all corrections and examples.")] = False,
     out: ModelOut = None,
     force: Force = False,
@@ -151,18 +158,22 @@ def unlearn(
       whet unlearn mine.whet --last 1
       whet unlearn mine.whet --id 6af0223f --id 91c07ab2
       whet unlearn mine.whet --image shots/dog.png
+      whet unlearn all.whet --site harbour
       whet unlearn mine.whet --all --out original.whet
     """
-    if sum((bool(ids), last is not None, bool(image), every)) != 1:
+    if sum((bool(ids), last is not None, bool(image), site is not None, every)) != 1:
         raise typer.BadParameter(
-            "got no corrections to remove, or more than one choice of them; use one of --id ID, --last N, --image FILE "
-            "and --all"
+            "got no corrections to remove, or more than one choice of them; use one of --id ID, --last N, --image "
+            "FILE, --site NAME and --all"
         )
     start(quiet=quiet)
     target = model_out(model, out, force=force)
     with changed(model, target) as detector:
-        chosen = _chosen(detector, ids, last, image)
-        detector.unlearn(chosen)
+        if site is None:
+            chosen = _chosen(detector, ids, last, image)
+            detector.unlearn(chosen)
+        else:
+            chosen = detector.unlearn_site(site)
         remaining = detector.records
     if as_json:
         removed = [as_fields(record) for record in chosen]
@@ -222,14 +233,16 @@ def merge(
 ) -> None:
     """Combine the corrections of several copies of a detector into one, exactly, without any images.
 
-    The result equals a detector that learned all corrections and examples itself; those that several models share
-    count once. Corrections that contradict one another are listed. Box offset, operating points and provenance are
-    those of MODEL. Samples that were counted without records before the models were copied count twice.
+    The result equals a detector that learned all corrections and examples itself; those that several models share count
+    once. If the models learned with whet learn --site, whet unlearn --site removes one of them again. Corrections that
+    contradict one another are listed. Box offset, operating points and provenance are those of MODEL. Samples that were
+    counted without records before the models were copied count twice.
 
     \b
     Examples:
       whet merge door.whet yard.whet --out both.whet
       whet merge main.whet camera1.whet camera2.whet --out main.whet
+      whet merge north.whet south.whet east.whet west.whet --out all.whet
     """
     start(quiet=quiet)
     from whet.detector.storage import load
@@ -243,7 +256,8 @@ def merge(
     with changed(model, target) as detector:
         sources = [(model, detector.copy()), *zip(others, loaded, strict=True)]
         for name, other in sources[1:]:
-            _merge(detector, other, model, name)
+            _check_base(detector, other, model, name)
+        detector.merge(*loaded)
     n_all, merged = sum(len(one.records) for _, one in sources), len(detector.records)
     if as_json:
         parts = [_fields(name, one) for name, one in sources]
@@ -265,7 +279,7 @@ def merge(
         )
 
 
-def _merge(detector: Detector, other: Detector, model: str, name: str) -> None:
+def _check_base(detector: Detector, other: Detector, model: str, name: str) -> None:
     from whet.errors import CannotMergeError
 
     if other.base_id != detector.base_id:
@@ -273,7 +287,6 @@ def _merge(detector: Detector, other: Detector, model: str, name: str) -> None:
             f"{name} has another base ({other.base_id[:12]}) than {model} ({detector.base_id[:12]}); expected copies "
             "of one detector. Nothing was written"
         )
-    detector.merge(other)
 
 
 def _fields(name: str, detector: Detector) -> dict[str, Any]:

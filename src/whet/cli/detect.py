@@ -17,13 +17,16 @@ from whet.cli.options import (
     MinScore,
     MinSize,
     Model,
+    NWorkers,
     Quiet,
     ScaleFactor,
+    Scheduler,
     Step,
     Threads,
     parse_min_score,
     scan_options,
     usage_errors,
+    workers_of,
 )
 from whet.cli.output import exit_if_skipped, plural, progress_bar, say, start, write_text
 
@@ -65,9 +68,11 @@ def detect(
     scale_factor: ScaleFactor = 1.2,
     step: Step = 1,
     fast: Annotated[
-        bool,
-        typer.Option("--fast", help="Look at every second row and column first: cascades take half the time."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--fast/--full", help="Look at every second row and column first, or at all (default: as the model says)."
+        ),
+    ] = None,
     layout: Annotated[
         Format | None,
         typer.Option("--format", "-f", help="Output format (default: that of the suffix of --out, or text)."),
@@ -83,6 +88,8 @@ def detect(
         Path | None, typer.Option(metavar="FILE", help="COCO file with the image ids for --format coco.")
     ] = None,
     threads: Threads = None,
+    scheduler: Scheduler = None,
+    n_workers: NWorkers = None,
     quiet: Quiet = False,
 ) -> None:
     """Detect objects in images and print their boxes and scores.
@@ -116,10 +123,11 @@ def detect(
     # Numbered by position among all images, so that a skipped image does not renumber the others.
     numbers = {path: n for n, path in enumerate(paths, start=1)} if ids is None else ids_of(paths, coco_ids(ids))
     drawings = None if draw is None else _drawings(draw, paths)
-    with usage_errors():
+    with usage_errors(), workers_of(scheduler, n_workers, threads, quiet=quiet) as workers:
         run = detect_many(
             detector,
             paths,
+            workers=workers,
             min_score=parse_min_score(min_score),
             max_detections=max_detections,
             fast=fast,

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.diagnosis import advice_lines, advice_table, error_lines, errors_table
 from whet.cli.inputs import AnnotationOptions, skipped
-from whet.cli.models import Force, is_model_file, model_out
 from whet.cli.options import (
     Class,
     ExitCode,
+    Force,
     FormatOption,
     ImageFolder,
     Json,
@@ -23,19 +22,27 @@ from whet.cli.options import (
     MinScore,
     MinSize,
     Model,
+    NWorkers,
     Quiet,
     ScaleFactor,
+    Scheduler,
     Seed,
     Split,
     Step,
     Threads,
+    is_model_file,
+    model_out,
     parse_min_score,
+    path_or_url,
     scan_options,
     usage_errors,
+    workers_of,
 )
 from whet.cli.output import exit_if_skipped, finite_or_none, plural, progress_bar, rounded, say, say_json, start, warn
+from whet.cli.training import advice_lines, advice_table, error_lines, errors_table
 
 if TYPE_CHECKING:
+    from whet.detector.classes import MultiClassDetector
     from whet.detector.detector import Detector
     from whet.evaluation.runs import EvaluationRun
 
@@ -47,7 +54,8 @@ MIN_IMAGES = 30
 def evaluate(
     model: Model,
     annotations: Annotated[
-        Path, typer.Argument(metavar="ANNOTATIONS", help="Annotated images: a file or a directory.")
+        Path,
+        typer.Argument(metavar="ANNOTATIONS", parser=path_or_url, help="Annotated images: a file or a directory."),
     ],
     format: FormatOption = None,
     images: ImageFolder = None,
@@ -84,6 +92,8 @@ def evaluate(
     force: Force = False,
     seed: Seed = 0,
     threads: Threads = None,
+    scheduler: Scheduler = None,
+    n_workers: NWorkers = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -112,16 +122,16 @@ def evaluate(
     if save_as is not None and set_point is None:
         raise typer.BadParameter(f"got --save-as {save_as} without --set-point; use --set-point NAME")
     loaded = load_model(model)
-    if class_ is not None and not isinstance(loaded, Detector):
-        loaded = loaded[class_]
-    if isinstance(loaded, Detector):
+    if class_ is not None and not isinstance(loaded, Detector) and loaded.classes != (class_,):
+        loaded = loaded.of_class(class_)
+    if isinstance(loaded, Detector) or len(loaded.classes) == 1:
         one = _Evaluated.from_options(given, loaded)
         one.show(as_json=as_json, quiet=quiet)
         one.exit_if_skipped()
         return
     if set_point is not None:
         raise typer.BadParameter(f"got --set-point for several classes; name one: {model}:{next(iter(loaded))}")
-    done = {name: _Evaluated.from_options(_of_class(given, name), one) for name, one in loaded.items()}
+    done = {name: _Evaluated.from_options(_of_class(given, name), loaded.of_class(name)) for name in loaded.classes}
     precisions = [one.results["measures"]["average_precision"]["value"] for one in done.values()]
     mean = None if None in precisions else sum(precisions) / len(precisions)
     if as_json:
@@ -158,9 +168,9 @@ class _Evaluated:
     n_images: int
 
     @classmethod
-    def from_options(cls, given: Mapping[str, Any], detector: Detector) -> _Evaluated:
-        """Evaluate one detector, write what was asked for, and store the operating point."""
-        from whet.evaluation.runs import evaluate, trained_on
+    def from_options(cls, given: Mapping[str, Any], detector: Detector | MultiClassDetector) -> _Evaluated:
+        """Evaluate one detector, or all views of a class, write what was asked for, and store the operating point."""
+        from whet.evaluation.runs import evaluate_on, trained_on
         from whet.io.annotations.annotation import HELD_OUT_PARTS
         from whet.plots.figure import check_places
 
@@ -169,13 +179,15 @@ class _Evaluated:
         if set_point is not None:
             target = model_out(model, given["save_as"], force=given["force"], option="--save-as")
         source = AnnotationOptions(
-            given["format"], given["images"], given["class_"], given["split"], detector.class_name
+            given["format"], given["images"], given["class_"], given["split"], _views(detector)[0].class_name
         )
         annotated = source.read(given["annotations"], HELD_OUT_PARTS, quiet=quiet)
         check_places([image.path for image in annotated.images], given["out"], given["draw"])
         options = scan_options(*(given[name] for name in ("min_size", "max_size", "scale_factor", "step", "threads")))
-        with usage_errors(), progress_bar("evaluating", hidden=quiet) as progress:
-            run = evaluate(
+        cluster = workers_of(given["scheduler"], given["n_workers"], given["threads"], quiet=quiet)
+        with usage_errors(), cluster as workers, progress_bar("evaluating", hidden=quiet) as progress:
+            run = evaluate_on(
+                workers,
                 detector,
                 annotated.images,
                 iou=given["iou"],
@@ -274,11 +286,21 @@ def _table(results: dict[str, Any]) -> Iterator[str]:
 FAR_ABOVE = 2.0
 
 
-def _estimate(detector: Detector, run: EvaluationRun) -> float | None:
-    """False positives per image that the model estimates; None unless the default minimum score is in use."""
-    estimate = detector.estimate
-    is_default = run.threshold == detector.reporting.min_score(None)
-    return None if estimate is None or not is_default else estimate.false_positives_per_image
+def _views(detector: Detector | MultiClassDetector) -> list[Detector]:
+    """A detector, or the views of a class."""
+    from whet.detector.detector import Detector
+
+    return [detector] if isinstance(detector, Detector) else list(detector.values())
+
+
+def _estimate(detector: Detector | MultiClassDetector, run: EvaluationRun) -> float | None:
+    """False positives per image that the model estimates; None unless the default minimum score is in use.
+
+    Views estimate for themselves, and not what their detections are together.
+    """
+    first, *others = _views(detector)
+    is_default = run.threshold == first.reporting.min_score(None)
+    return None if others or first.estimate is None or not is_default else first.estimate.false_positives_per_image
 
 
 def _estimate_lines(results: dict[str, Any]) -> Iterator[str]:
@@ -305,7 +327,7 @@ def _point_lines(results: dict[str, Any]) -> Iterator[str]:
         yield f"Next: whet detect {point['model']} IMAGES --min-score {point['name']}"
 
 
-def _set_point(detector: Detector, run: EvaluationRun, name: str, false_positives: float) -> float:
+def _set_point(detector: Detector | MultiClassDetector, run: EvaluationRun, name: str, false_positives: float) -> float:
     from whet.evaluation.curves import operating_point
 
     point = operating_point(run.evaluation.curve, false_positives)
@@ -314,7 +336,8 @@ def _set_point(detector: Detector, run: EvaluationRun, name: str, false_positive
             f"got --set-point {name}, but the detector found nothing in these images; use images that contain objects"
         )
     with usage_errors():
-        detector.set_operating_point(name, point)
+        for view in _views(detector):
+            view.set_operating_point(name, point)
     return point
 
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from whet.cli.options import AnnotationFormat
+from whet.cli.options import AnnotationFormat, path_or_url
 from whet.cli.output import MAX_LISTED, plural, progress_bar, say, warn
 
 if TYPE_CHECKING:
-    from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem
-    from whet.training.examples import Examples
+    from whet.io.annotations.annotation import AnnotatedImage, Annotations, Examples, Problem
     from whet.training.learning import LearningInput, MarkedImage
 
 
@@ -27,11 +26,19 @@ Negatives = Annotated[
     typer.Option("--negatives", "-n", metavar="IMAGES", help="Images without the object. Repeatable."),
 ]
 AnnotationsOption = Annotated[
-    Path | None, typer.Option("--annotations", "-a", metavar="PATH", help="Annotated images: a file or a directory.")
+    Path | None,
+    typer.Option(
+        "--annotations", "-a", metavar="PATH", parser=path_or_url, help="Annotated images: a file or a directory."
+    ),
 ]
 HeldOut = Annotated[
     Path | None,
-    typer.Option("--held-out", metavar="PATH", help="Annotations to evaluate on, before and after; not learned."),
+    typer.Option(
+        "--held-out",
+        metavar="PATH",
+        parser=path_or_url,
+        help="Annotations to evaluate on, before and after; not learned.",
+    ),
 ]
 
 # Kinds of `whet.io.annotations.annotation.ProblemKind` that mean that something was not read: exit code 5.
@@ -120,8 +127,8 @@ def read_training_input(
     quiet: bool,
 ) -> TrainingInput:
     """Find and read the annotated images, crops and negatives of a command, and print the problems."""
+    from whet.io.annotations.annotation import Examples
     from whet.io.images import find_images
-    from whet.training.examples import Examples
 
     annotated = None if annotations is None else options.read(annotations, TRAINING_PARTS, quiet=quiet)
     held = None
@@ -166,13 +173,14 @@ def marked_boxes(wrong: Sequence[str] | None, missed: Sequence[str] | None) -> l
 def _parsed(option: str, text: str) -> tuple[Path, tuple[float, float, float, float]]:
     """Image and box (x1, y1, x2, y2) of IMAGE:x,y,w,h; a path may have colons."""
     from whet.io.annotations.assembly import decimal_sum, number_in
+    from whet.io.files import as_path
 
     name, _, numbers = text.rpartition(":")
     values = [value for value in map(number_in, numbers.split(",")) if value is not None]
     if not name or len(values) != 4 or numbers.count(",") != 3 or min(values[2:]) <= 0:
         raise typer.BadParameter(f"got {option} {text}; expected IMAGE:x,y,w,h in pixels, such as dog.png:40,30,64,64")
     x, y, width, height = values
-    return Path(name), (x, y, decimal_sum(x, width), decimal_sum(y, height))
+    return as_path(name), (x, y, decimal_sum(x, width), decimal_sum(y, height))
 
 
 def wrong_detections(path: Path, images: Path | None, *, quiet: bool) -> tuple[list[MarkedImage], bool]:
@@ -224,8 +232,9 @@ def _check_annotated(path: Path | None, format: AnnotationFormat | None) -> None
     """Raise `AnnotationError` for a directory of images without annotations: nobody says what they show."""
     from whet.errors import AnnotationError
     from whet.io.annotations.formats import detect_format
+    from whet.io.files import is_url
 
-    if path is not None and path.is_dir() and format is None and detect_format(path) == "crops":
+    if path is not None and not is_url(path) and path.is_dir() and format is None and detect_format(path) == "crops":
         raise AnnotationError(
             f"got --annotations {path}, a directory of images without annotations; use --negatives for images without "
             "the object, --positives for crops of it, or --format crops"

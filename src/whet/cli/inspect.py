@@ -13,7 +13,6 @@ import typer
 
 from whet.cli.options import ExitCode, Json, Model, Quiet, Seed, Threads, refuse
 from whet.cli.output import estimate_fields, plural, say, say_json, start, warnings_as_lines
-from whet.detector.corrections_table import kind_name
 
 if TYPE_CHECKING:
     from whet.cascade.cascade import Cascade
@@ -175,7 +174,7 @@ class Summary:
 
 def _corrections(detector: Detector) -> dict[str, int]:
     """Numbers of records by kind, and of the corrections that do not hold."""
-    kinds = Counter(map(kind_name, detector.records))
+    kinds = Counter(record.kind_name for record in detector.records)
     counts = {name: kinds[name] for name in ("object", "not object", "example")}
     return counts | {"unsatisfied": len(detector.unsatisfied)}
 

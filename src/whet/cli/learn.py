@@ -19,7 +19,6 @@ from whet.cli.inputs import (
     Positives,
     read_learning_input,
 )
-from whet.cli.models import ModelOut, changed, is_in_place, model_out
 from whet.cli.options import (
     Class,
     ExitCode,
@@ -30,15 +29,22 @@ from whet.cli.options import (
     MinScore,
     MinSize,
     Model,
+    ModelOut,
+    NWorkers,
     Quiet,
     ScaleFactor,
+    Scheduler,
     Split,
     Step,
     Threads,
+    changed,
+    is_in_place,
+    model_out,
     parse_min_score,
     refuse,
     scan_options,
     usage_errors,
+    workers_of,
 )
 from whet.cli.output import (
     SHORT_ID,
@@ -100,6 +106,9 @@ def learn(
         int | None, typer.Option(min=1, metavar="N", help="How often each crop of --positives counts (default: 1).")
     ] = None,
     note: Annotated[str, typer.Option(metavar="TEXT", help="A note to store with the corrections.")] = "",
+    site: Annotated[
+        str, typer.Option(metavar="NAME", help="Who learns this; whet unlearn --site removes it from a merged model.")
+    ] = "",
     min_score: MinScore = None,
     min_size: MinSize = None,
     max_size: MaxSize = None,
@@ -111,6 +120,8 @@ def learn(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Report the changes without writing them.")] = False,
     threads: Threads = None,
+    scheduler: Scheduler = None,
+    n_workers: NWorkers = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -138,55 +149,76 @@ def learn(
       whet learn face --detections boxes.csv --out mine.whet
     """
     start(quiet=quiet)
-    from whet.detector.storage import load
-    from whet.training.learning import learn_from, tight_crop_warning
+    from whet.detector.detector import Detector
+    from whet.detector.storage import load, load_model
+    from whet.training.learning import divide_input, learn_from, only_nearest, tight_crop_warning
 
     given = LearningOptions(wrong, missed, detections, annotations, negatives, positives, held_out)
     _check(given, weight, note)
-    detector = load(model)
-    detector.check_can_learn()
+    loaded = load_model(model)
+    if not isinstance(loaded, Detector) and len(loaded.classes) > 1:
+        loaded = load(model)  # an error that lists the classes
+    views = {"": loaded} if isinstance(loaded, Detector) else dict(loaded)
+    first = next(iter(views.values()))
+    first.check_can_learn()
     target = model_out(model, out, force=force)
     options = scan_options(min_size, max_size, scale_factor, step, threads) | {"min_score": parse_min_score(min_score)}
+    runs: dict[str, tuple[LearningInput, LearningRun]] = {}
     with nothing_changed_on_ctrl_c():
-        source = AnnotationOptions(format, images, class_, split, detector.class_name)
+        source = AnnotationOptions(format, images, class_, split, first.class_name)
         read, held, is_incomplete = read_learning_input(source, given, quiet=quiet)
-        warning = tight_crop_warning(read, detector.box_offset)
+        warning = tight_crop_warning(read, first.box_offset)
         if warning is not None:
             warn(warning)
-        with usage_errors(), progress_bar("learning", hidden=quiet) as progress:
-            run = learn_from(detector, read, weight=weight or 1, note=note, held_out=held, progress=progress, **options)
-    if dry_run:
-        outcome = _Outcome(run.update, run.setbacks, "dry run")
-    elif not run.report.records or (not run.update.records and is_in_place(model, target)):
-        outcome = _Outcome(run.update, run.setbacks, "nothing new")
-    elif run.setbacks and not force:
-        outcome = _Outcome(run.update, run.setbacks, REFUSED)
-    else:
-        outcome = _written(model, target, run, force=force)
+        cluster = workers_of(scheduler, n_workers, threads, quiet=quiet)
+        with usage_errors(), cluster as workers, progress_bar("learning", hidden=quiet) as progress:
+            inputs = divide_input(read, views, options) if len(views) > 1 else {"": read}
+            for number, (name, part) in enumerate(inputs.items()):
+                if len(views) > 1 and not len(part):
+                    continue
+
+                def show(share: float, done: int = number) -> None:
+                    progress((done + share) / len(inputs))
+
+                own = tuple(only_nearest(held, views, name)) if len(views) > 1 else held
+                run = learn_from(
+                    views[name],
+                    part,
+                    weight=weight or 1,
+                    note=note,
+                    site=site,
+                    held_out=own,
+                    progress=show,
+                    workers=workers,
+                    **options,
+                )
+                runs[name] = part, run
+    same = {"min-score": min_score, "min-size": min_size, "max-size": max_size}
+    same |= {"scale-factor": None if scale_factor == 1.2 else scale_factor, "step": None if step == 1 else step}
+    if len(views) > 1 and not dry_run and not is_in_place(model, target):
+        loaded.save(target)  # each view is then changed in place
+        model = str(target)
+    done = {
+        name: _Learned.from_run(_view_file(model, name), Path(_view_file(str(target), name)), *run, force, dry_run)
+        for name, run in runs.items()
+    }
     if as_json:
-        say_json(_results(run, read, outcome, target))
-    elif not quiet:
-        for line in _report(run, read, outcome.update):
-            say(line)
-        say(f"Nothing written ({outcome.reason})" if outcome.reason else f"Wrote {target}")
-        if not outcome.reason or is_in_place(model, target):
-            same = {"min-score": min_score, "min-size": min_size, "max-size": max_size}
-            same |= {"scale-factor": None if scale_factor == 1.2 else scale_factor, "step": None if step == 1 else step}
-            for line in _remaining(run, outcome.update, target, same):
-                say(line)
-        if outcome.undo is not None:
-            say(f"Undo: {outcome.undo}")
-    if run.report.undetected:
-        print_list(
-            f"the model detects nothing near {plural(len(run.report.undetected), 'box', 'boxes')} of --wrong or "
-            "--detections; expected x,y,w,h of a detection, as whet detect prints it",
-            run.report.undetected,
-        )
-    if outcome.setbacks:
-        warn(f"Warning: {' and '.join(outcome.setbacks)}" + "; nothing was written" * (outcome.reason == REFUSED))
-    if outcome.reason == REFUSED:
+        tables = {name: one.table() for name, one in done.items()}
+        say_json(tables if len(views) > 1 else tables[""])
+    for name, one in done.items():
+        if not as_json and not quiet:
+            if name:
+                say(f"view {name}:")
+            one.show(same)
+        one.warn()
+    if any(one.outcome.reason == REFUSED for one in done.values()):
         raise typer.Exit(ExitCode.WORSE)
-    _exit_if_skipped(run, read, is_incomplete)
+    for one in done.values():
+        _exit_if_skipped(one.run, one.given, is_incomplete)
+
+
+def _view_file(model: str, view: str) -> str:
+    return f"{model}:{view}" if view else model
 
 
 REFUSED = "results would get worse; use --force to write nevertheless"
@@ -200,6 +232,60 @@ class _Outcome:
     setbacks: list[str]
     reason: str = ""
     undo: str | None = None
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """What a detector, or a view of a class, was given and has learned, and what was written."""
+
+    model: str
+    target: Path
+    given: LearningInput
+    run: LearningRun
+    outcome: _Outcome
+
+    @classmethod
+    def from_run(
+        cls, model: str, target: Path, given: LearningInput, run: LearningRun, force: bool, dry_run: bool
+    ) -> _Learned:
+        """Write what was learned, unless something is against it."""
+        if dry_run:
+            outcome = _Outcome(run.update, run.setbacks, "dry run")
+        elif not run.report.records or (not run.update.records and is_in_place(model, target)):
+            outcome = _Outcome(run.update, run.setbacks, "nothing new")
+        elif run.setbacks and not force:
+            outcome = _Outcome(run.update, run.setbacks, REFUSED)
+        else:
+            outcome = _written(model, target, run, force=force)
+        return cls(model, target, given, run, outcome)
+
+    def table(self) -> dict[str, Any]:
+        """The results, for --json."""
+        return _results(self.run, self.given, self.outcome, self.target)
+
+    def show(self, same: Mapping[str, object]) -> None:
+        """Print the results; `same` are the options of the scan."""
+        outcome, target = self.outcome, self.target
+        for line in _report(self.run, self.given, outcome.update):
+            say(line)
+        say(f"Nothing written ({outcome.reason})" if outcome.reason else f"Wrote {target}")
+        if not outcome.reason or is_in_place(self.model, target):
+            for line in _remaining(self.run, outcome.update, target, same):
+                say(line)
+        if outcome.undo is not None:
+            say(f"Undo: {outcome.undo}")
+
+    def warn(self) -> None:
+        """Print what the user should look at."""
+        undetected, outcome = self.run.report.undetected, self.outcome
+        if undetected:
+            print_list(
+                f"the model detects nothing near {plural(len(undetected), 'box', 'boxes')} of --wrong or --detections; "
+                "expected x,y,w,h of a detection, as whet detect prints it",
+                undetected,
+            )
+        if outcome.setbacks:
+            warn(f"Warning: {' and '.join(outcome.setbacks)}" + "; nothing was written" * (outcome.reason == REFUSED))
 
 
 def _check(given: LearningOptions, weight: int | None, note: str) -> None:

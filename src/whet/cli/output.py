@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 from whet.cli.options import CTRL_C, ExitCode
-from whet.detector.corrections_table import iso_time, kind_name, sized_box
 
 if TYPE_CHECKING:
     from whet.detector.records import Record
@@ -192,28 +191,29 @@ SHORT_ID = 8
 
 def box_text(record: Record) -> str:
     """The box as x,y,w,h, as the options of `whet learn` take it."""
-    return ",".join(f"{round(value, 1):.6g}" for value in sized_box(record))
+    return ",".join(f"{round(value, 1):.6g}" for value in record.sized_box)
 
 
 def as_line(record: Record) -> str:
     """A correction as one line of text."""
     note = f"  {record.note}" if record.note else ""
-    return f"{record.id[:SHORT_ID]}  {kind_name(record)} {record.name or 'unnamed'} {box_text(record)}{note}"
+    return f"{record.id[:SHORT_ID]}  {record.kind_name} {record.name or 'unnamed'} {box_text(record)}{note}"
 
 
 def as_fields(record: Record, unsatisfied: Collection[str] = ()) -> dict[str, Any]:
     """All of a record but its windows, for JSON; `holds` is None for examples, which are counted, not satisfied."""
     return {
         "id": record.id,
-        "time": iso_time(record),
-        "kind": kind_name(record),
+        "time": record.iso_time,
+        "kind": record.kind_name,
         "is_object": bool(record.is_object),
         "weight": record.weight,
         "file_name": record.name,
         "image": record.image,
-        "box": sized_box(record),
+        "box": record.sized_box,
         "windows": len(record),
         "note": record.note,
+        "site": record.site,
         "holds": None if record.kind == "example" else record.id not in unsatisfied,
     }
 

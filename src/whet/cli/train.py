@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.models import check_model_file
 from whet.cli.options import (
     Class,
     FormatOption,
     ImageFolder,
     Json,
+    NWorkers,
     Quiet,
+    Scheduler,
     Split,
     Threads,
+    check_model_file,
+    path_or_url,
     refuse,
+    workers_of,
 )
 from whet.cli.output import start
 from whet.cli.training import Run, checkpoint_of, discard, settings_file
@@ -39,7 +43,10 @@ class MirrorChoice(StrEnum):
 
 def train(
     annotations: Annotated[
-        Path | None, typer.Argument(help="Annotations: COCO, YOLO, Pascal VOC, info.dat, CSV, or a directory of crops.")
+        Path | None,
+        typer.Argument(
+            parser=path_or_url, help="Annotations: COCO, YOLO, Pascal VOC, info.dat, CSV, or a directory of crops."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Model file to write, such as cars.whet.")
@@ -47,7 +54,10 @@ def train(
     negatives: Annotated[
         list[str] | None,
         typer.Option(
-            "--negatives", "-n", metavar="PATH", help="Image without the object, or a directory of them. Repeatable."
+            "--negatives",
+            "-n",
+            metavar="PATH",
+            help="Image without the object, or a directory or URL of them. Repeatable.",
         ),
     ] = None,
     format: FormatOption = None,
@@ -58,6 +68,14 @@ def train(
         typer.Option(metavar="NAME,NAME...|all", help="Train a detector for each of these classes, in one model."),
     ] = None,
     split: Split = None,
+    views: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|auto",
+            help="Detectors of the class, 1 to 3, each for boxes of one shape; auto: several if their shapes are "
+            "clearly different. [default: auto]",
+        ),
+    ] = None,
     backgrounds: Annotated[
         bool | None,
         typer.Option(
@@ -181,6 +199,8 @@ def train(
         bool, typer.Option("--dry-run", help="Check data and settings, print a summary, and stop.")
     ] = False,
     threads: Threads = None,
+    scheduler: Scheduler = None,
+    n_workers: NWorkers = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -194,7 +214,7 @@ def train(
     Examples:
       whet train cars.json --class car --out cars.whet
       whet train signs/ --classes stop,speedlimit --out signs.whet
-      whet train boxes.csv --negatives streets/ --out plates.whet --mirror no
+      whet train boxes.csv --negatives streets/ --out plates.whet --scheduler tcp://host:8786
       whet train cars.json --for-opencv --out cars.whet
       whet train --config cars.toml --out cars2.whet --seed 1
     """
@@ -209,7 +229,8 @@ def train(
         _check_files(out, config, resume=resume, fresh=fresh, force=force)
     if fresh and out is not None:
         discard(checkpoint_of(out))
-    Run(settings, names, None if dry_run else out, threads, as_json, quiet).run()
+    with workers_of(scheduler, n_workers, threads, quiet=quiet) as workers:
+        Run(settings, names, None if dry_run else out, workers, as_json, quiet).run()
 
 
 def _settings(given: Mapping[str, Any], file: Path | None) -> tuple[TrainingConfig, tuple[str, ...]]:
@@ -230,6 +251,7 @@ def _settings(given: Mapping[str, Any], file: Path | None) -> tuple[TrainingConf
         "window": _sides,
         "max_weak_learners": _sizes,
         "mirror": MIRROR.__getitem__,
+        "views": lambda text: int(text) if text.isdecimal() else text,
     }
     chosen = {name: given[name] for name in SETTINGS if given[name] not in (None, [])}
     chosen = {name: parsers.get(name, _plain)(value) for name, value in chosen.items()}
@@ -284,6 +306,9 @@ def _sizes(text: str) -> int | tuple[int, ...]:
 
 def _check_files(out: Path, config: Path | None, *, resume: bool, fresh: bool, force: bool) -> None:
     """Refuse to overwrite a model, settings or an interrupted training without --force, --resume or --fresh."""
+    from whet.io.files import check_local
+
+    check_local(out)
     if not out.parent.is_dir():
         raise typer.BadParameter(f"output directory does not exist: {out.parent}")
     if out.is_dir():

@@ -1,9 +1,12 @@
-"""Running a training for the command `whet train`: live progress, summary, checkpoint, several classes."""
+"""Running a training for `whet train`: live progress, checkpoint, several classes, summary.
+
+The summary says why a detector is weak: kinds of errors, learning curve and advice, which `whet evaluate` prints, too.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
@@ -12,20 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from whet.cli.diagnosis import training_lines, training_table
 from whet.cli.inputs import print_problems, skipped
-from whet.cli.models import provenance
-from whet.cli.options import ExitCode, usage_errors
-from whet.cli.output import plural, progress_bar, say, say_json, warnings_as_lines
+from whet.cli.options import ExitCode, provenance, usage_errors
+from whet.cli.output import finite_or_none, plural, progress_bar, say, say_json, warnings_as_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from whet._kernels.workers import Workers
+    from whet.evaluation.advice import Advice
+    from whet.evaluation.error_kinds import ErrorReport
     from whet.training.channel_preparation import ChannelPreparation
     from whet.training.config import TrainingConfig
     from whet.training.preparation import Preparation
     from whet.training.progress import Event
     from whet.training.train import Trained
+    from whet.training.views import PreparedViews
+
+# Advice that is printed; --json has all.
+MOST_ADVICE = 3
 
 
 @contextmanager
@@ -92,7 +100,7 @@ def _live(console: Any) -> Iterator[Callable[[Event], None]]:  # noqa: ANN401 - 
         yield callback
 
 
-def preparation_table(preparation: Preparation | ChannelPreparation, threads: int | None) -> dict[str, Any]:
+def preparation_table(preparation: Preparation | ChannelPreparation, workers: Workers) -> dict[str, Any]:
     """Data and estimates of a training, for --json."""
     height, width = preparation.choice.window
     return {
@@ -102,7 +110,7 @@ def preparation_table(preparation: Preparation | ChannelPreparation, threads: in
         "images": len(preparation.images),
         "features": preparation.n_features,
         "memory_bytes": preparation.memory,
-        "seconds": round(preparation.seconds(threads), 1),
+        "seconds": round(preparation.seconds(workers), 1),
         "problems": [str(problem) for problem in preparation.problems],
     }
 
@@ -175,16 +183,111 @@ def _found_text(measured: tuple[float, tuple[float, float]] | None) -> str:
     return f"{rate:.1%} of held-out objects ({low:.1%} to {high:.1%}), "
 
 
-def _prepared(
-    settings: TrainingConfig, threads: int | None, *, quiet: bool
-) -> tuple[Preparation | ChannelPreparation, list[Warning | str]]:
+# --- Why a detector is weak -------------------------------------------------------------------------------------------
+
+
+def errors_table(errors: ErrorReport) -> dict[str, Any]:
+    """Kinds of errors, for --json."""
+    fit = errors.box_fit
+    return {
+        "kinds": [
+            {
+                "kind": str(one.kind),
+                "false_positives": one.false_positives,
+                "missed": one.missed,
+                "objects": one.n_objects,
+                "average_precision_without": finite_or_none(one.average_precision),
+            }
+            for one in errors.counts
+        ],
+        "box_fit": {name: finite_or_none(value) for name, value in vars(fit).items()},
+    }
+
+
+def advice_table(advice: Sequence[Advice]) -> list[dict[str, Any]]:
+    """Advice, for --json."""
+    return [{"what": one.what, "why": one.why, "gain": round(one.gain, 4)} for one in advice]
+
+
+def training_table(trained: Trained) -> dict[str, Any]:
+    """What cross-validation of a channel detector says, for --json; nothing for a cascade."""
+    findings = trained.findings
+    if findings is None or findings.curve is None:
+        return {}
+    curve, errors = findings.curve, findings.errors
+    return {
+        "unseen_objects": {
+            "objects": errors.n_objects,
+            "recall": finite_or_none(errors.recall),
+            "average_precision": finite_or_none(errors.average_precision),
+            "errors": errors_table(errors),
+        },
+        "learning_curve": {
+            "objects": curve.n_objects,
+            "unseen": curve.unseen,
+            "seen": curve.seen,
+            "negative_images": curve.n_negative_images,
+            "by_negatives": curve.by_negatives,
+        },
+        "advice": advice_table(trained.advice),
+    }
+
+
+def training_lines(trained: Trained) -> Iterator[str]:
+    """Why a channel detector is weak, for the terminal; nothing if it is not, and nothing for a cascade."""
+    findings = trained.findings
+    if findings is None or findings.curve is None:
+        return
+    if not findings.is_weak:
+        yield from advice_lines(trained.advice)
+        return
+    curve, errors = findings.curve, findings.errors
+    n_found = errors.n_objects - errors.n_missed
+    yield (
+        f"weak: finds {n_found:,} of {plural(errors.n_objects, 'object')} not trained on ({errors.recall:.0%}) at the "
+        f"default minimum score, average precision {errors.average_precision:.2f} (cross-validated)"
+    )
+    kinds = [f"{one.missed:,} {one.kind}" for one in errors.counts if one.missed]
+    if kinds:
+        yield f"missed: {', '.join(kinds)}"
+    points = ", ".join(f"{n:,} objects {rate:.0%}" for n, rate in zip(curve.n_objects, curve.unseen, strict=True))
+    yield f"learning curve: {points} of objects not trained on; {curve.seen[-1]:.0%} of those trained on"
+    yield from advice_lines(trained.advice)
+
+
+def error_lines(errors: ErrorReport) -> Iterator[str]:
+    """A table of the kinds of errors, for the terminal; nothing without errors."""
+    if not errors.counts:
+        return
+    yield f"{'errors':<20}  false positives  missed            average precision without"
+    for one in errors.counts:
+        missed = f"{one.missed:,}" if one.missed or one.n_objects else "-"
+        such = "" if one.n_objects is None else f"of {one.n_objects:,} such"
+        false_positives = f"{one.false_positives:,}" if one.false_positives else "-"
+        gain = one.average_precision - errors.average_precision
+        yield (
+            f"{one.kind!s:<20}  {false_positives:>15}  {missed:>6} {such:<11}"
+            f"{one.average_precision:>8.3f} ({gain:+.3f})"
+        )
+
+
+def advice_lines(advice: Sequence[Advice]) -> Iterator[str]:
+    """The most promising advice, for the terminal."""
+    for number, one in enumerate(advice[:MOST_ADVICE]):
+        yield f"{'what would help most' if not number else 'then'}: {one}"
+
+
+# --- One run ----------------------------------------------------------------------------------------------------------
+
+
+def _prepared(settings: TrainingConfig, workers: Workers, *, quiet: bool) -> tuple[PreparedViews, list[Warning | str]]:
     """Prepare the data; warnings are printed below the progress bar."""
-    from whet.training.preparation import prepare
+    from whet.training.views import prepare_views
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with progress_bar("prepare", hidden=quiet) as progress, usage_errors():
-            prepared = prepare(settings, lambda _, share: progress(share), threads)
+            prepared = prepare_views(settings, lambda _, share: progress(share), workers)
     for one in caught:
         say(f"whet: Warning: {one.message}", err=True)
     return prepared, [one.message for one in caught]
@@ -217,7 +320,7 @@ class Run:
     config: TrainingConfig
     classes: tuple[str, ...]
     out: Path | None
-    threads: int | None
+    workers: Workers
     as_json: bool
     quiet: bool
     skipped: bool = False
@@ -225,23 +328,28 @@ class Run:
     def run(self) -> None:
         """Train, print and save."""
         names: tuple[str | None, ...] = self.classes or (None,)
-        prepared = {}
+        prepared = []
         for name in names:  # all of them first: an error comes before the first training
             self._announce(name)
-            prepared[name] = self._prepared(name)
-        trained: dict[str | None, Trained] = {}
+            prepared.append(self._prepared(name))
+        has_one = not self.classes and len(prepared[0].views) == 1
+        trained: dict[str, Trained] = {}
         if self.out is None:
-            tables = [preparation_table(one, self.threads) for one in prepared.values()]
+            views = {name: one for each in prepared for name, one in each.views.items()}
+            tables = {name: preparation_table(one, self.workers) for name, one in views.items()}
         else:
-            for number, name in enumerate(names):
-                self._announce(name)
-                trained[name] = self._train(prepared[name], self.out, number)
-            self._save(trained, self.out)
-            tables = [result_table(one, self.out) for one in trained.values()]
+            for each in prepared:
+                trained |= self._train_class(each, self.out, len(trained), has_one=has_one)
+            self._save(trained, self.out, has_one=has_one)
+            tables = {name: result_table(one, self.out) for name, one in trained.items()}
         if self.as_json:
-            say_json(dict(zip(self.classes, tables, strict=True)) if self.classes else tables[0])
+            say_json(next(iter(tables.values())) if has_one else tables)
         elif self.out is not None and not self.quiet:
-            self._summarize(trained, self.out)
+            for name, one in trained.items():
+                if not has_one:
+                    say(f"class {name}:")
+                for line in summary_lines(one, self.out, settings_file(self.out)):
+                    say(line)
         if any(one.result.fault is not None for one in trained.values()):
             raise typer.Exit(ExitCode.NOT_USABLE)
         if self.skipped:
@@ -251,28 +359,46 @@ class Run:
         if name is not None and not self.quiet:
             say(f"class {name}, {self.classes.index(name) + 1} of {len(self.classes)}", err=True)
 
-    def _prepared(self, class_name: str | None) -> Preparation | ChannelPreparation:
+    def _prepared(self, class_name: str | None) -> PreparedViews:
         config = self.config if class_name is None else replace(self.config, class_name=class_name)
-        prepared, warned = _prepared(config, self.threads, quiet=self.quiet)
-        lost = skipped(prepared.problems)
-        print_problems(lost if self.quiet else prepared.problems)
-        if not self.quiet:
-            for line in prepared.describe(self.threads).splitlines():
-                say(line, err=True)
-        self._note(warned, is_skipped=bool(lost))
+        prepared, warned = _prepared(config, self.workers, quiet=self.quiet)
+        is_skipped = False
+        if len(prepared.views) > 1 and not self.quiet:
+            say(f"views      {prepared.shapes}", err=True)
+        for name, one in prepared.views.items():
+            lost = skipped(one.problems)
+            is_skipped |= bool(lost)
+            print_problems(lost if self.quiet else one.problems)
+            if not self.quiet:
+                if len(prepared.views) > 1:
+                    say(f"view {name}", err=True)
+                for line in one.describe(self.workers).splitlines():
+                    say(line, err=True)
+        self._note(warned, is_skipped=is_skipped)
         return prepared
 
-    def _train(self, prepared: Preparation | ChannelPreparation, out: Path, number: int) -> Trained:
+    def _train_class(self, prepared: PreparedViews, out: Path, first: int, *, has_one: bool) -> dict[str, Trained]:
+        """Train all views of a class; `first` is the number of the detectors before."""
         from whet.training.classes import class_checkpoint
+        from whet.training.views import with_common_points
+
+        trained = {}
+        for number, (name, one) in enumerate(prepared.views.items(), start=first):
+            if not has_one and not self.quiet:
+                say(f"{'view' if len(prepared.views) > 1 else 'class'} {name}", err=True)
+            file = checkpoint_of(out) if has_one else class_checkpoint(checkpoint_of(out), number)
+            trained[name] = self._train(one, out, file)
+        return with_common_points(prepared, trained, self.workers)
+
+    def _train(self, prepared: Preparation | ChannelPreparation, out: Path, checkpoint: Path) -> Trained:
         from whet.training.config import write_settings
         from whet.training.train import train_prepared
 
         write_settings(self.config, settings_file(out), self.classes)
-        checkpoint = class_checkpoint(checkpoint_of(out), number) if self.classes else checkpoint_of(out)
         try:
             with training_view(quiet=self.quiet) as (callback, warned):
                 trained = train_prepared(
-                    prepared, callback, checkpoint=checkpoint, origin=provenance("train"), threads=self.threads
+                    prepared, callback, checkpoint=checkpoint, origin=provenance("train"), workers=self.workers
                 )
         except KeyboardInterrupt:
             say(f"whet: stopped; repeat the command with --resume to continue from {checkpoint_of(out)}", err=True)
@@ -280,21 +406,14 @@ class Run:
         self._note(warned)
         return trained
 
-    def _save(self, trained: Mapping[str | None, Trained], out: Path) -> None:
+    def _save(self, trained: Mapping[str, Trained], out: Path, *, has_one: bool) -> None:
         from whet.detector.classes import MultiClassDetector
 
-        if self.classes:
-            MultiClassDetector({name: trained[name].detector for name in self.classes}).save(out)
+        if has_one:
+            next(iter(trained.values())).detector.save(out)
         else:
-            trained[None].detector.save(out)
+            MultiClassDetector({name: one.detector for name, one in trained.items()}).save(out)
         discard(checkpoint_of(out))
-
-    def _summarize(self, trained: Mapping[str | None, Trained], out: Path) -> None:
-        for name, one in trained.items():
-            if name is not None:
-                say(f"class {name}:")
-            for line in summary_lines(one, out, settings_file(out)):
-                say(line)
 
     def _note(self, warned: list[Warning | str], *, is_skipped: bool = False) -> None:
         from whet.training.negatives import SkippedImagesWarning

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from whet.cli.models import is_in_place, model_out
 from whet.cli.options import (
     ExitCode,
     Json,
@@ -22,6 +21,8 @@ from whet.cli.options import (
     Model,
     Quiet,
     Threads,
+    is_in_place,
+    model_out,
     parse_min_score,
     refuse,
     usage_errors,

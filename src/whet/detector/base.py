@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isfinite, isnan
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import Cascade
-from whet.cascade.stage import ClassPair, TrainedStage, check_count, check_statistics
+from whet.cascade.stage import ClassPair, Stage, TrainedStage, check_count, check_statistics
 from whet.detector.reference import Estimate, Judgement, Reference
 from whet.errors import CannotLearnError
 from whet.lda.statistics import BinaryStatistics
@@ -45,7 +45,7 @@ ABSOLUTE_PATH = re.compile(r"""(?:^|[\s='"(,])(?:/\w|~[\w./\\]|[A-Za-z]:[\\/]|\\
 class Provenance:
     """What a detector was trained on, under which licence, by which command, and to which goals.
 
-    `facts` are further numbers and text (class of the objects, seeds, seconds, versions). Nothing here changes what a
+    `facts` are further numbers and text (class of the objects, seeds, versions). Nothing here changes what a
     detector finds.
 
     >>> Provenance(data="faces of our own", licence="CC0-1.0", goals={"detection_rate": 0.99}).licence
@@ -192,7 +192,8 @@ class DetectorBase:
     `mean_positive` (height, width) is the average object, for display; like the provenance it is no part of the id.
     `reference` are responses to held-out samples: they judge and guard corrections. `training_images` (n,) are sorted
     short hashes of the image files of the training (`whet.io.files.short_hashes`), or None if they are not known; no
-    part of the id either.
+    part of the id either. With `coarse_room`, scans have a coarse pass of as many stages, with thresholds that are
+    lower by so much, in units of |w|; none of it changes the answer to a patch, so it is no part of the id.
     """
 
     window: tuple[int, int]
@@ -202,6 +203,7 @@ class DetectorBase:
     mean_positive: NDArray[np.uint8] | None = None
     reference: Reference | None = None
     training_images: NDArray[np.uint32] | None = None
+    coarse_room: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         mean, images = self.mean_positive, self.training_images
@@ -215,6 +217,11 @@ class DetectorBase:
             raise ValueError(f"got a mean positive of {mean.dtype} {mean.shape}; expected uint8 {self.window}")
         if not (np.isfinite(self.min_sigma) and self.min_sigma > 0):
             raise ValueError(f"got min_sigma={self.min_sigma}; expected a number above 0")
+        if len(self.coarse_room) > len(self.stages) or not all(0 <= room < inf for room in self.coarse_room):
+            raise ValueError(
+                f"got coarse_room={self.coarse_room}; expected finite numbers of at least 0 for the first of the "
+                f"{len(self.stages)} stages"
+            )
         for stage in self.stages:
             stage.settings()  # refuses a threshold rule that no file can hold
         n_weak = self.cascade.n_weak  # checks windows and weights
@@ -224,7 +231,14 @@ class DetectorBase:
     @cached_property
     def cascade(self) -> Cascade:
         """The cascade of the base's own weights and thresholds: the one that routes what is learned."""
-        return Cascade(self.window, tuple(stage.run() for stage in self.stages), self.min_sigma)
+        return self.cascade_of(stage.run() for stage in self.stages)
+
+    def cascade_of(self, stages: Iterable[Stage]) -> Cascade:
+        """The cascade of the base's stages with their weights, which may have learned."""
+        stages = tuple(stages)
+        parts = zip(stages, self.lengths.tolist(), self.coarse_room, strict=False)
+        coarse = tuple(stage.loosened(room * length) for stage, length, room in parts)
+        return Cascade(self.window, stages, self.min_sigma, coarse_stages=coarse)
 
     @cached_property
     def lengths(self) -> NDArray[np.float64]:
@@ -233,8 +247,7 @@ class DetectorBase:
         Of votes it is a quarter of the distance between the mean margins of positives and negatives: in OpenCV's late
         stages the two are 0.4 |w| apart, in discriminants 1.3 to 2.8 |w|.
         """
-        pairs = zip(self.stages, self.cascade.stages, strict=True)
-        return np.array([_unit_of_margins(stage, run.coef) for stage, run in pairs])
+        return np.array([_unit_of_margins(stage, stage.run().coef) for stage in self.stages])
 
     @property
     def sizes(self) -> tuple[int, ...]:

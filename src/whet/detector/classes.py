@@ -1,10 +1,11 @@
-"""A detector for each of several classes, in one model file."""
+"""A detector for each of several classes, or for each of several shapes of a class, in one model file."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -13,11 +14,14 @@ from typing import TYPE_CHECKING, Unpack, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from whet.cascade.boxes import box_iou
+from whet.cascade.detect import GROUPING, IOU, merge_views
 from whet.cascade.detections import Detections
-from whet.detector.detector import DetectOptions, Detector, LearnOptions, PixelOptions
+from whet.cascade.pyramid import SCALE_FACTOR
+from whet.detector.detector import DetectOptions, Detector, LearnOptions, PixelOptions, ScanOptions
 from whet.detector.model_file import CLASSES_KEY, damage_as_error, deserialised, metadata_of
 from whet.detector.model_header import MOST_BYTES
-from whet.detector.records import Update
+from whet.detector.records import Record, Records, Update
 from whet.errors import CannotMergeError, ModelFileError, UnknownClassError
 
 if TYPE_CHECKING:
@@ -27,6 +31,10 @@ if TYPE_CHECKING:
 
 # Each class takes a scan of its own.
 MOST_CLASSES = 1000
+# The name of one view of a class.
+VIEW = re.compile(r"(.+)@([1-9])")
+# A view has fired where a detection of it overlaps a box so much: the box may be the mean of several views.
+FIRED = 0.25
 
 
 class MultiClassDetector(Mapping[str, Detector]):
@@ -34,6 +42,9 @@ class MultiClassDetector(Mapping[str, Detector]):
 
     An image is resized once, and its channels are computed once, for all classes; the detections of a class are those
     that its detector finds by itself. `whet.train_classes` makes one.
+
+    A class whose objects have several shapes can have a detector for each of them: its views, named "car@1", "car@2".
+    Their detections are those of the class, and grouped where they overlap.
 
     >>> import whet
     >>> from skimage import data
@@ -55,11 +66,16 @@ class MultiClassDetector(Mapping[str, Detector]):
         # File and SHA-256 of its bytes, as it was loaded or saved last.
         self.origin: tuple[Path, str] | None = None
 
+    def __reduce__(self) -> tuple[type[MultiClassDetector], tuple[dict[str, Detector]]]:
+        return MultiClassDetector, (dict(self._detectors),)
+
     def __getitem__(self, class_name: str) -> Detector:
         try:
             return self._detectors[class_name]
         except KeyError:
-            raise UnknownClassError(f"unknown class {class_name!r}; classes: {', '.join(self)}") from None
+            known = f"views: {', '.join(self.views(class_name))}" if class_name in self.classes else None
+            text = f"class {class_name!r} has several" if known else f"unknown class {class_name!r}"
+            raise UnknownClassError(f"{text}; {known or 'classes: ' + ', '.join(self)}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._detectors)
@@ -69,6 +85,26 @@ class MultiClassDetector(Mapping[str, Detector]):
 
     def __repr__(self) -> str:
         return f"MultiClassDetector({', '.join(self)})"
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes of detections, each once; a class may have several views."""
+        return tuple(dict.fromkeys(map(self._class_of, self)))
+
+    def views(self, class_name: str) -> dict[str, Detector]:
+        """The detectors of a class, by their names: one, or one for each of its views."""
+        return {name: detector for name, detector in self.items() if self._class_of(name) == class_name}
+
+    def _class_of(self, name: str) -> str:
+        found = VIEW.fullmatch(name)
+        others = () if found is None else (other for other in self if other != name)
+        is_view = found is not None and any(other.startswith(f"{found[1]}@") for other in others)
+        return found[1] if found is not None and is_view else name
+
+    def of_class(self, class_name: str) -> Detector | MultiClassDetector:
+        """The detector of a class; or all of its views, as a model of their own."""
+        views = self.views(class_name)
+        return self[class_name] if len(views) < 2 else MultiClassDetector(views)
 
     @overload
     def detect(self, image: Images, **options: Unpack[DetectOptions]) -> list[Detections]: ...
@@ -87,14 +123,26 @@ class MultiClassDetector(Mapping[str, Detector]):
         inner: PixelOptions = options  # without `color`
         # By whether a detector looks at colours: the image, and the levels of its pyramid.
         seen: dict[bool, tuple[NDArray[np.uint8], dict[float, Level]]] = {}
-        found = {}
-        for name, detector in self.items():
+
+        def scan(detector: Detector, options: PixelOptions) -> Detections:
             kind = detector.cascade.uses_channels
             if kind not in seen:
                 seen[kind] = detector.pixels(image, color), {}
-            found[name] = detector.detect_pixels(*seen[kind], **inner)
-        every = Detections.from_classes(found)
-        return every if most is None else every.first(most)
+            return detector.detect_pixels(*seen[kind], **options)
+
+        found = {}
+        for name in self.classes:
+            first, *others = self.views(name).values()
+            if not others:
+                found[name] = scan(first, inner)
+                continue
+            # Views have the same operating points; these are of the scores that their detections have together.
+            every: PixelOptions = {**inner, "min_score": -np.inf, "max_detections": None}
+            parts = [scan(view, every) for view in (first, *others)]
+            merged = merge_views(parts, inner.get("grouping", GROUPING), inner.get("iou", IOU))
+            found[name] = merged.with_min_score(first.reporting.min_score(inner.get("min_score")))
+        every_class = Detections.from_classes(found)
+        return every_class if most is None else every_class.first(most)
 
     def learn(
         self,
@@ -105,8 +153,59 @@ class MultiClassDetector(Mapping[str, Detector]):
         class_name: str,
         **options: Unpack[LearnOptions],
     ) -> Update:
-        """Correct boxes of one class in an image; see `Detector.learn`. Other classes stay as they are."""
-        return self[class_name].learn(image, boxes, labels, **options)
+        """Correct boxes of one class in an image; see `Detector.learn`. Other classes stay as they are.
+
+        Of a class with views, a missed object is learned by the view whose shape is nearest, and a false positive by
+        each view that fires there, at its own boxes.
+        """
+        views = self.views(class_name)
+        if len(views) < 2:
+            return self[class_name].learn(image, boxes, labels, **options)
+        records = self.new_records(image, boxes, labels, class_name=class_name, **options)
+        updates = [views[name].add(each) for name, each in records.items()]
+        return Update(
+            tuple(record for update in updates for record in update),
+            unsatisfied=tuple(record for update in updates for record in update.unsatisfied),
+        )
+
+    def new_records(
+        self,
+        image: ImageLike,
+        boxes: ArrayLike | Detections,
+        labels: ArrayLike,
+        *,
+        class_name: str,
+        **options: Unpack[LearnOptions],
+    ) -> dict[str, list[Record]]:
+        """The records that `learn` adds, by the name of the view; nothing changes. See `Detector.new_records`."""
+        from whet.detector.corrections import checked_labels
+
+        views = self.views(class_name)
+        pixels = next(iter(views.values())).pixels(image, options.get("color", "rgb"))
+        array, flags = checked_labels(boxes, labels, pixels.shape[:2])
+        scan: ScanOptions = {
+            "min_size": options.get("min_size"),
+            "max_size": options.get("max_size"),
+            "scale_factor": options.get("scale_factor", SCALE_FACTOR),
+            "step": options.get("step", 1),
+            "threads": options.get("threads"),
+        }
+        found = detect_bases(views, pixels, **scan)
+        options["base_found"] = merge_views(list(found.values()))
+        if not options.get("name") and isinstance(image, str | PathLike):
+            options["name"] = Path(image).name
+        options.pop("color", None)
+        parts = divide_boxes(views, array, flags, found)
+        return {name: views[name].new_records(pixels, *part, **options) for name, part in parts.items()}
+
+    def unlearn(self, what: Update | Record | str | Iterable[Update | Record | str]) -> None:
+        """Take out records of any class; see `Detector.unlearn`. Nothing changes if one of them is not learned now."""
+        several = [what] if isinstance(what, Update | Record | str) else list(what)
+        wanted = [one for part in several for one in (part if isinstance(part, Update) else (part,))]
+        every = Records.from_iterable(record for detector in self.values() for record in detector.records)
+        ids = {every.find(one.id if isinstance(one, Record) else one).id for one in wanted}
+        for detector in self.values():
+            detector.unlearn([record for record in detector.records if record.id in ids])
 
     def merge(self, other: MultiClassDetector) -> None:
         """Add all that another one with the same classes and bases has learned; see `Detector.merge`."""
@@ -159,14 +258,56 @@ class MultiClassDetector(Mapping[str, Detector]):
         save(self, path)
 
 
+def detect_bases(views: Mapping[str, Detector], image: ImageLike, **scan: Unpack[ScanOptions]) -> dict[str, Detections]:
+    """What each view detects at any score, without what it learned: that must not matter for corrections."""
+    return {name: view.as_trained().detect(image, min_score=-np.inf, **scan) for name, view in views.items()}
+
+
+def divide_boxes(
+    views: Mapping[str, Detector],
+    boxes: NDArray[np.float64],
+    is_object: NDArray[np.bool_],
+    found: Mapping[str, Detections],
+) -> dict[str, tuple[NDArray[np.float64], NDArray[np.bool_]]]:
+    """Boxes (n, 4) of an image, and which of them are objects (n,), that each view of a class has to learn.
+
+    An object is learned by the view whose shape is nearest, and a false positive by each view that fires there, at its
+    own boxes. `found` are the detections of their bases.
+    """
+    objects, wrong = boxes[is_object], boxes[~is_object]
+    fired = {name: one.boxes[(box_iou(one.boxes, wrong) >= FIRED).any(axis=1)] for name, one in found.items()}
+    # Where no view fires, the nearest one learns: other corrections may change that.
+    silent = wrong[~(box_iou(wrong, np.concatenate(list(fired.values()))) >= FIRED).any(axis=1)]
+    divided = {}
+    for name in views:
+        own, quiet = (each[nearest_view(views, each) == name] for each in (objects, silent))
+        chosen = np.concatenate([own, quiet, fired[name]])
+        if len(chosen):
+            divided[name] = chosen, np.arange(len(chosen)) < len(own)
+    return divided
+
+
+def nearest_view(views: Mapping[str, Detector], boxes: NDArray[np.float64]) -> NDArray[np.str_]:
+    """The name (n,) of the view whose boxes have the aspect ratio nearest to that of each of the boxes (n, 4)."""
+    aspects = np.log([view.aspect for view in views.values()])
+    sizes = boxes[:, 2:] - boxes[:, :2]
+    names = np.array(list(views), np.str_)
+    return np.asarray(names[abs(np.log(sizes[:, :1] / sizes[:, 1:]) - aspects).argmin(axis=1)])
+
+
+def is_class_name(name: object) -> bool:
+    """Whether a name can stand after the colon of `signs.whet:stop`, and name a folder."""
+    return isinstance(name, str) and bool(name.strip(". ")) and name.isprintable() and not set("/\\:") & set(name)
+
+
 def check_class_name(name: object) -> None:
-    """Raise ValueError for a name that cannot stand after the colon of `signs.whet:stop`, or name a folder.
+    """Raise ValueError for a name that a class of a model of several cannot have.
 
     >>> check_class_name("a/b")
     Traceback (most recent call last):
     ValueError: got the class name 'a/b'; expected a printable text without / \\ and :, and not only dots
     """
-    if not isinstance(name, str) or not name.strip(". ") or not name.isprintable() or set("/\\:") & set(name):
+    if not is_class_name(name):
         raise ValueError(
             f"got the class name {name!r}; expected a printable text without / \\ and :, and not only dots"
         )

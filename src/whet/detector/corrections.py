@@ -18,7 +18,7 @@ from whet.cascade.boxes import Boxes, BoxOffset, box_iou, checked_boxes
 from whet.cascade.detect import report
 from whet.cascade.detections import Detections
 from whet.cascade.pyramid import Pyramid, WindowIndex
-from whet.cascade.scan import scan_pyramid
+from whet.cascade.scan import is_on_grid, scan_pyramid
 from whet.detector.base import DetectorBase
 from whet.detector.records import Record
 from whet.errors import BoxError
@@ -173,7 +173,9 @@ def object_record(
     """The correction of a missed object (4,): the window at its box that the base is nearest to accepting.
 
     An object that is among the `detections` of the base only has to stay found. One beside a detection that overlaps it
-    has to be stronger than this: else the two would be taken for one object, at the place of the other.
+    has to be stronger than this: else the two would be taken for one object, at the place of the other. If the
+    base has a coarse pass, windows on its grid come first: it finds what the stages accept there, and others only next
+    to them.
     """
     index = pyramid.overlapping(box, SAME, offset)
     overlap = box_iou(box[None], offset.boxes(pyramid.boxes(index)))[0]
@@ -189,12 +191,13 @@ def object_record(
             f"got a box of {_box_text(box)}; its windows have less contrast than a standard deviation of "
             f"{base.min_sigma:g}, and are never looked at; nothing was changed"
         )
+    on_grid = is_on_grid(found.index) if base.coarse_room else np.ones(len(found.index), np.bool_)
     beside = box_iou(box[None], detections.boxes)[0]
     if (beside >= SAME).any() and scores.max() > 0:  # the best window keeps most of its score
-        chosen = int(np.argmax(scores))
+        chosen = _best(scores, on_grid)
         min_score = KEPT_SCORE * float(scores[chosen])
     else:
-        chosen = int(np.argmax(np.where(aligned, found.closeness(base), -np.inf)))
+        chosen = _best(np.where(aligned, found.closeness(base), -np.inf), on_grid)
         min_score = max(min_score, STRONGER * float(detections.scores[beside >= BESIDE].max(initial=0.0)))
     best = found.take(np.array([chosen]))
     alike = look_alikes(base, pyramid, best.index, image, near=OBJECT_NEAR)
@@ -209,6 +212,12 @@ def object_record(
         responses=np.packbits(best.responses, axis=1),
         base_id=base.base_id,
     )
+
+
+def _best(values: Floats, is_preferred: NDArray[np.bool_]) -> int:
+    """The highest of values (n,), of the preferred ones if any of these is above -inf."""
+    preferred = np.where(is_preferred, values, -np.inf)
+    return int(np.argmax(preferred if (preferred > -np.inf).any() else values))
 
 
 def example_record(

@@ -19,6 +19,7 @@ from whet._kernels.threads import for_each_block
 from whet.cascade.cascade import Cascade
 from whet.cascade.neighbours import LEAST_REACH, Neighbours, nearest_distances, reach_of
 from whet.cascade.pyramid import WindowIndex
+from whet.cascade.scan import is_on_grid
 from whet.cascade.stage import AT_ONCE, Stage
 from whet.detector.base import Delta, DetectorBase
 from whet.detector.records import Derived, Record
@@ -143,7 +144,7 @@ def weighted_cascade(base: DetectorBase, learned: Delta) -> Cascade:
     """The cascade of base and counts, without corrections."""
     if learned.is_empty:
         return base.cascade
-    return Cascade(base.window, tuple(weighted_stages(base, learned)), base.min_sigma)
+    return base.cascade_of(weighted_stages(base, learned))
 
 
 def weighted_stages(base: DetectorBase, learned: Delta) -> list[Stage]:
@@ -187,13 +188,21 @@ def _role(base: DetectorBase, cascade: Cascade, record: Record, holds: bool) -> 
 
 
 def _holds(cascade: Cascade, records: Sequence[Record]) -> list[bool]:
-    """Which corrections the stages alone satisfy, in all windows of the image itself."""
+    """Which corrections the stages alone satisfy, in all windows of the image itself.
+
+    A coarse pass is sure to look at windows of its grid that the stages accept, but not at others.
+    """
     if not records:
         return []
     own = [own_windows(record, cascade.n_weak) for record in records]
-    scores = cascade.scores_of_responses(np.concatenate(own))
+    scores = cascade.stage_scores(np.concatenate(own))
     parts = zip(records, np.split(scores, np.cumsum([len(part) for part in own])[:-1]), strict=True)
-    return [bool((part > r.min_score).all() if r.is_object else (part == -np.inf).all()) for r, part in parts]
+    return [
+        bool((part > r.min_score).all() and (cascade.coarse is None or is_on_grid(r.index).all()))
+        if r.is_object
+        else bool((part == -np.inf).all())
+        for r, part in parts
+    ]
 
 
 def own_windows(record: Record, n_weak: int) -> Bits:

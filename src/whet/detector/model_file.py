@@ -302,7 +302,16 @@ def _assembled(header: Header, tensors: Tensors) -> Contents:
         n_weak = sum(stage.n_weak for stage in header.stages)
         reference = Reference(responses, part, gain, item, header.reference, n_weak)
     mean, trained = tensors.get(MEAN), tensors.get(TRAINED)
-    base = DetectorBase(header.window, tuple(stages), header.min_sigma, header.provenance, mean, reference, trained)
+    base = DetectorBase(
+        header.window,
+        tuple(stages),
+        header.min_sigma,
+        header.provenance,
+        mean,
+        reference,
+        trained,
+        header.coarse_room,
+    )
     if base.base_id != header.base_id:
         raise ModelFileError(
             f"the base hashes to {base.base_id[:12]}, the header says {header.base_id[:12]!r}: the file was damaged "

@@ -13,7 +13,7 @@ from whet.cascade.boxes import BoxOffset
 from whet.cascade.cascade import MOST_PIXELS
 from whet.cascade.stage import LearningStage, Stage, TrainedStage, z_of
 from whet.detector.base import Delta, DetectorBase, Provenance, Reporting
-from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Kind, Record, Records
+from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Kind, Record, Records, check_site
 from whet.errors import ModelFileError
 from whet.features.families import LEAVES, MOST_CONDITIONS, TREES, family_name, family_names, n_rows, rows_of_trees
 from whet.lda.discriminant import Criterion
@@ -40,9 +40,12 @@ _TOP = {
     *("format", "version", "window", "min_sigma", "base_id", "content"),
     *("box_offset", "operating_points", "fixed_points", "provenance", "stages", "reference", "records"),
 }
-# Only in files of detectors that look for smaller objects than their window.
+# Only in files of detectors that look for smaller objects than their window, or whose scans have a coarse pass.
 _MIN_SIZE = "min_size"
+_COARSE_ROOM = "coarse_room"
 _RECORD = {"kind", "image", "box", "is_object", "weight", "min_score", "windows", "name", "time", "note"}
+# Only in records that a site has learned.
+_SITE = "site"
 MOST_RECORDS = 100_000
 MOST_SECONDS = 2**53
 MOST_IMAGES = 10**9
@@ -151,6 +154,7 @@ class Header:
     reference: int | None = None
     records: tuple[Record, ...] = ()
     windows: tuple[int, ...] = ()
+    coarse_room: tuple[float, ...] = ()
 
     @classmethod
     def from_contents(cls, detector: Contents) -> Self:
@@ -173,6 +177,7 @@ class Header:
             None if base.reference is None else base.reference.n_images,
             records,
             tuple(map(len, records)),
+            base.coarse_room,
         )
 
     def to_json(self, content: str = "") -> str:
@@ -194,6 +199,8 @@ class Header:
         }
         if self.reporting.min_size is not None:
             table[_MIN_SIZE] = float(self.reporting.min_size)
+        if self.coarse_room:
+            table[_COARSE_ROOM] = list(map(float, self.coarse_room))
         return json.dumps(table, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @classmethod
@@ -201,7 +208,7 @@ class Header:
         """Read and check everything that can be checked without the arrays."""
         table = parse_table(text, "header")
         _check_version(table)
-        check_keys(table, _TOP, {_MIN_SIZE}, where="the header")
+        check_keys(table, _TOP, {_MIN_SIZE, _COARSE_ROOM}, where="the header")
         if not isinstance(table["stages"], list) or not isinstance(table["base_id"], str):
             raise ModelFileError("the header's stages are no list, or its base_id is no text")
         if len(table["stages"]) > MOST_STAGES:
@@ -214,11 +221,13 @@ class Header:
         n_images = table["reference"]
         reference = None if n_images is None else whole(n_images, 0, MOST_IMAGES, "images of the reference set")
         records, windows = _read_records(table["records"], table["base_id"])
-        return cls(window, sigma, table["base_id"], reporting, provenance, stages, reference, records, windows)
+        room = _read_coarse_room(table[_COARSE_ROOM]) if _COARSE_ROOM in table else ()
+        return cls(window, sigma, table["base_id"], reporting, provenance, stages, reference, records, windows, room)
 
 
 def _record_table(record: Record, windows: int) -> Table:
-    return {
+    site = {_SITE: record.site} if record.site else {}
+    return site | {
         "kind": record.kind,
         "image": record.image,
         "box": list(map(float, record.box)),
@@ -242,7 +251,8 @@ def _read_records(value: object, base_id: str) -> tuple[tuple[Record, ...], tupl
 
 
 def _read_record(table: Table, where: str, base_id: str) -> tuple[Record, int]:
-    check_keys(table, _RECORD, where=where)
+    check_keys(table, _RECORD, {_SITE}, where=where)
+    check_site(table.get(_SITE, ""))
     box = table["box"]
     if not isinstance(box, list) or len(box) != 4:
         raise ModelFileError(f"box of {where}: expected four numbers")
@@ -263,6 +273,7 @@ def _read_record(table: Table, where: str, base_id: str) -> tuple[Record, int]:
         finite(table["min_score"], f"min_score of {where}"),
         base_id=base_id,
         time=whole(table["time"], 0, MOST_SECONDS, f"time of {where}"),
+        site=table.get(_SITE, ""),
         **texts,
     )
     return record, whole(table["windows"], 0, MOST_BYTES, f"windows of {where}")
@@ -323,6 +334,12 @@ def _read_reporting(table: Table) -> Reporting:
         return Reporting(offset, scores, frozenset(fixed), min_size)
     except ValueError as error:
         raise ModelFileError(str(error)) from error
+
+
+def _read_coarse_room(value: object) -> tuple[float, ...]:
+    if not isinstance(value, list) or not value:
+        raise ModelFileError(f"{_COARSE_ROOM}: expected a list of numbers, one for each stage of the coarse pass")
+    return tuple(finite(room, _COARSE_ROOM) for room in value)
 
 
 def _read_provenance(value: object) -> Provenance:

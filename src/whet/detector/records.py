@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,11 @@ Kind = Literal["correction", "example"]
 SHORTEST_ID = 6
 LONGEST_NOTE = 1000
 LONGEST_NAME = 255
+LONGEST_SITE = 100
+# The year 9999: a file may claim any time.
+LATEST = 253_000_000_000
+# Categories of corrections as COCO annotations.
+OBJECT, NOT_OBJECT = 1, 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +40,15 @@ class Record:
     A "correction" is an answer that is known: windows like its own are accepted, or rejected. An "example" is counted
     `weight` times in the statistics. `image` is the hash of the pixels, `name` the name of its file. `responses`
     (windows, bytes) are those of all weak learners, eight to a byte. `min_score` is the score that an object has to
-    exceed. `base_id` is that of the detector's base. `time` is in seconds since 1970.
+    exceed. `base_id` is that of the detector's base. `time` is in seconds since 1970. `site` says who learned it: the
+    same box of two sites is two records, which count once, and either can be unlearned without the other.
 
     >>> one = Record("correction", "0" * 64, (8.0, 8.0, 32.0, 32.0), False, responses=np.zeros((1, 2), np.uint8))
     >>> from dataclasses import replace
-    >>> one.id[:8], replace(one, note="a shadow").id == one.id
-    ('e4287229', True)
+    >>> one.id[:8], replace(one, note="a shadow").id == one.id, replace(one, site="door").id == one.id
+    ('e4287229', True, False)
+    >>> replace(one, site="door").content == one.content == one.id
+    True
     """
 
     kind: Kind
@@ -54,10 +63,16 @@ class Record:
     name: str = ""
     time: int = 0
     note: str = ""
+    site: str = ""
 
     @cached_property
     def id(self) -> str:
-        """Hash of what was learned. Name, time and note do not decide anything, and are left out."""
+        """Hash of what was learned, and of the site if there is one."""
+        return hashlib.sha256(json.dumps([self.content, self.site]).encode()).hexdigest() if self.site else self.content
+
+    @cached_property
+    def content(self) -> str:
+        """Hash of what was learned. Site, name, time and note do not decide anything, and are left out."""
         settings = [self.base_id, self.kind, self.image, list(map(float.hex, self.box)), bool(self.is_object)]
         digest = hashlib.sha256(json.dumps([*settings, int(self.weight), float(self.min_score).hex()]).encode())
         for array, dtype in (
@@ -69,9 +84,34 @@ class Record:
             digest.update(np.ascontiguousarray(array, dtype).tobytes())
         return digest.hexdigest()
 
+    @property
+    def kind_name(self) -> str:
+        """The label of a correction, object or not object; or example."""
+        return "example" if self.kind == "example" else "object" if self.is_object else "not object"
+
+    @property
+    def sized_box(self) -> list[float]:
+        """The box as x, y, width, height."""
+        x1, y1, x2, y2 = self.box
+        return [x1, y1, x2 - x1, y2 - y1]
+
+    @property
+    def made_at(self) -> datetime | None:
+        """The time at which the record was made; None if it is not known."""
+        return datetime.fromtimestamp(self.time, UTC) if 0 < self.time < LATEST else None
+
+    @property
+    def iso_time(self) -> str | None:
+        """The time at which the record was made, as ISO 8601 in UTC; None if it is not known."""
+        return None if self.made_at is None else self.made_at.isoformat()
+
     def __len__(self) -> int:
         """Number of windows."""
         return len(self.responses)
+
+    def described(self, time: int, name: str, note: str, site: str) -> Record:
+        """The same record with what is kept for people; long names and notes are shortened."""
+        return replace(self, time=time, name=name[:LONGEST_NAME], note=note[:LONGEST_NOTE], site=site)
 
     def unpacked(self, n_weak: int) -> Bits:
         """The responses (windows, n_weak), one to a byte."""
@@ -125,6 +165,14 @@ class Records(Mapping[str, Record]):
     def __len__(self) -> int:
         return len(self.by_id)
 
+    @cached_property
+    def distinct(self) -> Mapping[str, Record]:
+        """The records by content, in its order: what several sites have learned is there once."""
+        if not any(record.site for record in self.by_id.values()):
+            return self.by_id
+        found = {record.content: record for record in reversed(list(self.by_id.values()))}
+        return {key: found[key] for key in sorted(found)}
+
     def __or__(self, other: Iterable[Record] | Records) -> Records:
         """The union."""
         new = other.values() if isinstance(other, Records) else other
@@ -153,6 +201,20 @@ class Records(Mapping[str, Record]):
 def _merged(one: Record, other: Record) -> Record:
     """One of two records of the same id: the earlier; of equal times, the lesser name and note."""
     return min(one, other, key=lambda record: (record.time, record.name, record.note))
+
+
+def check_site(site: str) -> None:
+    """Raise ValueError for what cannot be the name of a site; the empty name stands for none.
+
+    >>> check_site(" door")
+    Traceback (most recent call last):
+    ValueError: got the site ' door'; expected printable text of at most 100 characters, without spaces around it
+    """
+    if not isinstance(site, str) or len(site) > LONGEST_SITE or not site.isprintable() or site != site.strip():
+        raise ValueError(
+            f"got the site {site!r}; expected printable text of at most {LONGEST_SITE} characters, without spaces "
+            "around it"
+        )
 
 
 def checked_records(records: Iterable[Record], base: DetectorBase) -> Records:
@@ -225,6 +287,15 @@ class Derived:
     unsatisfied: tuple[str, ...] = ()
 
 
+def _derived(base: DetectorBase, total: Delta, records: Records, weighted: Cascade | None = None) -> Derived:
+    """What follows from the distinct records; the same correction of another site does not hold either."""
+    from whet.detector.derive import derive
+
+    found = derive(base, total, records.distinct, weighted)
+    failing = {records[key].content for key in found.unsatisfied}
+    return replace(found, unsatisfied=tuple(key for key, record in records.items() if record.content in failing))
+
+
 @dataclass(frozen=True, eq=False)
 class State:
     """A base, all that was learned on top of it, and what is derived from both; replaced as a whole, never changed."""
@@ -240,13 +311,13 @@ class State:
         """The state of counts without records, and of records, on top of a base."""
         if counts.is_empty and not records:  # detection alone does not load what learning needs
             return cls(base, counts, records, counts, Derived(base.cascade, base.cascade))
-        from whet.detector.derive import count_records, derive
+        from whet.detector.derive import count_records
 
-        counted = count_records(base, records.values())
+        counted = count_records(base, records.distinct.values())
         total = counts if counted.is_empty else counts + counted
         check_delta(total, base)
         total.check_counts(base)
-        return cls(base, counts, records, total, derive(base, total, records))
+        return cls(base, counts, records, total, _derived(base, total, records))
 
     def replaced(self, add: Records, remove: Collection[str] = ()) -> State:
         """The state with further records and without those of some ids; records in both stay.
@@ -254,11 +325,12 @@ class State:
         Only the difference is counted. Counts are sums of whole numbers, so this is `from_learned` of the whole set, to
         the last bit.
         """
-        from whet.detector.derive import count_records, derive
+        from whet.detector.derive import count_records
 
         records = (self.records - remove) | add
-        new = [record for key, record in records.items() if key not in self.records]
-        old = [record for key, record in self.records.items() if key not in records]
+        before, after = self.records.distinct, records.distinct
+        new = [record for key, record in after.items() if key not in before]
+        old = [record for key, record in before.items() if key not in after]
         is_counted = any(record.kind == "example" for record in (*new, *old))
         total = self.total
         if is_counted:
@@ -267,7 +339,7 @@ class State:
         if total.is_empty and not records:
             return replace(self, records=records, total=total, derived=Derived(self.base.cascade, self.base.cascade))
         weighted = None if is_counted else self.derived.weighted
-        return replace(self, records=records, total=total, derived=derive(self.base, total, records, weighted))
+        return replace(self, records=records, total=total, derived=_derived(self.base, total, records, weighted))
 
     @property
     def is_base(self) -> bool:
@@ -293,3 +365,45 @@ class State:
         """Recall and false positives per image at the default operating point of this state."""
         judged = self.judgement
         return None if judged is None else judged.estimate(self.reporting(own).min_score(None))
+
+
+def as_coco(records: Sequence[Record]) -> dict[str, Any]:
+    """Records, the newest first, as a COCO table; whet does not read it as annotations.
+
+    Images have boxes only where they were corrected, and no sizes: a record holds no image.
+    """
+    from whet.io.annotations.coco import CORRECTIONS
+
+    ordered = records[::-1]  # the oldest first
+    images = {record.image: record.name for record in records}
+    numbers = {image: number for number, image in enumerate(dict.fromkeys(r.image for r in ordered), start=1)}
+    return {
+        "info": {"description": CORRECTIONS},
+        "licenses": [],
+        "images": [
+            {"id": number, "file_name": images[image] or image, "sha256": image} for image, number in numbers.items()
+        ],
+        "annotations": [_annotation(n, numbers[r.image], r) for n, r in enumerate(ordered, start=1)],
+        "categories": [
+            {"id": OBJECT, "name": "object", "supercategory": ""},
+            {"id": NOT_OBJECT, "name": "not-object", "supercategory": ""},
+        ],
+    }
+
+
+def _annotation(number: int, image: int, record: Record) -> dict[str, Any]:
+    box = record.sized_box
+    return {
+        "id": number,
+        "image_id": image,
+        "category_id": OBJECT if record.is_object else NOT_OBJECT,
+        "bbox": box,
+        "area": box[2] * box[3],
+        "segmentation": [],
+        "iscrowd": 0,
+        "record": record.id,
+        "kind": record.kind_name,
+        "time": record.iso_time,
+        "note": record.note,
+        "site": record.site,
+    }

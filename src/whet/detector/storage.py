@@ -116,9 +116,9 @@ def load_file(path: str | PathLike[str]) -> Detector:
         return detector
     every = _loaded_classes(file, data)
     if class_name is None:
-        first = next(iter(every))
+        first, what = next(iter(every)), "classes" if len(every.classes) > 1 else f"views of {every.classes[0]}"
         raise SeveralClassesError(
-            f"{file} has several classes: {', '.join(every)}; name one of them, such as '{file}:{first}' (in Python, "
+            f"{file} has several {what}: {', '.join(every)}; name one of them, such as '{file}:{first}' (in Python, "
             "whet.load_classes loads all)"
         )
     return every[class_name]

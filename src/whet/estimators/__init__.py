@@ -1,7 +1,6 @@
 """Classifiers of feature matrices with the interfaces of scikit-learn and River.
 
-`whet.estimators.baselines` has AdaBoost, AsymBoost and online boosting for comparison, `whet.estimators.cited` further
-systems that the paper cites.
+`whet.estimators.baselines` has AdaBoost, AsymBoost and online boosting for comparison.
 
 >>> from whet.estimators import OnlineGSLDA
 >>> model = OnlineGSLDA(n_weak=1).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
@@ -9,8 +8,9 @@ systems that the paper cites.
 array([0, 1])
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from whet import lazy_names
 
 if TYPE_CHECKING:
     from whet.estimators.gslda import GSLDA as GSLDA
@@ -26,12 +26,4 @@ _HOME = {
 # RiverClassifier needs an extra: it is there by name, but not for `from whet.estimators import *`.
 __all__ = ["GSLDA", "OnlineGSLDA"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module 'whet.estimators' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*_HOME, *__all__})
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

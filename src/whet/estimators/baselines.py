@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from whet._kernels.online_boosting import boost_one, log_ratios
+from whet._kernels.weak_learners import boost_one, log_ratios
 from whet.estimators.base import OnlineClassifier, TwoClassClassifier, check_known
 from whet.features.boosting import SMALLEST_ERROR, balanced, reweighted
 from whet.features.training import SortedFeatures

@@ -20,6 +20,8 @@ FEW_OBJECTS = 100
 FEW_NEGATIVE_IMAGES = 30
 # From this share of the training boxes on, those are reported that the window cannot find, as it has another shape.
 MANY_MISFITS = 0.05
+# With fewer boxes, a view of a class learns less than it gains by a window of its own.
+FEWEST_IN_VIEW = 40
 # Objects of one property are missed more often than others by this difference, and there are at least so many of them.
 MORE_OFTEN = 0.15
 FEWEST_SUCH = 5
@@ -183,12 +185,13 @@ def _aspect_ratios(findings: Findings) -> list[Advice]:
             f"one window has one shape, and {findings.misfits:.0%} of the boxes have an IoU below 0.5 with it (80 % "
             f"are {low:.2g} to {high:.2g} times as wide as high)"
         )
-        # Detectors of half the objects each gain nothing where these are few.
-        is_enough = (findings.n_training_objects or 0) >= 2 * FEW_OBJECTS
+        is_enough = (findings.n_training_objects or 0) >= 2 * FEWEST_IN_VIEW
         more, why = max(more, findings.misfits if is_enough else LEAST_GAIN), f"{shapes}; {why}".removesuffix("; ")
     if not more:
         return []
-    return [Advice(f"one detector for each view or shape, with {FEW_OBJECTS:,} objects or more each", why, more)]
+    return [
+        Advice(f"a view for each shape (whet train --views 2), with {FEWEST_IN_VIEW} objects or more each", why, more)
+    ]
 
 
 def _boxes(findings: Findings) -> list[Advice]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import repeat
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.threads import available_threads, map_in_order
+from whet._kernels.workers import Threads, Workers, lost_image, workers_from
 from whet.cascade.detections import Detections
 from whet.detector.detector import DetectOptions, Detector, ScanOptions
-from whet.detector.storage import load
+from whet.detector.storage import load_model
 from whet.errors import DataNotFoundError, SeveralClassesError, UnreadableImageError
 from whet.evaluation.advice import TARGET_RATE, Advice, Findings, advise
 from whet.evaluation.curves import Curve, average_precision, image_interval, log_average_miss_rate, operating_point
@@ -27,6 +28,8 @@ from whet.io.annotations.formats import read_annotations
 from whet.io.files import short_hash
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from whet.detector.classes import MultiClassDetector
 
 
@@ -42,12 +45,14 @@ class DetectedImage:
 def detect_many(
     detector: Detector | MultiClassDetector,
     paths: Sequence[Path],
+    *,
+    workers: Workers | None = None,
     **options: Unpack[DetectOptions],
 ) -> Iterator[DetectedImage]:
     """Detect in images, with the options of `Detector.detect`; results come in the order of the images.
 
-    Each thread reads and scans an image of its own; where there are fewer images than threads, several scan one.
-    An image that cannot be read is reported in its place, and the others go on.
+    Each thread, or each of the `workers`, reads and scans an image of its own; where there are fewer images than
+    threads, several scan one. An image that cannot be read is reported in its place, and the others go on.
 
     >>> import tempfile
     >>> from whet.detector.storage import load
@@ -57,16 +62,21 @@ def detect_many(
     >>> [one.found for one in detect_many(load("face"), [broken])]
     [None]
     """
-    workers = options.get("threads") or available_threads()
-    inner: DetectOptions = {**options, "threads": max(1, workers // max(len(paths), 1))}
+    workers = Threads(options.get("threads")) if workers is None else workers
+    inner: DetectOptions = {**options, "threads": workers.threads_of_task(len(paths))}
+    run = workers.map(_detect, paths, repeat(workers.share(detector)), repeat(inner), lost=_lost)
+    return (replace(one, path=path) for path, one in zip(paths, run, strict=True))  # a worker knows it by another name
 
-    def detect(path: Path) -> DetectedImage:
-        try:
-            return DetectedImage(path, detector.detect(path, **inner))
-        except UnreadableImageError as error:
-            return DetectedImage(path, None, error)
 
-    return map_in_order(detect, paths, workers)
+def _detect(path: Path, detector: Detector | MultiClassDetector, options: DetectOptions) -> DetectedImage:
+    try:
+        return DetectedImage(path, detector.detect(path, **options))
+    except UnreadableImageError as error:
+        return DetectedImage(path, None, error)
+
+
+def _lost(path: Path, *_: object) -> DetectedImage:
+    return DetectedImage(path, None, lost_image(path))
 
 
 RESAMPLES = 1000
@@ -218,12 +228,13 @@ class EvaluationRun:
 
 
 def evaluate(
-    detector: Detector | str | PathLike[str],
+    detector: Detector | MultiClassDetector | str | PathLike[str],
     annotations: str | PathLike[str] | Annotations | Sequence[AnnotatedImage],
     *,
     iou: float = 0.5,
     min_score: float | str | None = None,
     progress: Callable[[float], None] = lambda _: None,
+    client: Client | None = None,
     **options: Unpack[ScanOptions],
 ) -> EvaluationRun:
     """Evaluate a detector on annotated images, at a minimum score (see `Detector.detect`) and at all others.
@@ -233,7 +244,7 @@ def evaluate(
     is right if its IoU with an object is above `iou`. Images that cannot be read are left out and listed in `unread`.
     Detections in an image whose annotations are incomplete are ignored unless they find an object. `progress` gets
     the share that is done; `options` are sizes, `scale_factor`, `step`, `grouping` and `threads` of
-    `Detector.detect`.
+    `Detector.detect`. With a `distributed.Client`, the workers of its Dask cluster read and scan the images.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -243,14 +254,34 @@ def evaluate(
     >>> run.n_false_positives, run.measures()["false positives per image"].high.__round__(2)
     (0, 3.69)
     """
-    if isinstance(detector, Mapping):
-        raise SeveralClassesError(f"got detectors of {', '.join(detector)}; evaluate one class at a time")
-    detector = detector if isinstance(detector, Detector) else load(detector)
-    images = _images(annotations, detector.class_name)
-    above = detector.reporting.min_score(min_score)
+    model = load_model(detector) if isinstance(detector, str | PathLike) else detector
+    workers = workers_from(client, options.get("threads"))
+    first = model if isinstance(model, Detector) else next(iter(model.values()))
+    return evaluate_on(workers, model, _images(annotations, first.class_name), iou, min_score, progress, **options)
+
+
+def evaluate_on(
+    workers: Workers,
+    model: Detector | MultiClassDetector,
+    images: Sequence[AnnotatedImage],
+    iou: float = 0.5,
+    min_score: float | str | None = None,
+    progress: Callable[[float], None] = lambda _: None,
+    **options: Unpack[ScanOptions],
+) -> EvaluationRun:
+    """The same as `evaluate`, with workers of any kind.
+
+    >>> evaluate_on(Threads(), load_model("face"), [])
+    Traceback (most recent call last):
+    whet.errors.DataNotFoundError: no images to evaluate; pass annotations with at least one image
+    """
+    if not isinstance(model, Detector) and len(model.classes) > 1:
+        raise SeveralClassesError(f"got detectors of {', '.join(model.classes)}; evaluate one class at a time")
+    views = [model] if isinstance(model, Detector) else list(model.values())
+    above = views[0].reporting.min_score(min_score)  # views have the same operating points
     if not images:
         raise DataNotFoundError("no images to evaluate; pass annotations with at least one image")
-    run = detect_many(detector, [image.path for image in images], min_score=-np.inf, **options)
+    run = detect_many(model, [image.path for image in images], workers=workers, min_score=-np.inf, **options)
     read: list[AnnotatedImage] = []
     detections: list[tuple[Floats, Floats]] = []  # and not the windows behind them, which are many
     unread = []
@@ -271,24 +302,23 @@ def evaluate(
         tuple(unread),
         tuple(read),
         iou,
-        *_reported_sizes(detector, options.get("min_size")),
+        *_reported_sizes(views, options.get("min_size")),
     )
 
 
-def _reported_sizes(detector: Detector, min_size: float | None) -> tuple[float, float]:
-    """The longer side of the smallest boxes that a detector reports, and the width over height of its boxes."""
-    (height, width), (rows, columns) = detector.window, detector.box_offset.size
-    by_default = detector.reporting.min_size or max(height * rows, width * columns)
-    return by_default if min_size is None else min_size, width * columns / (height * rows)
+def _reported_sizes(views: Sequence[Detector], min_size: float | None) -> tuple[float, float | None]:
+    """The longer side of the smallest boxes that are reported, and their width over height; None for several views."""
+    sizes = [(view.window, view.box_offset.size, view.reporting.min_size) for view in views]
+    by_default = min(least or max(height * rows, width * columns) for (height, width), (rows, columns), least in sizes)
+    return by_default if min_size is None else min_size, views[0].aspect if len(views) == 1 else None
 
 
-def trained_on(detector: Detector, paths: Iterable[Path]) -> list[Path]:
+def trained_on(detector: Detector | MultiClassDetector, paths: Iterable[Path]) -> list[Path]:
     """Those of the image files on which the detector was trained, by its record of them; none without a record."""
-    known = detector.base.training_images
-    if known is None:
-        return []
-    hashes = set(known.tolist())
-    return [path for path in paths if short_hash(path) in hashes]
+    detectors = [detector] if isinstance(detector, Detector) else detector.values()
+    known = [one.base.training_images for one in detectors if one.base.training_images is not None]
+    hashes = {each for images in known for each in images.tolist()}
+    return [path for path in paths if hashes and short_hash(path) in hashes]
 
 
 def _images(

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.features.responses import BitResponses
+from whet.features.responses import BitResponses, Responses
 from whet.features.training import BinnedFeatures
 from whet.features.weak_learners import Stumps
 
@@ -35,7 +35,7 @@ def balanced(is_positive: NDArray[np.bool_], weights: NDArray[np.int64]) -> NDAr
 
 
 def rounds(
-    responses: BitResponses, n_most: int, asymmetry: float = 1.0, balance: bool = True
+    responses: BitResponses | Responses, n_most: int, asymmetry: float = 1.0, balance: bool = True
 ) -> Iterator[tuple[int, float]]:
     """In each round the learner of least weighted error: its index, and its vote log((1 - e) / e).
 

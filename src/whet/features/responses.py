@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +22,10 @@ from whet._kernels.responses import (
     weigh_rows,
 )
 from whet._kernels.threads import for_each_block
+from whet._kernels.workers import Held, Threads, Workers
 from whet.features.integral import Indices
 from whet.lda.discriminant import Criterion
-from whet.lda.selection import Scatter
+from whet.lda.selection import Candidates, Scatter, rounds_of_blocks
 from whet.lda.statistics import BinaryStatistics
 
 Floats = NDArray[np.float64]
@@ -135,6 +140,9 @@ class BitResponses:
     def __len__(self) -> int:
         return len(self.bits)
 
+    def __sizeof__(self) -> int:  # by which Dask knows what a worker holds
+        return self.bits.nbytes
+
     def row(self, j: int) -> NDArray[np.bool_]:
         """The responses of learner j (samples,)."""
         flags = np.empty(BITS * self.layout.words, dtype=np.uint8)
@@ -157,7 +165,7 @@ class BitResponses:
 
     def co_occurrence(self, j: int) -> Int64s:
         """How many samples of each class learner j and every learner both respond to (2, M)."""
-        return self._count_common(self.bits[j].copy())
+        return self.count_common(self.bits[j].copy())
 
     def count_among(self, chosen: NDArray[np.bool_]) -> Int64s:
         """How many of the chosen samples (samples,) of each class every learner responds to (2, M)."""
@@ -165,9 +173,10 @@ class BitResponses:
         flags[self.layout.bit_of] = chosen
         words = np.empty(self.layout.words, dtype=np.uint64)
         pack(flags, words)
-        return self._count_common(words)
+        return self.count_common(words)
 
-    def _count_common(self, chosen: NDArray[np.uint64]) -> Int64s:
+    def count_common(self, chosen: NDArray[np.uint64]) -> Int64s:
+        """How many samples of each class are among the chosen bits (words,), and every learner responds to (2, M)."""
         counts = np.empty((2, len(self)), dtype=np.int64)
 
         def count(rows: slice) -> None:
@@ -192,27 +201,130 @@ class BitResponses:
         for_each_block(weigh, len(self), WEIGHED_AT_ONCE, self.threads)
         return errors
 
-    def scatter(self, criterion: Criterion, ridge: float) -> Scatter:
+    def described(self, i: int, first: int = 0, stride: int = 1) -> DescribedLearner:
+        """What other blocks need of learner i; this block has every `stride`-th of all learners, from `first` on."""
+        words = self.bits[i].copy()
+        counts = np.empty((2, 1), dtype=np.int64)
+        count_rows(words[None], self.layout.split, counts[0], counts[1])
+        return DescribedLearner(first + i * stride, words, counts[:, 0])
+
+    def scatter(self, criterion: Criterion, ridge: float, first: int = 0, stride: int = 1) -> Scatter:
         """What greedy selection needs, by popcount; the numbers of `Scatter.from_statistics`, to the last bit."""
         n = (self.layout.n_positive, self.layout.n_negative)
         s = self.counts().astype(np.float64)
         classes = (0, 1) if criterion == "fda" else (0,)
-
-        def row(j: int) -> Floats:
-            common = self.co_occurrence(j)
-            total = np.zeros(len(self))
-            for c in classes:
-                total += common[c] - s[c, j] * s[c] / n[c]
-            total[j] += ridge
-            return total
-
         diagonal = np.zeros(len(self))
         for c in classes:
             diagonal += s[c] - s[c] * s[c] / n[c]
-        return Scatter(s[0] / n[0] - s[1] / n[1], diagonal + ridge, row)
+        row = partial(_scatter_row, self, s, classes, ridge, first, stride)
+        described = partial(self.described, first=first, stride=stride)
+        return Scatter(s[0] / n[0] - s[1] / n[1], diagonal + ridge, row, described)
 
 
-def class_statistics(responses: BitResponses, indices: NDArray[np.intp]) -> tuple[BinaryStatistics, BinaryStatistics]:
+class DescribedLearner(NamedTuple):
+    """A learner by its number, the bits of its responses (words,) and how many there are in each class (2,)."""
+
+    number: int
+    words: NDArray[np.uint64]
+    counts: Int64s
+
+
+def _scatter_row(
+    responses: BitResponses,
+    s: Floats,
+    classes: Sequence[int],
+    ridge: float,
+    first: int,
+    stride: int,
+    learner: DescribedLearner,
+) -> Floats:
+    """The scatter (M,) of a learner, of this block or of another, with all learners of a block."""
+    n = (responses.layout.n_positive, responses.layout.n_negative)
+    common = responses.count_common(learner.words)
+    total = np.zeros(len(responses))
+    for c in classes:
+        total += common[c] - float(learner.counts[c]) * s[c] / n[c]
+    place, is_elsewhere = divmod(learner.number - first, stride)
+    if not is_elsewhere:
+        total[place] += ridge
+    return total
+
+
+@dataclass(frozen=True, eq=False)
+class Responses:
+    """Responses of M weak learners to samples of two classes, in blocks of `BitResponses` that workers hold.
+
+    Learner j is in block j modulo the number of blocks: features that lie side by side take the same time, so that all
+    blocks take the same. What is asked of all learners is computed where the blocks are; bits of single learners come
+    here.
+
+    >>> matrix = np.array([[1, 0, 1], [1, 1, 0]], dtype=bool)
+    >>> responses = Responses.from_bits(BitResponses.from_responses(matrix, np.array([True, True, False])))
+    >>> len(responses), responses.row(1)
+    (2, array([ True,  True, False]))
+    """
+
+    blocks: Sequence[Held]
+    n: int
+    layout: SampleLayout
+    workers: Workers
+    _words: dict[int, NDArray[np.uint64]] = field(default_factory=dict, init=False, repr=False)
+
+    @classmethod
+    def from_bits(cls, bits: BitResponses) -> Responses:
+        """One block in this process."""
+        return cls([bits], len(bits), bits.layout, Threads(1))
+
+    def __len__(self) -> int:
+        return self.n
+
+    def row(self, j: int) -> NDArray[np.bool_]:
+        """The responses of learner j (samples,)."""
+        return self.take(np.array([j])).row(0)
+
+    def take(self, indices: Indices) -> BitResponses:
+        """The responses of the learners at these indices, in this order; each is fetched once."""
+        numbers = np.arange(self.n)[indices].tolist()
+        missing = [j for j in numbers if j not in self._words]
+        places = [j // len(self.blocks) for j in missing]
+        fetched = self.workers.map(_words_of, [self.blocks[j % len(self.blocks)] for j in missing], places)
+        self._words.update(zip(missing, fetched, strict=True))
+        rows = np.array([self._words[j] for j in numbers], np.uint64).reshape(-1, self.layout.words)
+        return BitResponses(rows, self.layout, self.workers.threads)
+
+    def weighted_errors(self, weights: Floats) -> Floats:
+        """The weight of the samples (samples,) that each learner gets wrong (M,)."""
+        found = np.empty(self.n)
+        for k, part in enumerate(self.workers.map(BitResponses.weighted_errors, self.blocks, repeat(weights))):
+            found[k :: len(self.blocks)] = part
+        return found
+
+    def count_among(self, chosen: NDArray[np.bool_]) -> Int64s:
+        """How many of the chosen samples (samples,) of each class every learner responds to (2, M)."""
+        found = np.empty((2, self.n), np.int64)
+        for k, part in enumerate(self.workers.map(BitResponses.count_among, self.blocks, repeat(chosen))):
+            found[:, k :: len(self.blocks)] = part
+        return found
+
+    def selected(self, criterion: Criterion, ridge: float, n_most: int) -> Iterator[tuple[int, float]]:
+        """Greedy selection of learners: the index of each, and the separation with it."""
+        settings = repeat(criterion), repeat(ridge), range(len(self.blocks)), repeat(len(self.blocks))
+        candidates = self.workers.hold(_candidates, self.blocks, *settings)
+        return rounds_of_blocks(candidates, n_most, self.workers)
+
+
+def _words_of(block: BitResponses, i: int) -> NDArray[np.uint64]:
+    words: NDArray[np.uint64] = block.bits[i].copy()
+    return words
+
+
+def _candidates(block: BitResponses, criterion: Criterion, ridge: float, first: int, stride: int) -> Candidates:
+    return Candidates.from_scatter(block.scatter(criterion, ridge, first, stride), first, stride)
+
+
+def class_statistics(
+    responses: BitResponses | Responses, indices: NDArray[np.intp]
+) -> tuple[BinaryStatistics, BinaryStatistics]:
     """Statistics of the learners at these indices, over the positives and over the negatives.
 
     >>> bits = BitResponses.from_responses(np.array([[1, 0, 1], [1, 1, 0]], dtype=bool), np.array([True, True, False]))
@@ -220,7 +332,7 @@ def class_statistics(responses: BitResponses, indices: NDArray[np.intp]) -> tupl
     >>> positive.s, positive.C.tolist(), negative.n
     (array([2, 1]), [[2, 1], [1, 1]], 1)
     """
-    layout, rows = responses.layout, responses.bits[indices]
+    layout, rows = responses.layout, responses.take(indices).bits
     words = slice(0, layout.split), slice(layout.split, None)
     counts = layout.n_positive, layout.n_negative
     return _statistics(rows[:, words[0]], counts[0]), _statistics(rows[:, words[1]], counts[1])

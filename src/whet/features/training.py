@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from itertools import repeat
+from operator import attrgetter
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.threads import DEFAULT_MAX_MEMORY, for_each_block, within_budget
+from whet._kernels.threads import DEFAULT_MAX_MEMORY, blocks, for_each_block, within_budget
 from whet._kernels.weak_learners import (
     best_cuts,
     best_splits,
@@ -19,11 +23,13 @@ from whet._kernels.weak_learners import (
     train_by_sorting,
     train_subsets,
 )
+from whet._kernels.workers import ALL_THREADS, Workers
 from whet.features.integral import FeatureFamily, IntegralStack
-from whet.features.responses import BitResponses, SampleLayout
+from whet.features.responses import BitResponses, Responses, SampleLayout
 from whet.features.weak_learners import MOST_CODES, Stumps, Subsets
 
 Floats = NDArray[np.float64]
+Words = NDArray[np.uint64]
 Method = Literal["histogram", "sorting"]
 
 
@@ -197,48 +203,71 @@ class BinnedFeatures:
         return stump, right
 
 
-class StumpTrainer:
-    """Trains a stump on each of `n` features, block by block."""
+@dataclass(frozen=True, eq=False)
+class WeightedPatches:
+    """Patches (samples, height, width), positives first, with their weights: what weak learners train on."""
 
-    def __init__(self, n: int, layout: SampleLayout, weights: ClassWeights, method: Method) -> None:
-        self.layout, self.weights = layout, weights
-        self.train = {"histogram": train_by_histogram, "sorting": train_by_sorting}[method]
-        self.threshold = np.empty(n, dtype=np.float32)
-        self.polarity = np.empty(n, dtype=np.int8)
-        self.error = np.empty(n)
+    patches: NDArray[np.uint8]
+    layout: SampleLayout
+    weights: ClassWeights
+    method: Method = "histogram"
 
-    def train_block(self, values: NDArray[np.float32], rows: slice, bits: NDArray[np.uint64]) -> None:
-        """Train on values (features, samples), positives first; write stumps and `bits` of these rows."""
-        columns = (self.threshold[rows], self.polarity[rows], self.error[rows])
-        self.train(values, self.layout.n_positive, self.weights.weights, *columns, bits[rows])
-        self.error[rows] /= self.weights.total
+    @cached_property
+    def stack(self) -> IntegralStack:
+        """Integral images of the patches; workers make their own."""
+        return IntegralStack.from_patches(self.patches)
 
-    def learners(self, feature: NDArray[np.intp]) -> Stumps:
-        """What was trained, on these features of a pool."""
-        return Stumps(feature, self.threshold, self.polarity, self.error)
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name != "stack"}
 
-
-class SubsetTrainer:
-    """Trains a set of codes on each of `n` features, block by block."""
-
-    def __init__(self, n: int, layout: SampleLayout, weights: ClassWeights) -> None:
-        self.layout, self.weights = layout, weights
-        self.subset = np.empty((n, MOST_CODES // 64), dtype=np.uint64)
-        self.error = np.empty(n)
-
-    def train_block(self, codes: NDArray[np.uint8], rows: slice, bits: NDArray[np.uint64]) -> None:
-        """Train on codes (features, samples), positives first; write sets and `bits` of these rows."""
-        columns = (self.subset[rows], self.error[rows], bits[rows])
-        train_subsets(codes, self.layout.n_positive, self.weights.weights, *columns)
-        self.error[rows] /= self.weights.total
-
-    def learners(self, feature: NDArray[np.intp]) -> Subsets:
-        """What was trained, on these features of a pool."""
-        return Subsets(feature, self.subset, self.error)
+    def __sizeof__(self) -> int:  # by which Dask knows what a worker holds
+        return self.patches.nbytes
 
 
-# Features a task: their values on 20,000 samples are 5 MB, which stay in the cache until they are binned.
+@dataclass(frozen=True, eq=False)
+class TrainedBlock:
+    """Weak learners of a block of features, and the bits of their responses."""
+
+    learners: Stumps | Subsets
+    responses: BitResponses
+
+    def __sizeof__(self) -> int:
+        return self.responses.__sizeof__()
+
+
+# Features at once: their values on 20,000 samples are 5 MB, which stay in the cache until they are binned.
 TRAINED_AT_ONCE = 64
+
+
+def train_block(pool: FeatureFamily, feature: NDArray[np.intp], samples: WeightedPatches) -> TrainedBlock:
+    """Train a weak learner on each feature of a pool, whose numbers in the whole family are `feature`."""
+    bits, error = np.empty((len(pool), samples.layout.words), dtype=np.uint64), np.empty(len(pool))
+    train = _train_stumps if pool.categories is None else _train_subsets
+    learners = train(pool, feature, samples, error, bits)
+    error /= samples.weights.total
+    return TrainedBlock(learners, BitResponses(bits, samples.layout, threads=1))
+
+
+def _train_stumps(
+    pool: FeatureFamily, feature: NDArray[np.intp], samples: WeightedPatches, error: Floats, bits: Words
+) -> Stumps:
+    threshold, polarity = np.empty(len(pool), dtype=np.float32), np.empty(len(pool), dtype=np.int8)
+    train = {"histogram": train_by_histogram, "sorting": train_by_sorting}[samples.method]
+    for rows in blocks(len(pool), TRAINED_AT_ONCE):
+        values = pool.take(rows).evaluate(samples.stack)
+        columns = threshold[rows], polarity[rows], error[rows], bits[rows]
+        train(values, samples.layout.n_positive, samples.weights.weights, *columns)
+    return Stumps(feature, threshold, polarity, error)
+
+
+def _train_subsets(
+    pool: FeatureFamily, feature: NDArray[np.intp], samples: WeightedPatches, error: Floats, bits: Words
+) -> Subsets:
+    subset = np.empty((len(pool), MOST_CODES // 64), dtype=np.uint64)
+    for rows in blocks(len(pool), TRAINED_AT_ONCE):
+        codes = pool.take(rows).evaluate(samples.stack)
+        train_subsets(codes, samples.layout.n_positive, samples.weights.weights, subset[rows], error[rows], bits[rows])
+    return Subsets(feature, subset, error)
 
 
 def train_weak_learners(
@@ -250,15 +279,16 @@ def train_weak_learners(
     balanced: bool = True,
     method: Method = "histogram",
     max_memory: int = DEFAULT_MAX_MEMORY,
-    threads: int | None = None,
+    workers: Workers = ALL_THREADS,
     seed: int = 0,
-) -> tuple[Stumps | Subsets, BitResponses]:
+) -> tuple[Stumps | Subsets, Responses]:
     """Train one weak learner on each feature, and keep its responses to the patches it was trained on.
 
     `patches` are (samples, height, width), labels and weights (samples,). Features with ordered values get
     stumps, by `histogram` (256 bins) or by exact `sorting`; categorical ones get sets of codes. If the bits
     of the responses would take more than `max_memory` bytes, features are drawn with `seed` and a
-    `MemoryBudgetWarning` is issued. The result does not depend on `threads`.
+    `MemoryBudgetWarning` is issued. Each of the `workers` trains and holds a block of features; the result does not
+    depend on how many there are.
 
     >>> from whet.features.haar import HaarPool
     >>> rng = np.random.default_rng(0)
@@ -272,21 +302,29 @@ def train_weak_learners(
     HaarFeature(kind='x2', x=0, y=0, width=6, height=5)
     """
     layout = SampleLayout.from_labels(is_positive)
-    chosen = within_budget(len(family), layout.words, max_memory, np.random.default_rng(seed))
-    pool = family.take(chosen)
-    stack = IntegralStack.from_patches(patches[layout.order])
-    shares = class_weights(layout, weights, balanced)
-    if pool.categories is not None and pool.categories > MOST_CODES:
-        raise ValueError(f"got a family of {pool.categories} codes; expected at most {MOST_CODES}")
-    trainer = (
-        StumpTrainer(len(pool), layout, shares, method)
-        if pool.categories is None
-        else SubsetTrainer(len(pool), layout, shares)
-    )
-    bits = np.empty((len(pool), layout.words), dtype=np.uint64)
+    chosen = np.arange(len(family))[within_budget(len(family), layout.words, max_memory, np.random.default_rng(seed))]
+    if family.categories is not None and family.categories > MOST_CODES:
+        raise ValueError(f"got a family of {family.categories} codes; expected at most {MOST_CODES}")
+    samples = WeightedPatches(patches[layout.order], layout, class_weights(layout, weights, balanced), method)
+    held = workers.share(samples)
+    if held is samples:
+        _ = samples.stack  # once, before threads ask for it
+    n_blocks = min(workers.slots, len(chosen))
+    features = [chosen[k::n_blocks] for k in range(n_blocks)]
+    trained = workers.hold(train_block, [family.take(each) for each in features], features, repeat(held))
+    learners = list(workers.map(attrgetter("learners"), trained))
+    columns = ([getattr(each, one.name) for each in learners] for one in fields(learners[0]))
+    responses = workers.hold(attrgetter("responses"), trained)
+    return type(learners[0])(*map(_dealt, columns)), Responses(responses, len(chosen), layout, workers)
 
-    def train(rows: slice) -> None:
-        trainer.train_block(pool.take(rows).evaluate(stack), rows, bits)
 
-    for_each_block(train, len(pool), TRAINED_AT_ONCE, threads)
-    return trainer.learners(np.arange(len(family))[chosen]), BitResponses(bits, layout, threads)
+def _dealt(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """One array of parts that have its rows in turns.
+
+    >>> _dealt([np.array([1, 3]), np.array([2])])
+    array([1, 2, 3])
+    """
+    found = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+    for k, part in enumerate(parts):
+        found[k :: len(parts)] = part
+    return found

@@ -12,17 +12,69 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from io import BufferedReader
+from io import BufferedReader, BytesIO
+from os import PathLike
 from pathlib import Path
 from threading import local
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import CannotWriteError, ModelChangedError, WhetError
 
+if TYPE_CHECKING:
+    from whet.io.remote import RemotePath
+
+# fsspec's, also chained ones such as filecache::s3://. One letter is a drive of Windows.
+URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://")
+# What pathlib makes of one.
+FORMER_URL = re.compile(r"[a-z][a-z0-9+.-]+:/")
+
 WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 TEMPORARY = ".tmp"
+
+
+def is_url(path: str | PathLike[str]) -> bool:
+    """Whether a path is a URL; those of pathlib never are: they have single slashes.
+
+    >>> is_url("s3://bucket/1.png"), is_url(Path("s3://bucket/1.png")), is_url("C://1.png")
+    (True, False, False)
+    """
+    return URL.match(os.fspath(path)) is not None
+
+
+def as_path(path: str | PathLike[str]) -> Path:
+    """The path of a file name or of a URL; file:// URLs become file names.
+
+    A URL is a `whet.io.remote.RemotePath`, which has all of `Path` that reading images needs.
+
+    >>> as_path("a/b.png"), as_path("file:///a/b.png"), as_path("memory://a/b.png")
+    (PosixPath('a/b.png'), PosixPath('/a/b.png'), RemotePath('memory://a/b.png'))
+    """
+    if not is_url(path):
+        return Path(path)
+    text = os.fspath(path)
+    if text.startswith("file://"):
+        from urllib.request import url2pathname
+
+        return Path(url2pathname(text.removeprefix("file://").removeprefix("localhost")))
+    from whet.io.remote import checked_url
+
+    return cast(Path, checked_url(text))
+
+
+def as_remote(path: Path) -> RemotePath | None:
+    """The path as that of a URL; None for one of a file."""
+    return cast("RemotePath", path) if is_url(path) else None
+
+
+def check_local(path: Path) -> None:
+    """Raise `CannotWriteError` for the URL of an output, also if pathlib has taken a slash of it."""
+    if is_url(path) or (FORMER_URL.match(str(path)) and not path.parent.is_dir()):
+        raise CannotWriteError(
+            f"got the output {path}, which looks like a URL; whet writes local files only: write a file, then copy it"
+        )
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -33,6 +85,7 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     so set it to False for thousands of files that can be written again. Raises `CannotWriteError` if the system refuses
     any step; the file is then as it was.
     """
+    check_local(path)
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(f"{path} is a directory; expected a file name")
@@ -112,8 +165,14 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def open_regular(path: Path) -> BufferedReader:
-    """Open a file to read it; raises `OSError` for devices, pipes and sockets, whose reading may never end."""
+def open_regular(path: Path) -> BufferedReader | BytesIO:
+    """Open a file or a URL to read it.
+
+    Raises `OSError` for devices, pipes and sockets, whose reading may never end, and `RemoteError` where a URL fails.
+    """
+    remote = as_remote(path)
+    if remote is not None:
+        return remote.open()
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))  # noqa: SIM115
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         return file
@@ -124,7 +183,8 @@ def open_regular(path: Path) -> BufferedReader:
 def read_bounded(path: Path, most: int, error: type[WhetError]) -> bytes:
     """Read a regular file of at most `most` bytes; raises `error` for a larger one."""
     with open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
         if size > most:
             raise error(f"{path} has {size:,} bytes; expected at most {most:,}: split the file, or check its name")
         return file.read()
@@ -196,6 +256,7 @@ def locked(path: Path, wait: float = LONGEST_WAIT) -> Iterator[None]:
 
 def prepared_folder(out: Path) -> Path:
     """Create an output directory if it does not exist, and return it."""
+    check_local(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.errors import DataNotFoundError, UnreadableImageError
-from whet.io.files import open_regular
+from whet.errors import DataNotFoundError, RemoteError, UnreadableImageError
+from whet.io.files import as_path, as_remote, open_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -35,10 +35,11 @@ SWAPPED_SIDES = (5, 6, 7, 8)  # EXIF orientations that exchange height and width
 def as_grey(image: ImageLike, color: ColorOrder = "rgb") -> ImageArray:
     """Return an image as a grey array (height, width) of uint8.
 
-    `image` is a file path, a Pillow image, or an array (height, width) or (height, width, channels). The channels are
-    grey, grey and alpha, RGB, or RGBA; alpha is ignored. Set `color="bgr"` for BGR and BGRA arrays, such as those of
-    `cv2.imread`; it has no effect on files and Pillow images, which know the order of their channels. Arrays hold
-    uint8, uint16, bool, or floats from 0 to 1. Files and Pillow images are rotated by their EXIF orientation.
+    `image` is a file path or a URL (extra `remote`), a Pillow image, or an array (height, width) or (height, width,
+    channels). The channels are grey, grey and alpha, RGB, or RGBA; alpha is ignored. Set `color="bgr"` for BGR and BGRA
+    arrays, such as those of `cv2.imread`; it has no effect on files and Pillow images, which know the order of their
+    channels. Arrays hold uint8, uint16, bool, or floats from 0 to 1. Files and Pillow images are rotated by their EXIF
+    orientation.
 
     Pass palette and CMYK images as files or Pillow images. Their arrays look like grey and RGBA arrays.
 
@@ -53,7 +54,7 @@ def as_grey(image: ImageLike, color: ColorOrder = "rgb") -> ImageArray:
         return _grey_from_array(image, color)
     _check_color(color)
     if isinstance(image, str | PathLike):
-        return read_grey(Path(fspath(image)))
+        return read_grey(as_path(image))
     with _opened(image) as (pillow, name):
         return _grey_from_pillow(pillow, name)
 
@@ -140,10 +141,12 @@ def _opened(image: str | PathLike[str] | Image) -> Iterator[tuple[Image, str]]:
         if isinstance(image, Image.Image):
             yield image, name
         else:
-            with open_regular(Path(image)) as file, Image.open(file, formats=FORMATS) as opened:
+            with open_regular(as_path(image)) as file, Image.open(file, formats=FORMATS) as opened:
                 yield opened, name
     except UnreadableImageError:
         raise
+    except RemoteError as error:
+        raise UnreadableImageError(str(error)) from error
     except FileNotFoundError as error:
         raise UnreadableImageError(f"{name} cannot be read: no such file") from error
     except (UnidentifiedImageError, KeyError) as error:  # KeyError: a Pillow without AVIF
@@ -258,6 +261,8 @@ SUFFIXES = frozenset(
 def find_images(names: Iterable[str | Path], listed: Iterable[str] = ()) -> list[Path]:
     """List the image files that paths, directories (searched recursively) and patterns such as `*/a*.png` name.
 
+    Paths and directories may be URLs; these have no patterns.
+
     The name `-` stands for the lines of `listed`, one path each, for example those of standard input. Names keep their
     order, and a file appears once. Files in a directory are sorted by natural order: 2 before 10. Raises
     `DataNotFoundError` if a name matches nothing, or if no image is found at all.
@@ -287,7 +292,11 @@ def images_in(folder: Path) -> list[Path]:
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """Iterate over the files under a directory, without hidden files and directories."""
+    """Iterate over the files under a directory or a URL, without hidden files and directories."""
+    remote = as_remote(folder)
+    if remote is not None:
+        yield from cast(Iterator[Path], remote.files())
+        return
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(here, name) for name in sorted(names) if not name.startswith("."))
@@ -314,7 +323,13 @@ def _expanded(names: Iterable[str | Path], listed: Iterable[str]) -> Iterator[st
 def _matches(name: str) -> Sequence[Path]:
     from glob import has_magic
 
-    path = Path(name)
+    path = as_path(name)
+    if as_remote(path) is not None:
+        # No request for what is named as an image; a single object without such a name lists itself.
+        files = (
+            [path] if is_image_name(path) else [file for file in files_in(path) if is_image_name(file) or file == path]
+        )
+        return sorted(files, key=natural_order)
     if path.is_dir():
         return sorted((file for file in files_in(path) if is_image_name(file) and file.is_file()), key=natural_order)
     if path.exists():

@@ -7,16 +7,16 @@ anything else that gives the scatter of one weak learner with all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.lda import best_gain, invert, project_out
-from whet._kernels.threads import for_each_block
+from whet._kernels.workers import Held, Threads, Workers
 from whet.lda.discriminant import Criterion, factorise, regularised_scatter
 from whet.lda.statistics import ClassStatistics
 
@@ -26,17 +26,22 @@ Search = Literal["forward", "forward-backward"]
 # A candidate of which less than this share of its own scatter is left after projecting the selected ones out
 # is a linear combination of them, up to the rounding of float64.
 DEPENDENT = 1e-11
-# Candidates a task of a round: 100 earlier rows of them are 13 MB, a millisecond's work.
-PROJECTED_AT_ONCE = 16_384
+# Rounds that the rows of a factor are made for at once.
+ROUNDS_AT_ONCE = 32
 
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """What selection needs to know of M candidates: gap (M,), diagonal of A (M,), and any row of A (M,)."""
+    """What selection needs to know of M candidates: gap (M,), diagonal of A (M,), and rows of A (M,).
+
+    `described` gives what identifies a candidate, and `row` makes of that its scatter with all M. If these are a block
+    of more candidates, the described one may be in another block.
+    """
 
     gap: Floats
     diagonal: Floats
-    row: Callable[[int], Floats]
+    row: Callable[[Any], Floats]
+    described: Callable[[int], Any] = field(default=int)
 
     @classmethod
     def from_statistics(
@@ -99,44 +104,112 @@ def _centred_rows(X: Floats, weights: NDArray[np.int64]) -> _Rows:
     return _Rows(mean, np.einsum("ij,ij->j", weighted, D), lambda j: weighted.T @ D[:, j])
 
 
-def rounds(scatter: Scatter, n_most: int, threads: int | None = None) -> Iterator[tuple[int, float]]:
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The candidate of a block that adds most to the separation.
+
+    `index` is its number among all candidates, `described` what identifies it. `column` (t,) are its entries in the
+    earlier rows of the factor; `pivot` and `gap` are what is left of its scatter and gap.
+    """
+
+    index: int
+    gain: float
+    described: Any
+    column: Floats
+    pivot: float
+    gap: float
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """A block of candidates after t rounds of a selection: every `stride`-th of all, from number `first` on.
+
+    `r` and `v` (M,) are what is left of gaps and scatters, `smallest` (M,) the scatters that count as nothing. `factor`
+    (at least t, M) has a row of the Cholesky factor for each round.
+    """
+
+    scatter: Scatter
+    first: int
+    r: Floats
+    v: Floats
+    smallest: Floats
+    factor: Floats
+    t: int = 0
+    stride: int = 1
+
+    @classmethod
+    def from_scatter(cls, scatter: Scatter, first: int = 0, stride: int = 1) -> Candidates:
+        """Candidates of which none is selected."""
+        smallest, factor = DEPENDENT * scatter.diagonal, np.empty((0, len(scatter.gap)))
+        return cls(scatter, first, scatter.gap, scatter.diagonal, smallest, factor, stride=stride)
+
+    def __sizeof__(self) -> int:  # by which Dask knows what a worker holds
+        return self.factor.nbytes + 3 * self.r.nbytes
+
+    def best(self) -> Best | None:
+        """The candidate that adds most, the first of equals; None if none adds anything."""
+        i, gain = best_gain(self.r, self.v, self.smallest)
+        if i < 0:
+            return None
+        column = self.factor[: self.t, i].copy()
+        return Best(
+            self.first + i * self.stride, gain, self.scatter.described(i), column, float(self.v[i]), float(self.r[i])
+        )
+
+    def without(self, chosen: Best) -> Candidates:
+        """The block with a candidate projected out, which is of this block or of another.
+
+        Row t of the factor is written in place: a repeated call writes the same numbers, and nobody else reads them.
+        """
+        r, v, smallest = self.r.copy(), self.v.copy(), self.smallest
+        factor = self.factor
+        if len(factor) == self.t or not factor.flags.writeable:  # full, or received from another worker
+            factor = np.concatenate([factor[: self.t], np.empty((ROUNDS_AT_ONCE, len(r)))])
+        project_out(self.scatter.row(chosen.described), factor, self.t, chosen.column, chosen.pivot, chosen.gap, r, v)
+        place, is_elsewhere = divmod(chosen.index - self.first, self.stride)
+        if not is_elsewhere:
+            smallest = smallest.copy()
+            smallest[place] = np.inf
+        return replace(self, r=r, v=v, smallest=smallest, factor=factor, t=self.t + 1)
+
+
+def rounds(scatter: Scatter, n_most: int) -> Iterator[tuple[int, float]]:
     """Add, round by round, the candidate that adds most to the separation: its index, and J with it.
 
     A candidate j adds r_j^2 / v_j, where r_j is what is left of its gap, and v_j of its scatter, after
     projecting the selected ones out: a row of a Cholesky factor a round, O(M T^2) in all (the paper has
     O(M T^3)). Ties go to the lowest index. Stops after `n_most`, or when no candidate is left that adds anything.
     """
-    M = len(scatter.gap)
-    r, v = scatter.gap.copy(), scatter.diagonal.copy()
-    smallest = DEPENDENT * scatter.diagonal
-    factor = np.empty((min(n_most, M), M))
+    return rounds_of_blocks([Candidates.from_scatter(scatter)], n_most, Threads(1))
+
+
+def rounds_of_blocks(blocks: Sequence[Held], n_most: int, workers: Workers) -> Iterator[tuple[int, float]]:
+    """The same for candidates in blocks, each held by a worker.
+
+    In a round, each block answers with its best candidate, and the best of these goes out to all blocks. The numbers of
+    a candidate do not depend on the other candidates of its block: the result is the same for blocks of any size.
+    """
     separation = 0.0
-    for t in range(len(factor)):
-        j, gain = best_gain(r, v, smallest)
-        if j < 0:
+    chosen: Best | None = None
+    for _ in range(n_most):
+        if chosen is not None:
+            blocks = workers.hold(Candidates.without, blocks, repeat(chosen))
+        answers = [best for best in workers.map(Candidates.best, blocks) if best is not None]
+        if not answers:
             return
-        chosen = factor[:t, j].copy(), float(v[j]), float(r[j])  # read before any block is changed
-        project = partial(_project_block, scatter.row(j), factor, t, chosen, r, v)
-        for_each_block(project, M, PROJECTED_AT_ONCE, threads)
-        smallest[j] = np.inf
-        separation += gain
-        yield j, separation
+        chosen = max(answers, key=lambda best: (best.gain, -best.index))
+        separation += chosen.gain
+        yield chosen.index, separation
 
 
-def _project_block(
-    row: Floats, factor: Floats, t: int, chosen: tuple[Floats, float, float], r: Floats, v: Floats, part: slice
-) -> None:
-    project_out(row[part], factor[:, part], t, *chosen, r[part], v[part])
-
-
-def forward(scatter: Scatter, n_select: int, threads: int | None = None) -> tuple[NDArray[np.intp], Floats]:
+def forward(scatter: Scatter, n_select: int) -> tuple[NDArray[np.intp], Floats]:
     """Forward search to `n_select` candidates: indices (T,), and J after each round (T,).
 
     >>> gap, A = np.array([1.0, 2.0, 2.0]), np.diag([1.0, 2.0, 2.0])
     >>> forward(Scatter(gap, np.diagonal(A), A.__getitem__), 2)
     (array([1, 2]), array([2., 4.]))
     """
-    steps = list(rounds(scatter, n_select, threads))
+    steps = list(rounds(scatter, n_select))
     return np.array([j for j, _ in steps], dtype=np.intp), np.array([J for _, J in steps])
 
 
@@ -146,7 +219,7 @@ def eliminate(scatter: Scatter, selected: NDArray[np.intp], n_keep: int) -> tupl
     Without member i, J falls by a_i^2 / (A^-1)_ii, where a = A^-1 g.
     """
     kept = list(selected)
-    A = np.array([scatter.row(int(j))[selected] for j in selected])
+    A = np.array([scatter.row(scatter.described(int(j)))[selected] for j in selected])
     g = scatter.gap[selected]
     inverse = invert(factorise(A))
     while len(kept) > n_keep:

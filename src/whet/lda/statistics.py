@@ -10,7 +10,7 @@ from typing import Any, Never, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.lda import binary_scatter, in_order, insert_binary, insert_centred
+from whet._kernels.lda import binary_scatter, insert_binary, insert_centred
 from whet.errors import CannotUnlearnError, ForgettingError
 
 # Kernels turn counts into float64 by their bits, which is exact below 2^52.
@@ -163,8 +163,14 @@ class BinaryStatistics(ClassStatistics):
         return type(self)(self.n - other.n, self.s - other.s, self.C - other.C)
 
     def is_possible(self, before: Self) -> bool:  # noqa: ARG002
-        """Whether max(0, s_j + s_k - n) <= C_jk <= min(s_j, s_k) <= n; integers carry no rounding."""
-        return in_order(self.n, self.s, self.C)
+        """Whether max(0, s_j + s_k - n) <= C_jk <= min(s_j, s_k) <= n; integers carry no rounding.
+
+        Of n samples, s_j respond at j and n - s_k do not at k: at least s_j - (n - s_k) respond at both.
+        """
+        n, s, C = self.n, self.s, self.C
+        # Differences: the sum of two sums could overflow.
+        fine = (C >= 0) & (np.minimum.outer(s, s) >= C) & (C - s[:, None] >= s - n)
+        return bool(n >= 0 and (s <= n).all() and fine.all())
 
     def take(self, indices: NDArray[np.intp]) -> Self:
         """Statistics of the responses at these indices, in this order."""

@@ -8,8 +8,9 @@ Pillow or another library, and draw with `whet.plots`.
 Names are imported when they are first used, so that `import whet.opencv` is fast.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from whet import lazy_names
 
 if TYPE_CHECKING:
     from whet.opencv.classifier import CascadeClassifier as CascadeClassifier
@@ -41,12 +42,4 @@ __all__ = [
     "write_opencv",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

@@ -211,7 +211,7 @@ class Tracker:
         pyramid = Pyramid.from_image(
             pixels, detector.window, scale_factor=self.scale_factor, grid=grid, threads=self.threads
         )
-        found = track(detector.cascade, pyramid, self.last, self.prior, self.scale_factor, self.threads)
+        found = track(detector.cascade.full, pyramid, self.last, self.prior, self.scale_factor, self.threads)
         self.last = self.last if found is None else found.box
         fired = FiredWindows() if found is None else found.fired
         offset, min_score = detector.box_offset, detector.reporting.min_score(self.min_score)

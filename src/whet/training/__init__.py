@@ -3,8 +3,9 @@
 Names are imported when they are first used.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from whet import lazy_names
 
 if TYPE_CHECKING:
     from whet.training.config import TrainingConfig as TrainingConfig
@@ -17,12 +18,4 @@ _HOME = {
 
 __all__ = ["Event", "TrainingConfig"]
 
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+__getattr__, __dir__ = lazy_names(__name__, _HOME)

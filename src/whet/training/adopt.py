@@ -12,19 +12,27 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from whet._kernels.workers import Threads
 from whet.cascade.boxes import BoxOffset
 from whet.cascade.pyramid import SCALE_FACTOR
 from whet.detector.base import DetectorBase, Provenance, Reporting
 from whet.detector.detector import Detector
 from whet.errors import TrainingDataError
-from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations, Boxes, Problem, ProblemKind
+from whet.io.annotations.annotation import (
+    ONLY_CLASS,
+    AnnotatedImage,
+    Annotations,
+    Boxes,
+    Examples,
+    Problem,
+    ProblemKind,
+)
 from whet.io.annotations.formats import read_annotations
 from whet.io.files import short_hashes
 from whet.io.images import find_images
 from whet.opencv.cascade import OpenCVCascade, stages_of
 from whet.opencv.xml import read_opencv
 from whet.training.data import FewPositivesWarning, split_images, split_objects
-from whet.training.examples import Examples
 from whet.training.mining import FEWEST_NEGATIVES, NEGATIVES, count_stages
 from whet.training.negatives import ExcludedBoxes, backgrounds_of, image_faults
 from whet.training.positives import Jitter, Positives, Variations, cut_positives, window_of
@@ -116,7 +124,7 @@ def adopt_patches(
     ...     detector = adopt_patches(f"{folder}/object.xml", patches[:200], images, n_negatives=100)
     >>> positive, negative = detector.base.stages[0].statistics
     >>> positive.n, negative.n
-    (160, 153)
+    (160, 139)
     """
     source = cascade if isinstance(cascade, OpenCVCascade) else read_opencv(Path(cascade))
     _check(positives, source.window, groups)
@@ -163,7 +171,7 @@ def _adopted(
         excluded_boxes=excluded_boxes,
         n_negatives=n_negatives,
         seed=seed,
-        threads=threads,
+        workers=Threads(threads),
         progress=lambda done: progress(0.7 * done),
     )
     if short:
@@ -177,7 +185,7 @@ def _adopted(
         excluded_boxes=excluded_boxes,
         offset=box_offset,
         seed=seed,
-        threads=threads,
+        workers=Threads(threads),
         progress=lambda done: progress(0.7 + 0.3 * done),
     )
     images = short_hashes(dict.fromkeys([*counted.images, *reference.images, *photographs]))
@@ -302,7 +310,7 @@ def adopt_from(
         jitter=JITTER,
         mirror="safe",
         seed=seed,
-        threads=threads,
+        workers=Threads(threads),
         progress=lambda done: progress(0.1 * done),
     )
     excluded_boxes = backgrounds_of(annotations)

@@ -59,38 +59,50 @@ class BoostedTrees:
         return np.cumsum(scores, axis=0)
 
 
+def draw_features(n_features: int, n_trees: int, rng: np.random.Generator) -> NDArray[np.int32]:
+    """The features (trees, drawn), in order, that each tree may split on.
+
+    >>> draw_features(4, 2, np.random.default_rng(0))
+    array([[0, 1, 2, 3],
+           [0, 1, 2, 3]], dtype=int32)
+    """
+    drawn = min(n_features, max(FEWEST_FEATURES, int(n_features * FEATURE_SHARE)))
+    chosen = np.empty((n_trees, drawn), np.int32)
+    for row in chosen:
+        row[:] = np.sort(rng.choice(n_features, drawn, replace=False))
+    return chosen
+
+
 def boost(
     samples: Bytes,
     n_positives: int,
-    n_trees: int,
-    rng: np.random.Generator,
+    drawn: NDArray[np.int32],
     *,
     threads: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> BoostedTrees:
     """Grow trees on samples (features, samples), positives first; both classes have equal weight.
 
+    Each row of `drawn` (trees, some) has the features that a tree may split on, in order; see `draw_features`.
     Discrete AdaBoost: the leaves of a tree with the weighted error e vote log((1 - e) / e) / 4, half of AdaBoost's own
     votes, for the class that has more weight in them. (Real AdaBoost, whose leaves have votes of their own, overfits
-    few objects.) The result depends on `rng`, not on `threads`.
+    few objects.) The result does not depend on `threads`.
 
     >>> samples = np.array([[1, 2, 3, 9, 9, 9], [5, 6, 5, 6, 5, 6]], np.uint8)
-    >>> trees = boost(samples, 3, 1, np.random.default_rng(0))
+    >>> trees = boost(samples, 3, draw_features(2, 1, np.random.default_rng(0)))
     >>> np.sign(trees.running_scores(samples)[-1])
     array([ 1.,  1.,  1., -1., -1., -1.])
     """
-    n_features, n = samples.shape
+    n, n_trees = samples.shape[1], len(drawn)
     sign = np.where(np.arange(n) < n_positives, 1.0, -1.0)
     start = np.where(sign > 0, 0.5 / n_positives, 0.5 / (n - n_positives))
-    drawn = min(n_features, max(FEWEST_FEATURES, int(n_features * FEATURE_SHARE)))
     scores, leaf = np.zeros(n), np.empty(n, np.uint8)
     grower = _Grower(samples, n_positives, threads or available_threads())
     features, thresholds = np.empty((n_trees, 3), np.int32), np.empty((n_trees, 3), np.uint8)
     votes, traces = np.empty((n_trees, 4)), np.empty((3, n_trees))
     for t in range(n_trees):
         weights = sample_weights(start, sign * scores)
-        some = np.sort(rng.choice(n_features, drawn, replace=False)).astype(np.int32)
-        features[t], thresholds[t] = grower.tree(weights, some)
+        features[t], thresholds[t] = grower.tree(weights, drawn[t])
         leaves_by_feature(samples, features[t], thresholds[t], leaf)
         votes[t] = leaf_votes(leaf, weights, n_positives)
         scores += votes[t, leaf]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from whet._kernels.workers import ALL_THREADS, Workers
 from whet.cascade.cascade import Cascade
 from whet.cascade.stage import TrainedStage
 from whet.errors import CannotSeparateError, CheckpointError
@@ -57,7 +58,7 @@ def train_cascade(
     checkpoint: Path | None = None,
     groups: NDArray[np.intp] | None = None,
     excluded_boxes: ExcludedBoxes | None = None,
-    threads: int | None = None,
+    workers: Workers = ALL_THREADS,
 ) -> tuple[Cascade, tuple[TrainedStage, ...], TrainingResult]:
     """Train stages until the cascade reaches `config.target_false_positive_rate` or cannot improve.
 
@@ -76,13 +77,13 @@ def train_cascade(
     may contain the object inside `excluded_boxes` (m, 4): negatives are taken outside of these.
 
     With a `checkpoint` file, a repeated call resumes an interrupted training and gives the same cascade, bit by bit.
-    `max_stages`, `target_false_positive_rate` and `threads` may change between runs. The result does not depend on
-    the number of threads.
+    `max_stages`, `target_false_positive_rate` and `workers` may change between runs. The result does not depend on
+    the number of workers.
     """
     config = TrainingConfig() if config is None else config
     families = tuple(family) if isinstance(family, Sequence) else (family,)
     data = TrainingData.from_patches(positives, images, common_window(families), config, groups, excluded_boxes)
-    return train_stages(families, data, config, callback, learner=learner, checkpoint=checkpoint, threads=threads)
+    return train_stages(families, data, config, callback, learner=learner, checkpoint=checkpoint, workers=workers)
 
 
 def train_stages(
@@ -93,14 +94,14 @@ def train_stages(
     *,
     learner: StageLearner | None = None,
     checkpoint: Path | None = None,
-    threads: int | None = None,
+    workers: Workers = ALL_THREADS,
 ) -> tuple[Cascade, tuple[TrainedStage, ...], TrainingResult]:
     """Train a cascade like `train_cascade`, on data that is already checked and split."""
     if learner is None:
         learner = GreedyLDA(ridge=DEFAULT_RIDGE if config.ridge is None else config.ridge)
     file = Checkpoint(checkpoint, fingerprint(families, data, config, learner))
     window = common_window(families)
-    return _Training(tuple(families), window, data, config, callback, learner, threads, file).run()
+    return _Training(tuple(families), window, data, config, callback, learner, workers, file).run()
 
 
 def common_window(families: Sequence[FeatureFamily]) -> tuple[int, int]:
@@ -121,7 +122,7 @@ class _Training:
     config: TrainingConfig
     callback: Callback
     learner: StageLearner
-    threads: int | None
+    workers: Workers
     file: Checkpoint
     state: State = field(default_factory=State)
 
@@ -129,7 +130,7 @@ class _Training:
         sides = self.data.images, self.data.held_out_images
         seed, boxes = self.config.seed, self.data.excluded_boxes
         self.miners = [
-            Miner(side, self.window, seed + k, threads=self.threads, excluded_boxes=boxes)
+            Miner(side, self.window, seed + k, workers=self.workers, excluded_boxes=boxes)
             for k, side in enumerate(sides)
         ]
         self.begun = time.monotonic()
@@ -169,7 +170,8 @@ class _Training:
     def _random(self, miner: Miner, n: int, rng: np.random.Generator) -> Mined:
         """Random windows for the first stage, which has no cascade to mine with."""
         none = np.empty(0, dtype=np.int64)
-        windows = windows_of_images(miner.images, n, self.window, rng, excluded_boxes=miner.excluded_boxes)
+        boxes = miner.excluded_boxes
+        windows = windows_of_images(miner.images, n, self.window, rng, excluded_boxes=boxes, workers=self.workers)
         return Mined(windows, none, none, is_exhausted=False)
 
     def _mine_or_stop(self) -> tuple[StopReason, str] | None:
@@ -267,7 +269,7 @@ class _Training:
                 if not self.state.stages and len(self.families) == 1:
                     raise
                 continue
-            passed = [trained.run().score(side, self.threads) > 0 for side in validation]
+            passed = [trained.run().score(side, self.workers.threads) > 0 for side in validation]
             found = float(passed[0].mean()), float(passed[1].mean())
             if best is None or found[1] < rates[1]:
                 best, rates = trained, found
@@ -292,7 +294,7 @@ class _Training:
             validation=_labelled(*validation),
             soft=config.early_exits,
             max_memory=config.max_memory,
-            threads=self.threads,
+            workers=self.workers,
             seed=config.seed,
             progress=added,
         )

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from whet._kernels.threads import available_threads
+from whet._kernels.workers import ALL_THREADS, Threads, Workers
 from whet.errors import TrainingDataError, UnreadableImageError
 from whet.features.channels import N_FILTERED, cells_of
-from whet.io.annotations.annotation import Annotations, Problem
+from whet.io.annotations.annotation import Annotations, Boxes, Problem
 from whet.io.images import image_shape
 from whet.training.channel_samples import Backgrounds, cut_channels
 from whet.training.channel_window import ChannelWindow
@@ -43,7 +43,10 @@ CHANNEL_SETTINGS = ("trees", "negatives_per_round", "validation_share", "seed")
 
 @dataclass(frozen=True, eq=False)
 class ChannelPreparation:
-    """Prepared data: annotations of one class, window, positives, and images for negatives, some of them held out."""
+    """Prepared data: annotations of one class, window, positives, and images for negatives, some of them held out.
+
+    Of a view, `annotations` ignore the objects of other views, and `whole` are those of all views.
+    """
 
     config: TrainingConfig
     annotations: Annotations
@@ -51,6 +54,7 @@ class ChannelPreparation:
     positives: Positives
     training_images: list[Path]
     held_out_images: list[Path]
+    whole: Annotations
     faults: tuple[Problem, ...] = ()
 
     @property
@@ -73,14 +77,18 @@ class ChannelPreparation:
         """Bytes of the samples of the last round, twice while they are put together."""
         return 2 * self.n_features * (len(self.positives) + 4 * self.config.negatives_per_round)
 
-    def backgrounds(self, images: Sequence[Path], threads: int | None) -> Backgrounds:
-        """Images to take negatives from, with the boxes that are no negatives."""
-        excluded = {image.path: image.boxes for image in self.annotations.images}
-        ignored = {image.path: image.ignored for image in self.annotations.images}
-        limit = max(self.config.max_memory - self.memory, 0)
-        return Backgrounds(images, self.choice, excluded, ignored, limit, threads)
+    @property
+    def excluded(self) -> dict[Path, Boxes]:
+        """Boxes (n, 4) of each annotated image that are no background, those of other views among them."""
+        return {image.path: image.boxes for image in self.whole.images}
 
-    def seconds(self, threads: int | None = None) -> float:
+    def backgrounds(self, images: Sequence[Path], workers: Workers) -> Backgrounds:
+        """Images to take negatives from, with the boxes that are no negatives."""
+        ignored = {image.path: image.ignored for image in self.whole.images}
+        limit = max(self.config.max_memory - self.memory, 0)
+        return Backgrounds(images, self.choice, self.excluded, ignored, limit, workers)
+
+    def seconds(self, workers: Workers = ALL_THREADS) -> float:
         """Estimated training time, within a factor of two."""
         megapixels = mean_megapixels(self.training_images)
         longer = max(self.choice.object_height, self.choice.object_width)
@@ -90,9 +98,9 @@ class ChannelPreparation:
         share = self.n_features / 21760
         growing = SECONDS_PER_TREE_AND_SAMPLE * share * TREES_IN_ALL * self.config.trees * samples
         cutting = SECONDS_PER_POSITIVE * len(self.positives)
-        return (mining + growing + cutting) / (threads or available_threads())
+        return (mining + cutting) / workers.slots + growing / Threads(workers.threads).slots
 
-    def describe(self, threads: int | None = None) -> str:
+    def describe(self, workers: Workers = ALL_THREADS) -> str:
         """A summary of data and settings, one topic per line."""
         config = self.config
         name = self.annotations.classes[0] if self.annotations.classes else "object"
@@ -108,18 +116,17 @@ class ChannelPreparation:
             "features": f"{self.n_features:,} cells of 40 filtered channels",
             "trees": f"{config.trees:,}, in 4 rounds",
             "memory": f"{self.memory / 1e6:,.0f} MB, and up to {config.max_memory / 1e6:,.0f} MB of channels",
-            "time": f"about {duration(self.seconds(threads))}, within a factor of two",
+            "time": f"about {duration(self.seconds(workers))}, within a factor of two",
         }
         return "\n".join(f"{topic:<10} {text}" for topic, text in lines.items())
 
     def fingerprint(self) -> dict[str, str]:
         """A text for each setting and each part of the data that must not change during a training."""
-        excluded = {image.path: image.boxes for image in self.annotations.images}
         return {
             **{name: str(getattr(self.config, name)) for name in CHANNEL_SETTINGS},
             "features": f"channels of a {self.choice.width} x {self.choice.height} window",
             "positives": f"{len(self.positives)} positives, {digest([self.positives.patches])}",
-            "images": images_digest(self.images, excluded),
+            "images": images_digest(self.images, self.excluded),
         }
 
 
@@ -128,9 +135,13 @@ def prepare_channels(
     annotations: Annotations,
     known: set[Path],
     progress: Callable[[str, float], None],
-    threads: int | None,
+    workers: Workers,
+    whole: Annotations | None = None,
 ) -> ChannelPreparation:
-    """Cut and collect the data of one class; `known` are annotated images of all parts of the set."""
+    """Cut and collect the data of one class; `known` are annotated images of all parts of the set.
+
+    Of a view, `whole` are the annotations of all views: parts of their objects are negatives, too.
+    """
     margin = config.margin
     if margin is None and annotations.format == "crops":
         margin = 0.0
@@ -143,7 +154,7 @@ def prepare_channels(
         jitter=config.jitter,
         mirror=config.mirror,
         seed=config.seed,
-        threads=threads,
+        workers=workers,
         progress=lambda share: progress("cutting positives", share),
     )
     _check_positives(positives)
@@ -152,7 +163,8 @@ def prepare_channels(
     images, unreadable = images_to_mine(annotated, config.negatives, known, least)
     share = min(config.validation_share, MOST_HELD_OUT / len(images))
     training, held_out = split_images(images, share, config.seed)
-    return ChannelPreparation(config, annotations, choice, positives, training, held_out, unreadable)
+    whole = annotations if whole is None else whole
+    return ChannelPreparation(config, annotations, choice, positives, training, held_out, whole, unreadable)
 
 
 def mean_megapixels(images: Sequence[Path]) -> float:

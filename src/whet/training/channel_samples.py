@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from math import ceil
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.channels import CELL
-from whet._kernels.threads import map_in_order
+from whet._kernels.workers import ALL_THREADS, CACHE, Workers, lost_image
 from whet.cascade.boxes import box_iou, intersection_over_first
 from whet.cascade.cascade import Cascade
 from whet.cascade.channel_scan import scan_channels
@@ -20,10 +23,13 @@ from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.errors import TrainingDataError, UnreadableImageError
 from whet.evaluation.error_kinds import LEAST_OVERLAP
 from whet.features.channels import N_FILTERED, cells_of, compute_channels, filter_channels
-from whet.io.annotations.annotation import AnnotatedImage, Annotations, ProblemKind, Problems
+from whet.io.annotations.annotation import Annotations, ProblemKind, Problems
 from whet.io.images import as_rgb
 from whet.training.channel_window import ChannelWindow
+from whet.training.negatives import SkippedImagesWarning
 from whet.training.positives import Jitter, Positives, cut_window, is_safe_to_mirror
+
+R = TypeVar("R")
 
 Bytes = NDArray[np.uint8]
 Boxes = NDArray[np.float64]
@@ -44,7 +50,7 @@ def cut_channels(
     jitter: Jitter | None = None,
     mirror: bool | str = "safe",
     seed: int = 0,
-    threads: int | None = None,
+    workers: Workers = ALL_THREADS,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Positives:
     """Cut all objects of a data set to the window: each unchanged, then jittered, each with its mirror image.
@@ -61,7 +67,8 @@ def cut_channels(
     cutter = _Cutter(choice, each, Jitter() if jitter is None else jitter, seed)
     firsts = np.cumsum([0, *(len(image.objects) for image in images)]).tolist()
     problems, found = Problems(), []
-    cuts = map_in_order(lambda i: cutter.cut(images[i], firsts[i]), range(len(images)), threads)
+    paths, objects = zip(*((image.path, image.objects) for image in images), strict=True)
+    cuts = workers.map(cutter.cut, paths, objects, firsts, lost=lost_image)
     for number, (image, cut) in enumerate(zip(images, cuts, strict=True), start=1):
         if isinstance(cut, UnreadableImageError):
             problems.add(ProblemKind.UNREADABLE_IMAGE, image.path, None, str(cut))
@@ -85,14 +92,14 @@ class _Cutter:
     jitter: Jitter
     seed: int
 
-    def cut(self, image: AnnotatedImage, first: int) -> tuple[Bytes, NDArray[np.intp]] | UnreadableImageError:
-        """The positives of an image (n, 2, 40, rows, columns) and their objects (n,), numbered from `first`."""
+    def cut(self, path: Path, objects: Boxes, first: int) -> tuple[Bytes, NDArray[np.intp]] | UnreadableImageError:
+        """The positives (m, 2, 40, rows, columns) of objects (n, 4), and the numbers of these from `first` on (m,)."""
         try:
-            rgb = as_rgb(image.path)
+            rgb = as_rgb(path)
         except UnreadableImageError as error:
             return error
         found, groups = [], []
-        for number, window in enumerate(self.choice.windows(image.objects), start=first):
+        for number, window in enumerate(self.choice.windows(objects), start=first):
             rng = np.random.default_rng([self.seed, number])
             for copy in range(self.copies):
                 place, angle = self._draw(window, rng) if copy else (window, 0.0)
@@ -138,76 +145,131 @@ TRIES = 3
 
 
 @dataclass(eq=False)
-class Backgrounds:
-    """Images to take negatives from: outside of `excluded` boxes (n, 4), `ignored` ones among them.
+class Background:
+    """An image to take negatives from: outside of `excluded` boxes (n, 4), `ignored` ones among them.
 
-    Channels of pyramids are kept up to `max_memory` bytes, and computed again for the other images. Unreadable images
-    have no windows. Results do not depend on `threads`.
+    Its number is that of the image among all. The channels of its pyramid are kept as long as all of those that a
+    process keeps take at most `max_memory` bytes, and computed again otherwise.
     """
 
-    images: Sequence[Path]
+    path: Path
+    number: int
     choice: ChannelWindow
-    excluded: Mapping[Path, Boxes] = field(default_factory=dict)
-    ignored: Mapping[Path, Boxes] = field(default_factory=dict)
-    max_memory: int = 1 << 30
-    threads: int | None = None
-    _kept: dict[int, Pyramid] = field(default_factory=dict, init=False, repr=False)
-    _used: int = field(default=0, init=False, repr=False)
+    excluded: Boxes = field(default_factory=lambda: np.empty((0, 4)))
+    ignored: Boxes = field(default_factory=lambda: np.empty((0, 4)))
+    max_memory: int = 0
+    _kept: Pyramid | None = field(default=None, init=False, repr=False)
 
-    def pyramid(self, number: int) -> Pyramid | None:
-        """The pyramid of an image; None if it cannot be read or holds no window."""
-        kept = self._kept.get(number)
-        if kept is not None:
-            return kept.without_pixels()  # a copy, so that filtered channels, four times as large, are not kept
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_kept": None}
+
+    def pyramid(self) -> Pyramid | None:
+        """The pyramid of the image, from the smallest objects on; None if it cannot be read or holds no window."""
+        if self._kept is not None:
+            return self._kept.without_pixels()  # a copy, so that filtered channels, four times as large, are not kept
         try:
-            rgb = as_rgb(self.images[number])
+            rgb = as_rgb(self.path)
         except UnreadableImageError:
             return None
-        found = self.pyramid_of(rgb)
-        size = sum(level.channels.nbytes for level in found.levels)
-        if self._used + size <= self.max_memory:
-            self._used += size
-            self._kept[number] = found.without_pixels()
-        return found if found.levels else None
-
-    def pyramid_of(self, rgb: Bytes) -> Pyramid:
-        """The pyramid of an image, from the smallest objects on."""
         choice = self.choice
         ratio = max(choice.window) / max(choice.object_height, choice.object_width)
-        return Pyramid.from_image(
-            rgb,
-            choice.window,
-            min_size=choice.min_size * ratio,
-            grid=choice.grid,
-            threads=1,
-        )
+        found = Pyramid.from_image(rgb, choice.window, min_size=choice.min_size * ratio, grid=choice.grid, threads=1)
+        if self.max_memory and CACHE.reserve(self, sum(each.nbytes for each in _channels(found)), self.max_memory):
+            self._kept = found.without_pixels()
+        return found if found.levels else None
+
+    def is_background(self, windows: Boxes) -> NDArray[np.bool_]:
+        """Which windows (n, 4) show no object."""
+        boxes = self.choice.box_offset.boxes(windows)
+        near = (box_iou(boxes, self.excluded) >= MOST_OVERLAP).any(axis=1)
+        inside = (intersection_over_first(boxes, self.ignored) >= MOST_IGNORED).any(axis=1)
+        return np.asarray(~(near | inside))
 
     def random(self, n: int, seed: Sequence[int]) -> Places:
-        """About `n` random places, evenly from all images; small windows are less likely than in a scan."""
-        each = -(-n // len(self.images))
-        parts = map_in_order(lambda i: self._random(i, each, [*seed, i]), range(len(self.images)), self.threads)
-        return np.concatenate([np.empty((0, 4), np.int32), *parts])
-
-    def _random(self, number: int, n: int, seed: Sequence[int]) -> Places:
-        pyramid = self.pyramid(number)
+        """Up to `n` random places; small windows are less likely than in a scan."""
+        pyramid = self.pyramid()
         if pyramid is None:
             return np.empty((0, 4), np.int32)
-        rng, (rows, columns) = np.random.default_rng(seed), cells_of(self.choice.window)
+        rng, (rows, columns) = np.random.default_rng([*seed, self.number]), cells_of(self.choice.window)
         free = np.array([[c.shape[1] - rows + 1, c.shape[2] - columns + 1] for c in _channels(pyramid)])
         room = np.sqrt(free.prod(axis=1))
         level = rng.choice(len(free), TRIES * n, p=room / room.sum())
         y, x = (rng.random((2, TRIES * n)) * free[level].T).astype(np.intp) * CELL
         index = WindowIndex(np.array(pyramid.scales)[level], y, x)
-        chosen = np.flatnonzero(self.is_background(number, pyramid.boxes(index)))[:n]
-        return np.column_stack([np.full(len(chosen), number), level[chosen], y[chosen], x[chosen]]).astype(np.int32)
+        chosen = np.flatnonzero(self.is_background(pyramid.boxes(index)))[:n]
+        return self._places(level[chosen], y[chosen], x[chosen])
 
-    def is_background(self, number: int, windows: Boxes) -> NDArray[np.bool_]:
-        """Which windows (n, 4) of an image show no object."""
-        boxes, path = self.choice.box_offset.boxes(windows), self.images[number]
+    def mine(self, cascade: Cascade, most: int) -> tuple[Places, NDArray[np.float64], int, int]:
+        """The `most` best places without near-copies, and their scores; numbers of accepted and of tested windows."""
+        pyramid = self.pyramid()
+        if pyramid is None:
+            return np.empty((0, 4), np.int32), np.empty(0), 0, 0
+        scan = scan_channels(cascade, pyramid, threads=1)
+        fired = scan.fired
+        fired = fired.take(self.is_background(fired.boxes))
+        accepted = len(fired)
+        fired = fired.take(np.argsort(-fired.scores, kind="stable")[: most * MOST_FIRED])
+        if len(fired):
+            winners = suppress_non_maxima(fired.boxes, fired.scores, iou=NEAR_COPIES).group
+            _, first = np.unique(winners, return_index=True)  # sorted by score: the first of a group is its best
+            fired = fired.take(first[:most])
+        level = np.array([pyramid.scales.index(scale) for scale in fired.index.scale.tolist()], np.int32)
+        return self._places(level, fired.index.y, fired.index.x), fired.scores, accepted, scan.n_windows
+
+    def is_apart(self, places: Places) -> NDArray[np.bool_]:
+        """Which places (n,) hardly overlap any box: objects that were trained on raise the scores around them."""
+        pyramid = self.pyramid()
+        if pyramid is None:
+            return np.zeros(len(places), np.bool_)
+        windows = pyramid.boxes(_index(pyramid, places))
+        overlaps = box_iou(self.choice.box_offset.boxes(windows), self.excluded)
+        return np.asarray(~(overlaps >= LEAST_OVERLAP).any(axis=1))
+
+    def cells(self, places: Places) -> Bytes:
+        """Filtered channels (n, 40, rows, columns) of places."""
+        pyramid = self.pyramid()
+        if pyramid is None:
+            return np.zeros((len(places), N_FILTERED, *cells_of(self.choice.window)), np.uint8)
+        return pyramid.cells(_index(pyramid, places))
+
+    def _places(self, level: NDArray[Any], y: NDArray[Any], x: NDArray[Any]) -> Places:
+        return np.column_stack([np.full(len(level), self.number), level, y, x]).astype(np.int32)
+
+
+def _index(pyramid: Pyramid, places: Places) -> WindowIndex:
+    level, y, x = places[:, 1:].T.astype(np.intp)
+    return WindowIndex(np.array(pyramid.scales)[level], y, x)
+
+
+def _channels(pyramid: Pyramid) -> list[Bytes]:
+    return [level.channels for level in pyramid.levels]
+
+
+class Backgrounds:
+    """Images to take negatives from, each held by a worker. Results do not depend on the `workers`.
+
+    `excluded` and `ignored` are boxes (n, 4) by the path of an image. Unreadable images have no windows.
+    """
+
+    def __init__(
+        self,
+        images: Sequence[Path],
+        choice: ChannelWindow,
+        excluded: Mapping[Path, Boxes] | None = None,
+        ignored: Mapping[Path, Boxes] | None = None,
+        max_memory: int = 1 << 30,
+        workers: Workers = ALL_THREADS,
+    ) -> None:
+        self.images, self.choice, self.workers = images, choice, workers
         none = np.empty((0, 4))
-        near = (box_iou(boxes, self.excluded.get(path, none)) >= MOST_OVERLAP).any(axis=1)
-        inside = (intersection_over_first(boxes, self.ignored.get(path, none)) >= MOST_IGNORED).any(axis=1)
-        return np.asarray(~(near | inside))
+        boxes = ([(each or {}).get(path, none) for path in images] for each in (excluded, ignored))
+        self.held = workers.hold(Background, images, range(len(images)), repeat(choice), *boxes, repeat(max_memory))
+
+    def random(self, n: int, seed: Sequence[int]) -> Places:
+        """About `n` random places, evenly from all images."""
+        each = -(-n // len(self.images))
+        parts = self._map(Background.random, repeat(each), repeat(seed), otherwise=np.empty((0, 4), np.int32))
+        return np.concatenate([np.empty((0, 4), np.int32), *parts])
 
     def mine(
         self, cascade: Cascade, n: int, progress: Callable[[int, int, int], None] = lambda *_: None
@@ -216,10 +278,8 @@ class Backgrounds:
 
         `progress` receives the numbers of windows found, of windows tested and of images scanned.
         """
-        each = max(FEWEST_PER_IMAGE, -(-FEWEST_SHARE * n // len(self.images)))
-        parts = map_in_order(lambda i: self._mine(i, cascade, each), range(len(self.images)), self.threads)
         places, scores, counts = [np.empty((0, 4), np.int32)], [np.empty(0)], []
-        for found, marks, accepted, tested in parts:
+        for found, marks, accepted, tested in self._mine(cascade, self._per_image(n)):
             places.append(found)
             scores.append(marks)
             counts.append((accepted, tested))
@@ -227,56 +287,48 @@ class Backgrounds:
         best = np.sort(np.argsort(-np.concatenate(scores), kind="stable")[:n])
         return np.concatenate(places)[best], Mined(*np.array(counts, np.int64).reshape(-1, 2).T)
 
-    def _mine(self, number: int, cascade: Cascade, most: int) -> tuple[Places, NDArray[np.float64], int, int]:
-        pyramid = self.pyramid(number)
-        if pyramid is None:
-            return np.empty((0, 4), np.int32), np.empty(0), 0, 0
-        scan = scan_channels(cascade, pyramid, threads=1)
-        fired = scan.fired
-        fired = fired.take(self.is_background(number, fired.boxes))
-        accepted = len(fired)
-        fired = fired.take(np.argsort(-fired.scores, kind="stable")[: most * MOST_FIRED])
-        if len(fired):
-            winners = suppress_non_maxima(fired.boxes, fired.scores, iou=NEAR_COPIES).group
-            _, first = np.unique(winners, return_index=True)  # sorted by score: the first of a group is its best
-            fired = fired.take(first[:most])
-        level = np.array([pyramid.scales.index(scale) for scale in fired.index.scale.tolist()], np.int32)
-        places = np.column_stack([np.full(len(fired), number), level, fired.index.y, fired.index.x])
-        return places.astype(np.int32), fired.scores, accepted, scan.n_windows
-
     def accepted(self, cascade: Cascade) -> tuple[Places, NDArray[np.float64]]:
         """All places that a cascade accepts, without near-copies, image by image, and their scores."""
-        parts = map_in_order(lambda i: self._mine(i, cascade, MOST_PLACES)[:2], range(len(self.images)), self.threads)
+        parts = (part[:2] for part in self._mine(cascade, MOST_PLACES))
         places, scores = zip((np.empty((0, 4), np.int32), np.empty(0)), *parts, strict=True)
         return np.concatenate(places), np.concatenate(scores)
 
     def is_apart(self, places: Places) -> NDArray[np.bool_]:
         """Which places (n,) hardly overlap any box: objects that were trained on raise the scores around them."""
-        found = np.zeros(len(places), np.bool_)
-        for number in np.unique(places[:, 0]).tolist():
-            rows, pyramid = np.flatnonzero(places[:, 0] == number), self.pyramid(number)
-            if pyramid is not None:
-                level, y, x = places[rows, 1:].T.astype(np.intp)
-                windows = pyramid.boxes(WindowIndex(np.array(pyramid.scales)[level], y, x))
-                excluded = self.excluded.get(self.images[number], np.empty((0, 4)))
-                overlaps = box_iou(self.choice.box_offset.boxes(windows), excluded)
-                found[rows] = ~(overlaps >= LEAST_OVERLAP).any(axis=1)
-        return found
+        return self._at(Background.is_apart, places, np.zeros(len(places), np.bool_))
 
     def cells(self, places: Places) -> Bytes:
         """Filtered channels (n, 40, rows, columns) of places."""
-        found = np.empty((len(places), N_FILTERED, *cells_of(self.choice.window)), np.uint8)
+        shape = len(places), N_FILTERED, *cells_of(self.choice.window)
+        return self._at(Background.cells, places, np.zeros(shape, np.uint8))
 
-        def cut(number: int) -> None:
-            rows = np.flatnonzero(places[:, 0] == number)
-            pyramid = self.pyramid(number)
-            if pyramid is not None:
-                level, y, x = places[rows, 1:].T.astype(np.intp)
-                found[rows] = pyramid.cells(WindowIndex(np.array(pyramid.scales)[level], y, x))
+    def _per_image(self, n: int) -> int:
+        return max(FEWEST_PER_IMAGE, -(-FEWEST_SHARE * n // len(self.images)))
 
-        for _ in map_in_order(cut, np.unique(places[:, 0]).tolist(), self.threads):
-            pass
+    def _mine(self, cascade: Cascade, most: int) -> Iterator[tuple[Places, NDArray[np.float64], int, int]]:
+        nothing = np.empty((0, 4), np.int32), np.empty(0), 0, 0
+        return self._map(Background.mine, repeat(self.workers.share(cascade)), repeat(most), otherwise=nothing)
+
+    def _map(self, work: Callable[..., R], *columns: Iterable[Any], otherwise: R) -> Iterator[R]:
+        """Results of all images, in order; of an image with which workers died, another result and a warning."""
+        results = self.workers.map(work, self.held, *columns, lost=_no_result)
+        for path, result in zip(self.images, results, strict=True):
+            if result is None:
+                warnings.warn(f"skipped an image: {lost_image(path)}", SkippedImagesWarning, stacklevel=2)
+            yield otherwise if result is None else result
+
+    def _at(self, work: Callable[..., NDArray[Any]], places: Places, found: NDArray[Any]) -> NDArray[Any]:
+        """Write results for the places of each image to their rows of `found`."""
+        numbers = np.unique(places[:, 0]).tolist()
+        rows = [np.flatnonzero(places[:, 0] == number) for number in numbers]
+        results = self.workers.map(work, [self.held[i] for i in numbers], [places[each] for each in rows])
+        for each, result in zip(rows, results, strict=True):
+            found[each] = result
         return found
+
+
+def _no_result(*_: object) -> None:
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,7 +337,3 @@ class Mined:
 
     accepted: NDArray[np.int64]
     tested: NDArray[np.int64]
-
-
-def _channels(pyramid: Pyramid) -> list[Bytes]:
-    return [level.channels for level in pyramid.levels]

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from whet._kernels.workers import ALL_THREADS, Workers
 from whet.cascade.cascade import Cascade
 from whet.cascade.stage import Stage
 from whet.detector.reference import GUARD_NEGATIVE, GUARD_POSITIVE, LEAST_GAIN, POSITIVE, Reference
 from whet.errors import TrainingDataError
 from whet.evaluation.curves import image_interval, rate_interval
 from whet.features.channels import N_FILTERED, cells_of
-from whet.training.boosting import BoostedTrees, boost, tree_stage
+from whet.training.boosting import BoostedTrees, boost, draw_features, tree_stage
 from whet.training.channel_preparation import ChannelPreparation
 from whet.training.channel_samples import Places
 from whet.training.channel_validation import (
@@ -73,15 +74,15 @@ def train_channels(
     callback: Callback = lambda _: None,
     *,
     checkpoint: Checkpoint,
-    threads: int | None = None,
+    workers: Workers = ALL_THREADS,
 ) -> tuple[Stage, Reference, TrainingResult, Validated]:
     """Train the stage of trees of a channel detector, and collect samples that guard its corrections.
 
     Each round grows trees on all positives and on all negatives so far, from the beginning, and then mines further
     negatives: the windows with the highest scores outside of the boxes. With a checkpoint, a repeated call resumes an
-    interrupted training and gives the same stage, bit by bit. The result does not depend on `threads`.
+    interrupted training and gives the same stage, bit by bit. The result does not depend on `workers`.
     """
-    return _Training(prepared, callback, checkpoint, threads).run()
+    return _Training(prepared, callback, checkpoint, workers).run()
 
 
 @dataclass(eq=False)
@@ -89,12 +90,12 @@ class _Training:
     prepared: ChannelPreparation
     callback: Callback
     file: Checkpoint
-    threads: int | None
+    workers: Workers
     state: State = field(default_factory=State)
 
     def __post_init__(self) -> None:
-        self.images = self.prepared.backgrounds(self.prepared.training_images, self.threads)
-        self.held_out = self.prepared.backgrounds(self.prepared.held_out_images, self.threads)
+        self.images = self.prepared.backgrounds(self.prepared.training_images, self.workers)
+        self.held_out = self.prepared.backgrounds(self.prepared.held_out_images, self.workers)
         cells = self.prepared.positives.patches
         self.positives = np.ascontiguousarray(cells.reshape(len(cells), -1).T)
         self.places = np.empty((0, 4), np.int32)
@@ -148,7 +149,8 @@ class _Training:
 
         samples = np.concatenate([self.positives, self.negatives], axis=1)
         rng = np.random.default_rng([self.prepared.config.seed, 12, number])
-        trees = boost(samples, n_positives, n_trees, rng, threads=self.threads, progress=progress)
+        drawn = draw_features(len(samples), n_trees, rng)
+        trees = boost(samples, n_positives, drawn, threads=self.workers.threads, progress=progress)
         now = self._seconds()
         gap = float(trees.lowest[-1] - trees.median_negative[-1])
         self.state.records.append(StageRecord(n_negatives, 1.0, 0.0, meets_goal=True, seconds=now - begun, ended=now))
@@ -225,7 +227,8 @@ class _Training:
         n_trees = max(round(CURVE_TREES * len(trees)), 1)
 
         def progress(n: int) -> None:
-            self._send(TreesAdded, n * n_trees, CURVE_MODELS * n_trees, "learning curve")
+            if n % n_trees == 0:
+                self._send(TreesAdded, n, CURVE_MODELS * n_trees, "learning curve")
 
         self._send(StepStarted, f"learning curve of {CURVE_MODELS} times {n_trees:,} trees")
         curve = learning_curve(
@@ -235,14 +238,14 @@ class _Training:
             n_images,
             n_trees,
             seed=seed,
-            threads=self.threads,
+            workers=self.workers,
             progress=progress,
         )
         images = [image for image in self.prepared.annotations.images if len(image.objects)]
         self._send(StepStarted, f"detection of objects that were not trained on, in {len(images):,} images")
         sources = (self.images, self.held_out)
         found = detect_unseen(
-            images, samples, validation, trees, stage, sources, scales, seed=seed, threads=self.threads
+            images, samples, validation, trees, stage, sources, scales, seed=seed, workers=self.workers
         )
         return Validated(curve, found)
 
@@ -282,7 +285,7 @@ class _Training:
             if n % TREES_PER_EVENT == 0:
                 self._send(TreesAdded, n, FOLDS * n_trees, "cross-validation")
 
-        return cross_validate(samples, n_trees, self.prepared.config.seed, self.threads, progress)
+        return cross_validate(samples, n_trees, self.prepared.config.seed, self.workers, progress)
 
     def _save(self) -> None:
         none = np.empty((0, 4), np.int32)

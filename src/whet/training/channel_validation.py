@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.threads import map_in_order
+from whet._kernels.workers import Workers, absolute
 from whet.cascade.cascade import Cascade
 from whet.cascade.channel_scan import scan_channels
 from whet.cascade.detect import report
 from whet.cascade.detections import FiredWindows
 from whet.cascade.stage import Stage
-from whet.errors import UnreadableImageError
 from whet.evaluation.advice import LearningCurve
 from whet.evaluation.evaluation import Detected, Evaluation, Labelled, evaluate_detections
 from whet.features.weak_learners import LEAVES
 from whet.io.annotations.annotation import AnnotatedImage
-from whet.io.images import as_rgb
-from whet.training.boosting import BoostedTrees, boost, tree_stage
-from whet.training.channel_samples import Backgrounds, Places
+from whet.training.boosting import BoostedTrees, boost, draw_features, tree_stage
+from whet.training.channel_samples import Background, Backgrounds, Places
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -55,6 +55,21 @@ class Samples:
     def first_copies(self) -> Indices:
         """The first positive of each object: the one without jitter."""
         return np.unique(self.groups, return_index=True)[1]
+
+    def __sizeof__(self) -> int:  # by which Dask knows what a worker holds
+        return self.positives.nbytes + self.negatives.nbytes
+
+    def grow(
+        self,
+        positives: Flags,
+        negatives: Indices | slice,
+        drawn: NDArray[np.int32],
+        threads: int,
+        progress: Callable[[int], None],
+    ) -> BoostedTrees:
+        """Grow trees on some of the positives (n,) and of the negatives (m,)."""
+        chosen = np.concatenate([self.positives[:, positives], self.negatives[:, negatives]], axis=1)
+        return boost(chosen, int(positives.sum()), drawn, threads=threads, progress=progress)
 
 
 class Scale(NamedTuple):
@@ -130,22 +145,49 @@ class CrossValidation:
 
 
 def cross_validate(
-    samples: Samples, n_trees: int, seed: int, threads: int | None, progress: Callable[[int], None]
+    samples: Samples, n_trees: int, seed: int, workers: Workers, progress: Callable[[int], None]
 ) -> CrossValidation:
     """Grow trees on the objects of all folds but one, and on all negatives; `progress` receives trees of all folds."""
     _, number = np.unique(samples.groups, return_inverse=True)
     rng = np.random.default_rng([seed, 13])
     fold = (rng.permutation(number.max() + 1) % FOLDS)[number]
-    folds = []
-    for k in range(FOLDS):
-        inside = np.flatnonzero(fold != k)
-        chosen = np.concatenate([samples.positives[:, inside], samples.negatives], axis=1)
+    subsets = [(fold != k, slice(None)) for k in range(FOLDS)]
+    return CrossValidation(tuple(_grow_models(samples, subsets, n_trees, rng, workers, progress)), fold)
 
-        def grown(n: int, done: int = k) -> None:
-            progress(done * n_trees + n)
 
-        folds.append(boost(chosen, len(inside), n_trees, rng, threads=threads, progress=grown))
-    return CrossValidation(tuple(folds), fold)
+def _grow_models(
+    samples: Samples,
+    subsets: Sequence[tuple[Flags, Indices | slice]],
+    n_trees: int,
+    rng: np.random.Generator,
+    workers: Workers,
+    progress: Callable[[int], None],
+) -> list[BoostedTrees]:
+    """Trees on each of some subsets of positives and negatives; `progress` receives the trees of all so far."""
+
+    def grown(done: int, n: int) -> None:
+        progress(done * n_trees + n)
+
+    numbers = range(len(subsets))
+    models = workers.map(
+        Samples.grow,
+        repeat(workers.share(samples)),
+        *zip(*subsets, strict=True),
+        [draw_features(len(samples.positives), n_trees, rng) for _ in numbers],
+        repeat(workers.threads_of_task(1)),
+        [partial(grown, k) if workers.in_process else _ignore for k in numbers],
+        in_turn=True,
+    )
+    found = []
+    for trees in models:
+        found.append(trees)
+        if not workers.in_process:
+            progress(len(found) * n_trees)
+    return found
+
+
+def _ignore(_: int) -> None:
+    """No progress: a task on a cluster cannot call back."""
 
 
 def carried_over(running: Floats, other: BoostedTrees, trees: BoostedTrees) -> Floats:
@@ -167,7 +209,7 @@ def learning_curve(
     n_trees: int,
     *,
     seed: int,
-    threads: int | None,
+    workers: Workers,
     progress: Callable[[int], None] = lambda _: None,
 ) -> LearningCurve:
     """Detection rates of objects that were not trained on, with a sixth, a third and two thirds of the objects.
@@ -175,8 +217,8 @@ def learning_curve(
     All models are measured on the same objects: those that are not in the first `fold` (n,) of the positives. One more
     model has a third of the objects, and as many negatives from half of the images. To be cheap, models have few trees
     and few negatives. A detection rate is the mean over thresholds that accept 0.25 to 2 of the `held_out` negatives
-    (features, m) per image; an object counts by its best positive, as in a scan. `progress` receives the number of
-    models that are done, of `CURVE_MODELS`.
+    (features, m) per image; an object counts by its best positive, as in a scan. `progress` receives the trees
+    of all models so far, of `CURVE_MODELS` times `n_trees`.
     """
     rng = np.random.default_rng([seed, 14])
     objects = rng.permutation(np.unique(samples.groups[fold == 0]))
@@ -184,11 +226,6 @@ def learning_curve(
     sixth = np.isin(samples.groups, objects[: len(objects) // 2])
     every = rng.permutation(len(samples.images))
     half = every[np.isin(samples.images[every], images[: max(len(images) // 2, 1)])]
-
-    def grow(inside: Flags, negatives: Indices) -> BoostedTrees:
-        chosen = samples.negatives[:, np.sort(negatives[:CURVE_NEGATIVES])]
-        both = np.concatenate([samples.positives[:, inside], chosen], axis=1)
-        return boost(both, int(inside.sum()), n_trees, rng, threads=threads)
 
     def rates(trees: BoostedTrees, among: Flags) -> Floats:
         """Detection rate (objects,) of each object among some positives (n,)."""
@@ -200,12 +237,14 @@ def learning_curve(
         least = falling[np.minimum(np.rint(CURVE_RATES * n_images).astype(int), len(falling) - 1)]
         return np.asarray((best[:, None] > least).mean(axis=1))
 
-    chosen = [(sixth, every), (fold == 0, every), (fold == 0, half), *((fold != k, every) for k in range(1, FOLDS))]
-    models = []
-    for inside, negatives in chosen:
-        models.append(grow(inside, negatives))
-        progress(len(models))
-    few, some, other_images, *others = models
+    few_of_all, few_of_half = (np.sort(each[:CURVE_NEGATIVES]) for each in (every, half))
+    subsets = [
+        (sixth, few_of_all),
+        (fold == 0, few_of_all),
+        (fold == 0, few_of_half),
+        *((fold != k, few_of_all) for k in range(1, FOLDS)),
+    ]
+    few, some, other_images, *others = _grow_models(samples, subsets, n_trees, rng, workers, progress)
     most = dict(enumerate(others, start=1))
     unseen = [rates(few, fold != 0), rates(some, fold != 0), *_joined(rates(most[k], fold == k) for k in most)]
     seen = [rates(few, sixth), rates(some, fold == 0), *_joined(rates(most[k], fold != k) for k in most)]
@@ -275,7 +314,7 @@ def detect_unseen(
     scales: Sequence[Scale],
     *,
     seed: int,
-    threads: int | None,
+    workers: Workers,
 ) -> UnseenObjects:
     """Scan images for objects with the trees of their folds; scores are converted to those of `stage`.
 
@@ -283,7 +322,7 @@ def detect_unseen(
     and then those of the folds.
     """
     own_scale, *fold_scales = scales
-    places = {path: (each, number) for each in backgrounds for number, path in enumerate(each.images)}
+    held = {path: one for each in backgrounds for path, one in zip(each.images, each.held, strict=True)}
     cascades = []
     for other, scale in zip(validation.folds, fold_scales, strict=True):
         made = fold_stage(other, trees, stage)
@@ -291,36 +330,51 @@ def detect_unseen(
         cascades.append(Cascade(stage.features.window, (replace(made, threshold=threshold),)))
     folds = dict(zip(samples.groups.tolist(), validation.fold.tolist(), strict=True))
     numbers = np.cumsum([0, *(len(image.objects) for image in images)])
-    some = np.sort(np.random.default_rng([seed, 15]).permutation(len(images))[:MOST_SCANNED])
-
-    def scan(i: int) -> list[tuple[Detected, Labelled, list[int]]]:
-        image = images[i]
-        own = np.array([folds.get(number, -1) for number in range(numbers[i], numbers[i + 1])])
-        source, number = places.get(image.path, (backgrounds[0], -1))
-        try:
-            pyramid = source.pyramid(number) if number >= 0 else source.pyramid_of(as_rgb(image.path))
-        except UnreadableImageError:
-            return []
-        found: list[tuple[Detected, Labelled, list[int]]] = []
-        for k in np.unique(own[own >= 0]).tolist():
-            fired = FiredWindows()
-            if pyramid is not None and pyramid.levels:
-                fired = scan_channels(cascades[k], pyramid, threads=1).fired
-                sums = fired.scores + cascades[k].stages[0].threshold
-                scores = fold_scales[k].converted(sums, own_scale) - stage.threshold
-                fired = replace(fired, scores=scores).take(scores > 0)
-            detected = report(fired, offset=source.choice.box_offset, by_object=True)
-            ignored = image.ignore.copy()
-            ignored[np.flatnonzero(~image.ignore)[own != k]] = True
-            objects = (numbers[i] + np.flatnonzero(own == k)).tolist()
-            found.append(((detected.boxes, detected.scores), (image.boxes, ignored), objects))
-        return found
-
-    parts = list(map_in_order(scan, some.tolist(), threads))
-    pairs = [pair for part in parts for pair in part]
-    shapes = [images[i].shape for i, part in zip(some.tolist(), parts, strict=True) for _ in part]
+    some = np.sort(np.random.default_rng([seed, 15]).permutation(len(images))[:MOST_SCANNED]).tolist()
+    choice = backgrounds[0].choice
+    own = [np.array([folds.get(number, -1) for number in range(numbers[i], numbers[i + 1])]) for i in some]
+    scanned = workers.map(
+        _FoldScan.run,
+        repeat(workers.share(_FoldScan(tuple(cascades), tuple(fold_scales), own_scale, stage.threshold))),
+        [held.get(images[i].path) or Background(absolute(images[i].path), i, choice) for i in some],
+        [np.unique(each[each >= 0]).tolist() for each in own],
+        lost=lambda *_: {},
+    )
+    pairs: list[tuple[Detected, Labelled, list[int]]] = []
+    shapes = []
+    for i, fold, found in zip(some, own, scanned, strict=True):
+        for k, fired in found.items():
+            detected = report(fired, offset=choice.box_offset, by_object=True)
+            ignored = images[i].ignore.copy()
+            ignored[np.flatnonzero(~images[i].ignore)[fold != k]] = True
+            objects = (numbers[i] + np.flatnonzero(fold == k)).tolist()
+            pairs.append(((detected.boxes, detected.scores), (images[i].boxes, ignored), objects))
+            shapes.append(images[i].shape)
     evaluation = evaluate_detections([found for found, _, _ in pairs], [truths for _, truths, _ in pairs])
     return UnseenObjects(evaluation, tuple(shapes), tuple(objects for _, _, objects in pairs))
+
+
+@dataclass(frozen=True, eq=False)
+class _FoldScan:
+    """Scans of an image with the trees of folds; scores are converted to those of a stage with a threshold."""
+
+    cascades: tuple[Cascade, ...]
+    scales: tuple[Scale, ...]
+    own_scale: Scale
+    threshold: float
+
+    def run(self, image: Background, folds: Sequence[int]) -> dict[int, FiredWindows]:
+        """The windows that fire, by fold."""
+        pyramid = image.pyramid()
+        if pyramid is None:
+            return dict.fromkeys(folds, FiredWindows())
+        found = {}
+        for k in folds:
+            fired = scan_channels(self.cascades[k], pyramid, threads=1).fired
+            sums = fired.scores + self.cascades[k].stages[0].threshold
+            scores = self.scales[k].converted(sums, self.own_scale) - self.threshold
+            found[k] = replace(fired, scores=scores).take(scores > 0)
+        return found
 
 
 def fold_stage(other: BoostedTrees, trees: BoostedTrees, stage: Stage) -> Stage:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from whet.detector.classes import MultiClassDetector, check_class_name
+from whet._kernels.workers import workers_from
+from whet.detector.classes import VIEW, MultiClassDetector, check_class_name
+from whet.detector.detector import Detector
 from whet.errors import CheckpointError, ConfigError
 from whet.io.annotations.formats import read_annotations
 from whet.training.progress import Event
-from whet.training.train import PathOrText, train
+from whet.training.train import PathOrText, config_from
+from whet.training.views import prepare_views, train_views
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 
 def train_classes(
@@ -18,15 +24,18 @@ def train_classes(
     negatives: PathOrText | Iterable[PathOrText] = (),
     *,
     classes: Sequence[str] | None = None,
+    for_opencv: bool = False,
     checkpoint: PathOrText | None = None,
     callback: Callable[[Event], None] | None = None,
     threads: int | None = None,
+    client: Client | None = None,
     **settings: Any,  # noqa: ANN401 - those of `train`
 ) -> MultiClassDetector:
     """Train a detector for each of several classes, in one model; None: for all classes of the annotations.
 
-    Objects of other classes are background for a class. All other parameters are those of `train`; `checkpoint` is a
-    folder here.
+    Objects of other classes are background for a class. A class whose boxes differ too much in shape gets several
+    detectors (`views`), named "car@1", "car@2". All other parameters are those of `train`; `checkpoint` is a folder
+    here.
 
     >>> import tempfile
     >>> import numpy as np
@@ -46,18 +55,15 @@ def train_classes(
     ['bright', 'dark']
     """
     names = classes_of(annotations, settings.get("format"), settings.get("images"), classes)
-    trained = {}
-    for number, name in enumerate(names):
-        file = None if checkpoint is None else class_checkpoint(Path(checkpoint), number)
-        trained[name] = train(
-            annotations,
-            negatives,
-            class_name=name,
-            checkpoint=file,
-            callback=callback,
-            threads=threads,
-            **settings,
-        )
+    workers = workers_from(client, threads)
+    trained: dict[str, Detector] = {}
+    for name in names:
+        given = {"annotations": annotations, "negatives": negatives, "class_name": name, **settings}
+        prepared = prepare_views(config_from(given, for_opencv=for_opencv), workers=workers)
+        numbers = range(len(trained), len(trained) + len(prepared.views))
+        files = [None if checkpoint is None else class_checkpoint(Path(checkpoint), number) for number in numbers]
+        done = train_views(prepared, callback or (lambda _: None), checkpoints=files, workers=workers)
+        trained |= {each: one.detector for each, one in done.items()}
     return MultiClassDetector(trained)
 
 
@@ -79,6 +85,8 @@ def checked_names(names: list[str]) -> list[str]:
     try:
         for name in names:
             check_class_name(name)
+            if VIEW.fullmatch(name):
+                raise ValueError(f"got the class name {name!r}; expected one that is not read as a view of a class")
     except ValueError as error:
         raise ConfigError(f"classes={', '.join(names)}: {error}; rename it, or train it alone with --class") from error
     return names

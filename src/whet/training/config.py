@@ -22,7 +22,7 @@ from whet.detector.model_header import MOST_WEAK
 from whet.errors import ConfigError
 from whet.features.families import MOST_CONDITIONS, TRAINABLE
 from whet.features.weak_learners import LEAVES
-from whet.io.files import write_atomically
+from whet.io.files import is_url, write_atomically
 from whet.training.positives import Jitter
 
 MOST_TREES = MOST_CONDITIONS // LEAVES
@@ -30,6 +30,10 @@ Mirror = bool | Literal["safe"]
 
 # Trees on channels, instead of a cascade.
 CHANNELS = "channels"
+# As many views of a class as the shapes of its boxes need.
+AUTO: Literal["auto"] = "auto"
+MOST_VIEWS = 3
+Views = Literal["auto"] | Annotated[int, Meta(ge=1, le=MOST_VIEWS)]
 _NAME = f"({'|'.join(TRAINABLE)})"
 FamilyNames = Annotated[
     str,
@@ -57,6 +61,10 @@ class TrainingConfig:
     folder of the annotated images, `class_name` the class to train (`class` in TOML files), `split` the part of the
     data set (None: "train" if there is one). `negatives` are images without the object, or folders of them. With
     `backgrounds`, the annotated images also supply negatives, outside all boxes.
+
+    Views: boxes of very different shapes do not fit one window. `views` is the number of detectors of a class, each for
+    boxes of one shape. "auto" makes several where one window cannot find 5 % of the boxes, if their shapes are apart
+    and each view has at least 40. `whet train` and `whet.train_classes` train them; `whet.train` makes one detector.
 
     Positives: `window` is (width, height) in pixels (None: choose from the boxes). `margin` is the context on each
     side, as a share of the box size (None: 0.2 of the square root of its area with channels, 0.1 of each side in a
@@ -97,6 +105,7 @@ class TrainingConfig:
     class_name: str | None = None
     split: str | None = None
     backgrounds: bool = True
+    views: Annotated[Views, Meta(description=f"'auto', or a whole number from 1 to {MOST_VIEWS}")] = AUTO
     window: Window | None = None
     margin: Annotated[float, Meta(ge=0, le=1, description="a share of the box size from 0 to 1")] | None = None
     mirror: Annotated[Mirror, Meta(description="true, false or 'safe'")] = "safe"
@@ -261,7 +270,7 @@ def write_settings(config: TrainingConfig, path: Path, classes: Sequence[str] = 
     """
     table = asdict(config)
     for name in PATHS:
-        table[name] = _mapped(table[name], lambda one: os.path.relpath(one, path.parent))
+        table[name] = _mapped(table[name], lambda one: one if is_url(one) else os.path.relpath(one, path.parent))
     written = {TOML_NAMES[name]: value for name, value in table.items() if value is not None}
     text = tomli_w.dumps(written | ({CLASSES: list(classes)} if classes else {}))
     write_atomically(path, (HEADING + text).encode())
@@ -292,7 +301,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error}") from error
     settings = {names[key]: getattr(config, names[key]) for key in table}
     for name in set(PATHS) & set(settings):
-        settings[name] = _mapped(settings[name], lambda one: os.path.join(path.parent, one))
+        settings[name] = _mapped(settings[name], lambda one: one if is_url(one) else os.path.join(path.parent, one))
     return settings | ({CLASSES: tuple(classes)} if classes else {})
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import repeat
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from whet._kernels.workers import ALL_THREADS, Workers, lost_image
 from whet.cascade.boxes import BoxOffset, box_iou, intersection_over_first
+from whet.cascade.detect import merge_views
+from whet.cascade.detections import Detections
 from whet.cascade.pyramid import WindowIndex, level_at
 from whet.detector.base import estimated_setbacks, setbacks
+from whet.detector.classes import detect_bases, divide_boxes, nearest_view
 from whet.detector.corrections import ALIGNED, SAME, example_record
 from whet.detector.detector import Detector
-from whet.detector.records import LONGEST_NAME, LONGEST_NOTE, Record, Update, image_hash
+from whet.detector.records import Record, Update, check_site, image_hash
 from whet.errors import BoxError, DataNotFoundError, UnreadableImageError
-from whet.evaluation.runs import EvaluationRun, evaluate
-from whet.io.annotations.annotation import AnnotatedImage, Boxes
-from whet.training.examples import Examples, check_disjoint
+from whet.evaluation.runs import EvaluationRun, evaluate_on
+from whet.io.annotations.annotation import AnnotatedImage, Boxes, Examples, check_disjoint
 
 Pixels = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
@@ -35,11 +39,15 @@ ROUGHLY = 0.25
 
 @dataclass(frozen=True, eq=False)
 class MarkedImage:
-    """An image file and single boxes (n, 4) of it: True (n,) for a missed object, False for a false positive."""
+    """An image file and single boxes (n, 4) of it: True (n,) for a missed object, False for a false positive.
+
+    For a view, `found` are the detections of the bases of all views.
+    """
 
     path: Path
     boxes: Boxes
     is_object: Flags
+    found: Detections | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +83,46 @@ class LearningInput:
     def n_objects(self) -> int:
         """Number of objects, in boxes and in crops."""
         return self.examples.n_objects + sum(int(image.is_object.sum()) for image in self.marked) + len(self.crops)
+
+
+def divide_input(
+    given: LearningInput, views: Mapping[str, Detector], options: Mapping[str, Any]
+) -> dict[str, LearningInput]:
+    """What each view of a class has to learn: see `whet.detector.classes.divide_boxes`.
+
+    All views learn from all annotated images; objects of other views are ignored there.
+    """
+    first = next(iter(views))
+    scan = {name: value for name, value in options.items() if name != "min_score"}
+    marked: dict[str, list[MarkedImage]] = {name: [] for name in views}
+    for each in given.marked:
+        try:
+            found = detect_bases(views, each.path, **scan)
+        except UnreadableImageError:  # reported where it is learned
+            marked[first].append(each)
+            continue
+        both = merge_views(list(found.values()))
+        merged = Detections(both.boxes, both.scores)
+        for name, part in divide_boxes(views, each.boxes, each.is_object, found).items():
+            marked[name].append(MarkedImage(each.path, *part, merged))
+    return {
+        name: LearningInput(
+            replace(given.examples, images=tuple(only_nearest(given.examples.images, views, name))),
+            marked[name],
+            given.crops if name == first else (),
+        )
+        for name in views
+    }
+
+
+def only_nearest(
+    images: Iterable[AnnotatedImage], views: Mapping[str, Detector], name: str
+) -> Iterator[AnnotatedImage]:
+    """The same images with the objects of one view; those that are nearer to another one are ignored."""
+    for image in images:
+        ignore = image.ignore.copy()
+        ignore[~image.ignore] = nearest_view(views, image.objects) != name
+        yield replace(image, ignore=ignore)
 
 
 def _is_empty(image: AnnotatedImage) -> bool:
@@ -139,6 +187,9 @@ class LearningReport:
     undetected: list[str] = field(default_factory=list)
     unread: list[UnreadableImageError] = field(default_factory=list)
 
+    def __add__(self, other: LearningReport) -> LearningReport:
+        return LearningReport(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
+
     def read(self, detector: Detector, path: Path) -> Pixels | None:
         """The image as the detector looks at it; or None, and one more that cannot be read."""
         try:
@@ -148,13 +199,19 @@ class LearningReport:
             return None
 
     def add_boxes(
-        self, detector: Detector, path: Path, boxes: Boxes, is_object: Flags, note: str, options: dict[str, Any]
+        self,
+        detector: Detector,
+        path: Path,
+        boxes: Boxes,
+        is_object: Flags,
+        texts: dict[str, str],
+        options: dict[str, Any],
     ) -> None:
         """Correct boxes (n, 4) of an image; those that fit no window are skipped."""
         pixels = self.read(detector, path) if len(boxes) else None
         if pixels is None:
             return
-        options = {**options, "name": path.name, "note": note}
+        options = {**options, **texts, "name": path.name}
         try:
             new = detector.new_records(pixels, boxes, is_object, **options)
         except BoxError:
@@ -197,7 +254,7 @@ class LearningReport:
             return
         self.undetected += [f"{marked.path}: box {_as_text(box)}" for box in left.tolist()]
 
-    def add_crop(self, detector: Detector, path: Path, weight: int, note: str) -> None:
+    def add_crop(self, detector: Detector, path: Path, weight: int, texts: dict[str, str]) -> None:
         """Count a crop that one object fills as an ordinary example; one that fits no window is skipped."""
         grey = self.read(detector, path)
         if grey is None:
@@ -207,8 +264,7 @@ class LearningReport:
         except BoxError as error:
             self.skipped_boxes.append(f"{path}: {error}")
             return
-        shown = replace(record, name=path.name[:LONGEST_NAME], note=note[:LONGEST_NOTE])
-        self.records.append(replace(shown, time=int(time.time())))
+        self.records.append(record.described(int(time.time()), path.name, texts["note"], texts["site"]))
         self.n_examples += 1
 
 
@@ -293,16 +349,19 @@ def learn_from(
     *,
     weight: int = 1,
     note: str = "",
+    site: str = "",
     held_out: Sequence[AnnotatedImage] = (),
     min_score: float | str | None = None,
     progress: Progress = lambda _: None,
+    workers: Workers = ALL_THREADS,
     **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
 ) -> LearningRun:
     """Correct a copy of a detector by all that is given; the detector itself does not change.
 
     In images of `given.examples` each box is the object, and each detection of the base away from all boxes is a false
-    positive. So the corrections do not depend on what was learned before. Crops count `weight` times each. `progress`
-    is called with the fraction done.
+    positive. So the corrections do not depend on what was learned before. Crops count `weight` times each. `note` and
+    `site` are kept with all records. `progress` is called with the fraction done. Each of the `workers` reads and scans
+    an image of its own.
 
     >>> from whet.detector.storage import load
     >>> learn_from(load("face"), LearningInput(Examples.from_annotations(negatives=[Path("nowhere.png")])))
@@ -310,24 +369,26 @@ def learn_from(
     whet.errors.DataNotFoundError: got no image to learn from; 1 could not be read: nowhere.png cannot be ...
     """
     detector.check_can_learn()
+    check_site(site)
     images, unread = given.examples.images, given.examples.unread
     if not len(given):
         first = f"; {len(unread)} could not be read: {unread[0]}" if unread else ""
         raise DataNotFoundError(f"got no image to learn from{first}")
-    options = {**options, "min_score": min_score}
     is_base = not detector.records and detector.counts.is_empty
     n, m = len(images), len(held_out)
     scans = (n, 0 if is_base else n, m, len(given), n, m)
     parts = _ProgressParts(progress, [size for size in scans if size])
 
     def measure(one: Detector, over: Sequence[AnnotatedImage]) -> EvaluationRun:
-        return evaluate(one, over, progress=parts.next(), **options)
+        return evaluate_on(workers, one, over, min_score=min_score, progress=parts.next(), **options)
 
     trained = measure(detector.as_trained(), images) if images else None
     before = trained if is_base or not images else measure(detector, images)
     held_before = measure(detector, held_out) if held_out else None
-    report = LearningReport()
-    _collect(report, detector, given, trained, weight, note, options, parts.next())
+    inner = {**options, "min_score": min_score, "threads": workers.threads_of_task(len(given))}
+    report = _collect(
+        workers, _Learner(detector, weight, {"note": note, "site": site}, inner), given, trained, parts.next()
+    )
     corrected = detector.copy()
     update = corrected.add(report.records)
     on_examples = None if before is None else (before, measure(corrected, images))
@@ -335,38 +396,63 @@ def learn_from(
     return LearningRun(corrected, update, report, on_examples, held)
 
 
+@dataclass(frozen=True, eq=False)
+class _Learner:
+    """Makes records of single images; `texts` are note and site, the options those of `Detector.new_records`."""
+
+    detector: Detector
+    weight: int
+    texts: dict[str, str]
+    options: dict[str, Any]
+
+    def boxes(self, path: Path, boxes: Boxes, is_object: Flags, found: Detections | None = None) -> LearningReport:
+        """Correct boxes (n, 4) of an image whose detections are known."""
+        report = LearningReport()
+        options = self.options if found is None else {**self.options, "base_found": found}
+        report.add_boxes(self.detector, path, boxes, is_object, self.texts, options)
+        return report
+
+    def marked(self, path: Path, boxes: Boxes, is_object: Flags, found: Detections | None = None) -> LearningReport:
+        """Correct boxes (n, 4) of an image, and note those at which nothing is detected."""
+        report = LearningReport()
+        report.note_undetected(self.detector, MarkedImage(path, boxes, is_object), self.options)
+        return report + self.boxes(path, boxes, is_object, found)
+
+    def crop(self, path: Path) -> LearningReport:
+        """Count a crop."""
+        report = LearningReport()
+        report.add_crop(self.detector, path, self.weight, self.texts)
+        return report
+
+
 def _collect(
-    report: LearningReport,
-    detector: Detector,
-    given: LearningInput,
-    trained: EvaluationRun | None,
-    weight: int,
-    note: str,
-    options: dict[str, Any],
-    progress: Progress,
-) -> None:
+    workers: Workers, learner: _Learner, given: LearningInput, trained: EvaluationRun | None, progress: Progress
+) -> LearningReport:
     """Make the records of all images; `trained` are the detections of the base."""
-    done = 0
-
-    def step() -> None:
-        nonlocal done
-        done += 1
-        progress(done / len(given))
-
     detected = {} if trained is None else _detected(trained)
+    rows: list[tuple[str, Path, tuple[Any, ...]]] = []  # a method of the learner, the image, further arguments
     for image in given.examples.images:
         if image.path in detected:  # those that cannot be read are reported by the evaluation
             wrong = false_positives(detected[image.path], image)
             boxes = np.concatenate([image.objects, wrong])
-            report.add_boxes(detector, image.path, boxes, np.arange(len(boxes)) < len(image.objects), note, options)
-        step()
-    for marked in given.marked:
-        report.note_undetected(detector, marked, options)
-        report.add_boxes(detector, marked.path, marked.boxes, marked.is_object, note, options)
-        step()
-    for path in given.crops:
-        report.add_crop(detector, path, weight, note)
-        step()
+            rows.append(("boxes", image.path, (boxes, np.arange(len(boxes)) < len(image.objects))))
+    rows += [("marked", each.path, (each.boxes, each.is_object, each.found)) for each in given.marked]
+    rows += [("crop", path, ()) for path in given.crops]
+    held, columns = workers.share(learner), zip(*rows, strict=True)
+    report = LearningReport()
+    for done, part in enumerate(workers.map(_learn_image, repeat(held), *columns, lost=_lost), start=1):
+        report += part
+        progress(done / len(rows))
+    return report
+
+
+def _learn_image(learner: _Learner, kind: str, path: Path, arguments: tuple[Any, ...]) -> LearningReport:
+    found: LearningReport = getattr(learner, kind)(path, *arguments)
+    return found
+
+
+def _lost(_: object, __: str, path: Path, *___: object) -> LearningReport:
+    return LearningReport(unread=[lost_image(path)])
 
 
 def _detected(run: EvaluationRun) -> dict[Path, Boxes]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.threads import available_threads, map_in_order
+from whet._kernels.workers import ALL_THREADS, Workers, lost_image
 from whet.cascade.cascade import Cascade
 from whet.cascade.pyramid import SCALE_FACTOR, Pyramid, WindowIndex
 from whet.cascade.scan import Scan, scan_images
@@ -19,7 +21,13 @@ from whet.errors import UnreadableImageError
 from whet.features.integral import IntegralStack
 from whet.io.images import read_grey
 from whet.lda.statistics import BinaryStatistics
-from whet.training.negatives import ExcludedBoxes, SkippedImagesWarning, windows_of_images, without_excluded
+from whet.training.negatives import (
+    Boxes,
+    ExcludedBoxes,
+    SkippedImagesWarning,
+    windows_of_images,
+    without_excluded,
+)
 
 Patches = NDArray[np.uint8]
 Counts = NDArray[np.int64]
@@ -59,24 +67,90 @@ class Mined:
         return self.n_accepted / max(self.n_tested, 1)
 
 
+# Images of a round: mining ends after the first round with enough windows.
+IMAGES_PER_ROUND = 32
+
+
+def mixed(*keys: int | NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
+    """Random numbers (n,) that are a hash of whole numbers (splitmix64): the same in any order, on any machine.
+
+    >>> mixed(7, np.arange(3)) == mixed(7, np.array([0, 1, 3]))
+    array([ True,  True, False])
+    """
+    found = np.zeros(1, np.uint64)
+    for key in keys:
+        found = (found ^ np.asarray(key).astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+        found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        found = found ^ (found >> np.uint64(31))
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class _Haul:
-    """Result of one image: new windows in random order, and counts."""
+    """Result of one image: new windows in the order of their random numbers, and counts; or why there is none."""
 
-    image: int
     places: Places
+    rank: NDArray[np.uint64]
     patches: Patches
     n_accepted: int
     n_tested: int
+
+
+@dataclass(frozen=True)
+class _ImageScan:
+    """How an image is scanned for windows, by any worker."""
+
+    window: tuple[int, int]
+    seed: int
+    scale_factor: float
+    step: int
+    max_per_image: int
+    threads: int
+
+    def run(
+        self, path: Path, number: int, boxes: Boxes | None, used: Places | None, cascade: Cascade
+    ) -> _Haul | UnreadableImageError:
+        """The accepted windows of an image outside of boxes (n, 4) that were not used before."""
+        try:
+            image = read_grey(path)
+        except UnreadableImageError as error:
+            return error
+        pyramid = Pyramid.from_image(
+            image, self.window, scale_factor=self.scale_factor, step=self.step, threads=self.threads
+        )
+        levels = [level.image for level in pyramid.levels]
+        scans = scan_images(cascade, levels, step=self.step, threads=self.threads)
+        if boxes is not None:
+            scans = without_excluded(scans, pyramid.levels, self.window, boxes, self.step)
+        places, rank = self._fresh(number, scans, used)
+        level, y, x = places.T.astype(np.intp)
+        patches = pyramid.patches(WindowIndex(np.array(pyramid.scales)[level], y, x))
+        return _Haul(places, rank, patches, sum(map(len, scans)), sum(scan.n_tested for scan in scans))
+
+    def _fresh(self, number: int, scans: Sequence[Scan], used: Places | None) -> tuple[Places, NDArray[np.uint64]]:
+        """The places (n, 3) with the lowest random numbers (n,), at most `max_per_image`, without used ones."""
+        none = np.empty((0, 3), np.int32)
+        columns = (np.column_stack([np.full(len(s), k), s.y, s.x]) for k, s in enumerate(scans))
+        places = np.concatenate([none, *columns]).astype(np.int32)
+        rank = mixed(self.seed, number, *places.T)[: len(places)]
+        if used is not None and len(used):
+            # The number of a place is unique but for collisions, which cost a window.
+            is_new = ~np.isin(rank, mixed(self.seed, number, *used.T))
+            places, rank = places[is_new], rank[is_new]
+        lowest = np.argsort(rank, kind="stable")[: self.max_per_image]
+        return places[lowest], rank[lowest]
 
 
 @dataclass(eq=False)
 class Miner:
     """Scans images in random order at all scales, with windows `step` pixels apart; returns each window at most once.
 
-    `max_per_image` limits the windows per image and call. Unreadable images are skipped in all later calls, with a
-    `SkippedImagesWarning`. Each thread reads and scans its own image; the result does not depend on the number of
-    threads. Windows that overlap the `excluded_boxes` (n, 4) of their image are neither returned nor counted.
+    Every window has a random number, a hash of seed, image and place. Of an image, the `max_per_image` accepted windows
+    with the lowest numbers count. Images are scanned in rounds of fixed size until there are enough windows; of those,
+    the lowest are returned, in the order of their numbers. So the result does not depend on the number of `workers`.
+    Unreadable images are skipped in all later calls, with a `SkippedImagesWarning`. Windows that overlap the
+    `excluded_boxes` (n, 4) of their image are neither returned nor counted.
     """
 
     images: Sequence[Path]
@@ -85,7 +159,7 @@ class Miner:
     scale_factor: float = SCALE_FACTOR
     step: int = 1
     max_per_image: int = MAX_PER_IMAGE
-    threads: int | None = None
+    workers: Workers = field(default=ALL_THREADS, repr=False)
     excluded_boxes: ExcludedBoxes = field(default_factory=dict, repr=False)
     _used: dict[int, Places] = field(default_factory=dict, init=False, repr=False)
     _unreadable: set[int] = field(default_factory=set, init=False, repr=False)
@@ -98,28 +172,46 @@ class Miner:
         `turn` numbers the calls: the seed and the turn fix the order of the images. `progress` receives the numbers of
         windows found, windows evaluated and images scanned.
         """
-        order = np.random.default_rng([self.seed, turn]).permutation(len(self.images)).tolist()
-        readable = [i for i in order if i not in self._unreadable]
+        order = np.argsort(mixed(self.seed, turn, np.arange(len(self.images))), kind="stable")
+        numbers = [i for i in order.tolist() if i not in self._unreadable]
         # With fewer images than threads, several scan one image.
-        inner = max(1, (self.threads or available_threads()) // max(len(readable), 1))
-        hauls = map_in_order(lambda i: self._scan(cascade, i, turn, inner), readable, self.threads)
-        found = [np.empty((0, *self.window), dtype=np.uint8)]
-        counts: list[tuple[int, int]] = []
+        inner = self.workers.threads_of_task(len(numbers))
+        scan = _ImageScan(self.window, self.seed, self.scale_factor, self.step, self.max_per_image, inner)
+        paths = [self.images[i] for i in numbers]
+        results = self.workers.map(
+            scan.run,
+            paths,
+            numbers,
+            map(self.excluded_boxes.get, paths),
+            map(self._used.get, numbers),
+            repeat(self.workers.share(cascade)),
+            lost=lost_image,
+        )
+        hauls: dict[int, _Haul] = {}
         n_found = n_tested = 0
-        for haul in hauls:
-            if isinstance(haul, _Unreadable):
-                self._skip(haul)
-                continue
-            taken = slice(n - n_found)
-            found.append(haul.patches[taken])
-            self._mark(haul.image, haul.places[taken])
-            counts.append((haul.n_accepted, haul.n_tested))
-            n_found, n_tested = n_found + len(found[-1]), n_tested + haul.n_tested
-            progress(n_found, n_tested, len(counts))
-            if n_found >= n:
+        for done, (i, result) in enumerate(zip(numbers, results, strict=False), start=1):
+            if isinstance(result, UnreadableImageError):
+                self._skip(i, result)
+            else:
+                hauls[i] = result
+                n_found, n_tested = n_found + len(result.places), n_tested + result.n_tested
+                progress(min(n_found, n), n_tested, len(hauls))
+            if done % IMAGES_PER_ROUND == 0 and n_found >= n:
                 break
-        accepted, has_contrast = np.array(counts, dtype=np.int64).reshape(-1, 2).T
-        return Mined(np.concatenate(found), accepted, has_contrast, n_found < n)
+        counts = np.array([(haul.n_accepted, haul.n_tested) for haul in hauls.values()], np.int64).reshape(-1, 2).T
+        return Mined(self._lowest(hauls, n), counts[0], counts[1], n_found < n)
+
+    def _lowest(self, hauls: Mapping[int, _Haul], n: int) -> Patches:
+        """The `n` windows with the lowest random numbers, which are used from now on."""
+        image = np.repeat(np.array(list(hauls), np.intp), [len(haul.places) for haul in hauls.values()])
+        rank = np.concatenate([np.empty(0, np.uint64), *(haul.rank for haul in hauls.values())])
+        places = np.concatenate([np.empty((0, 3), np.int32), *(haul.places for haul in hauls.values())])
+        patches = np.concatenate([np.empty((0, *self.window), np.uint8), *(h.patches for h in hauls.values())])
+        lowest = np.lexsort((image, rank))[:n]
+        for i in np.unique(image[lowest]).tolist():
+            new = places[lowest[image[lowest] == i]]
+            self._used[i] = np.concatenate([self._used.get(i, new[:0]), new])
+        return patches[lowest]
 
     def state(self) -> dict[str, NDArray[np.int32]]:
         """The windows returned so far, as rows of image, level, y and x, and the unreadable images."""
@@ -133,57 +225,9 @@ class Miner:
         self._used = {int(i): used[used[:, 0] == i, 1:] for i in np.unique(used[:, 0])}
         self._unreadable = set(state["unreadable"].tolist())
 
-    def _scan(self, cascade: Cascade, i: int, turn: int, threads: int) -> _Haul | _Unreadable:
-        try:
-            image = read_grey(self.images[i])
-        except UnreadableImageError as error:
-            return _Unreadable(i, error)
-        pyramid = Pyramid.from_image(
-            image, self.window, scale_factor=self.scale_factor, step=self.step, threads=threads
-        )
-        scans = scan_images(cascade, [level.image for level in pyramid.levels], step=self.step, threads=threads)
-        boxes = self.excluded_boxes.get(self.images[i])
-        if boxes is not None:
-            scans = without_excluded(scans, pyramid.levels, self.window, boxes, self.step)
-        places = self._fresh(i, scans, np.random.default_rng([self.seed, turn, i]))
-        n_accepted, n_tested = sum(map(len, scans)), sum(scan.n_tested for scan in scans)
-        return _Haul(i, places, self._cut(pyramid, places), n_accepted, n_tested)
-
-    def _fresh(self, i: int, scans: Sequence[Scan], rng: np.random.Generator) -> Places:
-        """Up to `max_per_image` random places of image i that were not returned before."""
-        used = {tuple(place) for place in self._used.get(i, np.empty((0, 3))).tolist()}
-        ends = np.cumsum([len(scan) for scan in scans], dtype=np.int64)
-        n = int(ends[-1]) if len(ends) else 0
-        # Enough even if all used places are among them, and few: a first stage accepts 100,000 windows of an image.
-        drawn = rng.choice(n, min(n, self.max_per_image + len(used)), replace=False)
-        level = np.searchsorted(ends, drawn, side="right")
-        places = [
-            (int(k), int(scans[k].y[j]), int(scans[k].x[j]))
-            for k, j in zip(level, drawn - (ends - np.diff(ends, prepend=0))[level], strict=True)
-        ]
-        fresh = [place for place in places if place not in used][: self.max_per_image]
-        return np.array(fresh, dtype=np.int32).reshape(-1, 3)
-
-    def _cut(self, pyramid: Pyramid, places: Places) -> Patches:
-        """The windows (n, height, width) at these places."""
-        level, y, x = places.T.astype(np.intp)
-        return pyramid.patches(WindowIndex(np.array(pyramid.scales)[level], y, x))
-
-    def _mark(self, i: int, places: Places) -> None:
-        if len(places):
-            self._used[i] = np.concatenate([self._used.get(i, places[:0]), places])
-
-    def _skip(self, unreadable: _Unreadable) -> None:
-        self._unreadable.add(unreadable.image)
-        warnings.warn(f"skipped an image: {unreadable.error}", SkippedImagesWarning, stacklevel=3)
-
-
-@dataclass(frozen=True, eq=False)
-class _Unreadable:
-    """An image that could not be read, and why."""
-
-    image: int
-    error: UnreadableImageError
+    def _skip(self, i: int, error: UnreadableImageError) -> None:
+        self._unreadable.add(i)
+        warnings.warn(f"skipped an image: {error}", SkippedImagesWarning, stacklevel=3)
 
 
 # Negative windows to count in each stage, and how many are too few: those of the stages before are then counted too.
@@ -203,7 +247,7 @@ def count_stages(
     excluded_boxes: ExcludedBoxes | None = None,
     n_negatives: int = NEGATIVES,
     seed: int = 0,
-    threads: int | None = None,
+    workers: Workers = ALL_THREADS,
     progress: Callable[[float], None] = lambda _: None,
 ) -> tuple[tuple[Stage, ...], list[int]]:
     """The stages with the counts of their responses to all positives, and to the negative windows that reach them.
@@ -212,7 +256,7 @@ def count_stages(
     others. The second result numbers the stages that too few windows reach: windows of earlier stages are counted there
     too.
     """
-    negatives = _Negatives(stages, window, images, excluded_boxes or {}, n_negatives, seed, threads)
+    negatives = _Negatives(stages, window, images, excluded_boxes or {}, n_negatives, seed, workers)
     counted: list[Stage] = []
     short: list[int] = []
     for number, stage in enumerate(stages):
@@ -245,7 +289,7 @@ class _Negatives:
         excluded_boxes: ExcludedBoxes,
         n: int,
         seed: int,
-        threads: int | None,
+        workers: Workers,
     ) -> None:
         self.stages, self.window, self.n = stages, window, n
         self.miner = Miner(
@@ -253,11 +297,11 @@ class _Negatives:
             window,
             seed=seed,
             max_per_image=MAX_COUNTED_PER_IMAGE,
-            threads=threads,
+            workers=workers,
             excluded_boxes=excluded_boxes,
         )
         rng = np.random.default_rng([seed, 3])
-        found = windows_of_images(images, 2 * n, window, rng, excluded_boxes=excluded_boxes)
+        found = windows_of_images(images, 2 * n, window, rng, excluded_boxes=excluded_boxes, workers=workers)
         self.reaching = _kept(found, lambda block: IntegralStack.from_patches(block).has_contrast)
         self.before = self.reaching[:0]  # windows of earlier stages, the hardest first
         self.number = 0

@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.threads import map_in_order
+from whet._kernels.workers import ALL_THREADS, Workers, lost_image
 from whet.cascade.boxes import areas
 from whet.cascade.cascade import Cascade
 from whet.cascade.pyramid import SCALE_FACTOR, Level, Pyramid, WindowIndex, level_at
@@ -140,32 +142,34 @@ def windows_of_images(
     rng: np.random.Generator,
     progress: Callable[[float], None] = lambda _: None,
     excluded_boxes: ExcludedBoxes | None = None,
+    workers: Workers = ALL_THREADS,
 ) -> GreyImages:
     """`n` random windows (n, height, width), evenly from all images, in random order.
 
     Windows lie outside the `excluded_boxes` of their image, up to `MOST_OVERLAP`. Unreadable and too small images are
-    skipped with a `SkippedImagesWarning`.
+    skipped with a `SkippedImagesWarning`. The result depends on `rng`, not on `workers`.
     """
+    seed, usable = int(rng.integers(1 << 62)), rng.permutation(len(paths)).tolist()
+    boxes = {} if excluded_boxes is None else excluded_boxes
     found: list[GreyImages] = []
-    missing, skipped = n, []
-    usable = rng.permutation(len(paths)).tolist()
-    while missing and usable:  # a second round only replaces images that were skipped at the end
-        turn, usable = usable, []
-        for number, i in enumerate(turn):
-            share = -(-missing // (len(turn) - number))
-            try:
-                boxes = None if excluded_boxes is None else excluded_boxes.get(paths[i])
-                windows = random_windows(read_grey(paths[i]), share, window, rng, excluded_boxes=boxes)
-            except UnreadableImageError as error:
-                skipped.append(str(error))
-                continue
-            if share and not len(windows):
-                skipped.append(f"{paths[i].name}: smaller than the window, or covered by boxes")
-                continue
-            found.append(windows)
-            missing -= len(windows)
-            usable.append(i)
-            progress(1 - missing / n)
+    missing, skipped, turn = n, [], 0
+    while missing and usable:  # a second turn replaces windows of images that were skipped
+        shares = [missing // len(usable) + (k < missing % len(usable)) for k in range(len(usable))]
+        tried = [(i, share) for i, share in zip(usable, shares, strict=True) if share]
+        chosen = [paths[i] for i, _ in tried]
+        seeds, wanted = [(seed, turn, i) for i, _ in tried], [share for _, share in tried]
+        results = workers.map(
+            _windows_of_image, chosen, wanted, seeds, map(boxes.get, chosen), repeat(window), lost=_lost_reason
+        )
+        for (i, _), windows in zip(tried, results, strict=True):
+            if isinstance(windows, str):
+                skipped.append(windows)
+                usable.remove(i)
+            else:
+                found.append(windows)
+                missing -= len(windows)
+                progress(1 - missing / n)
+        turn += 1
     _warn_skipped(skipped)
     if missing or not found:
         reasons = "; ".join(skipped[:3]) or "the list is empty"
@@ -174,6 +178,21 @@ def windows_of_images(
         )
     windows = np.concatenate(found)
     return np.asarray(windows[rng.permutation(len(windows))])
+
+
+def _windows_of_image(
+    path: Path, n: int, seed: tuple[int, ...], boxes: NDArray[np.float64] | None, window: tuple[int, int]
+) -> GreyImages | str:
+    """Random windows of an image, or why there are none."""
+    try:
+        windows = random_windows(read_grey(path), n, window, np.random.default_rng(seed), excluded_boxes=boxes)
+    except UnreadableImageError as error:
+        return str(error)
+    return windows if len(windows) else f"{path.name}: smaller than the window, or covered by boxes"
+
+
+def _lost_reason(path: Path, *_: object) -> str:
+    return str(lost_image(path))
 
 
 Boxes = NDArray[np.float64]

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, cos, exp, log, radians, sin, sqrt
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from whet._kernels.threads import map_in_order
+from whet._kernels.workers import ALL_THREADS, Workers, lost_image
 from whet.cascade.boxes import BoxOffset, checked_boxes
 from whet.cascade.pyramid import SMALLEST, resized
 from whet.errors import TrainingDataError, UnreadableImageError
-from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems
+from whet.io.annotations.annotation import Annotations, Problem, ProblemKind, Problems
 from whet.io.images import read_grey
 
 Grey = NDArray[np.uint8]
@@ -355,7 +356,7 @@ def cut_positives(
     jitter: Jitter | None = None,
     mirror: bool | str = False,
     seed: int = 0,
-    threads: int | None = None,
+    workers: Workers = ALL_THREADS,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Positives:
     """Cut all objects of a data set (of one class, see `Annotations.select`) to the chosen window.
@@ -378,7 +379,8 @@ def cut_positives(
     firsts = np.cumsum([0, *(len(image.objects) for image in images)])
     problems = Problems()
     patches, groups = [np.empty((0, *choice.window), dtype=np.uint8)], [np.empty(0, dtype=np.intp)]
-    cuts = map_in_order(lambda i: cutter.cut(images[i], int(firsts[i])), range(len(images)), threads)
+    paths, objects = zip(*((image.path, image.objects) for image in images), strict=True)
+    cuts = workers.map(cutter.cut, paths, objects, map(int, firsts), lost=lost_image)
     for number, (image, cut) in enumerate(zip(images, cuts, strict=True), start=1):
         if isinstance(cut, UnreadableImageError):
             problems.add(ProblemKind.UNREADABLE_IMAGE, image.path, None, str(cut))
@@ -428,19 +430,19 @@ class _Cutter:
     jitter: Jitter
     seed: int
 
-    def cut(self, image: AnnotatedImage, first: int) -> _Cut | UnreadableImageError:
-        """The patches of the objects of an image; `first` is the number of the first object."""
+    def cut(self, path: Path, objects: Floats, first: int) -> _Cut | UnreadableImageError:
+        """The patches of the objects (n, 4) of an image; `first` is the number of the first object."""
         try:
-            grey = read_grey(image.path)
+            grey = read_grey(path)
         except UnreadableImageError as error:
             return error
         patches: list[Grey] = []
         groups: list[int] = []
         too_small: list[str] = []
-        for number, window in enumerate(self.choice.windows(image.objects), start=first):
+        for number, window in enumerate(self.choice.windows(objects), start=first):
             size = (window[2] - window[0]) / self.choice.width
             if size < 2 * SMALLEST:
-                x1, y1, x2, y2 = image.objects[number - first].tolist()
+                x1, y1, x2, y2 = objects[number - first].tolist()
                 too_small.append(
                     f"an object of {x2 - x1:.0f} x {y2 - y1:.0f} pixels, skipped: smaller than half of the "
                     f"{self.choice.width} x {self.choice.height} window"

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.threads import available_threads
 from whet._kernels.windows import OPENCV_MIN_SIGMA
+from whet._kernels.workers import ALL_THREADS, Threads, Workers
 from whet.cascade.pyramid import SCALE_FACTOR
 from whet.errors import ConfigError, WhetError
 from whet.features.families import TRAINABLE
@@ -72,7 +72,7 @@ def choose_ridge(
     excluded_boxes: ExcludedBoxes | None = None,
     min_sigma: float = OPENCV_MIN_SIGMA,
     seed: int = 0,
-    threads: int | None = None,
+    workers: Workers = ALL_THREADS,
     progress: Callable[[float], None] = lambda _: None,
 ) -> RidgeChoice:
     """Select one of `RIDGES`; the default stays unless another is better by more than a standard error.
@@ -84,7 +84,7 @@ def choose_ridge(
     rng = np.random.default_rng([seed, 4])
     few = family.take(np.sort(rng.choice(len(family), min(N_FEATURES, len(family)), replace=False)))
     config = replace(PILOT, seed=seed, min_sigma=min_sigma)
-    negatives = _hard_windows(few, positives, groups, images, excluded_boxes, config, threads)
+    negatives = _hard_windows(few, positives, groups, images, excluded_boxes, config, workers)
     progress(0.5)
     if len(negatives) < FEWEST_NEGATIVES:
         return RidgeChoice(DEFAULT_RIDGE, {})
@@ -96,7 +96,7 @@ def choose_ridge(
     for k in range(FOLDS):
         inside = (positives[fold[0] != k], negatives[fold[1] != k])
         outside = (positives[fold[0] == k], negatives[fold[1] == k])
-        errors[k] = _errors(few, inside, outside, threads)
+        errors[k] = _errors(few, inside, outside, workers)
         progress(0.5 + 0.5 * (k + 1) / FOLDS)
     return _best(errors)
 
@@ -108,27 +108,29 @@ def _hard_windows(
     images: Sequence[Path],
     excluded_boxes: ExcludedBoxes | None,
     config: TrainingConfig,
-    threads: int | None,
+    workers: Workers,
 ) -> Patches:
     """False positives of a small cascade; none if even that cannot be trained."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the training repeats the warnings
         try:
             cascade, _, _ = train_cascade(
-                family, positives, images, config, groups=groups, excluded_boxes=excluded_boxes, threads=threads
+                family, positives, images, config, groups=groups, excluded_boxes=excluded_boxes, workers=workers
             )
         except WhetError:
             return positives[:0]
-        miner = Miner(images, family.window, config.seed, threads=threads, excluded_boxes=excluded_boxes or {})
+        miner = Miner(images, family.window, config.seed, workers=workers, excluded_boxes=excluded_boxes or {})
         return miner.mine(cascade, N_NEGATIVES, turn=0).patches
 
 
 def _errors(
-    family: FeatureFamily, inside: tuple[Patches, Patches], outside: tuple[Patches, Patches], threads: int | None
+    family: FeatureFamily, inside: tuple[Patches, Patches], outside: tuple[Patches, Patches], workers: Workers
 ) -> list[float]:
     """1 - AUC on the held-out samples of a fold, for each ridge; the weak learners are trained once."""
     patches, is_positive = np.concatenate(inside), np.arange(sum(map(len, inside))) < len(inside[0])
-    weak, responses = train_weak_learners(family, patches, is_positive, threads=threads)
+    # Hundreds of rounds on few samples: messages would take ten times as long as the work.
+    here = Threads(workers.threads)
+    weak, responses = train_weak_learners(family, patches, is_positive, workers=here)
     candidates = family.take(weak.feature)
     stack = IntegralStack.from_patches(np.concatenate(outside))
     found = []
@@ -210,13 +212,13 @@ class Preparation:
         samples = len(self.positives) + self.config.negatives_per_stage
         return max(map(len, self.families)) * samples // 8 + 2 * 4 * (height + 1) * (width + 1) * samples
 
-    def seconds(self, threads: int | None = None) -> float:
+    def seconds(self, workers: Workers = ALL_THREADS) -> float:
         """Estimated training time, within a factor of two or three."""
         samples = len(self.positives) + self.config.negatives_per_stage
         stage = SECONDS_PER_RESPONSE * self.n_features / len(self.families) * samples
         megapixels = mean_megapixels(self.images)
         scanning = SECONDS_PER_MEGAPIXEL * megapixels * self._n_scans(1e6 * megapixels * WINDOWS_PER_PIXEL)
-        return (self.config.max_stages * stage + scanning) / (threads or available_threads())
+        return (self.config.max_stages * stage + scanning) / workers.slots
 
     def _n_scans(self, windows_per_image: float) -> float:
         """Images that all stages together scan: each stage as many as supply its negatives.
@@ -230,7 +232,7 @@ class Preparation:
             sum(np.minimum(n, wanted / np.clip(found, None, MAX_PER_IMAGE)).sum() for n, wanted in sides)
         )
 
-    def describe(self, threads: int | None = None) -> str:
+    def describe(self, workers: Workers = ALL_THREADS) -> str:
         """A summary of data and settings, one topic per line."""
         config, excluded = self.config, self.data.excluded_boxes
         name = self.annotations.classes[0] if self.annotations.classes else "object"
@@ -250,27 +252,36 @@ class Preparation:
                 f"cascade    up to {config.max_stages} stages of up to {size} weak learners",
                 *([] if self.ridge is None else [f"ridge      {self.ridge}"]),
                 f"memory     {self.memory / 1e6:,.0f} MB",
-                f"time       about {duration(self.seconds(threads))}, within a factor of two or three",
+                f"time       about {duration(self.seconds(workers))}, within a factor of two or three",
             )
         )
 
 
-def prepare(
-    config: TrainingConfig, progress: Callable[[str, float], None] = lambda *_: None, threads: int | None = None
-) -> Preparation | ChannelPreparation:
-    """Read, cut and split the data that a config describes; `progress` receives the current step and its share done."""
+def read_class(
+    config: TrainingConfig, progress: Callable[[str, float], None] = lambda *_: None
+) -> tuple[Annotations, set[Path]]:
+    """The annotations of the class and part that a config selects, and the annotated images of all parts.
+
+    Those of a test part must not be mined either.
+    """
     if config.annotations is None:
         raise ConfigError("annotations=None: expected a file or folder with boxes, such as annotations='cars.csv'")
     found = read_annotations(
         config.annotations, config.format, config.images, lambda share: progress("reading annotations", share)
     )
-    # Images of all parts of the set: those of a test part must not be mined either.
     known = {image.path.resolve() for image in found.images}
     split = config.split or (TRAIN if TRAIN in found.splits else None)
     found = found if split is None else found.select_split(split)
-    annotations = found.select(config.class_name)
+    return found.select(config.class_name), known
+
+
+def prepare(
+    config: TrainingConfig, progress: Callable[[str, float], None] = lambda *_: None, workers: Workers = ALL_THREADS
+) -> Preparation | ChannelPreparation:
+    """Read, cut and split the data that a config describes; `progress` receives the current step and its share done."""
+    annotations, known = read_class(config, progress)
     if config.features == CHANNELS:
-        return prepare_channels(config, annotations, known, progress, threads)
+        return prepare_channels(config, annotations, known, progress, workers)
     choice = _window(annotations, config)
     positives = cut_positives(
         annotations,
@@ -279,7 +290,7 @@ def prepare(
         jitter=config.jitter,
         mirror=config.mirror,
         seed=config.seed,
-        threads=threads,
+        workers=workers,
         progress=lambda share: progress("cutting positives", share),
     )
     excluded_boxes = backgrounds_of(annotations) if config.backgrounds else {}
@@ -296,7 +307,7 @@ def prepare(
             excluded_boxes=excluded_boxes,
             min_sigma=config.min_sigma,
             seed=config.seed,
-            threads=threads,
+            workers=workers,
             progress=lambda share: progress("choosing the ridge", share),
         )
     return Preparation(config, annotations, choice, positives, families, data, ridge, unreadable)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from whet._kernels.workers import ALL_THREADS, Workers
 from whet.cascade.boxes import BoxOffset, box_iou, intersection_over_first
 from whet.cascade.cascade import Cascade
 from whet.cascade.detect import IOU, report, suppress_non_maxima
@@ -26,6 +28,8 @@ from whet.training.positives import Variations
 
 Patches = NDArray[np.uint8]
 Bits = NDArray[np.uint8]
+Boxes = NDArray[np.float64]
+Found = tuple[Bits, NDArray[np.float64]]  # responses (n, weak learners) and gains (n,)
 
 # Of each kind, in each half: with 1,350 weak learners, half a megabyte in all.
 MOST_POSITIVES = 750
@@ -55,7 +59,7 @@ def make_reference(
     excluded_boxes: ExcludedBoxes | None = None,
     offset: BoxOffset | None = None,
     seed: int = 0,
-    threads: int | None = None,
+    workers: Workers = ALL_THREADS,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Reference:
     """Responses to held-out objects (n, height, width), and to hard places of held-out images outside of some boxes.
@@ -71,20 +75,24 @@ def make_reference(
     samples.add(_hardest(base, _varied(base, positives[guarding], rng)), GUARD_POSITIVE)
     judging = np.sort(order[objects[order] % 2 == 1])
     for number, i in enumerate(judging.tolist()):
-        samples.add(_windows_of_object(base, positives[i], threads), POSITIVE, one_item=True)
+        samples.add(_windows_of_object(base, positives[i], workers.threads), POSITIVE, one_item=True)
         progress(0.3 * (number + 1) / len(judging))
     n_judging, n_places = 0, [0, 0]
-    for number, i in enumerate(rng.permutation(len(images)).tolist()):
+    paths = [images[i] for i in rng.permutation(len(images)).tolist()]
+    found = workers.map(
+        _hard_places,
+        paths,
+        map((excluded_boxes or {}).get, paths),
+        repeat(workers.share(base)),
+        repeat(offset or BoxOffset()),
+        lost=_nothing,
+    )
+    for number, hard in enumerate(found):
         half = number % 2
         if min(n_places) >= MOST_NEGATIVES:
             break
-        if n_places[half] >= MOST_NEGATIVES:
+        if hard is None or n_places[half] >= MOST_NEGATIVES:
             continue
-        try:
-            grey = read_grey(images[i])
-        except UnreadableImageError:
-            continue
-        hard = _hard_places(base, grey, offset or BoxOffset(), (excluded_boxes or {}).get(images[i]), threads)
         samples.add(hard, (GUARD_NEGATIVE, NEGATIVE)[half])
         n_places[half] += len(hard[0])
         n_judging += half
@@ -93,23 +101,17 @@ def make_reference(
 
 
 def with_judging_places(
-    detector: Detector, images: Sequence[Path], excluded_boxes: ExcludedBoxes, threads: int | None = None
+    detector: Detector, images: Sequence[Path], excluded_boxes: ExcludedBoxes, workers: Workers = ALL_THREADS
 ) -> Reference:
     """The reference set of a channel detector, with its false positives in held-out images as judging negatives."""
     reference = detector.base.reference
     assert reference is not None
     samples, n_images = _Samples([], [], [], []), 0
-    for path in images:
-        try:
-            pixels = detector.pixels(path)
-        except UnreadableImageError:
-            continue
-        found = detector.detect_pixels(pixels, min_score=-np.inf, threads=threads)
-        outside = np.flatnonzero(is_outside(found.boxes, excluded_boxes.get(path)))[:MOST_NEGATIVES]
-        index, gains = _best_windows(found, outside)
-        bits = detector.cascade.responses(detector.pyramid(pixels, threads=threads), index)
-        samples.add((bits, gains), NEGATIVE)
-        n_images += 1
+    boxes = map(excluded_boxes.get, images)
+    for places in workers.map(_judging_places, images, boxes, repeat(workers.share(detector)), lost=_nothing):
+        if places is not None:
+            samples.add(places, NEGATIVE)
+            n_images += 1
     added = samples.reference(reference.n_weak, n_images)
     first = int(reference.item.max(initial=-1)) + 1
     return Reference(
@@ -120,6 +122,22 @@ def with_judging_places(
         n_images,
         reference.n_weak,
     )
+
+
+def _judging_places(path: Path, excluded: Boxes | None, detector: Detector) -> Found | None:
+    """The best windows of the false positives in an image; None if it cannot be read."""
+    try:
+        pixels = detector.pixels(path)
+    except UnreadableImageError:
+        return None
+    found = detector.detect_pixels(pixels, min_score=-np.inf, threads=1)
+    outside = np.flatnonzero(is_outside(found.boxes, excluded))[:MOST_NEGATIVES]
+    index, gains = _best_windows(found, outside)
+    return detector.cascade.responses(detector.pyramid(pixels, threads=1), index), gains
+
+
+def _nothing(*_: object) -> None:
+    """Places of an image with which workers died."""
 
 
 def _with_nearest_guards(base: DetectorBase, reference: Reference) -> Reference:
@@ -146,7 +164,7 @@ class _Samples:
     parts: list[NDArray[np.uint8]]
     sizes: list[int]
 
-    def add(self, found: tuple[Bits, NDArray[np.float64]], part: int, *, one_item: bool = False) -> None:
+    def add(self, found: Found, part: int, *, one_item: bool = False) -> None:
         self.responses.append(found[0])
         self.gains.append(found[1])
         self.parts.append(np.full(len(found[0]), part, np.uint8))
@@ -179,7 +197,7 @@ def _varied(base: DetectorBase, positives: Patches, rng: np.random.Generator) ->
     return found.take(np.flatnonzero(base.cascade.scores_of_responses(found.responses) > 0))
 
 
-def _hardest(base: DetectorBase, found: Windows) -> tuple[Bits, NDArray[np.float64]]:
+def _hardest(base: DetectorBase, found: Windows) -> Found:
     """Those that the base only just accepts: the first that would be lost."""
     chosen = np.sort(np.argsort(found.closeness(base), kind="stable")[:MOST_POSITIVES])
     return found.responses[chosen], np.full(len(chosen), np.nan)
@@ -191,7 +209,7 @@ def _all(patches: Patches) -> tuple[WindowIndex, Patches]:
     return WindowIndex(np.ones(len(patches)), nowhere, nowhere), patches
 
 
-def _windows_of_object(base: DetectorBase, patch: Patches, threads: int | None) -> tuple[Bits, NDArray[np.float64]]:
+def _windows_of_object(base: DetectorBase, patch: Patches, threads: int | None) -> Found:
     """The best and some lesser windows on an object with a rim around it; where none fires, the object itself."""
     height, width = base.window
     rim = round(RIM * height), round(RIM * width)
@@ -209,31 +227,28 @@ def _windows_of_object(base: DetectorBase, patch: Patches, threads: int | None) 
     return base.cascade.respond(pyramid.patches(found.windows.index.take(rows)))[0], np.full(len(rows), gain)
 
 
-def _hard_places(
-    base: DetectorBase,
-    grey: NDArray[np.uint8],
-    offset: BoxOffset,
-    excluded: NDArray[np.float64] | None,
-    threads: int | None,
-) -> tuple[Bits, NDArray[np.float64]]:
-    """The best window of every detection that is no object, and of the places that are nearest to being one."""
-    pyramid = Pyramid.from_image(grey, base.window, threads=threads)
+def _hard_places(path: Path, excluded: Boxes | None, base: DetectorBase, offset: BoxOffset) -> Found | None:
+    """The best window of every detection that is no object, and of the places that are nearest to being one.
+
+    None if the image cannot be read.
+    """
+    try:
+        pyramid = Pyramid.from_image(read_grey(path), base.window, threads=1)
+    except UnreadableImageError:
+        return None
+    nothing = np.empty((0, base.cascade.n_weak), np.uint8)
     if not pyramid.levels:
-        return np.empty((0, base.cascade.n_weak), np.uint8), np.empty(0)
-    found = report(scan_pyramid(base.cascade, pyramid, threads=threads))
+        return nothing, np.empty(0)
+    found = report(scan_pyramid(base.cascade, pyramid, threads=1))
     found = found[is_outside(offset.boxes(found.boxes), excluded)]
-    near = scan_pyramid(_loosened(base), pyramid, threads=threads)
+    near = scan_pyramid(_loosened(base), pyramid, threads=1)
     near = near.take(np.argsort(-near.scores, kind="stable")[:MOST_NEAR])
     is_far = ~(box_iou(near.boxes, found.boxes) >= IOU).any(axis=1) & is_outside(offset.boxes(near.boxes), excluded)
     near = near.take(is_far)
     index, gains = _best_windows(found, np.arange(len(found)))
     index = WindowIndex.concatenate([index, _separate(near, REJECTED_PER_IMAGE)])
     gains = np.concatenate([gains, np.full(len(index) - len(gains), np.nan)])
-    return base.cascade.respond(pyramid.patches(index))[0] if len(index) else _nothing(base), gains
-
-
-def _nothing(base: DetectorBase) -> Bits:
-    return np.empty((0, base.cascade.n_weak), np.uint8)
+    return base.cascade.respond(pyramid.patches(index))[0] if len(index) else nothing, gains
 
 
 def is_outside(boxes: NDArray[np.float64], excluded: NDArray[np.float64] | None) -> NDArray[np.bool_]:
@@ -246,11 +261,9 @@ def is_outside(boxes: NDArray[np.float64], excluded: NDArray[np.float64] | None)
 
 def _loosened(base: DetectorBase) -> Cascade:
     """The cascade with all thresholds lowered by as much as corrections may be concerned with."""
-    stages = []
-    for stage, length in zip(base.cascade.stages, base.lengths.tolist(), strict=True):
-        rejection = None if stage.rejection_thresholds is None else stage.rejection_thresholds - NEAR * length
-        stages.append(replace(stage, threshold=stage.threshold - NEAR * length, rejection_thresholds=rejection))
-    return replace(base.cascade, stages=tuple(stages))
+    pairs = zip(base.cascade.stages, base.lengths.tolist(), strict=True)
+    stages = tuple(stage.loosened(NEAR * length) for stage, length in pairs)
+    return replace(base.cascade.full, stages=stages)
 
 
 def _best_windows(found: Detections, which: NDArray[np.intp]) -> tuple[WindowIndex, NDArray[np.float64]]:

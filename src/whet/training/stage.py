@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
+from whet._kernels.workers import ALL_THREADS, Workers
 from whet.cascade.stage import Bools, LearningStage, Patches, Stage, TrainedStage
 from whet.errors import CannotSeparateError
 from whet.features import boosting
 from whet.features.integral import FeatureFamily, IntegralStack
-from whet.features.responses import BitResponses, class_statistics
+from whet.features.responses import Responses, class_statistics
 from whet.features.training import Method, train_weak_learners
 from whet.features.weak_learners import Stumps, Subsets
-from whet.lda import selection, thresholds
+from whet.lda import thresholds
 from whet.lda.discriminant import DEFAULT_RIDGE, Criterion, OnlineDiscriminant, check_combination
 from whet.lda.thresholds import Rate, RejectionThresholds, calibrate_rate, quantile_threshold
 
@@ -103,10 +104,10 @@ Vote = OnlineDiscriminant | FixedVote
 class StageLearner(Protocol):
     """Selects weak learners one by one, and computes the weights of the selected ones."""
 
-    def rounds(self, responses: BitResponses, n_most: int) -> Iterator[int]:
+    def rounds(self, responses: Responses, n_most: int) -> Iterator[int]:
         """Indices of the selected learners, at most `n_most`."""
 
-    def vote(self, responses: BitResponses, chosen: Indices) -> Vote:
+    def vote(self, responses: Responses, chosen: Indices) -> Vote:
         """Weights and threshold of the learners selected so far, in the order of selection."""
 
 
@@ -122,13 +123,12 @@ class GreedyLDA:
     def __post_init__(self) -> None:
         check_combination(self.criterion, thresholds.rule(self.threshold, self.miss_rate))
 
-    def rounds(self, responses: BitResponses, n_most: int) -> Iterator[int]:
+    def rounds(self, responses: Responses, n_most: int) -> Iterator[int]:
         """Indices of the selected learners, at most `n_most`."""
-        scatter = responses.scatter(self.criterion, self.ridge)
-        for j, _ in selection.rounds(scatter, n_most, responses.threads):
+        for j, _ in responses.selected(self.criterion, self.ridge, n_most):
             yield j
 
-    def vote(self, responses: BitResponses, chosen: Indices) -> OnlineDiscriminant:
+    def vote(self, responses: Responses, chosen: Indices) -> OnlineDiscriminant:
         """The discriminant of the selected learners, with their statistics."""
         positive, negative = class_statistics(responses, chosen)
         rule = thresholds.rule(self.threshold, self.miss_rate)
@@ -148,14 +148,14 @@ class Boosting:
     balance: bool = True
     votes: list[float] = field(default_factory=list, init=False, repr=False)
 
-    def rounds(self, responses: BitResponses, n_most: int) -> Iterator[int]:
+    def rounds(self, responses: Responses, n_most: int) -> Iterator[int]:
         """Indices of the selected learners, at most `n_most`; one may be selected more than once."""
         self.votes = []
         for j, vote in boosting.rounds(responses, n_most, self.asymmetry, self.balance):
             self.votes.append(vote)
             yield j
 
-    def vote(self, responses: BitResponses, chosen: Indices) -> FixedVote:  # noqa: ARG002
+    def vote(self, responses: Responses, chosen: Indices) -> FixedVote:  # noqa: ARG002
         """The strong classifier of Viola and Jones: at least half of the sum of weights."""
         votes = np.array(self.votes[: len(chosen)])
         return FixedVote(votes, float(votes.sum()) / 2)
@@ -173,7 +173,7 @@ def train_stage(
     soft: bool = False,
     method: Method = "histogram",
     max_memory: int = DEFAULT_MAX_MEMORY,
-    threads: int | None = None,
+    workers: Workers = ALL_THREADS,
     seed: int = 0,
     progress: Callable[[int, StageValidation], None] = lambda *_: None,
 ) -> TrainedStage:
@@ -184,7 +184,7 @@ def train_stage(
     as soon as a `goal` holds on the `validation` patches; the threshold is then the one that keeps the goal's
     detection rate there, and follows the positives online. A `soft` stage also has a rejection threshold after
     each weak learner; these follow in the same way and lose none of the validation positives. The same seed gives the
-    same stage on any number of threads. `progress` is called after each
+    same stage on any number of `workers`. `progress` is called after each
     weak learner, with their number and the validation.
 
     >>> from whet.features.haar import HaarPool
@@ -201,7 +201,7 @@ def train_stage(
         raise ValueError("soft=True needs a goal and validation patches, to calibrate the rejection thresholds")
     learner = GreedyLDA() if learner is None else learner
     weak, responses = train_weak_learners(
-        family, patches, is_positive, method=method, max_memory=max_memory, threads=threads, seed=seed
+        family, patches, is_positive, method=method, max_memory=max_memory, workers=workers, seed=seed
     )
     candidates = family.take(weak.feature)
     check = StageValidation(goal, candidates, weak, *validation) if goal and validation else None

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Never
+from typing import TYPE_CHECKING, Any, Literal, Never
 
 import numpy as np
 from numpy.typing import NDArray
 
 import whet
 from whet._kernels.threads import DEFAULT_MAX_MEMORY
+from whet._kernels.workers import ALL_THREADS, Workers, workers_from
 from whet.cascade.boxes import box_iou
 from whet.detector.base import ABSOLUTE_PATH, DEFAULT_POINT, DetectorBase, Fact, Provenance, Reporting
+from whet.detector.classes import MultiClassDetector
 from whet.detector.detector import Detector
+from whet.errors import ConfigError
 from whet.evaluation.advice import Advice, Findings, advise
 from whet.evaluation.curves import operating_point, rate_interval
 from whet.evaluation.error_kinds import count_errors
@@ -25,18 +28,21 @@ from whet.evaluation.evaluation import evaluate_detections
 from whet.evaluation.runs import detect_many
 from whet.features.integral import FeatureFamily
 from whet.io.annotations.annotation import ONLY_CLASS
-from whet.io.files import short_hashes
+from whet.io.files import as_path, is_url, short_hashes
 from whet.training.cascade import Callback, Patches, common_window, train_stages
 from whet.training.channel_preparation import ChannelPreparation
 from whet.training.channel_training import train_channels
 from whet.training.checkpoint import Checkpoint
-from whet.training.config import CHANNELS, SETTINGS, Mirror, TrainingConfig, opencv_settings, unknown_setting
+from whet.training.config import AUTO, CHANNELS, SETTINGS, Mirror, TrainingConfig, opencv_settings, unknown_setting
 from whet.training.data import TrainingData
 from whet.training.negatives import ExcludedBoxes
 from whet.training.preparation import Preparation, prepare
 from whet.training.progress import Event, StepStarted, TrainingResult
 from whet.training.reference import is_outside, make_reference, with_judging_places
 from whet.training.stage import GreedyLDA, StageLearner
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 PathOrText = str | PathLike[str]
 
@@ -50,6 +56,7 @@ def train(
     class_name: str | None = None,
     split: str | None = None,
     backgrounds: bool = True,
+    views: int | Literal["auto"] = AUTO,
     window: tuple[int, int] | None = None,
     margin: float | None = None,
     mirror: Mirror = "safe",
@@ -78,17 +85,22 @@ def train(
     checkpoint: PathOrText | None = None,
     callback: Callable[[Event], None] | None = None,
     threads: int | None = None,
+    client: Client | None = None,
     **unknown: Never,
 ) -> Detector:
     """Train a detector from annotated images: COCO, YOLO, Pascal VOC, OpenCV's info.dat, CSV or a folder of crops.
 
     `negatives` are images without the object, or folders of them; the annotated images also supply negatives, outside
-    their boxes. `class_name` selects one of several classes. `whet.training.TrainingConfig` describes all settings.
+    their boxes. `images` is the folder of the annotated images. It and `negatives` may be URLs, such as s3://bucket/set
+    (extra `remote`). `class_name` selects one of several classes. `whet.training.TrainingConfig` describes all
+    settings.
     With `for_opencv`, the detector is a cascade that `Detector.export_opencv` can write: of "haar" features, or of
     "lbp" if `features` says so, with `min_sigma` and `early_exits` as OpenCV needs them.
 
     A `checkpoint` file lets a repeated call resume an interrupted training. `callback` receives each
-    `whet.training.Event`. `threads` is the number of threads (None: all processors).
+    `whet.training.Event`. `threads` is the number of threads (None: all processors). With a `distributed.Client`, the
+    workers of its Dask cluster read images, mine negatives, and train and select weak learners; the detector is the
+    same, byte by byte.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -110,17 +122,25 @@ def train(
     TypeError: unknown setting 'epochs'. Valid settings: annotations, negatives, format, ...
     """
     given = locals()  # all parameters by name; TrainingConfig checks their values
-    if unknown:
-        raise TypeError(unknown_setting(next(iter(unknown)), [*SETTINGS, *ARGUMENTS]))
-    settings = {name: given[name] for name in SETTINGS}
-    config = TrainingConfig(**(opencv_settings(settings) if for_opencv else settings))
-    prepared = prepare(config, threads=threads)
+    config = config_from({name: given[name] for name in SETTINGS} | unknown, for_opencv=for_opencv)
+    if config.views not in (AUTO, 1):
+        raise ConfigError(f"views={views}: `train` makes one detector; use whet.train_classes for several views")
+    workers = workers_from(client, threads)
+    prepared = prepare(config, workers=workers)
     file = None if checkpoint is None else Path(checkpoint)
-    return train_prepared(prepared, callback or (lambda _: None), checkpoint=file, threads=threads).detector
+    return train_prepared(prepared, callback or (lambda _: None), checkpoint=file, workers=workers).detector
+
+
+def config_from(settings: Mapping[str, Any], *, for_opencv: bool = False) -> TrainingConfig:
+    """The config of settings by name; raises TypeError for an unknown one."""
+    unknown = [name for name in settings if name not in SETTINGS]
+    if unknown:
+        raise TypeError(unknown_setting(unknown[0], [*SETTINGS, *ARGUMENTS]))
+    return TrainingConfig(**(opencv_settings(settings) if for_opencv else settings))
 
 
 # Parameters of `train` that are no settings of the detector.
-ARGUMENTS = ("for_opencv", "checkpoint", "callback", "threads")
+ARGUMENTS = ("for_opencv", "checkpoint", "callback", "threads", "client")
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,11 +181,11 @@ def train_prepared(
     *,
     checkpoint: Path | None = None,
     origin: Provenance | None = None,
-    threads: int | None = None,
+    workers: Workers = ALL_THREADS,
 ) -> Trained:
     """Train on prepared data, then set operating points on the held-out images."""
     if isinstance(prepared, ChannelPreparation):
-        return _train_channels(prepared, callback, checkpoint, _origin(prepared, origin), threads)
+        return _train_channels(prepared, callback, checkpoint, _origin(prepared, origin), workers)
     config = prepared.config if prepared.ridge is None else replace(prepared.config, ridge=prepared.ridge.ridge)
     fitted, result = _train(
         prepared.families,
@@ -174,7 +194,7 @@ def train_prepared(
         callback,
         checkpoint=checkpoint,
         origin=_origin(prepared, origin),
-        threads=threads,
+        workers=workers,
     )
     data, offset = prepared.data, prepared.choice.box_offset
     steps = _LastSteps(result, callback)
@@ -187,13 +207,13 @@ def train_prepared(
         excluded_boxes=data.excluded_boxes,
         offset=offset,
         seed=config.seed,
-        threads=threads,
+        workers=workers,
     )
     base = replace(fitted.base, reference=reference, training_images=_training_images(prepared))
     detector = Detector(base, reporting=Reporting(offset))
     steps.start("operating points")
-    result = replace(result, object_scores=_held_out_scores(detector, prepared, threads))
-    trained = _with_points(detector, result, data.held_out_images, data.excluded_boxes, threads)
+    result = replace(result, object_scores=_held_out_scores(detector, prepared, workers))
+    trained = _with_points(detector, result, data.held_out_images, data.excluded_boxes, workers)
     return replace(trained, result=replace(result, seconds=steps.seconds))
 
 
@@ -216,7 +236,7 @@ class _LastSteps:
 FOUND_IOU = 0.5
 
 
-def _held_out_scores(detector: Detector, prepared: Preparation, threads: int | None) -> NDArray[np.float64]:
+def _held_out_scores(detector: Detector, prepared: Preparation, workers: Workers) -> NDArray[np.float64]:
     """Scores (n,) of the held-out objects in their images, -inf if they are not found.
 
     The reference set does not give them: objects that are larger than the window score higher, as more windows fire.
@@ -228,7 +248,7 @@ def _held_out_scores(detector: Detector, prepared: Preparation, threads: int | N
         path, box = objects[number]
         boxes.setdefault(path, []).append(box)
     scores = [np.empty(0)]
-    for one in detect_many(detector, list(boxes), min_score=-np.inf, threads=threads):
+    for one in detect_many(detector, list(boxes), min_score=-np.inf, workers=workers):
         if one.found is not None:
             matches = box_iou(np.array(boxes[one.path]), one.found.boxes) > FOUND_IOU
             scores.append(np.where(matches, one.found.scores, -np.inf).max(axis=1, initial=-np.inf))
@@ -240,10 +260,10 @@ def _train_channels(
     callback: Callback,
     checkpoint: Path | None,
     origin: Provenance,
-    threads: int | None,
+    workers: Workers,
 ) -> Trained:
     file = Checkpoint(checkpoint, prepared.fingerprint())
-    stage, reference, result, validated = train_channels(prepared, callback, checkpoint=file, threads=threads)
+    stage, reference, result, validated = train_channels(prepared, callback, checkpoint=file, workers=workers)
     steps = _LastSteps(result, callback)
     config, choice = prepared.config, prepared.choice
     provenance = training_provenance(
@@ -259,12 +279,11 @@ def _train_channels(
     images = _training_images(prepared)
     base = DetectorBase(choice.window, (stage,), provenance=provenance, reference=reference, training_images=images)
     detector = Detector(base, reporting=Reporting(choice.box_offset, min_size=choice.min_size))
-    excluded = {image.path: image.boxes for image in prepared.annotations.images}
     steps.start("reference set")
-    reference = with_judging_places(detector, prepared.held_out_images, excluded, threads)
+    reference = with_judging_places(detector, prepared.held_out_images, prepared.excluded, workers)
     detector = Detector(replace(base, reference=reference), reporting=detector.reporting)
     steps.start("operating points")
-    trained = _with_points(detector, result, prepared.held_out_images, excluded, threads)
+    trained = _with_points(detector, result, prepared.held_out_images, prepared.excluded, workers)
     errors = count_errors(
         validated.unseen.evaluation,
         detector.operating_points.get(DEFAULT_POINT, -np.inf),
@@ -284,13 +303,20 @@ ENOUGH_IMAGES = 10
 
 
 def _with_points(
-    detector: Detector, result: TrainingResult, images: Sequence[Path], excluded: ExcludedBoxes, threads: int | None
+    detector: Detector, result: TrainingResult, images: Sequence[Path], excluded: ExcludedBoxes, workers: Workers
 ) -> Trained:
-    """Count false positives in the held-out images.
+    return Trained(detector, result, *set_points(detector, images, excluded, workers))
 
-    Their objects may be training positives: what is detected on them, or on parts of them, is left out.
+
+def set_points(
+    model: Detector | MultiClassDetector, images: Sequence[Path], excluded: ExcludedBoxes, workers: Workers
+) -> tuple[int, int, int]:
+    """Set the operating points of a detector, or of all views of a class, by false positives in held-out images.
+
+    Their objects may be training positives: what is detected on them, or on parts of them, is left out. Returns the
+    numbers of images, and of false positives at any score and at the default point.
     """
-    done = [one for one in detect_many(detector, images, threads=threads) if one.found is not None]
+    done = [one for one in detect_many(model, images, workers=workers, min_score=-np.inf) if one.found is not None]
     found = []
     for one in done:
         assert one.found is not None
@@ -298,14 +324,18 @@ def _with_points(
         found.append((outside.boxes, outside.scores))
     nothing = np.empty((0, 4)), np.empty(0, np.bool_)
     curve = evaluate_detections(found, [nothing] * len(found)).curve
+    points: dict[str, float] = {}
     for name, rate in POINTS.items():
         threshold = operating_point(curve, rate)
         if np.isfinite(threshold):
-            detector.set_operating_point(name, threshold)
+            points[name] = threshold
             if rate >= 1 or len(done) >= ENOUGH_IMAGES:
-                detector.set_operating_point(DEFAULT_POINT, threshold)
-    default = curve.false_positives[curve.thresholds >= detector.reporting.min_score(None)]
-    return Trained(detector, result, len(done), int(curve.false_positives[-1]), int(default.max(initial=0)))
+                points[DEFAULT_POINT] = threshold
+    for detector in [model] if isinstance(model, Detector) else model.values():
+        for name in (*POINTS, DEFAULT_POINT):
+            detector.set_operating_point(name, points.get(name))
+    default = curve.false_positives[curve.thresholds >= points.get(DEFAULT_POINT, -np.inf)]
+    return len(done), int(curve.false_positives[-1]), int(default.max(initial=0))
 
 
 def _origin(prepared: Preparation | ChannelPreparation, origin: Provenance | None) -> Provenance:
@@ -315,7 +345,7 @@ def _origin(prepared: Preparation | ChannelPreparation, origin: Provenance | Non
     if origin.data:
         return origin
     source = prepared.config.annotations or ""
-    name = Path(source).name if ABSOLUTE_PATH.search(source) else source
+    name = as_path(source).name if is_url(source) or ABSOLUTE_PATH.search(source) else source
     return replace(origin, data=f"{name}: {prepared.annotations.summary()}")
 
 
@@ -337,18 +367,18 @@ def train_detector(
     origin: Provenance | None = None,
     groups: NDArray[np.intp] | None = None,
     excluded_boxes: ExcludedBoxes | None = None,
-    threads: int | None = None,
+    workers: Workers = ALL_THREADS,
 ) -> tuple[Detector, TrainingResult]:
     """Train a cascade from patches like `train_cascade`, and return it as a detector with its provenance.
 
-    `origin` (data, licence, command) is completed with goals, counts and the result of the training. The files of two
-    equal trainings differ only in the fact "seconds".
+    `origin` (data, licence, command) is completed with goals, counts and the result of the training. Equal trainings
+    give equal files.
     """
     config = TrainingConfig() if config is None else config
     families = tuple(family) if isinstance(family, Sequence) else (family,)
     data = TrainingData.from_patches(positives, images, common_window(families), config, groups, excluded_boxes)
     return _train(
-        families, data, config, callback, learner=learner, checkpoint=checkpoint, origin=origin, threads=threads
+        families, data, config, callback, learner=learner, checkpoint=checkpoint, origin=origin, workers=workers
     )
 
 
@@ -361,10 +391,10 @@ def _train(
     learner: StageLearner | None = None,
     checkpoint: Path | None = None,
     origin: Provenance | None = None,
-    threads: int | None = None,
+    workers: Workers = ALL_THREADS,
 ) -> tuple[Detector, TrainingResult]:
     cascade, stages, result = train_stages(
-        families, data, config, callback, learner=learner, checkpoint=checkpoint, threads=threads
+        families, data, config, callback, learner=learner, checkpoint=checkpoint, workers=workers
     )
     provenance = training_provenance(
         config,
@@ -411,7 +441,6 @@ def training_provenance(
         "features": n_features,
         **negatives,
         "stages": result.n_stages,
-        "seconds": round(result.seconds, 1),
         "stop reason": str(result.stop_reason),
         "false-positive rate": result.false_positive_rate,
         "false-positive rate, low": result.false_positive_interval[0],

@@ -21,7 +21,7 @@ from whet.errors import (
 )
 
 try:
-    from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
+    from fastapi import BackgroundTasks, Depends, FastAPI, Header, Path, Query, Request, Response
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
     from fastapi.staticfiles import StaticFiles
@@ -75,13 +75,14 @@ class Confirmed(BaseModel):
 
 
 class ConfirmedImage(Confirmed):
-    """A review; without `effect`, the answer comes sooner."""
+    """A review: whether the detections that nobody judged are the object. Without `effect`, the answer comes sooner."""
 
+    is_object: bool = True
     effect: bool = True
 
 
 class ConfirmedImages(ConfirmedImage):
-    """Images whose detections are all right."""
+    """Images that are reviewed."""
 
     images: Annotated[list[str], Field(min_length=1, max_length=1000)]
 
@@ -133,8 +134,12 @@ class Problem(BaseModel):
     detail: str
 
 
+# One status brings the model into the schema, and the others refer to it: a model for each status of each endpoint
+# would take half of the time that an app is made in.
+PROBLEM: dict[str, Any] = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503, 507)
+    **dict.fromkeys((400, 401, 403, 404, 408, 409, 413, 415, 429, 503, 507), PROBLEM),
+    422: {"model": Problem},
 }
 
 
@@ -242,14 +247,15 @@ def _add_images(app: FastAPI, studio: Studio) -> None:
     ) -> ImageList:
         """A part of all images, by name or by queue.
 
-        The queue has images without a review first. It takes turns between the image that most probably has an object
-        and the one that most probably has an error, both per expected click. Near-duplicates come later.
+        The queue has images without a review first: those in which most objects and errors are expected.
+        Near-duplicates come later.
         """
         return overview.images(workspace, order, offset, limit)
 
     @app.get("/api/images/{id}")
-    def image(id: Id) -> ImageView:
+    def image(id: Id, tasks: BackgroundTasks) -> ImageView:
         """An image with its detections and labels."""
+        tasks.add_task(workspace.prepare, id)
         return overview.image(workspace, id)
 
     def encoded(content: bytes, etag: str, request: Request) -> Response:
@@ -295,17 +301,20 @@ def _add_corrections(app: FastAPI, studio: Studio) -> None:
         """Unlearn one correction."""
         return studio.labeller.unlabel(record_id, author=client, request=request_id, effect=effect)
 
+    def reviewed(ids: list[str], confirmed: ConfirmedImage, client: str) -> Corrected:
+        request, effect = confirmed.request_id, confirmed.effect
+        is_object = confirmed.is_object
+        return studio.labeller.confirm(ids, is_object=is_object, author=client, request=request, effect=effect)
+
     @app.post("/api/images/{id}/confirm")
     def confirm(id: Id, confirmed: ConfirmedImage, client: Client) -> Corrected:
-        """All detections that an image shows are right."""
-        request, effect = confirmed.request_id, confirmed.effect
-        return studio.labeller.confirm([id], author=client, request=request, effect=effect)
+        """The detections that an image shows and nobody has judged are all right, or all wrong."""
+        return reviewed([id], confirmed, client)
 
     @app.post("/api/confirm")
     def confirm_all(confirmed: ConfirmedImages, client: Client) -> Corrected:
-        """All detections of several images are right."""
-        request, effect = confirmed.request_id, confirmed.effect
-        return studio.labeller.confirm(confirmed.images, author=client, request=request, effect=effect)
+        """The detections of several images that nobody has judged are all right, or all wrong."""
+        return reviewed(confirmed.images, confirmed, client)
 
     @app.post("/api/images/{id}/lock")
     def lock(id: Id, lock: Lock) -> ImageView:

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.detector.corrections_table import as_coco
+from whet.detector.records import as_coco
 from whet.detector.storage import class_in_file, save
 from whet.errors import NotNowError, UnreadableImageError
 from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations

@@ -191,7 +191,7 @@ class Gallery:
                 raise UnknownItemError(f"{image.name} is not in the project; start the studio with its folder")
             return decode(content, MOST_UPLOAD_PIXELS * 4)
         try:
-            return as_array(image.path)
+            return as_array(Path(image.path))  # never a URL: a project may come from anyone
         except (UnreadableImageError, OSError) as error:
             raise UnknownItemError(f"{image.name} cannot be read any more; start the studio again") from error
 

@@ -115,9 +115,18 @@ class Labeller:
         return self._answer(before, [], shown, author, effect)
 
     def confirm(
-        self, keys: Sequence[str], *, author: str = "", request: str | None = None, effect: bool = True
+        self,
+        keys: Sequence[str],
+        *,
+        is_object: bool = True,
+        author: str = "",
+        request: str | None = None,
+        effect: bool = True,
     ) -> Corrected:
-        """Review some images: all detections shown are right. Each of them becomes a label, and guards."""
+        """Review some images: the detections shown that nobody has judged are all right, or all wrong.
+
+        Each of them becomes a label; a right one guards.
+        """
         workspace = self._workspace
         images = [workspace.gallery[key] for key in dict.fromkeys(keys)]
         if not images:
@@ -132,7 +141,7 @@ class Labeller:
                 found = workspace.shown(image.id)
                 labels = labelled(found, workspace.labels_of(image.id))
                 boxes = [as_box(box) for box, label in zip(found.boxes, labels, strict=True) if label is None]
-                judged.append(Judged(image, boxes, [True] * len(boxes), [True] * len(boxes)))
+                judged.append(Judged(image, boxes, [is_object] * len(boxes), [True] * len(boxes)))
             with self._learned(judged, author) as (history, _, new):
                 known = self._answered(request, only)
                 if known is not None:
@@ -140,7 +149,8 @@ class Labeller:
                 before = history.current
                 items = [*(label.id for label in new), *(REVIEWED + image.id for image in images)]
                 if not history.items().issuperset(items):
-                    text = f"{images[0].name if only else f'{len(images)} images'}: confirmed"
+                    rest = f", {_counted(new)}" if new and not is_object else ""
+                    text = f"{images[0].name if only else f'{len(images)} images'}: confirmed{rest}"
                     workspace.commit(new, (), items=items, author=author, text=text, request=request)
             return self._answer(before, [label.id for label in new], only, author, effect)
 

@@ -35,7 +35,7 @@ LONGEST_NAME = 200
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
-HEARTBEAT = 10.0  # seconds without an event after which a comment keeps the stream open
+HEARTBEAT = 10.0  # seconds without an event after which one says that the server is there
 MOST_WAITING = 100  # events that a slow client has not read
 BOUNDARY = b"\r\n--frame\r\n"
 
@@ -291,8 +291,7 @@ def add_events(app: FastAPI, workspace: Workspace, access: Access) -> None:
                     try:
                         event = await asyncio.wait_for(waiting.get(), HEARTBEAT)
                     except TimeoutError:
-                        yield ": still here\n\n"
-                        continue
+                        event = {"type": "alive"}
                     if event["type"] == "end":
                         return
                     yield f"data: {json.dumps(event)}\n\n"

@@ -26,7 +26,8 @@ from whet.cascade.detect import report
 from whet.cascade.detections import Calibration, Detections, FiredWindows
 from whet.cascade.neighbours import MUCH_NEARER, decided, is_nearer, unknown_distance, words_of
 from whet.cascade.pyramid import Level, Pyramid, WindowIndex
-from whet.cascade.scan import scan_pyramid
+from whet.cascade.scan import scan_pyramid, stage_scores
+from whet.cascade.stage import Stage
 from whet.detector.corrections import OBJECT_NEAR, SAME
 from whet.detector.derive import FEWEST_GUARDS, Role, Roles, guards_of, judging_objects, roles_of
 from whet.detector.detector import Detector
@@ -43,7 +44,6 @@ from whet.web.windows import (
     ScoredState,
     Words,
     is_same,
-    lowered_by,
     merged,
     thresholds_of,
 )
@@ -85,7 +85,7 @@ class Rescorer:
         n_weak = self._base.cascade.n_weak
         self._unknown = tuple(unknown_distance(n_weak, len(side) >= FEWEST_GUARDS) for side in self._guards)
         self._reporting = detector.reporting
-        self._cover = tuple(map(thresholds_of, self._weighted.stages))
+        self._cover = None if self._weighted.coarse_stages else tuple(map(thresholds_of, self._weighted.stages))
         self._images: dict[str, CachedImage] = {}
         # Images that have windows which are not live, in the order in which they were asked for.
         self._whole: OrderedDict[str, None] = OrderedDict()
@@ -176,6 +176,12 @@ class Rescorer:
                 self._levels.popitem(last=False)
             return known
 
+    def prepare(self, image: str, pixels: NDArray[np.uint8]) -> None:
+        """Make the levels of an image's pyramid ahead of a correction, which then need not wait for them."""
+        for level in self._pyramid(image, pixels).levels:
+            if self._weighted.uses_channels:
+                _ = level.filtered  # kept by the level
+
     def scan(self, image: str, pixels: NDArray[np.uint8], ids: frozenset[str] = frozenset()) -> None:
         """Keep the windows of an image that pass thresholds lowered by a margin, and by some corrections.
 
@@ -183,8 +189,9 @@ class Rescorer:
         """
         pyramid, margin = self._pyramid(image, pixels), MARGIN
         while True:
-            stages = lowered_by(margin, self._weighted.stages, self._base.lengths)
-            fired = scan_pyramid(replace(self._weighted, stages=stages), pyramid, threads=self._threads)
+            pairs = zip(self._weighted.stages, self._base.lengths.tolist(), strict=True)
+            stages = tuple(stage.loosened(margin * length) for stage, length in pairs)
+            fired = self._all_fired(stages, pyramid)
             if len(fired) <= MOST_WINDOWS or margin < LEAST_MARGIN:
                 break
             margin = margin / 2 if margin > 2 * LEAST_MARGIN else 0.0
@@ -192,9 +199,13 @@ class Rescorer:
             needed = self._state(ids).roles.lowest()
         if needed is not None:
             deeper = tuple(stage.lowered(low) for stage, low in zip(stages, needed, strict=True))
-            more = scan_pyramid(replace(self._weighted, stages=deeper), pyramid, threads=self._threads)
+            more = self._all_fired(deeper, pyramid)
             stages, fired = (deeper, more) if len(more) <= MOST_DEEP else (stages, fired)
-        self._keep(image, fired, self._responses(pyramid, fired), tuple(map(thresholds_of, stages)))
+        self._keep(image, pyramid, fired, self._responses(pyramid, fired), tuple(map(thresholds_of, stages)))
+
+    def _all_fired(self, stages: tuple[Stage, ...], pyramid: Pyramid) -> FiredWindows:
+        """All windows that pass stages, with thresholds of their own, whether or not a coarse pass looks at them."""
+        return scan_pyramid(replace(self._weighted.full, stages=stages), pyramid, threads=self._threads)
 
     def look_around(self, image: str, pixels: NDArray[np.uint8], boxes: Sequence[Sequence[float]]) -> None:
         """Also keep the windows around some boxes that known corrections let pass: one that is far off is found there.
@@ -212,11 +223,12 @@ class Rescorer:
         responses = self._responses(pyramid, windows)
         stages = tuple(stage.lowered(low) for stage, low in zip(self._weighted.stages, needed, strict=True))
         passed = replace(self._weighted, stages=stages).scores_of_responses(responses, self._threads) > -np.inf
-        self._keep(image, windows.take(passed), responses[passed])
+        self._keep(image, pyramid, windows.take(passed), responses[passed])
 
     def take_fired(self, image: str, pixels: NDArray[np.uint8], windows: FiredWindows) -> None:
         """Also keep the windows that fired in a scan with some corrections: with these, detections are then exact."""
-        self._keep(image, windows, self._responses(self._pyramid(image, pixels), windows))
+        pyramid = self._pyramid(image, pixels)
+        self._keep(image, pyramid, windows, self._responses(pyramid, windows))
 
     def _pyramid(self, image: str, pixels: NDArray[np.uint8]) -> Pyramid:
         shared = self.levels(image)
@@ -225,9 +237,11 @@ class Rescorer:
     def _responses(self, pyramid: Pyramid, windows: FiredWindows) -> Bits:
         return self._weighted.responses(pyramid, windows.index)
 
-    def _keep(self, image: str, windows: FiredWindows, responses: Bits, cover: Cover | None = None) -> None:
+    def _keep(
+        self, image: str, pyramid: Pyramid, windows: FiredWindows, responses: Bits, cover: Cover | None = None
+    ) -> None:
         """Add windows to those of an image; with a `cover`, they are all that pass these thresholds."""
-        scores = self._weighted.scores_of_responses(responses, self._threads)
+        scores = stage_scores(self._weighted, pyramid, windows.index, responses)
         windows, words = replace(windows, scores=scores), words_of(np.packbits(responses, axis=1))
         with self._lock:  # from reading to writing: no thread loses what another one keeps
             before = self._images.get(image)

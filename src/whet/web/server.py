@@ -157,7 +157,8 @@ def _protocol(limits: Limits) -> type[H11Protocol]:
 def _listening(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listening = socket.socket(found[0], socket.SOCK_STREAM)
+        # asyncio sends small packets at once (TCP_NODELAY) only if the protocol is named; else answers wait up to 40 ms
+        listening = socket.socket(found[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(found[4])

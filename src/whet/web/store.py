@@ -387,6 +387,7 @@ def as_bytes(record: Record) -> bytes:
         "name": record.name,
         "time": record.time,
         "note": record.note,
+        "site": record.site,
         "n": len(record),
         "bytes": record.responses.shape[1],
     }

@@ -36,6 +36,7 @@ VIDEO_SUFFIXES = frozenset(
 START_TIMEOUT = 10.0
 CHECKED_EVERY = 2.0  # seconds between two checks for image files that are gone
 PAUSE = 0.02  # seconds between two images in the background: requests come first
+SETTLED = 1.0  # seconds after a change until it goes on: who corrects boxes does so one after the other
 
 
 class Studio:
@@ -180,6 +181,8 @@ class Rescan:
                 checked = time.monotonic()
                 if self._workspace.gallery.check_files():
                     self._publish_images()
+            if time.monotonic() < self._workspace.changed_at + SETTLED:
+                continue
             try:
                 is_idle = not (self._workspace.has_model and self._step())
             except WhetError:  # the model is gone: an undo went to the time before it

@@ -109,11 +109,15 @@ class CachedImage:
         """Whether no window is missing that passes thresholds as low as these."""
         return lowest is None or any(is_lower(cover, lowest) for cover in self.covers)
 
-    def only_live(self, cover: Cover) -> CachedImage:
-        """Without the windows that no known correction can accept; `cover` are the thresholds of the stages alone."""
+    def only_live(self, cover: Cover | None) -> CachedImage:
+        """Without the windows that no known correction can accept.
+
+        `cover` are the thresholds of the stages alone; None if a coarse pass leaves out windows that pass them.
+        """
         rows = self.live_rows
         windows, every = self.windows.take(rows), np.arange(len(rows))
-        return replace(self, windows=windows, words=self.live.words, covers=(cover,), live_rows=every)
+        covers = () if cover is None else (cover,)
+        return replace(self, windows=windows, words=self.live.words, covers=covers, live_rows=every)
 
     @property
     def n_bytes(self) -> int:
@@ -178,27 +182,17 @@ def is_same(found: Detections, windows: FiredWindows) -> bool:
     )
 
 
-def lowered_by(margin: float, stages: Sequence[Stage], lengths: Floats) -> tuple[Stage, ...]:
-    """Stages with all thresholds lowered by a margin, in units of |w|, which are the `lengths`."""
-    lowered = []
-    for stage, length in zip(stages, lengths.tolist(), strict=True):
-        rejection = stage.rejection_thresholds
-        rejection = None if rejection is None else rejection - margin * length
-        lowered.append(replace(stage, threshold=stage.threshold - margin * length, rejection_thresholds=rejection))
-    return tuple(lowered)
-
-
 def merged(
     before: CachedImage | None,
     windows: FiredWindows,
     words: Words,
     cover: Cover | None,
-    own_cover: Cover,
+    own_cover: Cover | None,
     guards: tuple[Words, Words],
 ) -> CachedImage:
     """The windows that an image has and others, in the order of a scan, each once; what is live always stays.
 
-    `own_cover` are the thresholds of the stages alone.
+    `own_cover` is that of `only_live`.
     """
     if before is not None and cover is not None and len(before.windows) + len(windows) > MOST_MERGED:
         before = before.only_live(own_cover)

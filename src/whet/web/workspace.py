@@ -98,6 +98,7 @@ class Workspace:
         self._by_image: dict[str, list[Label]] = {}
         self.gallery.show_labelled(label.image for label in self.labels.values())
         self._arrived()
+        self.changed_at = 0.0  # by the monotonic clock; no request has changed anything yet
 
     @classmethod
     def open(
@@ -234,6 +235,7 @@ class Workspace:
         if self._engine is not None:
             self._engine.move_to(self.records())
         self.revision += 1
+        self.changed_at = time.monotonic()
 
     @contextmanager
     def locked(self) -> Iterator[History]:
@@ -267,6 +269,12 @@ class Workspace:
             with self._scanning:
                 if key not in rescorer:
                     rescorer.scan(key, self.gallery.pixels(key))
+
+    def prepare(self, key: str) -> None:
+        """Make ready what a correction of an image needs: it is open in a page."""
+        engine = self._engine
+        if engine is not None and key in engine.rescorer:
+            engine.rescorer.prepare(key, self.gallery.pixels(key))
 
     def labels_of(self, key: str) -> list[Label]:
         """The labels of an image in the current state."""

@@ -55,6 +55,15 @@ def test_a_false_positive_that_is_marked_wrong_vanishes_and_the_face_stays(studi
     assert label["is_object"] is False
 
 
+def test_space_confirms_the_image_after_a_click_on_a_tab(studio, open_page):
+    page = open_page(studio, "astronaut.png")
+    page.panel("Quality")
+    page.page.keyboard.press(" ")
+    expect(page.page.locator(".image-name")).not_to_have_attribute("title", "astronaut.png")
+    page.settle()
+    assert studio.get(f"/api/images/{studio.ids()['astronaut.png']}")["is_reviewed"]
+
+
 def test_space_confirms_the_image_that_was_clicked_in_the_filmstrip(studio, open_page):
     page = open_page(studio, "astronaut.png")
     page.choose("coins.png")
@@ -165,17 +174,33 @@ def test_everything_works_by_keyboard(studio, open_page):
     assert studio.get(f"/api/images/{studio.ids()[name]}")["is_reviewed"]
 
 
+def test_the_rest_of_an_image_is_wrong_by_one_key(studio, open_page):
+    page = open_page(studio, "astronaut.png")
+    face, other = face_and_other(page)
+    page.judge(face, "Right")
+    page.settle()
+    page.page.keyboard.press("Escape")
+    page.page.keyboard.press("n")
+    expect(page.page.locator(".image-name")).not_to_have_attribute("title", "astronaut.png")
+    page.settle()
+    judged = {label["is_object"]: label["box"] for label in page.labels("astronaut.png")}
+    assert set(judged) == {True, False}
+    assert judged[False] == pytest.approx(other, abs=1)
+    assert len(page.detections("astronaut.png")) == 1
+    assert studio.get(f"/api/images/{studio.ids()['astronaut.png']}")["is_reviewed"]
+
+
 def test_a_phone_judges_by_touch_without_drawing(studio, open_page):
     page = open_page(studio, "astronaut.png", width=390, height=844, touch=True)
     face, other = face_and_other(page)
     expect(page.boxes()).to_have_count(2)
-    page.page.get_by_role("button", name="Judge 2 boxes").tap()
+    page.page.get_by_role("button", name="Judge 2").tap()
     order = sorted((face, other))
     for box in order:
         expect(page.box_at(box)).to_have_attribute("aria-pressed", "true")
         page.page.locator(".touch-bar").get_by_role("button", name="Right" if box == face else "Wrong").tap()
     expect(page.boxes()).to_have_count(1)
-    expect(page.page.locator(".touch-bar")).to_contain_text("Nothing to judge")
+    expect(page.page.locator(".touch-bar")).to_contain_text("All judged")
     page.page.wait_for_function("() => document.querySelectorAll('.box.is-pending').length === 0")
     assert {label["is_object"] for label in page.labels("astronaut.png")} == {True, False}
     page.page.get_by_role("tab", name="Effect").tap()

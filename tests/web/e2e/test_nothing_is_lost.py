@@ -1,6 +1,8 @@
 """The studio in a real browser: reloads, a server that dies, two people at once."""
 
+import os
 import resource
+import signal
 import time
 from contextlib import contextmanager
 from threading import Timer
@@ -185,3 +187,45 @@ def test_corrections_wait_while_the_disk_is_full(studio, open_page):
     expect(page.page.locator(".topbar .status")).to_contain_text("2 corrections")
     expect(page.page.locator(".notice")).to_have_count(0)
     assert [node["n_corrections"] for node in studio.get("/api/history")["nodes"]] == [0, 1, 2]
+
+
+def test_a_panel_that_takes_long_is_waited_for_and_asked_for_once(studio, open_page):
+    page = open_page(studio, "astronaut.png")
+    page.settle()
+    # Half a minute passes in a second and a half.
+    page.page.add_init_script(
+        "const { timeout } = AbortSignal; AbortSignal.timeout = (ms) => timeout.call(AbortSignal, ms / 20);"
+    )
+    asked = []
+    page.page.route("**/api/effect*", lambda route: asked.append(route))  # the answer is held back
+    page.page.reload()
+    page.wait_until_shown("astronaut.png")
+    face, _ = face_and_other(page)
+    page.judge(face, "Right")
+    expect(page.page.locator(".topbar .status")).to_contain_text("1 correction")
+    before = len(asked)
+    page.page.wait_for_timeout(3000)
+    expect(page.page.get_by_role("alert")).to_have_count(0)
+    assert len(asked) == before
+    asked[-1].continue_()
+    expect(page.page.locator(".totals")).to_be_visible()
+
+
+def test_a_server_that_hangs_is_noticed_and_what_waits_is_sent(studio, open_page):
+    page = open_page(studio, "astronaut.png")
+    face, _ = face_and_other(page)
+    page.page.clock.install()
+    page.page.reload()
+    page.wait_until_shown("astronaut.png")
+    page.settle()
+    os.kill(studio.pid, signal.SIGSTOP)  # connections stay open, and nothing answers
+    try:
+        page.judge(face, "Right")
+        expect(page.page.get_by_role("alert")).to_have_count(0)
+        page.page.clock.fast_forward(40_000)
+        expect(page.page.get_by_role("alert")).to_contain_text("1 change waits")
+    finally:
+        os.kill(studio.pid, signal.SIGCONT)
+    expect(page.page.locator(".topbar .status")).to_contain_text("1 correction")
+    expect(page.page.get_by_role("alert")).to_have_count(0)
+    assert len(page.labels("astronaut.png")) == 1

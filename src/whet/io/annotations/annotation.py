@@ -1,4 +1,4 @@
-"""Annotated images, data sets, and the problems found while reading them."""
+"""Annotated images, data sets, images to learn from, and the problems found while reading them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from whet.errors import AnnotationError
+from whet.errors import AnnotationError, UnreadableImageError
+from whet.io.images import image_shape
 
 # Longer names are shortened in messages.
 MAX_LETTERS = 200
@@ -310,3 +311,65 @@ class Annotations:
     def listed_classes(self) -> str:
         """Return the classes with their counts, for messages."""
         return ", ".join(f"{name} ({counted(n, 'boxes')})" for name, n in self.counts.items())
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Images to learn from, and the errors of those that cannot be read."""
+
+    images: tuple[AnnotatedImage, ...]
+    unread: tuple[UnreadableImageError, ...] = ()
+
+    @classmethod
+    def from_annotations(
+        cls,
+        annotated: Iterable[AnnotatedImage] = (),
+        positives: Iterable[Path] = (),
+        negatives: Iterable[Path] = (),
+    ) -> Examples:
+        """Annotated images, images that one object fills, and images without the object.
+
+        The rest of a filled image is a region to ignore: other detections in it are not false positives. In an image
+        without the object, all are. Raises `AnnotationError` if an image is given both with objects and as one without.
+        """
+        filled, unread_filled = _read_shapes(positives, is_filled=True)
+        empty, unread_empty = _read_shapes(negatives, is_filled=False)
+        with_boxes = [*annotated, *filled]
+        check_disjoint((image.path for image in with_boxes if len(image.objects)), (image.path for image in empty))
+        return cls((*with_boxes, *empty), (*unread_filled, *unread_empty))
+
+    @property
+    def boxes(self) -> Boxes:
+        """The boxes (n, 4) of the object in all images."""
+        return np.concatenate([np.empty((0, 4)), *(image.objects for image in self.images)])
+
+    @property
+    def n_objects(self) -> int:
+        """Number of boxes of the object."""
+        return sum(len(image.objects) for image in self.images)
+
+
+def _read_shapes(paths: Iterable[Path], *, is_filled: bool) -> tuple[list[AnnotatedImage], list[UnreadableImageError]]:
+    """Images that one object fills, or that have none, and the errors of those that cannot be read."""
+    images, unread = [], []
+    for path in paths:
+        try:
+            height, width = image_shape(path)
+        except UnreadableImageError as error:
+            unread.append(error)
+            continue
+        whole = np.array([[0.0, 0.0, width, height]])
+        if is_filled:
+            boxes, ignore = np.concatenate([whole, whole]), np.array([False, True])
+            images.append(AnnotatedImage(path, (height, width), boxes, (ONLY_CLASS, ONLY_CLASS), ignore))
+        else:
+            images.append(AnnotatedImage(path, (height, width)))
+    return images, unread
+
+
+def check_disjoint(with_object: Iterable[Path], without: Iterable[Path]) -> None:
+    """Raise `AnnotationError` if an image is among those with and among those without the object."""
+    named = {path.resolve() for path in with_object}
+    for path in without:
+        if path.resolve() in named:
+            raise AnnotationError(f"{path} is given both with and without the object; remove it from one set")

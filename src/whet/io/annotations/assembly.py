@@ -13,13 +13,14 @@ from decimal import Decimal
 from functools import cached_property
 from math import isfinite
 from pathlib import Path, PureWindowsPath
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import AnnotationError, DataNotFoundError, UnreadableImageError
 from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems, shortened
-from whet.io.files import read_bounded
+from whet.io.files import as_remote, is_url, read_bounded
 from whet.io.images import image_shape, images_in
 
 # Directories of images, relative to the annotation file.
@@ -95,16 +96,25 @@ class ImageFinder:
     The search order is: the directory `images`, the directory of the annotations and its usual subdirectories, the
     current directory, and last any file with the same base name below `images` or the annotations. Windows paths work
     on every system, and Unicode names match in composed and decomposed form.
+
+    If `images`, or else the directory of the annotations, is a URL, images are below it, and nothing is searched. URLs
+    in annotation files are followed only there.
     """
 
     def __init__(self, base: Path, images: Path | None = None) -> None:
         self.base, self.images = base, images
         given = [] if images is None else [images]
-        self._folders = [*given, *(base / name for name in USUAL_FOLDERS), Path()]
+        beside = [] if is_url(base) else [base / name for name in USUAL_FOLDERS]
+        self._folders = [*given, *beside, Path()]
+        self.root = as_remote(images or base)
         self._found: dict[str, Path | None] = {}
 
     def find(self, name: str) -> Path | None:
         """Return the image file, or None."""
+        if self.root is not None:
+            from whet.io.remote import below
+
+            return cast(Path | None, below(self.root, name))
         if name not in self._found:
             self._found[name] = self._in_folders(name) or self._by_base_name(name)
         return self._found[name]
@@ -135,6 +145,17 @@ class ImageFinder:
         return index
 
 
+def not_found(name: str) -> str:
+    """What to say of an image that was not found.
+
+    >>> not_found("a.png")
+    "image not found: 'a.png'"
+    """
+    what = f"image not found: {shortened(name)!r}"
+    where = "; URLs in files are followed only below that of the images: give it (images=URL, --images URL)"
+    return what + where if is_url(name) else what
+
+
 def _key(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
@@ -147,11 +168,13 @@ def _is_file(path: Path) -> bool:
 
 
 def relative_name(path: Path, folder: Path) -> str:
-    """Return a path relative to a directory, with slashes; absolute if the two share no directory.
+    """Return a path relative to a directory, with slashes; absolute if the two share no directory, or a URL.
 
     >>> relative_name(Path("set/images/a.jpg"), Path("set/labels"))
     '../images/a.jpg'
     """
+    if is_url(path):
+        return str(path)
     target, here = os.path.abspath(path), os.path.abspath(folder)
     try:
         shared = os.path.commonpath([target, here])
@@ -231,10 +254,9 @@ def assemble(
 
 
 def _image(raw: RawImage, finder: ImageFinder, problems: Problems) -> AnnotatedImage | Problem:
-    path = raw.name if isinstance(raw.name, Path) else finder.find(raw.name)
+    path = finder.find(raw.name) if isinstance(raw.name, str) else raw.name
     if path is None:
-        what = f"image not found: {shortened(str(raw.name))!r}"
-        return Problem(ProblemKind.MISSING_IMAGE, str(raw.file), raw.line, what)
+        return Problem(ProblemKind.MISSING_IMAGE, str(raw.file), raw.line, not_found(str(raw.name)))
     try:
         shape = image_shape(path)
     except UnreadableImageError as error:

@@ -36,7 +36,7 @@ from whet.io.annotations.tables import (
     write_csv,
     write_opencv,
 )
-from whet.io.files import write_atomically
+from whet.io.files import as_path, check_local, is_url, write_atomically
 from whet.io.images import files_in, is_image_name
 
 LIST = ".whet-files"
@@ -141,11 +141,13 @@ def read_annotations(
 ) -> Annotations:
     """Read annotations from a file or a directory.
 
-    `format` is "coco", "yolo", "voc", "opencv", "csv" or "crops" (default: detect automatically). Images are searched
-    in the directory `images`, next to the annotations, and by their base names. `progress` is called with the fraction
-    done. Invalid rows, invalid boxes and missing images are skipped and listed in `problems` of the result, with file
-    and line. Raises `AnnotationError` if the file is invalid or its format is ambiguous, and `DataNotFoundError` if the
-    path does not exist or none of the images is found.
+    `path` may be the URL of a file, and `images` the URL of a directory, such as s3://bucket/images: the images are
+    then read from there. URLs in a file are followed only below that one. `format` is "coco", "yolo", "voc", "opencv",
+    "csv" or "crops" (default: detect automatically). Images are searched in the directory `images`, next to the
+    annotations, and by their base names. `progress` is called with the fraction done. Invalid rows, invalid boxes and
+    missing images are skipped and listed in `problems` of the result, with file and line. Raises `AnnotationError` if
+    the file is invalid or its format is ambiguous, and `DataNotFoundError` if the path does not exist or none of the
+    images is found.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -158,22 +160,35 @@ def read_annotations(
     >>> cars.problems[0].line, cars.images[0].boxes
     (2, array([[ 10.,  20., 110.,  60.]]))
     """
-    source = Path(path)
+    source = as_path(path)
     if format is not None and format not in READERS:
         raise AnnotationError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
-    if not source.exists():
+    if is_url(source):
+        _check_one_file(source, format)
+    elif not source.exists():
         raise DataNotFoundError(f"no such file or directory: {source}")
-    if source.is_dir() and not any(source.iterdir()):
+    elif source.is_dir() and not any(source.iterdir()):
         raise DataNotFoundError(f"the directory {source} is empty; expected annotations or images")
-    folder = None if images is None else Path(images)
+    folder = None if images is None else as_path(images)
     if folder is not None and not folder.is_dir():
         raise DataNotFoundError(f"directory of images does not exist: {folder}")
     name = format or detect_format(source)
     return READERS[name](_main_file(source, name), folder, progress)
 
 
+def _check_one_file(url: Path, format: str | None) -> None:
+    """Raise `AnnotationError` for the URL of annotations in several files: each of them would be a request."""
+    if (format or BY_SUFFIX.get(url.suffix.lower())) not in FILE_FORMATS:
+        raise AnnotationError(
+            f"{url} is not the URL of a CSV or COCO file (.csv, .json); download other annotations, and give the URL "
+            "of their images (images=URL, --images URL)"
+        )
+
+
 def _main_file(source: Path, name: str) -> Path:
     """Find the annotation file in a directory, for formats of one file; other formats take the directory."""
+    if is_url(source):
+        return source
     if not source.is_dir():
         if name == "crops":
             raise AnnotationError(f"{source} is a file; crops are a directory of images")
@@ -199,8 +214,8 @@ def detect_format(path: str | PathLike[str]) -> str:
     >>> detect_format("instances.json"), detect_format("data.yaml")
     ('coco', 'yolo')
     """
-    source = Path(path)
-    found = list(_of_folder(source) if source.is_dir() else _of_file(source))
+    source = as_path(path)
+    found = list(_of_folder(source) if not is_url(source) and source.is_dir() else _of_file(source))
     if len(found) == 1:
         return found[0]
     if not found:
@@ -302,6 +317,7 @@ def write_annotations(
 def place_to_write(path: str | PathLike[str], format: str | None = None, *, replace: bool = False) -> tuple[str, Path]:
     """Return the format and the file or directory to write; raises `AnnotationError` if it cannot be written."""
     target = Path(path)
+    check_local(target)
     name = format or BY_SUFFIX.get(target.suffix.lower())
     if name not in WRITERS:
         what = f"unknown format {name!r}" if name else f"the name {target} has no suffix of a known format"

@@ -43,7 +43,7 @@ from whet.io.annotations.assembly import (
     shortest_text,
     with_progress,
 )
-from whet.io.files import as_file_name, unique_stems, write_atomically
+from whet.io.files import as_file_name, is_url, open_regular, unique_stems, write_atomically
 from whet.io.images import files_in, images_in, is_image_name
 from whet.io.xml import MAX_BYTES, parse_bounded
 
@@ -101,6 +101,8 @@ def _read_file(file: Path, finder: ImageFinder, problems: Problems) -> RawImage 
 def _image_name(root: Element, file: Path, finder: ImageFinder) -> str | Path:
     """Find the image by <path> or <filename>, or by the name of the XML file."""
     path, name = (root.findtext(tag, "").strip() for tag in ("path", "filename"))
+    if finder.root is not None:  # nothing is searched, and <path> is often that of another machine
+        return finder.find(name or path or f"{file.stem}.jpg") or name
     names = [path, name, *(f"{file.stem}{suffix}" for suffix in (".jpg", ".png", ".jpeg")), f"{name}.jpg"]
     found = next((image for each in names if each and (image := finder.find(each)) is not None), None)
     return found or name or PureWindowsPath(path).name or f"{file.stem}.jpg"
@@ -373,8 +375,11 @@ def _listed(file: Path, finder: ImageFinder, problems: Problems) -> Iterator[Pat
 
 def _label_file(image: Path, folder: Path) -> Path | None:
     """Find the label file of an image: in the directory labels next to images, beside the image, or in labels/."""
-    places = [image.with_suffix(".txt")]
     parts = list(image.parts)
+    if is_url(image):  # the labels are here, below labels/ as the image is below some part of its URL
+        inner = [Path(*parts[at:]).with_suffix(".txt") for at in range(1, len(parts))]
+        return next((place for each in inner if (place := folder / "labels" / each).is_file()), None)
+    places = [image.with_suffix(".txt")]
     for at in range(len(parts) - 2, -1, -1):
         if parts[at] == "images":
             places.insert(0, Path(*parts[:at], "labels", *parts[at + 1 :]).with_suffix(".txt"))
@@ -484,7 +489,10 @@ def _copy(source: Path, target: Path) -> None:
         return
     part = target.with_name(f".{target.name}.part")
     try:
-        shutil.copyfile(source, part)
+        if is_url(source):
+            part.write_bytes(open_regular(source).read())
+        else:
+            shutil.copyfile(source, part)
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)

@@ -161,11 +161,17 @@ export function step(by) {
 }
 
 /** Say that all shown detections are right, and go on to the next image that nobody has reviewed. */
-export function confirmImage() {
+export const confirmImage = () => finishImage(true);
+
+/** Say that all shown detections that nobody has judged are wrong, and go on. */
+export const rejectRest = () => finishImage(false);
+
+function finishImage(is_object) {
   finishMoving();
   const { image, rows } = get();
   if (!image || !canLearn()) return;
-  outbox.send("POST", `/api/images/${image.id}/confirm`, { effect: false }, { kind: "confirm", image: image.id });
+  const mark = { kind: "confirm", image: image.id, is_object };
+  outbox.send("POST", `/api/images/${image.id}/confirm`, { is_object, effect: false }, mark);
   set({ rows: rows.map((row) => (row.id === image.id ? { ...row, is_reviewed: true } : row)) });
   openNextUnreviewed();
 }
@@ -180,9 +186,10 @@ function openNextUnreviewed() {
   if (order === "queue") session.attempt(session.refreshRows);
 }
 
-export function confirmImages(ids) {
+/** The same for several images. */
+export function finishImages(ids, is_object) {
   if (!canLearn()) return;
-  outbox.send("POST", "/api/confirm", { images: ids, effect: false });
+  outbox.send("POST", "/api/confirm", { images: ids, is_object, effect: false });
   set((state) => ({
     marked: new Set(),
     rows: state.rows.map((row) => (ids.includes(row.id) ? { ...row, is_reviewed: true } : row)),

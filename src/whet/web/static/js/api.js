@@ -29,12 +29,18 @@ export class Refused extends Error {
 /** The server did not answer: it stopped, or the connection failed. The request may be sent again. */
 export class Unreachable extends Error {}
 
-const TIMEOUT = 30_000; // milliseconds
-
+// Requests have no time limit: a panel over many images may take long. They end with the connection (`events.js`).
+let connection = new AbortController();
 let onUnreachable = () => {};
 
 /** Set what happens, beside the error, whenever the server does not answer a request. */
 export const whenUnreachable = (listener) => (onUnreachable = listener);
+
+/** Give up all requests under way: nothing was heard of the server for too long. */
+export function abandon() {
+  connection.abort();
+  connection = new AbortController();
+}
 
 function unreachable(message, cause) {
   onUnreachable();
@@ -43,7 +49,7 @@ function unreachable(message, cause) {
 
 /** Send a request; returns the JSON of the answer. A body is sent as JSON. */
 export async function request(method, path, body, { signal } = {}) {
-  const options = { method, headers: { "X-Whet-Client": CLIENT }, signal: withTimeout(signal) };
+  const options = { method, headers: { "X-Whet-Client": CLIENT }, signal: withConnection(signal) };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
@@ -63,10 +69,7 @@ export async function request(method, path, body, { signal } = {}) {
   return content ? JSON.parse(content) : null;
 }
 
-function withTimeout(signal) {
-  const timeout = AbortSignal.timeout(TIMEOUT);
-  return signal ? AbortSignal.any([signal, timeout]) : timeout;
-}
+const withConnection = (signal) => (signal ? AbortSignal.any([signal, connection.signal]) : connection.signal);
 
 /** The sentence of an error message of the server. */
 export function describe(content) {

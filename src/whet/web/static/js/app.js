@@ -65,4 +65,4 @@ window.addEventListener("hashchange", () => {
   const id = session.imageOfAddress();
   if (id) session.openImage(id);
 });
-session.start().then(events.connect);
+session.start(events.connect);

@@ -28,9 +28,11 @@ export function shownBoxes(image, outbox) {
 }
 
 function fromDetection(detection, labels) {
-  const own = labels.filter(
+  const near = labels.filter(
     (label) => label.record_id === detection.record_id || isSamePlace(label.box, detection.box),
   );
+  // A correction may move the detection away from its own label: labels of that place stay together.
+  const own = labels.filter((label) => near.some((other) => isSamePlace(label.box, other.box)));
   return {
     key: keyOf(detection.box),
     kind: "detection",
@@ -70,7 +72,10 @@ function stateOf(labels) {
 /** Show a change that the server has not acknowledged yet. */
 function apply(mark, shown) {
   if (mark.kind === "confirm") {
-    for (const box of shown) if (box.kind === "detection" && box.judgement === null) box.judgement = true;
+    for (const box of undecided(shown)) {
+      box.judgement = mark.is_object;
+      if (!mark.is_object) box.kind = "suppressed";
+    }
   }
   if (mark.kind === "unlearn") {
     const at = shown.findIndex((box) => box.record_id === mark.record_id);

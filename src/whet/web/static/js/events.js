@@ -1,26 +1,34 @@
 // The event stream of the server: what others change appears by itself, and a lost connection is noticed and restored.
 
-import { CLIENT, whenUnreachable } from "./api.js";
+import { abandon, CLIENT, whenUnreachable } from "./api.js";
 import * as session from "./session.js";
 import { get, set } from "./store.js";
 
 const FIRST_RETRY = 500; // milliseconds
 const LONGEST_RETRY = 5000;
+const LONGEST_SILENCE = 30_000; // the server is heard of more often, however long its answers take
+const CHECKED_EVERY = 1000;
 
 let stream = null;
 let delay = FIRST_RETRY;
+let heard = 0; // when the server was last heard of, or asked for its stream
 
 /** Connect, and connect again whenever the stream ends or a request is not answered. */
 export function connect() {
+  heard = performance.now();
   stream = new EventSource(`/api/events?client=${CLIENT}`);
   stream.onopen = () => {
+    heard = performance.now();
     delay = FIRST_RETRY;
     const wasLost = get().connection === "lost";
     set({ connection: "online" });
     // The first load is under way already; after an interruption everything may have changed.
     if (wasLost) session.refreshAll();
   };
-  stream.onmessage = (message) => receive(JSON.parse(message.data));
+  stream.onmessage = (message) => {
+    heard = performance.now();
+    receive(JSON.parse(message.data));
+  };
   stream.onerror = lose;
 }
 
@@ -34,6 +42,12 @@ function lose() {
 }
 
 whenUnreachable(lose);
+
+setInterval(() => {
+  if (!stream || performance.now() - heard < LONGEST_SILENCE) return;
+  lose();
+  abandon();
+}, CHECKED_EVERY);
 
 function receive({ type, ...event }) {
   const isOwn = event.client === CLIENT;

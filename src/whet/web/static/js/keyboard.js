@@ -54,6 +54,7 @@ export const KEYS = [
   { group: "Images", keys: ["d", "pagedown"], show: ["D"], text: "Next image", run: () => actions.step(1) },
   { group: "Images", keys: ["a", "pageup"], show: ["A"], text: "Previous image", run: () => actions.step(-1) },
   { group: "Images", keys: [" "], show: ["Space"], text: "All boxes are right: confirm, then next", run: actions.confirmImage },
+  { group: "Images", keys: ["n"], show: ["N"], text: "All boxes that nobody judged are wrong: confirm, then next", run: actions.rejectRest },
   { group: "Images", keys: ["g"], show: ["G"], text: "Lock into the gold set, or unlock", run: lock },
   { group: "Images", keys: ["p"], show: ["P"], text: "Play or pause the video", run: playOrPause },
   { group: "Boxes", keys: ["s"], show: ["S"], text: "Select the next box", run: () => actions.selectNext(1) },
@@ -80,6 +81,12 @@ const ARROWS = { arrowleft: [-1, 0], arrowright: [1, 0], arrowup: [0, -1], arrow
 
 export function listen() {
   window.addEventListener("keydown", onKey);
+  window.addEventListener("click", releaseKeys);
+}
+
+/** After a click of the mouse on a button beside the image, Space confirms the image instead of clicking once more. */
+function releaseKeys(event) {
+  if (event.detail > 0) event.target.closest?.(".filmstrip button, .tabs button, .panel button, .action-bar button")?.blur();
 }
 
 function onKey(event) {

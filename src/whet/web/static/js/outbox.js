@@ -24,7 +24,7 @@ export function listen({ answered, refused, diskFull }) {
 
 /**
  * Queue a request that changes the state. `mark` says what to show until the answer comes:
- * {kind: "label", image, box, is_object, replaces}, {kind: "unlearn", image, record_id} or {kind: "confirm", image}.
+ * {kind: "label", image, box, is_object, replaces}, {kind: "unlearn", image, record_id} or {kind: "confirm", image, is_object}.
  */
 export function send(method, path, body, mark = null) {
   const entry = { method, path, body: { ...body, request_id: randomId() }, mark, is_sent: false };

@@ -155,10 +155,12 @@ export async function refreshAll() {
   outbox.flush();
 }
 
-/** First load: the state first, because it names the project. */
-export async function start() {
+/** First load: the state first, because it names the project; then the images. `connect` is called in between. */
+export async function start(connect) {
+  await attempt(refreshState);
+  connect();
+  if (!get().server) return; // the server did not answer: everything is loaded when it does
   await attempt(async () => {
-    await refreshState();
     if (get().server.video && !imageOfAddress()) set({ view: "video" });
     await refreshRows();
     const { rows, view } = get();

@@ -1,16 +1,18 @@
 // The bar under the image: previous, next, confirm, draw, lock.
 
 import * as actions from "../actions.js";
+import { shownBoxes, undecided } from "../boxes.js";
 import { classes, html } from "../html.js";
 import { Icon } from "../icons.js";
 import { set, useStore } from "../store.js";
 
 export function ActionBar() {
-  const { image, mode, rows, server } = useStore(({ image, mode, rows, server }) => ({ image, mode, rows, server }));
+  const { image, mode, rows, server, outbox } = useStore(({ image, mode, rows, server, outbox }) => ({ image, mode, rows, server, outbox }));
   const video = server?.video;
   const reason = actions.cannotLearnReason(server);
   const present = rows.filter((row) => !row.is_missing);
   const at = present.findIndex((row) => row.id === image?.id);
+  const open = undecided(shownBoxes(image, outbox)).length;
   const isFrame = video?.image && video.image === image?.id;
   return html`
     <div class="action-bar" role="toolbar" aria-label="Image">
@@ -31,6 +33,9 @@ export function ActionBar() {
         <${Icon} name="draw" />Draw
       </button>
       ${isFrame && html`<button class="labelled" onClick=${() => actions.controlVideo("play")} title="Continue the video (P)"><${Icon} name="play" />Continue</button>`}
+      <button class="labelled rest" title=${reason ?? "All boxes that nobody judged are wrong: confirm, then next (N)"} disabled=${!open || reason} onClick=${actions.rejectRest}>
+        <${Icon} name="wrong" />Reject
+      </button>
       <button class="primary labelled" title=${reason ?? "All boxes are right: confirm, then next (Space)"} disabled=${!image || reason} onClick=${actions.confirmImage}>
         <${Icon} name="right" />${image?.is_reviewed ? "Confirmed" : "Confirm"}
       </button>

@@ -1,7 +1,7 @@
 // What can be said about the selected box: beside the box on large screens, as large buttons on small ones.
 
 import * as actions from "../actions.js";
-import { classNameOf, shownBoxes } from "../boxes.js";
+import { classNameOf, shownBoxes, undecided } from "../boxes.js";
 import { ago, number, probability } from "../format.js";
 import { authorOf } from "../authors.js";
 import { clamp } from "../geometry.js";
@@ -142,7 +142,7 @@ export function TouchBar() {
   }));
   const boxes = shownBoxes(image, outbox);
   const box = boxes.find((one) => one.key === selected) ?? null;
-  const open = boxes.filter((one) => one.kind === "detection" && one.judgement === null).length;
+  const open = undecided(boxes).length;
   const begin = () => actions.selectUndecided();
   if (mode === "draw") {
     return html`
@@ -157,11 +157,12 @@ export function TouchBar() {
       ${box
         ? html`<${Judge} box=${box} isLarge />`
         : html`
-            <div class="judges is-large">
+            <div class="judges is-large of-three">
               <button class="judge" disabled=${!open} onClick=${begin}>
-                ${open ? `Judge ${open} ${open === 1 ? "box" : "boxes"}` : "Nothing to judge"}
+                ${open ? `Judge ${open}` : "All judged"}
               </button>
-              <button class="judge is-right" disabled=${!image || reason} onClick=${actions.confirmImage}><${Icon} name="right" />Confirm all</button>
+              <button class="judge is-wrong" disabled=${!open || reason} onClick=${actions.rejectRest}><${Icon} name="wrong" />Reject</button>
+              <button class="judge is-right" disabled=${!image || reason} onClick=${actions.confirmImage}><${Icon} name="right" />Confirm</button>
             </div>
           `}
     </div>

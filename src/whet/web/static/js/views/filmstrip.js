@@ -73,7 +73,8 @@ function Progress({ rows: every }) {
 function Batch({ marked }) {
   return html`
     <div class="batch">
-      <button class="primary" onClick=${() => actions.confirmImages([...marked])}>Confirm ${plural(marked.size, "image")}</button>
+      <button class="primary" onClick=${() => actions.finishImages([...marked], true)}>Confirm ${plural(marked.size, "image")}</button>
+      <button title="All boxes of these images that nobody judged are wrong" onClick=${() => actions.finishImages([...marked], false)}>All wrong</button>
     </div>
   `;
 }
@@ -142,7 +143,6 @@ function Tile({ tile, isCurrent, isMarked }) {
   const { row, rest, isOpen, isMember } = tile;
   if (row.is_missing) return html`<${MissingTile} row=${row} />`;
   const open = (event) => {
-    if (event.detail > 0) event.currentTarget.blur(); // after a click, Space confirms the image instead of this button
     if (event.shiftKey || event.ctrlKey || event.metaKey) actions.toggleMarked(row.id);
     else session.openImage(row.id);
   };
@@ -162,7 +162,7 @@ function Tile({ tile, isCurrent, isMarked }) {
           <button onClick=${() => actions.toggleGroup(row.group)} aria-expanded=${String(Boolean(isOpen))} title=${`${plural(rest.length, "near-duplicate")}`}>
             <${Icon} name="stack" />${isOpen ? "Fold" : `+${rest.length}`}
           </button>
-          <button onClick=${() => actions.confirmImages([row.id, ...rest.map((other) => other.id)])} title=${`Confirm all ${rest.length + 1}`} aria-label=${`Confirm all ${rest.length + 1} images of this group`}>
+          <button onClick=${() => actions.finishImages([row.id, ...rest.map((other) => other.id)], true)} title=${`Confirm all ${rest.length + 1}`} aria-label=${`Confirm all ${rest.length + 1} images of this group`}>
             <${Icon} name="right" />
           </button>
         </span>

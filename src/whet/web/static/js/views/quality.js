@@ -95,7 +95,7 @@ function TrainAgain({ server }) {
   const begin = () => actions.train(classNameOf(server));
   return html`
     <h3>Train again</h3>
-    <p class="hint">Train a new detector on all boxes of labelled and reviewed images. It becomes a state of the history: undo gives this one back.</p>
+    <p class="hint">Train a new detector on the ${server.n_objects} labelled objects and the reviewed images of this project, and on nothing else. It becomes a state of the history: undo gives this one back.</p>
     <button class="labelled" disabled=${isRunning} onClick=${begin}>${isRunning ? "Training…" : "Train again"}</button>
     ${server.job?.state === "failed" && html`<p class="is-bad" role="alert">${server.job.error}</p>`}
   `;

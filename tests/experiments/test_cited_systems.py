@@ -2,17 +2,17 @@
 
 import numpy as np
 import pytest
-from sklearn.base import clone
-from tests.samples import two_gaussians
-
-from whet.estimators.baselines import AdaBoost
-from whet.estimators.cited import (
+from experiments.cited_systems import (
     GaussianAdaBoost,
     IncrementalLDA,
     RegressionBoosting,
     SelectorBoosting,
     gaussian_stumps,
 )
+from sklearn.base import clone
+from tests.samples import two_gaussians
+
+from whet.estimators.baselines import AdaBoost
 
 ONLINE = [RegressionBoosting(20), SelectorBoosting(20, n_pool=10), IncrementalLDA()]
 

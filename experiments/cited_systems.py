@@ -1,4 +1,4 @@
-"""Further systems that the paper cites, as short baselines.
+"""Further systems that the paper cites, as short baselines with the interface of `whet.estimators.baselines`.
 
 `GaussianAdaBoost` (Pham and Cham, 2007), `RegressionBoosting` (Parag et al., 2008), `SelectorBoosting` (Grabner and
 Bischof, 2006) and `IncrementalLDA` (IDR/QR of Ye et al., 2005).
@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
-from whet._kernels.online_boosting import log_ratios, regress_one, select_one
+from whet._kernels.jit import kernel
+from whet._kernels.weak_learners import log_ratio, log_ratios, weight_for_next
 from whet.estimators.base import OnlineClassifier
 from whet.estimators.baselines import AdaBoost, BoostedVote, OnlineBoosting, StumpTrainer
 from whet.features.weak_learners import Stumps
 
-__all__ = ["GaussianAdaBoost", "IncrementalLDA", "RegressionBoosting", "SelectorBoosting"]
-
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Counts = NDArray[np.int64]
+Ints = NDArray[np.intp]
 
 
 class GaussianAdaBoost(AdaBoost):
@@ -33,7 +33,7 @@ class GaussianAdaBoost(AdaBoost):
 
     Examples
     --------
-    >>> from whet.estimators.cited import GaussianAdaBoost
+    >>> from experiments.cited_systems import GaussianAdaBoost
     >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> GaussianAdaBoost(n_weak=3).fit(X, [0, 0, 1, 1]).predict([[0.2], [2.2]])
     array([0, 1])
@@ -85,6 +85,35 @@ def gaussian_stumps(p: tuple[float, float], m: tuple[Floats, Floats], v: tuple[F
     return Stumps(at, cuts[best, at], polarity, errors[best, at])
 
 
+@kernel
+def regression(sums: Floats) -> tuple[float, float]:
+    """Slope and intercept of the weighted least squares line, from sums (5,) of w, w x, w x^2, w y and w x y.
+
+    Without a spread of x, the line is the mean of y.
+    """
+    w, wx, wxx, wy, wxy = sums[0], sums[1], sums[2], sums[3], sums[4]
+    spread = w * wxx - wx * wx
+    if spread <= 1e-12 * w * wxx:
+        return 0.0, wy / max(w, 1e-300)
+    slope = (w * wxy - wx * wy) / spread
+    return slope, (wy - slope * wx) / w
+
+
+@kernel
+def regress_one(x: Floats, label: int, weight: float, sums: Floats, right: Floats, wrong: Floats) -> None:
+    """Update T regressions of labels -1 and 1 in turn with one sample x (T,); the weight moves as in `boost_one`."""
+    w, y = weight, 2.0 * label - 1.0
+    for t in range(x.shape[0]):
+        sums[t, 0] += w
+        sums[t, 1] += w * x[t]
+        sums[t, 2] += w * x[t] * x[t]
+        sums[t, 3] += w * y
+        sums[t, 4] += w * x[t] * y
+        slope, intercept = regression(sums[t])
+        is_right = (slope * x[t] + intercept > 0.0) == (label == 1)
+        w = weight_for_next(w, is_right, right, wrong, t)
+
+
 class RegressionBoosting(OnlineBoosting):
     """Online boosting of Parag et al. (2008): weak learners are weighted regressions of the label on one feature.
 
@@ -93,7 +122,7 @@ class RegressionBoosting(OnlineBoosting):
 
     Examples
     --------
-    >>> from whet.estimators.cited import RegressionBoosting
+    >>> from experiments.cited_systems import RegressionBoosting
     >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]
     >>> RegressionBoosting(n_weak=1).fit(X, y).partial_fit([[9.0]], [1]).predict([[1.2], [1.9]])
     array([0, 0])
@@ -119,6 +148,58 @@ class RegressionBoosting(OnlineBoosting):
         regress_one(x, label, weight, self._models[0], self._right, self._wrong)
 
 
+@kernel
+def select_one(
+    x: Floats,
+    label: int,
+    weight: float,
+    pools: Ints,
+    n: Floats,
+    m: Floats,
+    S: Floats,
+    right: Floats,
+    wrong: Floats,
+    selected: Ints,
+    fresh: Ints,
+    smallest: Floats,
+) -> None:
+    """Update all selectors in turn with one sample x (features,).
+
+    Selector j has a pool of P features, `pools` (J, P), each with two normals n, m, S (J, P, 2) and the weights of the
+    samples that it got right and wrong (J, P), as in `boost_one`. It selects the one of least error, `selected` (J,),
+    whose answer decides the weight of the sample for the next selector. Its worst one is replaced by the feature
+    `fresh[j]`, which starts without samples and with the error of the one it replaces: with an error of its own, one
+    heavy sample would have it selected.
+    """
+    w = weight
+    for j in range(pools.shape[0]):
+        best, worst = 0, 0
+        least, most = np.inf, -1.0
+        is_right = False
+        for p in range(pools.shape[1]):
+            value = x[pools[j, p]]
+            d = value - m[j, p, label]
+            n[j, p, label] += w
+            m[j, p, label] += w * d / n[j, p, label]
+            S[j, p, label] += w * d * (value - m[j, p, label])
+            hit = (log_ratio(value, n[j, p], m[j, p], S[j, p], smallest[pools[j, p]]) > 0.0) == (label == 1)
+            if hit:
+                right[j, p] += w
+            else:
+                wrong[j, p] += w
+            error = wrong[j, p] / (right[j, p] + wrong[j, p])
+            if error < least:
+                least, best, is_right = error, p, hit
+            if error > most:
+                most, worst = error, p
+        selected[j] = best
+        error = min(max(least, 1e-3), 1.0 - 1e-3)
+        w *= 1.0 / (2.0 * ((1.0 - error) if is_right else error))
+        if worst != best:
+            pools[j, worst] = fresh[j]
+            n[j, worst], m[j, worst], S[j, worst] = 0.0, 0.0, 0.0
+
+
 class SelectorBoosting(OnlineClassifier, BoostedVote):
     """Online boosting with feature selectors of Grabner and Bischof (2006).
 
@@ -138,7 +219,7 @@ class SelectorBoosting(OnlineClassifier, BoostedVote):
 
     Examples
     --------
-    >>> from whet.estimators.cited import SelectorBoosting
+    >>> from experiments.cited_systems import SelectorBoosting
     >>> X, y = np.tile([[0.0], [1.0], [2.0], [3.0]], (5, 1)), [0, 0, 1, 1] * 5
     >>> SelectorBoosting(n_weak=2, n_pool=1).fit(X, y).predict([[0.2], [2.8]])
     array([0, 1])
@@ -213,7 +294,7 @@ class IncrementalLDA(OnlineClassifier):
 
     Examples
     --------
-    >>> from whet.estimators.cited import IncrementalLDA
+    >>> from experiments.cited_systems import IncrementalLDA
     >>> X = np.array([[0.0, 1.0], [1.0, 0.5], [2.0, 1.0], [3.0, 0.5]])
     >>> IncrementalLDA().fit(X, [0, 0, 1, 1]).partial_fit([[2.5, 1.0]], [1]).predict(X)
     array([0, 0, 1, 1])

@@ -1,0 +1,479 @@
+"""Where the work of a training runs: in threads of this process, or on a Dask cluster. The results are the same bytes.
+
+Tasks are pure functions of their arguments, and their results are used in the order of the tasks. So a result depends
+neither on the number of workers, nor on which of them died and had its tasks repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import signal
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+from whet._kernels.threads import available_threads, map_in_order
+from whet.errors import ClusterError, MissingExtraError, UnreadableImageError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future, KilledWorker
+
+R = TypeVar("R")
+
+# A value that stays with the workers: the value itself with threads, a future on a cluster. Tasks receive the value.
+Held = Any
+Row = tuple[Any, ...]
+
+# Tasks that are submitted ahead, for each that runs: workers never wait for this process.
+AHEAD = 3
+# Rows of a task: a task costs about 15 ms of all processes together, and an image takes 30.
+MOST_ROWS = 8
+# Seconds to wait for the first worker of a cluster, or for new ones when all are gone, and between two looks.
+FIRST_WORKER = 60
+LOOKS_AFTER = 5
+# Share of a worker's memory that it may fill with what can be computed again.
+CACHED_SHARE = 0.25
+
+
+class Workers(Protocol):
+    """Run tasks, `slots` of them at once."""
+
+    @property
+    def threads(self) -> int | None:
+        """Threads of this process, for work that is not shared out; None: all processors."""
+
+    @property
+    def slots(self) -> int:
+        """Number of tasks that run at once."""
+
+    @property
+    def in_process(self) -> bool:
+        """Whether tasks run in this process, and may call back."""
+
+    def threads_of_task(self, n_tasks: int) -> int:
+        """Threads that each of some tasks may use: more than one where there are few tasks."""
+
+    def map(
+        self,
+        work: Callable[..., R],
+        *columns: Iterable[Any],
+        lost: Callable[..., R] | None = None,
+        in_turn: bool = False,
+    ) -> Iterator[R]:
+        """Results of `work` on each row of the columns, in order. Rows may contain held values and paths.
+
+        On a cluster, `lost` gives the result of a row with which several workers died one after the other; without it,
+        such a row is a `ClusterError`. With threads, `in_turn` is for tasks that use `threads_of_task(1)` of them: one
+        follows the other.
+        """
+
+    def hold(self, work: Callable[..., Any], *columns: Iterable[Any]) -> list[Held]:
+        """The same, but the results stay with the workers."""
+
+    def share(self, value: Any) -> Held:  # noqa: ANN401 - any value that a task takes
+        """A value that many tasks take, held by the workers."""
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Threads of this process; None: one for each processor.
+
+    >>> workers = Threads(2)
+    >>> halves = workers.hold(divmod, [7, 9], [2, 2])
+    >>> list(workers.map(sum, halves))
+    [4, 5]
+    """
+
+    threads: int | None = None
+    in_process: ClassVar[bool] = True
+
+    @property
+    def slots(self) -> int:
+        """Number of tasks that run at once."""
+        return self.threads or available_threads()
+
+    def threads_of_task(self, n_tasks: int) -> int:
+        """Threads that each of some tasks may use."""
+        return max(1, self.slots // max(n_tasks, 1))
+
+    def map(
+        self,
+        work: Callable[..., R],
+        *columns: Iterable[Any],
+        lost: Callable[..., R] | None = None,  # noqa: ARG002 - threads do not die alone
+        in_turn: bool = False,
+    ) -> Iterator[R]:
+        """Results of `work` on each row of the columns, in order."""
+        return map_in_order(lambda row: work(*row), zip(*columns, strict=False), 1 if in_turn else self.threads)
+
+    def hold(self, work: Callable[..., Any], *columns: Iterable[Any]) -> list[Held]:
+        """The same as a list."""
+        return list(self.map(work, *columns))
+
+    def share(self, value: Any) -> Held:  # noqa: ANN401
+        """The value itself."""
+        return value
+
+
+ALL_THREADS = Threads()
+
+
+class Cluster:
+    """The workers of a Dask cluster, by a `distributed.Client`.
+
+    A task is a future whose key is a hash of its function and arguments. What a dead worker held is computed again from
+    the tasks that made it; the scheduler keeps these as long as something depends on them.
+    """
+
+    in_process = False
+
+    def __init__(self, client: Client, threads: int | None = None) -> None:
+        if client.status != "running" or client.asynchronous:
+            raise ClusterError(
+                f"got a client that is {'asynchronous' if client.asynchronous else client.status}; expected a running "
+                "one, such as distributed.Client('tcp://host:8786')"
+            )
+        self.client, self.threads = client, threads
+        self.address = client.scheduler_info()["address"]
+        try:
+            client.wait_for_workers(1, timeout=FIRST_WORKER)
+        except TimeoutError as error:
+            raise ClusterError(
+                f"the scheduler {self.address} has no workers after {FIRST_WORKER} s: start some with "
+                f"`dask worker {self.address}`, in an environment with the same version of whet"
+            ) from error
+        self._check_versions()
+
+    def _check_versions(self) -> None:
+        """Raise `ClusterError` if workers have another version of whet, or none: they could not even unpickle tasks."""
+        own = version("whet")
+        found = self.client.run(version, "whet", on_error="return")
+        for address, each in found.items():
+            if each != own:
+                has = f"has whet {each}" if isinstance(each, str) else "does not have whet"
+                raise ClusterError(
+                    f"the worker {address} {has}; expected version {own}, as here: install it where `dask worker` runs"
+                )
+
+    def __repr__(self) -> str:
+        n, slots = len(self._nthreads()), self.slots
+        counts = f"{n} worker{'s' * (n != 1)}, {slots} thread{'s' * (slots != 1)}"
+        has_page = "dashboard" in self.client.scheduler_info()["services"]
+        return counts + (f", dashboard {self.client.dashboard_link}" if has_page else "")
+
+    @property
+    def slots(self) -> int:
+        """Number of tasks that run at once."""
+        return max(sum(self._nthreads().values()), 1)
+
+    def _nthreads(self) -> dict[str, int]:
+        """Threads of each worker, by its address."""
+        try:
+            return dict(self.client.nthreads())
+        except OSError as error:
+            raise self._lost_connection() from error
+
+    def threads_of_task(self, n_tasks: int) -> int:  # noqa: ARG002 - a slot is a thread
+        """One: other tasks have the other threads of a worker."""
+        return 1
+
+    def map(
+        self,
+        work: Callable[..., R],
+        *columns: Iterable[Any],
+        lost: Callable[..., R] | None = None,
+        in_turn: bool = False,  # noqa: ARG002 - a task has one thread
+    ) -> Iterator[R]:
+        """Results of `work` on each row of the columns, in order; some rows are submitted ahead.
+
+        A task costs milliseconds of messages: where there are many rows, it has several of them.
+        """
+        rows, ahead = list(zip(*columns, strict=False)), AHEAD * self.slots
+        size = min(max(len(rows) // ahead, 1), MOST_ROWS)
+        waiting: deque[tuple[list[Row], Future[Any]]] = deque()
+        try:
+            for start in range(0, len(rows), size):
+                some = rows[start : start + size]
+                waiting.append((some, self._submit(_each, (work, some))))
+                if len(waiting) > ahead:
+                    yield from self._results(work, *waiting.popleft(), lost)
+            while waiting:
+                yield from self._results(work, *waiting.popleft(), lost)
+        finally:  # an error, Ctrl-C, or who asked has enough
+            if waiting:
+                self.client.cancel([future for _, future in waiting])
+
+    def hold(self, work: Callable[..., Any], *columns: Iterable[Any]) -> list[Held]:
+        """Futures of the results."""
+        return [self._submit(_run, (work, *row)) for row in zip(*columns, strict=False)]
+
+    def share(self, value: Any) -> Held:  # noqa: ANN401
+        """A future of the value; the scheduler keeps a copy, from which it is restored when a worker dies."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            return self._submit(_same, (value,))
+
+    def _submit(self, task: Callable[..., Any], arguments: Row) -> Future[Any]:
+        arguments = absolute(arguments)
+        return self.client.submit(task, *arguments, key=_key(task, arguments))
+
+    def _results(
+        self, work: Callable[..., R], rows: list[Row], future: Future[Any], lost: Callable[..., R] | None
+    ) -> Iterator[R]:
+        """Results of some rows. If workers died, of one of them or of a task beside them, each is tried alone."""
+        from distributed import KilledWorker
+
+        try:
+            results = self._value(future)
+        except KilledWorker as error:
+            if error.task != future.key:  # of a value that it takes: no row is to blame
+                raise _died(error) from error
+            results = (self._alone(work, row, lost) for row in rows)
+        for result in results:
+            if isinstance(result, _Failure):
+                raise result.error
+            yield result
+
+    def _alone(self, work: Callable[..., R], row: Row, lost: Callable[..., R] | None) -> Any:  # noqa: ANN401
+        from distributed import KilledWorker
+
+        future = self._submit(_run, (work, *row))
+        try:
+            return self._value(future, final=lost is None)
+        except KilledWorker as error:
+            if lost is None or error.task != future.key:
+                raise _died(error) from error
+            return lost(*row)
+
+    def _value(self, future: Future[Any], *, final: bool = False) -> Any:  # noqa: ANN401 - the result of any task
+        """The result of a task. If it is `final`, a task of which workers died is a `ClusterError`."""
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+
+        seen = time.monotonic()
+        while True:
+            try:
+                return future.result(timeout=LOOKS_AFTER)
+            except KilledWorker as error:
+                if final:
+                    raise _died(error) from error
+                raise
+            except TimeoutError:
+                if self._nthreads():
+                    seen = time.monotonic()
+                elif time.monotonic() - seen > FIRST_WORKER:
+                    raise ClusterError(
+                        f"all workers of {self.address} are gone for {FIRST_WORKER} s: look at their logs, start some "
+                        "and repeat the command; a training continues from its checkpoint with --resume"
+                    ) from None
+            except (FutureCancelledError, OSError) as error:
+                raise self._lost_connection() from error
+
+    def _lost_connection(self) -> ClusterError:
+        return ClusterError(
+            f"lost the connection to the scheduler {self.address}: start it again and repeat the command; a training "
+            "continues from its checkpoint with --resume"
+        )
+
+
+def _died(error: KilledWorker) -> ClusterError:
+    name = str(error.task).rpartition("-")[0]
+    return ClusterError(
+        f"the workers that ran {name} died, one after the other ({error.allowed_failures + 1} of them): give workers "
+        "more memory (--memory-limit of `dask worker`), or look at their logs"
+    )
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """An error of a task, as a value: Dask's client waits forever for an error that it cannot unpickle."""
+
+    error: Exception
+
+
+def _run(work: Callable[..., Any], *row: object) -> Any:  # noqa: ANN401 - the result of any task
+    """The result of a task, or its failure, or that of a task whose result it takes."""
+    _reuse_memory()
+    for each in row:
+        if isinstance(each, _Failure):
+            return each
+    try:
+        return work(*row)
+    except Exception as error:
+        return _Failure(_portable(error))
+
+
+def _each(work: Callable[..., Any], rows: list[Row]) -> list[Any]:
+    """Results or failures of rows; those after a failure are not needed."""
+    found = []
+    for row in rows:
+        found.append(_run(work, *row))
+        if isinstance(found[-1], _Failure):
+            break
+    return found
+
+
+def _same(value: R) -> R:
+    return value
+
+
+# Options of glibc's mallopt: the sizes from which memory is returned to the system, at the end of the heap and at once.
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
+
+
+@cache
+def _reuse_memory() -> None:
+    """Let the allocator of a worker reuse arrays of megabytes.
+
+    Dask starts workers with MALLOC_TRIM_THRESHOLD_=65536, with which every such array consists of new pages: training
+    of weak learners then takes 2.4 times as long. At most 256 MB stay with the process.
+    """
+    import ctypes
+
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another allocator
+        return
+    mallopt(TRIM_THRESHOLD, 1 << 28)
+    mallopt(MMAP_THRESHOLD, 1 << 25)
+
+
+def _portable(error: Exception) -> Exception:
+    """The error itself if it can be sent to another process, else one with its text."""
+    import pickle
+
+    try:
+        same: Exception = pickle.loads(pickle.dumps(error))
+    except Exception:
+        return ClusterError(f"{type(error).__name__}: {error}; this is an error of whet on a worker, please report it")
+    return same
+
+
+def absolute(value: Any) -> Any:  # noqa: ANN401 - any argument of a task
+    """The same value; local paths in it do not depend on the working directory, which workers do not share.
+
+    >>> absolute((1, [Path("/a"), None]))
+    (1, [PosixPath('/a'), None])
+    """
+    if isinstance(value, Path):
+        return value.absolute()
+    if type(value) in (tuple, list):
+        return type(value)(map(absolute, value))
+    return value
+
+
+def _key(task: Callable[..., Any], arguments: Row) -> str:
+    """A name for a task by its contents; futures in them count by their own names."""
+    import cloudpickle
+
+    digest = hashlib.sha256(cloudpickle.dumps((task, _by_name(arguments)))).hexdigest()
+    work = arguments[0] if callable(arguments[0]) else task
+    return f"{str(getattr(work, '__name__', type(work).__name__)).strip('_')}-{digest[:40]}"
+
+
+def _by_name(value: Any) -> Any:  # noqa: ANN401
+    from distributed import Future
+
+    if isinstance(value, Future):
+        return value.key
+    return type(value)(map(_by_name, value)) if type(value) in (tuple, list) else value
+
+
+def lost_image(image: Any, *_: object) -> UnreadableImageError:  # noqa: ANN401 - a path, or what has one
+    """The error of an image with which several workers of a cluster died one after the other."""
+    path = getattr(image, "path", image)
+    return UnreadableImageError(
+        f"{path}: the workers that read it died, one after the other; give them more memory, or remove the image"
+    )
+
+
+@contextmanager
+def connect(
+    scheduler: str | None = None, n_workers: int | None = None, threads: int | None = None
+) -> Iterator[Workers]:
+    """Workers by options of the command line: a running scheduler, a local cluster of processes, or threads."""
+    if scheduler is None and n_workers is None:
+        yield Threads(threads)
+        return
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise MissingExtraError("distributed", "dask") from error
+    for name in ("distributed", "tornado", "bokeh", "asyncio"):  # what concerns the user is an error of whet
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    if scheduler is None:
+        silent = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
+        with (
+            LocalCluster(n_workers=n_workers, threads_per_worker=1, **silent) as cluster,
+            Client(cluster) as client,
+        ):
+            client.run(_ignore_ctrl_c)
+            yield Cluster(client, threads)
+        return
+    try:
+        client = Client(scheduler, timeout=10)
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"cannot connect to the scheduler {scheduler}: {error}; start one with `dask scheduler`, and give the "
+            "address that it prints, such as tcp://host:8786"
+        ) from error
+    with client:
+        yield Cluster(client, threads)
+
+
+def _ignore_ctrl_c() -> None:
+    """For workers of a local cluster: a terminal interrupts all its processes, and this one ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def workers_from(client: Client | None, threads: int | None = None) -> Workers:
+    """The workers of a Dask client; without one, threads of this process."""
+    return Threads(threads) if client is None else Cluster(client, threads)
+
+
+class CacheBudget:
+    """Bytes that all caches of this process may keep, such as pyramids of images; a cache that is dropped frees its."""
+
+    def __init__(self) -> None:
+        self._lock, self._used = threading.RLock(), 0  # a collection of garbage may release while it is held
+
+    def reserve(self, owner: object, size: int, limit: int) -> bool:
+        """Whether `owner` may keep `size` more bytes as long as it lives, with at most `limit` in all."""
+        limit = _memory_of_worker(limit)
+        with self._lock:
+            if self._used + size > limit:
+                return False
+            self._used += size
+        weakref.finalize(owner, self._release, size)
+        return True
+
+    def _release(self, size: int) -> None:
+        with self._lock:
+            self._used -= size
+
+
+CACHE = CacheBudget()
+
+
+def _memory_of_worker(limit: int) -> int:
+    """The limit, but on a worker of a cluster at most a share of its memory."""
+    if "distributed.worker" in sys.modules:
+        from distributed import get_worker
+
+        try:
+            memory = get_worker().memory_manager.memory_limit
+        except ValueError:  # not in a task
+            return limit
+        return limit if memory is None else min(limit, int(CACHED_SHARE * memory))
+    return limit

@@ -1,0 +1,123 @@
+"""A cluster that fails: no scheduler, no workers, a poisoned image, a scheduler that goes away, Ctrl-C."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+from tests.cluster.processes import scheduler, workers
+from tests.crosses import WINDOW, write_images
+
+from whet._kernels import workers as module
+from whet._kernels.workers import Cluster, connect, lost_image
+from whet.errors import BoxError, ClusterError
+from whet.training.negatives import SkippedImagesWarning, windows_of_images
+
+distributed = pytest.importorskip("distributed", reason="a cluster needs pip install 'whet[dask]'")
+pytestmark = pytest.mark.slow
+
+# A worker that reads the poisoned image dies, as it would of a fault in a decoder.
+POISON = """
+import os
+from whet.io.images import read_grey
+from whet.training import negatives
+negatives.read_grey = lambda path: os._exit(1) if path.name == "3.png" else read_grey(path)
+"""
+
+
+def test_a_poisoned_image_is_reported_and_the_others_go_on(tmp_path):
+    images = write_images(tmp_path)
+    (tmp_path / "poison.py").write_text(POISON)
+    with (
+        scheduler() as address,
+        workers(address, 2, "--preload", tmp_path / "poison.py"),
+        distributed.Client(address) as client,
+    ):
+        client.wait_for_workers(2, timeout=120)
+        cluster = Cluster(client)
+        with pytest.warns(SkippedImagesWarning, match=r"3\.png.*died.*remove the image"):
+            found = windows_of_images(images, 100, WINDOW, np.random.default_rng(0), workers=cluster)
+        assert len(found) == 100
+        with pytest.raises(ClusterError, match=r"died.*memory"):
+            list(Cluster(client).map(os._exit, [1]))
+
+
+class UnpicklableError(Exception):
+    def __init__(self, first, second):
+        super().__init__(f"{first} of {second} arguments is kept")
+
+
+def fail(number):
+    raise UnpicklableError(1, 2) if number == 2 else BoxError(f"box {number}")
+
+
+def test_errors_of_tasks_come_through_in_their_place():
+    with scheduler() as address, workers(address, 1), distributed.Client(address) as client:
+        cluster = Cluster(client)
+        with pytest.raises(BoxError, match="box 1"):
+            list(cluster.map(fail, [1]))
+        with pytest.raises(ClusterError, match="UnpicklableError: 1 of 2 arguments"):
+            list(cluster.map(fail, [2]))
+        with pytest.raises(BoxError, match="box 3"):
+            list(cluster.map(str, cluster.hold(fail, [3])))
+
+
+def test_a_scheduler_that_is_not_there(monkeypatch):
+    with pytest.raises(ClusterError, match=r"cannot connect to the scheduler tcp://127\.0\.0\.1:9.*dask scheduler"):
+        connect("tcp://127.0.0.1:9").__enter__()
+    monkeypatch.setattr(module, "FIRST_WORKER", 0.2)
+    with (
+        scheduler() as address,
+        pytest.raises(ClusterError, match=r"has no workers.*dask worker tcp"),
+        connect(address),
+    ):
+        pass
+
+
+def test_a_scheduler_that_goes_away():
+    with scheduler() as address, workers(address, 1), distributed.Client(address, timeout=5) as client:
+        cluster = Cluster(client)
+        results = cluster.map(abs, range(1000))
+        assert next(results) == 0
+        number = client.run_on_scheduler(os.getpid)
+        os.kill(number, signal.SIGKILL)
+        with pytest.raises(ClusterError, match=r"lost the connection.*--resume"):
+            list(results)
+
+
+def test_tasks_that_nobody_waits_for_are_cancelled():
+    with scheduler() as address, workers(address, 1), distributed.Client(address) as client:
+        results = Cluster(client).map(time.sleep, [0.01] * 100)
+        next(results)
+        results.close()
+        assert client.submit(abs, -1).result(timeout=5) == 1
+        assert not client.futures.keys() - {"abs"} or all(key.startswith("abs") for key in client.futures)
+
+
+def test_a_client_that_is_closed():
+    with scheduler() as address:
+        client = distributed.Client(address)
+        client.close()
+        with pytest.raises(ClusterError, match=r"client that is closed; expected a running one"):
+            Cluster(client)
+
+
+def test_workers_that_are_all_gone_are_not_waited_for_forever(monkeypatch):
+    monkeypatch.setattr(module, "LOOKS_AFTER", 0.2)
+    with scheduler() as address, distributed.Client(address) as client:
+        with workers(address, 1):
+            results = Cluster(client).map(time.sleep, [0.0, 600.0])
+            next(results)
+        monkeypatch.setattr(module, "FIRST_WORKER", 0.5)
+        with pytest.raises(ClusterError, match=r"all workers of tcp.* are gone.*--resume"):
+            next(results)
+
+
+def test_a_value_that_kills_its_workers_blames_no_image():
+    with scheduler() as address, workers(address, 2), distributed.Client(address) as client:
+        client.wait_for_workers(2, timeout=120)
+        cluster = Cluster(client)
+        held = cluster.hold(os._exit, [1])
+        with pytest.raises(ClusterError, match=r"the workers that ran exit died"):
+            list(cluster.map(divmod, held * 2, [1, 2], lost=lost_image))

@@ -1,0 +1,168 @@
+"""Several views of a class in one model: together they find and learn as one detector of the class."""
+
+import numpy as np
+import pytest
+from tests.channels import colourful, random_detector
+
+import whet
+from whet.cascade.boxes import box_iou, intersection_over_first
+from whet.detector.classes import MultiClassDetector, detect_bases, divide_boxes, nearest_view
+from whet.detector.storage import load_model
+from whet.errors import RecordError, SeveralClassesError, UnknownClassError
+from whet.io.annotations.annotation import AnnotatedImage
+
+
+@pytest.fixture(scope="module")
+def image():
+    return colourful((90, 110), np.random.default_rng(0))
+
+
+@pytest.fixture
+def cars():
+    return MultiClassDetector({"car@1": random_detector(0, (40, 20)), "car@2": random_detector(1, (20, 40))})
+
+
+@pytest.fixture
+def mistake(cars, image):
+    """A box that both views report, nearly."""
+    found = cars.detect(image, min_score=-np.inf)
+    both = [all(fires(view, image, box) for view in cars.values()) for box in found.boxes]
+    return found.boxes[both.index(True)]
+
+
+def fires(view, image, box):
+    return bool((box_iou(view.detect(image, min_score=-np.inf).boxes, box[None]) >= 0.25).any())
+
+
+def fires_at(model, image, box):
+    return bool((box_iou(model.detect(image, min_score=-np.inf).boxes, box[None]) >= 0.5).any())
+
+
+def test_views_are_one_class(cars, image):
+    found = cars.detect(image)
+    assert cars.classes == ("car",)
+    assert set(found.labels) == {"car"}
+    assert list(cars.views("car")) == ["car@1", "car@2"]
+
+
+def test_what_several_views_find_is_one_detection(cars, image):
+    found = cars.detect(image)
+    overlaps = box_iou(found.boxes, found.boxes) - np.eye(len(found))
+    inside = intersection_over_first(found.boxes, found.boxes) - np.eye(len(found))
+    assert inside.max() <= 0.6
+    assert overlaps.max() < 0.5
+    for view in cars.values():  # nothing is lost
+        own = view.detect(image).boxes
+        near = np.maximum(intersection_over_first(own, found.boxes), intersection_over_first(found.boxes, own).T)
+        assert (near.max(axis=1) > 0.25).all()
+
+
+def test_the_windows_behind_a_detection_are_those_of_all_views(cars, image):
+    found = cars.detect(image)
+    assert len(found.windows) == sum(len(view.detect(image).windows) for view in cars.values())
+    assert set(found.group.tolist()) == set(range(len(found)))
+
+
+def test_the_minimum_score_is_of_the_detections_of_all_views(cars, image):
+    everything = cars.detect(image, min_score=-np.inf)
+    middle = float(np.median(everything.scores))
+    for view in cars.values():
+        view.set_operating_point("default", middle)
+    assert np.array_equal(cars.detect(image).to_array(), everything.with_min_score(middle).to_array())
+    assert len(cars.detect(image, max_detections=2)) == 2
+
+
+def test_two_names_with_one_number_are_no_views(image):
+    alone = MultiClassDetector({"car@1": random_detector(0), "bus": random_detector(1)})
+    assert alone.classes == ("car@1", "bus")
+    assert np.array_equal(alone.detect(image).of_class("bus").to_array(), alone["bus"].detect(image).to_array())
+
+
+def test_a_false_positive_is_gone_from_all_views_that_fired(cars, image, mistake):
+    learned = cars.learn(image, mistake, False, class_name="car")
+    assert not fires_at(cars, image, mistake)
+    assert all(view.records for view in cars.values())
+    assert len(learned) == sum(len(view.records) for view in cars.values())
+
+
+def test_a_false_positive_of_one_view_leaves_the_other_as_it_is(cars, image):
+    (first, second) = cars.values()
+    lonely = [box for box in first.detect(image).boxes if not fires(second, image, box)]
+    before = second.to_bytes()
+    cars.learn(image, lonely[0], False, class_name="car")
+    assert first.records
+    assert second.to_bytes() == before
+
+
+@pytest.mark.parametrize(("box", "name"), [([20, 10, 40, 50], "car@1"), ([20, 10, 60, 30], "car@2")])
+def test_a_missed_object_is_learned_by_the_view_of_its_shape(cars, image, box, name):
+    cars.learn(image, [box], True, class_name="car")
+    assert {each: len(view.records) for each, view in cars.items()} == {"car@1": 0, "car@2": 0, name: 1}
+    assert fires_at(cars[name], image, np.array(box, float))
+
+
+def test_where_no_view_fires_the_nearest_one_learns(cars):
+    grey = np.full((90, 110, 3), 128, np.uint8)
+    wide = np.array([[10.0, 10, 70, 40]])
+    assert list(divide_boxes(cars, wide, np.array([False]), detect_bases(cars, grey))) == ["car@2"]
+    assert nearest_view(cars, wide).tolist() == ["car@2"]
+
+
+def test_unlearning_restores_every_byte(cars, image, mistake):
+    before = cars.to_bytes()
+    learned = cars.learn(image, mistake, False, class_name="car")
+    assert cars.to_bytes() != before
+    cars.unlearn(learned)
+    assert cars.to_bytes() == before
+    with pytest.raises(RecordError):
+        cars.unlearn(learned)
+    assert cars.to_bytes() == before
+
+
+def test_the_order_of_corrections_does_not_matter_and_copies_merge(cars, image, monkeypatch):
+    monkeypatch.setattr("whet.detector.detector.time.time", lambda: 1000)
+    boxes = cars.detect(image, min_score=-np.inf).boxes[:3]
+    one, other, first, second = cars.copy(), cars.copy(), cars.copy(), cars.copy()
+    for box in boxes:
+        one.learn(image, box, False, class_name="car")
+    for box in boxes[::-1]:
+        other.learn(image, box, False, class_name="car")
+    assert one.to_bytes() == other.to_bytes()
+    first.learn(image, boxes[:2], False, class_name="car")
+    second.learn(image, boxes[2], False, class_name="car")
+    first.merge(second)
+    assert first.to_bytes() == one.to_bytes()
+
+
+def test_files_hold_all_views(cars, image, tmp_path):
+    path = tmp_path / "cars.whet"
+    cars.save(path)
+    again = load_model(path)
+    assert again.to_bytes() == cars.to_bytes()
+    assert np.array_equal(again.detect(image).to_array(), cars.detect(image).to_array())
+    assert whet.load(f"{path}:car@2").base_id == cars["car@2"].base_id
+    with pytest.raises(SeveralClassesError, match="car@1, car@2"):
+        whet.load(path)
+    with pytest.raises(UnknownClassError, match="views: car@1, car@2"):
+        whet.load(f"{path}:car")
+
+
+def test_a_class_with_views_goes_together_with_others(cars, image):
+    both = MultiClassDetector({**cars, "sign": random_detector(2)})
+    found = both.detect(image)
+    assert both.classes == ("car", "sign")
+    assert np.array_equal(found.of_class("car").to_array(), cars.detect(image).to_array())
+    assert np.array_equal(found.of_class("sign").to_array(), both["sign"].detect(image).to_array())
+    assert list(both.of_class("car")) == ["car@1", "car@2"]
+    assert both.of_class("sign") is both["sign"]
+
+
+def test_views_are_evaluated_as_one_detector(cars, image, tmp_path):
+    from PIL import Image
+
+    path = tmp_path / "a.png"
+    Image.fromarray(image).save(path)
+    found = cars.detect(image)
+    annotated = AnnotatedImage(path, image.shape[:2], found.boxes, ("car",) * len(found), np.zeros(len(found), bool))
+    run = whet.evaluate(cars, [annotated])
+    assert (run.recall, run.n_false_positives) == (1.0, 0)

@@ -1,0 +1,73 @@
+"""Stores of images for tests: fsspec's in memory, and a real HTTP server on this machine with all that can go wrong."""
+
+import threading
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import fsspec
+
+
+class Handler(SimpleHTTPRequestHandler):
+    """Serves a folder; /denied, /gone, /broken, /slow and /half answer as their names say. `asked` are all requests."""
+
+    asked = None
+    ended = None
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_GET(self):
+        self.asked.append(f"{self.command} {self.path}")
+        match self.path.split("/")[1]:
+            case "denied":
+                self.send_error(403)
+            case "gone":
+                self.send_error(404)
+            case "broken":
+                self.send_error(500)
+            case "slow":
+                self.ended.wait(30)
+            case "half":
+                self.send_response(200)
+                self.send_header("Content-Length", "1000")
+                self.end_headers()
+                self.wfile.write(bytes(500))
+            case "endless":
+                self.send_response(200)
+                self.end_headers()
+                while not self.ended.is_set():
+                    self.wfile.write(bytes(1 << 16))
+            case _:
+                super().do_GET()
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def http_store(folder):
+    """The URL of a server of a folder, and the list of the requests that it gets."""
+    asked, ended = [], threading.Event()
+    handler = type("Handler", (Handler,), {"asked": asked, "ended": ended})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder)))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        ended.set()
+        server.shutdown()
+        server.server_close()
+
+
+@contextmanager
+def memory_store(folder):
+    """The URL of a copy of a folder in fsspec's memory."""
+    files = fsspec.filesystem("memory")
+    files.put(f"{folder}/", "/store/", recursive=True)
+    try:
+        yield "memory://store"
+    finally:
+        files.rm("/store", recursive=True)

@@ -1,0 +1,172 @@
+"""Views: boxes of very different shapes are trained apart, and found together."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.commands import whet as whet_
+
+import whet
+from whet._kernels.workers import Threads
+from whet.cascade.boxes import box_iou
+from whet.detector.storage import load_model
+from whet.errors import ConfigError
+from whet.training.config import TrainingConfig
+from whet.training.views import Shapes, choose_shapes, prepare_views
+
+QUICK = {"trees": 16, "negatives_per_round": 200, "copies_per_object": 2}
+OPTIONS = ("--trees", "16", "--negatives-per-round", "200", "--copies-per-object", "2", "--threads", "1")
+TALL, WIDE = (24, 60), (60, 24)
+
+
+def boxes_of(*sizes):
+    return np.array([[0.0, 0.0, width, height] for width, height in sizes])
+
+
+@pytest.fixture(scope="module")
+def bars(tmp_path_factory):
+    """Bright bars on noise, upright in the left half of each image and lying in the right half."""
+    folder, rng = tmp_path_factory.mktemp("bars"), np.random.default_rng(0)
+    rows = []
+    for i in range(48):
+        scene = rng.integers(90, 160, (110, 220, 3), dtype=np.uint8)
+        for (width, height), left in ((TALL, 20), (WIDE, 120)):
+            x, y = left + int(rng.integers(0, 30)), int(rng.integers(10, 40))
+            scene[y : y + height, x : x + width] = 250
+            rows.append(f"{i}.png,{x},{y},{width},{height},bar")
+        Image.fromarray(scene).save(folder / f"{i}.png")
+    (folder / "bars.csv").write_text("\n".join(rows))
+    return folder
+
+
+def test_boxes_of_one_shape_are_one_view():
+    assert len(choose_shapes(boxes_of(*[(30, 40), (40, 30)] * 60))) == 1
+
+
+def test_boxes_that_no_window_fits_are_split_by_shape():
+    boxes = boxes_of(*[TALL] * 50, *[WIDE] * 60)
+    found = choose_shapes(boxes)
+    assert found.n_boxes == (50, 60)
+    assert found.misfits[0] > 0.4
+    assert found.misfits[1] == 0
+    assert found.view_of(boxes).tolist() == [0] * 50 + [1] * 60
+
+
+def test_three_shapes_are_three_views():
+    assert choose_shapes(boxes_of(*[(20, 90)] * 50, *[(90, 20)] * 50, *[(40, 40)] * 50)).n_boxes == (50, 50, 50)
+
+
+def test_few_boxes_are_not_split():
+    assert len(choose_shapes(boxes_of(*[TALL] * 39, *[WIDE] * 200))) == 1
+
+
+def test_shapes_that_are_not_apart_are_not_split():
+    aspects = np.exp(np.random.default_rng(0).normal(0, 0.5, 300))
+    boxes = boxes_of(*np.column_stack([50 * np.sqrt(aspects), 50 / np.sqrt(aspects)]))
+    found = Shapes.from_boxes(boxes, 2)
+    assert found.misfits[0] > 0.05 > found.misfits[1]
+    assert not found.are_apart
+    assert len(choose_shapes(boxes)) == 1
+
+
+def test_the_number_of_views_can_be_given():
+    assert Shapes.from_boxes(boxes_of(*[(30, 40), (40, 30)] * 6), 2).n_boxes == (6, 6)
+    assert len(choose_shapes(boxes_of(*[TALL] * 50, *[WIDE] * 60), 1)) == 1
+
+
+@pytest.mark.parametrize("views", [0, 4, "many", 1.5])
+def test_other_numbers_of_views_are_refused(views):
+    with pytest.raises(ConfigError, match="views"):
+        TrainingConfig("a.csv", views=views)
+
+
+def test_a_cascade_and_a_given_window_have_one_view(bars):
+    for settings in ({"features": "haar"}, {"window": (48, 48)}):
+        with pytest.raises(ConfigError, match="views"):
+            prepare_views(TrainingConfig(str(bars / "bars.csv"), views=2, **settings))
+
+
+def test_one_detector_has_one_view(bars):
+    with pytest.raises(ConfigError, match="train_classes"):
+        whet.train(bars / "bars.csv", views=2)
+
+
+def test_objects_of_other_views_are_ignored_but_parts_of_them_are_background(bars):
+    prepared = prepare_views(TrainingConfig(str(bars / "bars.csv"), **QUICK), workers=Threads(1))
+    assert list(prepared.views) == ["bar@1", "bar@2"]
+    for one in prepared.views.values():
+        assert one.positives.n_objects == 48
+        assert all((len(image.objects), len(image.ignored)) == (1, 1) for image in one.annotations.images)
+        (place,) = one.backgrounds(one.training_images[:1], Threads(1)).held
+        assert len(place.excluded) == 2  # no negative overlaps them much
+        assert len(place.ignored) == 0  # but negatives may lie in them
+
+
+@pytest.mark.slow
+def test_objects_of_all_shapes_are_found(bars):
+    both = whet.train_classes(bars / "bars.csv", **QUICK)
+    assert list(both) == ["bar@1", "bar@2"]
+    assert both.classes == ("bar",)
+    assert both["bar@1"].aspect < 1 < both["bar@2"].aspect
+    assert both["bar@1"].operating_points == both["bar@2"].operating_points
+    one = whet.train(bars / "bars.csv", **QUICK)
+    views, single = (whet.evaluate(model, bars / "bars.csv") for model in (both, one))
+    assert views.recall > 0.95
+    assert single.recall < 0.6
+
+
+@pytest.mark.slow
+def test_the_commands_take_views_for_one_detector(bars, tmp_path):
+    out = tmp_path / "bars.whet"
+    done = whet_("train", bars / "bars.csv", "--out", out, *OPTIONS)
+    assert done.returncode == 0, done.stderr
+    assert "2 by the shape of the boxes" in done.stderr
+    assert list(load_model(out)) == ["bar@1", "bar@2"]
+    evaluated = json.loads(whet_("evaluate", out, bars / "bars.csv", "--json").stdout)
+    assert evaluated["measures"]["recall"]["value"] > 0.95
+    assert "bar@2" in whet_("inspect", out).stdout
+    assert whet_("inspect", out, "--check").returncode == 0
+    refused = whet_("serve", out, bars)
+    assert refused.returncode
+    assert "bar@1" in refused.stderr
+
+
+def scene_of(value, stripes=0):
+    """An upright and a lying bar of another brightness, with dark stripes or without, and their boxes."""
+    scene = np.random.default_rng(9).integers(90, 160, (110, 220, 3), dtype=np.uint8)
+    boxes = [(30, 20, *TALL), (130, 30, *WIDE)]
+    for x, y, width, height in boxes:
+        scene[y : y + height, x : x + width] = value
+        if stripes:
+            scene[y : y + height : stripes, x : x + width] = 100
+    return scene, boxes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("option", "value", "stripes"), [("--wrong", 170, 0), ("--missed", 200, 4)])
+def test_a_correction_by_command_goes_to_the_view_that_it_concerns(bars, tmp_path, option, value, stripes):
+    out, image = tmp_path / "bars.whet", tmp_path / "other.png"
+    model = whet.train_classes(bars / "bars.csv", **QUICK)
+    model.save(out)
+    before = out.read_bytes()
+    scene, boxes = scene_of(value, stripes)
+    Image.fromarray(scene).save(image)
+    truth = np.array([[x, y, x + width, y + height] for x, y, width, height in boxes], np.float64)
+
+    def are_found():
+        return (box_iou(truth, load_model(out).detect(image).boxes) > 0.5).any(axis=1).tolist()
+
+    is_wrong = option == "--wrong"
+    assert are_found() == [is_wrong, is_wrong]
+    marks = [part for box in boxes for part in (option, f"{image}:{','.join(map(str, box))}")]
+    learned = whet_("learn", out, *marks, "--force")
+    assert learned.returncode == 0, learned.stderr
+    assert are_found() == [not is_wrong, not is_wrong]
+    after = load_model(out)
+    assert [len(view.records) for view in after.values()] == [1, 1]
+    same = model.learn(image, truth, not is_wrong, class_name="bar")
+    assert set(same.ids) == {record.id for view in after.values() for record in view.records}
+    for name in after:
+        assert whet_("unlearn", f"{out}:{name}", "--all").returncode == 0
+    assert out.read_bytes() == before
