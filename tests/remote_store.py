@@ -52,7 +52,7 @@ def http_store(folder):
     handler = type("Handler", (Handler,), {"asked": asked, "ended": ended})
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder)))
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)  # looks for the end so often
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", asked
