@@ -89,6 +89,22 @@ def test_errors_of_helpers_are_raised():
         in_threads(work, 2)
 
 
+def test_an_error_here_waits_for_helpers_at_work():
+    """They write to arrays of the caller."""
+    barrier, here, ended = threading.Barrier(2, timeout=20), threading.get_ident(), []
+
+    def work():
+        barrier.wait()
+        if threading.get_ident() == here:
+            raise KeyError("here")
+        threading.Event().wait(0.05)
+        ended.append(True)
+
+    with pytest.raises(KeyError, match="here"):
+        in_threads(work, 2)
+    assert ended
+
+
 def test_helpers_that_never_began_are_not_waited_for():
     all_at_work, go_on, done = threading.Barrier(MOST_HELPERS + 2, timeout=60), threading.Event(), []
 

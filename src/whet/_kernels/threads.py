@@ -9,7 +9,7 @@ import os
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import TypeVar
 
@@ -40,9 +40,7 @@ def blocks(n: int, size: int) -> list[slice]:
 
 
 def for_each_block(work: Callable[[slice], None], n: int, size: int, threads: int | None = None) -> None:
-    """Call `work` with every block of `n` rows; an error in one block is raised here.
-
-    The threads live as long as the call: idle ones would not survive a fork.
+    """Call `work` with every block of `n` rows, here and in other threads; an error in one block is raised here.
 
     >>> seen = [0] * 10
     >>> def mark(rows):
@@ -51,19 +49,17 @@ def for_each_block(work: Callable[[slice], None], n: int, size: int, threads: in
     >>> sum(seen)
     10
     """
-    pieces = blocks(n, size)
-    workers = min(threads or available_threads(), len(pieces))
-    if workers <= 1:
-        for rows in pieces:
-            work(rows)
-        return
-    with ThreadPoolExecutor(workers, thread_name_prefix="whet") as pool:
+    rest = iter(blocks(n, size))
+
+    def run() -> None:
         try:
-            for done in [pool.submit(work, rows) for rows in pieces]:
-                done.result()
+            for rows in rest:  # threads take turns: the interpreter lock makes `next` atomic
+                work(rows)
         except BaseException:  # Ctrl-C too: nobody wants to wait for the blocks that have not begun
-            pool.shutdown(cancel_futures=True)
+            deque(rest, maxlen=0)
             raise
+
+    in_threads(run, min(threads or available_threads(), -(-n // size)))
 
 
 def in_threads(work: Callable[[], None], threads: int) -> None:
@@ -82,6 +78,7 @@ def in_threads(work: Callable[[], None], threads: int) -> None:
         work()
     finally:
         begun = [other for other in others if not other.cancel()]
+        wait(begun)  # after an error, too: they write to arrays of the caller
     for other in begun:
         other.result()
 
