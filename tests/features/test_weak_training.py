@@ -35,7 +35,7 @@ def train_on(values, is_positive, method, weights=None, balanced=True):
     layout = SampleLayout.from_labels(is_positive)
     shares = class_weights(layout, weights, balanced)
     trained = train_block(Values(values), np.arange(len(values)), GivenSamples(layout.order, layout, shares, method))
-    return trained.learners, trained.responses.bits
+    return trained.learners, trained.bits
 
 
 class GivenSamples(WeightedPatches):
@@ -118,7 +118,7 @@ def test_codes_without_a_majority_of_positives_stay_out():
     layout = SampleLayout.from_labels(np.arange(7) < 3)
     samples = GivenSamples(layout.order, layout, ClassWeights(np.ones(2), 7.0))
     trained = train_block(Values(codes, categories=256), np.array([0]), samples)
-    learner, bits = trained.learners, trained.responses.bits
+    learner, bits = trained.learners, trained.bits
     all_codes = np.arange(256, dtype=np.uint8)[None]
     assert np.flatnonzero(learner.respond(all_codes)).tolist() == [7]  # 200 is a tie, the others unseen or worse
     assert bits.tolist() == [[0b011, 0]]

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
@@ -78,8 +79,8 @@ class Workers(Protocol):
         follows the other.
         """
 
-    def hold(self, work: Callable[..., Any], *columns: Iterable[Any]) -> list[Held]:
-        """The same, but the results stay with the workers."""
+    def hold(self, work: Callable[..., Any], *columns: Iterable[Any], apart: bool = False) -> list[Held]:
+        """The same, but the results stay with the workers; if they are to be `apart`, each worker has its share."""
 
     def share(self, value: Any) -> Held:  # noqa: ANN401 - any value that a task takes
         """A value that many tasks take, held by the workers."""
@@ -117,7 +118,7 @@ class Threads:
         """Results of `work` on each row of the columns, in order."""
         return map_in_order(lambda row: work(*row), zip(*columns, strict=False), 1 if in_turn else self.threads)
 
-    def hold(self, work: Callable[..., Any], *columns: Iterable[Any]) -> list[Held]:
+    def hold(self, work: Callable[..., Any], *columns: Iterable[Any], apart: bool = False) -> list[Held]:  # noqa: ARG002
         """The same as a list."""
         return list(self.map(work, *columns))
 
@@ -214,9 +215,16 @@ class Cluster:
             if waiting:
                 self.client.cancel([future for _, future in waiting])
 
-    def hold(self, work: Callable[..., Any], *columns: Iterable[Any]) -> list[Held]:
-        """Futures of the results."""
-        return [self._submit(_run, (work, *row)) for row in zip(*columns, strict=False)]
+    def hold(self, work: Callable[..., Any], *columns: Iterable[Any], apart: bool = False) -> list[Held]:
+        """Futures of the results.
+
+        Tasks that take the same value run where it is, and others wait a second until they are moved: if results are to
+        be `apart`, tasks are dealt out. A task whose worker is gone runs anywhere.
+        """
+        rows = list(zip(*columns, strict=False))
+        threads = [address for address, n in sorted(self._nthreads().items()) for _ in range(n)] if apart else []
+        places = cycle([{"workers": [one], "allow_other_workers": True} for one in threads] or [{}])
+        return [self._submit(_run, (work, *row), **place) for row, place in zip(rows, places, strict=False)]
 
     def share(self, value: Any) -> Held:  # noqa: ANN401
         """A future of the value; the scheduler keeps a copy, from which it is restored when a worker dies."""
@@ -224,9 +232,9 @@ class Cluster:
             warnings.filterwarnings("ignore", message="Sending large graph")
             return self._submit(_same, (value,))
 
-    def _submit(self, task: Callable[..., Any], arguments: Row) -> Future[Any]:
+    def _submit(self, task: Callable[..., Any], arguments: Row, **place: Any) -> Future[Any]:  # noqa: ANN401
         arguments = absolute(arguments)
-        return self.client.submit(task, *arguments, key=_key(task, arguments))
+        return self.client.submit(task, *arguments, key=_key(task, arguments), **place)
 
     def _results(
         self, work: Callable[..., R], rows: list[Row], future: Future[Any], lost: Callable[..., R] | None

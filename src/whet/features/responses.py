@@ -218,7 +218,7 @@ class BitResponses:
             diagonal += s[c] - s[c] * s[c] / n[c]
         row = partial(_scatter_row, self, s, classes, ridge, first, stride)
         described = partial(self.described, first=first, stride=stride)
-        return Scatter(s[0] / n[0] - s[1] / n[1], diagonal + ridge, row, described)
+        return Scatter(s[0] / n[0] - s[1] / n[1], diagonal + ridge, row, described, self.bits.nbytes)
 
 
 class DescribedLearner(NamedTuple):

@@ -35,13 +35,14 @@ class Scatter:
     """What selection needs to know of M candidates: gap (M,), diagonal of A (M,), and rows of A (M,).
 
     `described` gives what identifies a candidate, and `row` makes of that its scatter with all M. If these are a block
-    of more candidates, the described one may be in another block.
+    of more candidates, the described one may be in another block. `nbytes` is what `row` keeps in memory.
     """
 
     gap: Floats
     diagonal: Floats
     row: Callable[[Any], Floats]
     described: Callable[[int], Any] = field(default=int)
+    nbytes: int = 0
 
     @classmethod
     def from_statistics(
@@ -144,7 +145,7 @@ class Candidates:
         return cls(scatter, first, scatter.gap, scatter.diagonal, smallest, factor, stride=stride)
 
     def __sizeof__(self) -> int:  # by which Dask knows what a worker holds
-        return self.factor.nbytes + 3 * self.r.nbytes
+        return self.scatter.nbytes + self.factor.nbytes + 3 * self.r.nbytes
 
     def best(self) -> Best | None:
         """The candidate that adds most, the first of equals; None if none adds anything."""
