@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.web.studios import PAGE, TIMEOUT, finder, labels_for, opened, scene, scenes
 
-from whet.errors import CannotWriteError, NotNowError, TrainingDataError
+from whet.errors import CannotWriteError, NotNowError, TrainingDataError, UnknownItemError
 from whet.web import overview
 from whet.web.api import make_app
 from whet.web.exports import annotated
@@ -258,6 +258,18 @@ def test_an_image_that_is_gone_does_not_stop_the_scan_of_the_others(tmp_path):
         until(lambda: rescan.view().done == 3)
         rescan.stop()
         assert (rescan.view().total, rescan.view().unreadable) == (4, 1)
+
+
+def test_an_image_that_is_gone_after_its_scan_can_be_opened(tmp_path, monkeypatch):
+    """What a correction needs is made ready after the answer: an error there would end the connection."""
+    with opened(tmp_path) as (workspace, keys):
+        workspace.detections(keys[0])
+
+        def gone(_):
+            raise UnknownItemError("no such image")
+
+        monkeypatch.setattr(workspace.gallery, "pixels", gone)
+        workspace.prepare(keys[0])
 
 
 def test_an_unexpected_error_is_logged_and_the_scan_goes_on(tmp_path, monkeypatch, caplog):

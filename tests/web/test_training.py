@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from tests.web.studios import TIMEOUT, labels_for, scene
+from tests.web.studios import TIMEOUT, finder, labels_for, scene
 
 from whet.errors import NotNowError, TrainingDataError
 from whet.web import overview
@@ -13,21 +13,30 @@ from whet.web.workspace import Workspace
 BULLS = [[40, 30, 70, 60], [120, 70, 170, 120]]
 
 
-def drawn(workspace, n):
-    for seed in range(n):
+def drawn(workspace, seeds):
+    for seed in seeds:
         labels_for(workspace).label(workspace.add_image(scene(seed), f"{seed}.png").id, BULLS, True)
 
 
 def test_few_boxes_are_not_enough_and_names_are_checked(tmp_path):
     with Workspace.open(tmp_path / "new.studio") as workspace:
         training = Training(labels_for(workspace))
-        drawn(workspace, 3)
+        drawn(workspace, range(3))
         with pytest.raises(TrainingDataError, match=str(OBJECTS_TO_TRAIN)):
             training.start("bull")
         for name in ("", "  ", "a\nb", "/home/ann", "x" * 200):
             with pytest.raises(ValueError, match="expected a name"):
                 training.start(name)
         assert training.cancel() is None
+
+
+def test_ten_boxes_are_enough_to_train_again(tmp_path):
+    with Workspace.open(tmp_path / "bull.studio", finder(), name="bull", threads=1) as workspace:
+        training = Training(labels_for(workspace))
+        drawn(workspace, range(4))
+        assert not training.can_start
+        drawn(workspace, [4])
+        assert training.can_start
 
 
 def wait_for(training, *states):
@@ -41,7 +50,7 @@ def wait_for(training, *states):
 @pytest.mark.slow
 def test_boxes_become_a_detector_that_can_be_corrected(tmp_path):
     with Workspace.open(tmp_path / "new.studio") as workspace:
-        drawn(workspace, 12)
+        drawn(workspace, range(12))
         training, events = Training(labels_for(workspace)), []
         with workspace.events.subscribed(events.append):
             assert training.start("bull").state == "running"

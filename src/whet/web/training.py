@@ -29,8 +29,8 @@ from whet.web.insights import objects_of
 from whet.web.labelling import Labeller
 from whet.web.views import JobView
 
-# Objects that are needed to train a first detector.
-OBJECTS_TO_TRAIN = 20
+# Objects that are needed to train a first detector, and to train again: the least that `whet train` takes.
+OBJECTS_TO_TRAIN, OBJECTS_TO_TRAIN_AGAIN = 20, 10
 # Images with room beside the boxes that are needed, and the share of an image that boxes may cover in them.
 IMAGES_TO_TRAIN, MOST_COVERED = 2, 0.9
 LONGEST_CLASS = 60
@@ -60,12 +60,12 @@ class Training:
     @property
     def n_needed(self) -> int:
         """Objects that a training needs."""
-        return OBJECTS_TO_TRAIN
+        return OBJECTS_TO_TRAIN_AGAIN if self._workspace.has_model else OBJECTS_TO_TRAIN
 
     @property
     def can_start(self) -> bool:
         """Whether there are enough objects, and no training runs."""
-        return self._process is None and self.n_objects >= OBJECTS_TO_TRAIN
+        return self._process is None and self.n_objects >= self.n_needed
 
     @property
     def n_objects(self) -> int:
@@ -80,11 +80,10 @@ class Training:
         name = class_name.strip()
         if not (0 < len(name) <= LONGEST_CLASS and name.isprintable() and not ABSOLUTE_PATH.search(name)):
             raise ValueError(f"got the class {class_name[:80]!r}; expected a name of 1 to {LONGEST_CLASS} characters")
-        n = self.n_objects
-        if n < OBJECTS_TO_TRAIN:
+        n, needed = self.n_objects, self.n_needed
+        if n < needed:
             raise TrainingDataError(
-                f"got {n} boxes of objects in images that can be read; draw at least {OBJECTS_TO_TRAIN} to train a "
-                "detector"
+                f"got {n} boxes of objects in images that can be read; draw at least {needed} to train a detector"
             )
         with self._lock:
             if self._process is not None:

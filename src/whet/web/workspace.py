@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import isfinite
 from pathlib import Path
 from threading import BoundedSemaphore, Lock, RLock
@@ -17,7 +17,7 @@ from whet.cascade.detections import Detections
 from whet.detector.detector import Detector
 from whet.detector.records import Record
 from whet.detector.reference import Estimate
-from whet.errors import NotNowError, ProjectError, UnknownItemError
+from whet.errors import NotNowError, ProjectError, UnknownItemError, WhetError
 from whet.web.gallery import Gallery, Pixels
 from whet.web.history import History
 from whet.web.models import Engine, Models, labels_of, model_in, take_over
@@ -271,10 +271,11 @@ class Workspace:
                     rescorer.scan(key, self.gallery.pixels(key))
 
     def prepare(self, key: str) -> None:
-        """Make ready what a correction of an image needs: it is open in a page."""
+        """Make ready what a correction of an image needs: it is open in a page. Its file may be gone by now."""
         engine = self._engine
         if engine is not None and key in engine.rescorer:
-            engine.rescorer.prepare(key, self.gallery.pixels(key))
+            with suppress(WhetError):
+                engine.rescorer.prepare(key, self.gallery.pixels(key))
 
     def labels_of(self, key: str) -> list[Label]:
         """The labels of an image in the current state."""

@@ -229,3 +229,39 @@ def test_a_server_that_hangs_is_noticed_and_what_waits_is_sent(studio, open_page
     expect(page.page.locator(".topbar .status")).to_contain_text("1 correction")
     expect(page.page.get_by_role("alert")).to_have_count(0)
     assert len(page.labels("astronaut.png")) == 1
+
+
+def test_a_request_of_a_lost_connection_is_sent_again(studio, open_page):
+    """A proxy may drop one connection and keep another: the answer of the first would never come."""
+    page = open_page(studio, "astronaut.png")
+    face, _ = face_and_other(page)
+    held = []
+    page.page.route("**/labels", lambda route: held.append(route))
+    page.judge(face, "Right")
+    page.page.wait_for_timeout(500)
+    assert len(held) == 1  # it is under way, and stays so
+    page.page.unroute("**/labels")
+    os.kill(studio.pid, signal.SIGKILL)
+    expect(page.page.get_by_role("alert")).to_contain_text("1 change waits")
+    studio.start()
+    expect(page.page.locator(".topbar .status")).to_contain_text("1 correction")
+    expect(page.page.get_by_role("alert")).to_have_count(0)
+    assert len(page.labels("astronaut.png")) == 1
+
+
+def test_a_first_request_that_hangs_is_noticed(studio, open_page):
+    page = open_page(studio, "astronaut.png")
+    page.page.clock.install()
+    held = []
+    page.page.route("**/api/state", lambda route: held.append(route))
+    page.page.reload()
+    page.page.wait_for_timeout(500)
+    assert held
+    page.page.unroute("**/api/state")
+    os.kill(studio.pid, signal.SIGSTOP)
+    try:
+        page.page.clock.fast_forward(40_000)
+    finally:
+        os.kill(studio.pid, signal.SIGCONT)
+    page.page.clock.fast_forward(10_000)
+    page.wait_until_shown("astronaut.png")

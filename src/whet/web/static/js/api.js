@@ -36,7 +36,7 @@ let onUnreachable = () => {};
 /** Set what happens, beside the error, whenever the server does not answer a request. */
 export const whenUnreachable = (listener) => (onUnreachable = listener);
 
-/** Give up all requests under way: nothing was heard of the server for too long. */
+/** Give up all requests under way: they were sent over a connection that is lost. */
 export function abandon() {
   connection.abort();
   connection = new AbortController();
@@ -49,7 +49,8 @@ function unreachable(message, cause) {
 
 /** Send a request; returns the JSON of the answer. A body is sent as JSON. */
 export async function request(method, path, body, { signal } = {}) {
-  const options = { method, headers: { "X-Whet-Client": CLIENT }, signal: withConnection(signal) };
+  const lost = connection.signal;
+  const options = { method, headers: { "X-Whet-Client": CLIENT }, signal: signal ? AbortSignal.any([signal, lost]) : lost };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
@@ -60,6 +61,7 @@ export async function request(method, path, body, { signal } = {}) {
     content = await answer.text();
   } catch (error) {
     if (signal?.aborted) throw error;
+    if (lost.aborted) throw new Unreachable("The connection was lost.", { cause: error }); // known already
     throw unreachable("The server does not answer.", error);
   }
   if (answer.status === 502 || answer.status === 503 || answer.status === 504) {
@@ -68,8 +70,6 @@ export async function request(method, path, body, { signal } = {}) {
   if (!answer.ok) throw new Refused(answer.status, describe(content) || `${answer.status} ${answer.statusText}`);
   return content ? JSON.parse(content) : null;
 }
-
-const withConnection = (signal) => (signal ? AbortSignal.any([signal, connection.signal]) : connection.signal);
 
 /** The sentence of an error message of the server. */
 export function describe(content) {

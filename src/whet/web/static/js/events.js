@@ -22,8 +22,11 @@ export function connect() {
     delay = FIRST_RETRY;
     const wasLost = get().connection === "lost";
     set({ connection: "online" });
-    // The first load is under way already; after an interruption everything may have changed.
-    if (wasLost) session.refreshAll();
+    // The first load is under way already; after an interruption everything may have changed, and what was sent
+    // before may never be answered.
+    if (!wasLost) return;
+    abandon();
+    session.refreshAll();
   };
   stream.onmessage = (message) => {
     heard = performance.now();
@@ -55,7 +58,8 @@ function receive({ type, ...event }) {
   const update = (entries) => server && set({ server: { ...get().server, ...entries } });
   switch (type) {
     case "state":
-      if (!isOwn && event.revision !== server?.revision && event.revision !== get().revision) session.refreshAll();
+      // Without a state, the first load is under way.
+      if (server && !isOwn && ![server.revision, get().revision].includes(event.revision)) session.refreshAll();
       break;
     case "images":
       if (!isOwn) session.attempt(() => Promise.all([session.refreshRows(), session.refreshState()]));

@@ -149,23 +149,29 @@ export function refreshPanel() {
 export async function refreshAll() {
   await attempt(async () => {
     await Promise.all([refreshState(), refreshImage(), refreshRows(), refreshPanel()]);
-    const { image, opening, rows, view } = get();
-    if (view === "images" && !image && !opening && rows.length) await openImage(rows[0].id);
+    const { image, opening } = get();
+    if (!image && !opening) await openFirst();
   });
   outbox.flush();
 }
 
-/** First load: the state first, because it names the project; then the images. `connect` is called in between. */
+/** Open the image that the address names, or the first one. */
+async function openFirst() {
+  const { rows, view } = get();
+  const wanted = rows.find((row) => row.id === imageOfAddress()) ?? rows[0];
+  if (wanted && view === "images") await openImage(wanted.id);
+}
+
+/** First load: the state first, because it names the project; then the images. A server that hangs is noticed by `connect`. */
 export async function start(connect) {
-  await attempt(refreshState);
+  const state = attempt(refreshState);
   connect();
+  await state;
   if (!get().server) return; // the server did not answer: everything is loaded when it does
   await attempt(async () => {
     if (get().server.video && !imageOfAddress()) set({ view: "video" });
     await refreshRows();
-    const { rows, view } = get();
-    const wanted = rows.find((row) => row.id === imageOfAddress()) ?? rows[0];
-    if (wanted && view === "images") await openImage(wanted.id);
+    await openFirst();
     await refreshPanel();
   });
   outbox.flush();

@@ -18,7 +18,7 @@ export function Quality() {
     <${Threshold} curves=${curves} points=${points} minScore=${minScore} />
     ${curves && html`<${Charts} curves=${curves} minScore=${minScore} />`}
     <${Facts} server=${server} />
-    ${server.can_train && html`<${TrainAgain} server=${server} />`}
+    <${TrainAgain} server=${server} />
   `;
 }
 
@@ -92,11 +92,13 @@ const nearest = (points, minScore) =>
 /** Corrections put right single mistakes; a training on all labels also changes what looks different. */
 function TrainAgain({ server }) {
   const isRunning = server.job?.state === "running";
+  const missing = server.objects_to_train - server.n_objects;
   const begin = () => actions.train(classNameOf(server));
   return html`
     <h3>Train again</h3>
+    ${missing > 0 && html`<p class="hint">Label ${missing} more ${missing === 1 ? "object" : "objects"} first.</p>`}
     <p class="hint">Train a new detector on the ${server.n_objects} labelled objects and the reviewed images of this project, and on nothing else. It becomes a state of the history: undo gives this one back.</p>
-    <button class="labelled" disabled=${isRunning} onClick=${begin}>${isRunning ? "Training…" : "Train again"}</button>
+    <button class="labelled" disabled=${isRunning || missing > 0} onClick=${begin}>${isRunning ? "Training…" : "Train again"}</button>
     ${server.job?.state === "failed" && html`<p class="is-bad" role="alert">${server.job.error}</p>`}
   `;
 }
