@@ -9,17 +9,21 @@ import fsspec
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves a folder; /denied, /gone, /broken, /slow and /half answer as their names say. `asked` are all requests."""
+    """Serves a folder; /denied, /gone, /broken, /slow and /half answer as their names say. `asked` are all requests.
+
+    `once` has an answer for the next request of a path: the name of one of these.
+    """
 
     asked = None
     ended = None
+    once = None
 
     def do_HEAD(self):
         self.do_GET()
 
     def do_GET(self):
         self.asked.append(f"{self.command} {self.path}")
-        match self.path.split("/")[1]:
+        match self.once.pop(self.path, None) or self.path.split("/")[1]:
             case "denied":
                 self.send_error(403)
             case "gone":
@@ -46,10 +50,10 @@ class Handler(SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def http_store(folder):
+def http_store(folder, once=None):
     """The URL of a server of a folder, and the list of the requests that it gets."""
     asked, ended = [], threading.Event()
-    handler = type("Handler", (Handler,), {"asked": asked, "ended": ended})
+    handler = type("Handler", (Handler,), {"asked": asked, "ended": ended, "once": {} if once is None else once})
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder)))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)  # looks for the end so often

@@ -64,6 +64,16 @@ def as_path(path: str | PathLike[str]) -> Path:
     return cast(Path, checked_url(text))
 
 
+def shown_name(path: str | PathLike[str]) -> str:
+    """The name of a file or a URL for messages: a URL without user, password and query, which may be secret.
+
+    >>> shown_name("https://ada:se@cret@host/a.png?signature=secret"), shown_name("a?b.png")
+    ('https://host/a.png', 'a?b.png')
+    """
+    text = os.fspath(path)
+    return re.sub("//[^/]*@", "//", text).partition("?")[0] if is_url(text) else text
+
+
 def as_remote(path: Path) -> RemotePath | None:
     """The path as that of a URL; None for one of a file."""
     return cast("RemotePath", path) if is_url(path) else None

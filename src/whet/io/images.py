@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import DataNotFoundError, RemoteError, UnreadableImageError
-from whet.io.files import as_path, as_remote, open_regular
+from whet.io.files import as_path, as_remote, open_regular, shown_name
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -136,7 +136,7 @@ def _opened(image: str | PathLike[str] | Image) -> Iterator[tuple[Image, str]]:
         raise UnreadableImageError(
             f"got a {type(image).__name__} for an image; expected a path, a Pillow image or a NumPy array"
         )
-    name = "the image" if isinstance(image, Image.Image) else fspath(image)
+    name = "the image" if isinstance(image, Image.Image) else shown_name(image)
     try:
         if isinstance(image, Image.Image):
             yield image, name
@@ -370,5 +370,5 @@ def _glob(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 
 def _brief(names: Iterable[str | Path], most: int = 3) -> str:
-    every = list(map(str, names))
+    every = list(map(shown_name, names))
     return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import AnnotationError, UnreadableImageError
+from whet.io.files import shown_name
 from whet.io.images import image_shape
 
 # Longer names are shortened in messages.
@@ -61,7 +62,7 @@ class Problems:
         """Add a problem."""
         self.counts[kind] += 1
         if self.counts.total() <= MAX_PROBLEMS:
-            self.found.append(Problem(kind, str(file), line, what))
+            self.found.append(Problem(kind, shown_name(file), line, what))
 
     def all(self) -> tuple[Problem, ...]:
         """Return the stored problems sorted by file and line, and a last one with the number of the others."""

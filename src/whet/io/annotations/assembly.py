@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from whet.errors import AnnotationError, DataNotFoundError, UnreadableImageError
 from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems, shortened
-from whet.io.files import as_remote, is_url, read_bounded
+from whet.io.files import as_remote, is_url, read_bounded, shown_name
 from whet.io.images import image_shape, images_in
 
 # Directories of images, relative to the annotation file.
@@ -151,7 +151,7 @@ def not_found(name: str) -> str:
     >>> not_found("a.png")
     "image not found: 'a.png'"
     """
-    what = f"image not found: {shortened(name)!r}"
+    what = f"image not found: {shortened(shown_name(name))!r}"
     where = "; URLs in files are followed only below that of the images: give it (images=URL, --images URL)"
     return what + where if is_url(name) else what
 
