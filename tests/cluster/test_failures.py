@@ -75,6 +75,11 @@ def test_a_scheduler_that_is_not_there(monkeypatch):
         pass
 
 
+def test_an_encrypted_scheduler_without_certificates():
+    with pytest.raises(ClusterError, match=r"tls://127\.0\.0\.1:9.*distributed\.comm\.tls"):
+        connect("tls://127.0.0.1:9").__enter__()
+
+
 def test_a_scheduler_that_goes_away():
     with scheduler() as address, workers(address, 1), distributed.Client(address, timeout=5) as client:
         cluster = Cluster(client)
