@@ -9,7 +9,7 @@ import fsspec
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Serves a folder; /denied, /gone, /broken, /slow and /half answer as their names say. `asked` are all requests.
+    """Serves a folder; /denied, /gone, /broken, /slow, /half and so on answer as they say. `asked` are all requests.
 
     `once` has an answer for the next request of a path: the name of one of these.
     """
@@ -17,6 +17,7 @@ class Handler(SimpleHTTPRequestHandler):
     asked = None
     ended = None
     once = None
+    pair = None
 
     def do_HEAD(self):
         self.do_GET()
@@ -37,6 +38,14 @@ class Handler(SimpleHTTPRequestHandler):
                 self.send_header("Content-Length", "1000")
                 self.end_headers()
                 self.wfile.write(bytes(500))
+            case "paired":  # images are served two at a time
+                self.path = self.path.removeprefix("/paired")
+                try:
+                    _ = self.path.endswith(".png") and self.pair.wait(5)
+                except threading.BrokenBarrierError:
+                    self.send_error(404)
+                else:
+                    super().do_GET()
             case "endless":
                 self.send_response(200)
                 self.end_headers()
@@ -53,7 +62,8 @@ class Handler(SimpleHTTPRequestHandler):
 def http_store(folder, once=None):
     """The URL of a server of a folder, and the list of the requests that it gets."""
     asked, ended = [], threading.Event()
-    handler = type("Handler", (Handler,), {"asked": asked, "ended": ended, "once": {} if once is None else once})
+    shared = {"asked": asked, "ended": ended, "once": {} if once is None else once, "pair": threading.Barrier(2)}
+    handler = type("Handler", (Handler,), shared)
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder)))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)  # looks for the end so often

@@ -19,8 +19,9 @@ from whet.errors import AnnotationError, CannotWriteError, DataNotFoundError, Re
 from whet.io import remote
 from whet.io.annotations.annotation import Examples
 from whet.io.annotations.formats import read_annotations, write_annotations
-from whet.io.files import as_path, short_hash
+from whet.io.files import as_path, short_hash, short_hashes
 from whet.io.images import as_grey, find_images, image_shape
+from whet.training.negatives import image_faults
 
 
 @pytest.fixture
@@ -101,6 +102,19 @@ def test_annotations_of_every_format_find_their_images_below_a_url(form, store, 
     for image in found.images:
         assert str(image.path).startswith(store)
         np.testing.assert_allclose(image.boxes, by_name[image.path.name].boxes, atol=1e-6)
+
+
+def test_several_images_at_urls_are_read_at_once_and_stay_in_order(server, folder):
+    names = ["a.png", "b 1.png", "deep/c10.png", "deep/c2.png"]
+    (folder / "boxes.csv").write_text("".join(f"{name},1,2,30,20,van\n" for name in names))
+    url = f"{server[0]}/paired/images"
+    found = read_annotations(folder / "boxes.csv", images=url)
+    assert not found.problems
+    paths = [image.path for image in found.images]
+    assert [str(path) for path in paths] == [f"{url}/{name}" for name in names]
+    assert [image.path for image in Examples.from_annotations(negatives=paths).images] == paths
+    assert not image_faults(paths, (24, 24))
+    np.testing.assert_array_equal(short_hashes(paths), short_hashes(folder / "images" / name for name in names))
 
 
 def test_an_annotation_file_at_a_url_has_its_images_beside_it(store):

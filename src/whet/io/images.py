@@ -123,6 +123,14 @@ def image_shape(path: Path) -> tuple[int, int]:
     return (width, height) if is_swapped else (height, width)
 
 
+def shape_or_error(path: Path) -> tuple[int, int] | UnreadableImageError:
+    """The same, or why it cannot be read, so that others are read on."""
+    try:
+        return image_shape(path)
+    except UnreadableImageError as error:
+        return error
+
+
 # Modes without colours. Those with "I" and "F" hold more than 8 bits, which Pillow clips instead of scaling.
 GREY_MODES = ("1", "L", "LA", "La", "I", "F")
 
