@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from whet._kernels.threads import map_in_order
 from whet.errors import CannotWriteError, ModelChangedError, WhetError
 
 if TYPE_CHECKING:
@@ -215,7 +214,11 @@ def map_files(work: Callable[[Path], R], paths: Iterable[Path]) -> Iterator[R]:
     ['b.png', 'c.png']
     """
     listed = list(paths)
-    return map_in_order(work, listed, AT_ONCE if any(map(is_url, listed)) else 1)
+    if not any(map(is_url, listed)):
+        return map(work, listed)
+    from whet._kernels.threads import map_in_order
+
+    return map_in_order(work, listed, AT_ONCE)
 
 
 def short_hashes(paths: Iterable[Path], workers: Workers | None = None) -> NDArray[np.uint32]:
