@@ -10,8 +10,10 @@ from tests.cluster.processes import scheduler, workers
 from tests.crosses import WINDOW, write_images
 
 from whet._kernels import workers as module
-from whet._kernels.workers import Cluster, connect, lost_image
-from whet.errors import BoxError, ClusterError
+from whet._kernels.workers import Cluster, Threads, connect, lost_image
+from whet.errors import BoxError, ClusterError, UnreadableImageError
+from whet.training.channel_samples import Backgrounds
+from whet.training.channel_window import ChannelWindow
 from whet.training.negatives import SkippedImagesWarning, windows_of_images
 
 distributed = pytest.importorskip("distributed", reason="a cluster needs pip install 'whet[dask]'")
@@ -41,6 +43,24 @@ def test_a_poisoned_image_is_reported_and_the_others_go_on(tmp_path):
         assert len(found) == 100
         with pytest.raises(ClusterError, match=r"died.*memory"):
             list(Cluster(client).map(os._exit, [1]))
+
+
+def test_an_image_that_cannot_be_read_again_is_an_error_here_and_there(tmp_path):
+    paths = write_images(tmp_path)[:4]
+    choice = ChannelWindow.from_boxes(np.array([[0.0, 0.0, 40.0, 40.0]] * 30))
+    with scheduler() as address, workers(address, 1), distributed.Client(address) as client:
+        every = [Backgrounds(paths, choice, max_memory=0, workers=each) for each in (Threads(1), Cluster(client))]
+        places = [images.random(40, [0]) for images in every]
+        np.testing.assert_array_equal(*places)
+        paths[1].unlink()
+        said = []
+        for images in every:
+            with pytest.raises(UnreadableImageError, match=r"no such file.*--resume") as caught:
+                images.cells(places[0])
+            said.append(str(caught.value))
+            with pytest.warns(SkippedImagesWarning, match=r"no such file"):
+                images.random(40, [1])
+        assert said[0] == said[1]
 
 
 class UnpicklableError(Exception):
@@ -73,6 +93,11 @@ def test_a_scheduler_that_is_not_there(monkeypatch):
         connect(address),
     ):
         pass
+
+
+def test_an_encrypted_scheduler_without_certificates():
+    with pytest.raises(ClusterError, match=r"tls://127\.0\.0\.1:9.*distributed\.comm\.tls"):
+        connect("tls://127.0.0.1:9").__enter__()
 
 
 def test_a_scheduler_that_goes_away():

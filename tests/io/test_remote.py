@@ -19,8 +19,9 @@ from whet.errors import AnnotationError, CannotWriteError, DataNotFoundError, Re
 from whet.io import remote
 from whet.io.annotations.annotation import Examples
 from whet.io.annotations.formats import read_annotations, write_annotations
-from whet.io.files import as_path, short_hash
+from whet.io.files import as_path, short_hash, short_hashes
 from whet.io.images import as_grey, find_images, image_shape
+from whet.training.negatives import image_faults
 
 
 @pytest.fixture
@@ -45,6 +46,11 @@ def store(request, folder):
 def server(folder):
     with http_store(folder) as opened:
         yield opened
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch):
+    monkeypatch.setattr(remote, "PAUSE", 0.01)
 
 
 @pytest.fixture
@@ -98,6 +104,19 @@ def test_annotations_of_every_format_find_their_images_below_a_url(form, store, 
         np.testing.assert_allclose(image.boxes, by_name[image.path.name].boxes, atol=1e-6)
 
 
+def test_several_images_at_urls_are_read_at_once_and_stay_in_order(server, folder):
+    names = ["a.png", "b 1.png", "deep/c10.png", "deep/c2.png"]
+    (folder / "boxes.csv").write_text("".join(f"{name},1,2,30,20,van\n" for name in names))
+    url = f"{server[0]}/paired/images"
+    found = read_annotations(folder / "boxes.csv", images=url)
+    assert not found.problems
+    paths = [image.path for image in found.images]
+    assert [str(path) for path in paths] == [f"{url}/{name}" for name in names]
+    assert [image.path for image in Examples.from_annotations(negatives=paths).images] == paths
+    assert not image_faults(paths, (24, 24))
+    np.testing.assert_array_equal(short_hashes(paths), short_hashes(folder / "images" / name for name in names))
+
+
 def test_an_annotation_file_at_a_url_has_its_images_beside_it(store):
     found = read_annotations(f"{store}/boxes.csv", images=f"{store}/images")
     assert found.n_boxes == 2
@@ -107,9 +126,27 @@ def test_an_annotation_file_at_a_url_has_its_images_beside_it(store):
         read_annotations(f"{store}/images")
 
 
+# Names that lead out of their directory once they are unquoted, as requests do, or without what requests leave out.
+HIDDEN = [
+    "%2e%2e/secret.png",
+    "deep/.%2E/%2e./secret.png",
+    "%252e%252e/secret.png",
+    "..%2fsecret.png",
+    "%2e%2e%5csecret.png",
+    ".\t./secret.png",
+    "%" + "25" * 1000 + "2e./secret.png",
+]
+
+
 def test_urls_in_a_file_are_followed_only_below_the_url_that_the_user_gave(server, folder):
     url, asked = server
-    rows = [f"{url}/images/a.png", f"{url}/elsewhere/b.png", f"{url}/images/../secret.png", "memory://other/c.png"]
+    rows = [
+        f"{url}/images/a.png",
+        f"{url}/elsewhere/b.png",
+        f"{url}/images/../secret.png",
+        "memory://other/c.png",
+        *(f"{url}/images/{hidden}" for hidden in HIDDEN),
+    ]
     lists = folder / "lists"
     lists.mkdir()
     (lists / "urls.csv").write_text("".join(f"{row},1,2,30,20,van\n" for row in rows))
@@ -122,9 +159,22 @@ def test_urls_in_a_file_are_followed_only_below_the_url_that_the_user_gave(serve
         found = read_annotations(lists / name, images=f"{url}/images")
         assert [str(image.path) for image in found.images] == [f"{url}/images/a.png"]
         assert all("images=URL" in str(problem) for problem in found.problems)
-        assert len(found.problems) == 3
+        assert len(found.problems) == 3 + len(HIDDEN)
         assert not any("elsewhere" in path or "secret" in path for path in asked)
         asked.clear()
+    coco["images"] = [{"id": n, "file_name": name} for n, name in enumerate(["a.png", *HIDDEN])]
+    (lists / "names.json").write_text(json.dumps(coco))
+    found = read_annotations(lists / "names.json", images=f"{url}/images")
+    assert [str(image.path) for image in found.images] == [f"{url}/images/a.png"]
+    assert not any("secret" in path for path in asked)
+
+
+def test_a_name_stays_in_the_bucket_of_the_images(folder):
+    with memory_store(folder) as store:
+        fsspec.filesystem("memory").pipe("/other/b.png", (folder / "images/a.png").read_bytes())
+        (folder / "boxes.csv").write_text(f"a.png,1,2,30,20,van\n{store}/images/x::/other/b.png,1,2,30,20,van\n")
+        found = read_annotations(folder / "boxes.csv", images=f"{store}/images")
+        assert [str(image.path) for image in found.images] == [f"{store}/images/a.png"]
 
 
 def test_an_absolute_name_of_another_machine_is_the_image_of_that_name_below_the_url(store, folder):
@@ -279,6 +329,28 @@ def test_outputs_are_files(folder):
             attempt()
 
 
+@pytest.mark.parametrize("fault", ["broken", "half", "slow"])
+@pytest.mark.usefixtures("impatient")
+def test_a_failure_that_passes_is_not_noticed(folder, fault):
+    once = {"/images/a.png": fault}
+    with http_store(folder, once) as (url, asked):
+        np.testing.assert_array_equal(as_grey(f"{url}/images/a.png"), as_grey(folder / "images/a.png"))
+        assert not once
+        assert asked == ["GET /images/a.png"] * 2
+
+
+def test_what_fails_for_a_reason_is_asked_for_once(server):
+    url, asked = server
+    for name in ("denied", "gone"):
+        with pytest.raises(UnreadableImageError):
+            as_grey(f"{url}/{name}/a.png")
+        assert len(asked) == 1
+        asked.clear()
+    with pytest.raises(UnreadableImageError):
+        as_grey(f"{url}/broken/a.png")
+    assert len(asked) == 2
+
+
 def test_a_signature_in_a_url_stays_out_of_what_is_learned_and_of_messages(server, folder):
     url, _ = server
     rng = np.random.default_rng(1)
@@ -287,7 +359,34 @@ def test_a_signature_in_a_url_stays_out_of_what_is_learned_and_of_messages(serve
     detector.learn(f"{url}/images/a.png?signature=secret", [[5, 5, 45, 49]], True)
     assert detector.records[0].name == "a.png"
     assert b"secret" not in detector.to_bytes()
-    for name in ("gone", "denied", "half", "broken"):
+    for name in ("gone/a.png", "denied/a b.png", "half/a.png", "broken/a.png", "images/notes.txt"):
         with pytest.raises(UnreadableImageError) as caught:
-            as_grey(f"{url}/{name}/a.png?signature=secret")
+            as_grey(f"{url}/{name}?signature=%2Fsecret%7E")  # a request quotes it in another way
+        assert name.split("/")[0] in str(caught.value)
         assert "secret" not in str(caught.value)
+
+
+def test_a_password_in_a_url_stays_out_of_messages(server, folder):
+    address = server[0].removeprefix("http://")
+    (folder / "empty.json").write_text('{"images": [], "annotations": []}')
+    (folder / "broken.csv").write_text("a.png,1,2,30,20,van\na.png,1,2\n")
+    for user in ("ada:secret", "ada:se@secret"):
+        url = f"http://{user}@{address}"
+        for attempt in (
+            lambda url=url: as_grey(f"{url}/gone/a.png"),
+            lambda url=url: as_grey(f"{url}/images/notes.txt"),
+            lambda url=url: read_annotations(f"{url}/images"),
+            lambda url=url: read_annotations(f"{url}/empty.json?secret"),
+            lambda url=url: read_annotations(folder / "boxes.csv", images=f"{url}/gone"),
+            lambda url=url: read_annotations(folder / "boxes.csv", images=f"{url}/denied"),
+            lambda url=url: as_grey(f"{url}//a.png"),
+            lambda user=user: as_grey(f"nothing://{user}@host/a.png"),
+            lambda url=url: find_images([f"{url}/gone"]),
+        ):
+            with pytest.raises(whet.errors.WhetError) as caught:
+                attempt()
+            assert "secret" not in str(caught.value)
+            assert "cret@" not in str(caught.value)
+    found = read_annotations(f"{server[0]}/broken.csv?secret", images=f"{server[0]}/images")
+    assert found.problems
+    assert not any("secret" in str(problem) for problem in found.problems)

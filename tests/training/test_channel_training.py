@@ -1,5 +1,6 @@
 """A channel detector of drawn objects: found again, by seed, on any number of threads, and after an interruption."""
 
+import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +14,17 @@ from tests.training.test_checkpoint import StoppedError, stop_at
 from whet._kernels.workers import Threads
 from whet.cascade.boxes import box_iou
 from whet.detector.reference import GUARD_POSITIVE, POSITIVE
-from whet.errors import CheckpointError, TrainingDataError
+from whet.errors import CheckpointError, TrainingDataError, UnreadableImageError
 from whet.evaluation.runs import evaluate
+from whet.io.images import as_rgb
+from whet.training import channel_samples
 from whet.training.boosting import BoostedTrees, boost, draw_features, heavy_samples
+from whet.training.channel_samples import Backgrounds
 from whet.training.channel_training import rejection_of_accepted
 from whet.training.channel_validation import carried_over
 from whet.training.channel_window import ChannelWindow
 from whet.training.config import TrainingConfig
+from whet.training.negatives import SkippedImagesWarning
 from whet.training.preparation import prepare
 from whet.training.progress import Mining, RoundFinished, RoundStarted, StepStarted, StopReason
 from whet.training.train import train_prepared
@@ -157,6 +162,59 @@ def test_negatives_lie_outside_of_the_boxes(prepared):
         own = places[places[:, 0] == number]
         boxes = np.concatenate([pyramid.levels[i].boxes(y, x, pyramid.window)[None] for _, i, y, x in own.tolist()])
         assert images.held[number].is_background(boxes).all()
+
+
+def few_backgrounds(prepared, folder, workers):
+    """Some images, and places in them; nothing is kept of the images, and one of them is gone after that."""
+    paths = [Path(shutil.copy(path, folder)) for path in prepared.training_images[:4]]
+    images = Backgrounds(paths, prepared.choice, max_memory=0, workers=workers)
+    places = images.random(40, [0])
+    assert set(places[:, 0].tolist()) == set(range(4))
+    paths[1].unlink()
+    return images, places
+
+
+def test_an_image_that_cannot_be_read_again_gives_no_samples(prepared, tmp_path):
+    images, places = few_backgrounds(prepared, tmp_path, Threads(2))
+    for attempt in (images.cells, images.is_apart):
+        with pytest.raises(UnreadableImageError, match=rf"{images.images[1].name}.*no such file.*--resume"):
+            attempt(places)
+        assert len(attempt(places[places[:, 0] != 1]))
+    Image.new("L", (8, 8)).save(images.images[1])
+    with pytest.raises(UnreadableImageError, match="smaller"):
+        images.cells(places)
+
+
+def test_an_image_that_is_not_mined_is_named_once(prepared, trained, tmp_path):
+    images, places = few_backgrounds(prepared, tmp_path, Threads(2))
+    with pytest.warns(SkippedImagesWarning, match=images.images[1].name):
+        again = images.random(40, [0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        images.mine(trained.detector.cascade, 10)
+        images.accepted(trained.detector.cascade)
+    np.testing.assert_array_equal(again, places[places[:, 0] != 1])
+
+
+@pytest.mark.slow
+def test_a_training_in_which_a_read_fails_is_resumed_to_the_same_detector(prepared, trained, tmp_path, monkeypatch):
+    uncached = replace(prepared, config=replace(prepared.config, max_memory=1))
+    file, fails = tmp_path / "vans.checkpoint", []
+
+    def read(path):
+        if fails:
+            raise UnreadableImageError(fails.pop())
+        return as_rgb(path)
+
+    def fail_after_mining(event):
+        if isinstance(event, Mining) and event.stage == 2 and event.n_images == len(prepared.training_images):
+            fails.append("a.png did not answer")
+
+    monkeypatch.setattr(channel_samples, "as_rgb", read)
+    with pytest.raises(UnreadableImageError, match=r"a\.png did not answer.*--resume"):
+        train_prepared(uncached, fail_after_mining, checkpoint=file, workers=Threads(1))
+    resumed = train_prepared(uncached, checkpoint=file)
+    assert resumed.detector.base_id == trained.detector.base_id
 
 
 @pytest.mark.slow

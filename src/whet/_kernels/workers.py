@@ -431,11 +431,14 @@ def connect(
         return
     try:
         client = Client(scheduler, timeout=10)
-    except (OSError, ValueError) as error:
-        raise ClusterError(
-            f"cannot connect to the scheduler {scheduler}: {error}; start one with `dask scheduler`, and give the "
-            "address that it prints, such as tcp://host:8786"
-        ) from error
+    except (OSError, ValueError, TypeError) as error:
+        what = "start one with `dask scheduler`, and give the address that it prints, such as tcp://host:8786"
+        if isinstance(error, TypeError) and scheduler.startswith("tls://"):
+            what = (
+                "give the certificates in Dask's configuration, distributed.comm.tls: ca-file, client.cert and "
+                "client.key, also by environment variables such as DASK_DISTRIBUTED__COMM__TLS__CA_FILE"
+            )
+        raise ClusterError(f"cannot connect to the scheduler {scheduler}: {error}; {what}") from error
     with client:
         yield Cluster(client, threads)
 

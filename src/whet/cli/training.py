@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from whet._kernels.workers import Workers
     from whet.evaluation.advice import Advice
     from whet.evaluation.error_kinds import ErrorReport
+    from whet.io.annotations.annotation import Annotations
     from whet.training.channel_preparation import ChannelPreparation
     from whet.training.config import TrainingConfig
     from whet.training.preparation import Preparation
@@ -280,17 +281,21 @@ def advice_lines(advice: Sequence[Advice]) -> Iterator[str]:
 # --- One run ----------------------------------------------------------------------------------------------------------
 
 
-def _prepared(settings: TrainingConfig, workers: Workers, *, quiet: bool) -> tuple[PreparedViews, list[Warning | str]]:
-    """Prepare the data; warnings are printed below the progress bar."""
+def _prepared(
+    settings: TrainingConfig, workers: Workers, found: Annotations | None, *, quiet: bool
+) -> tuple[PreparedViews, Annotations, list[Warning | str]]:
+    """Prepare the data, and return the annotations too; warnings are printed below the progress bar."""
+    from whet.training.preparation import read_set
     from whet.training.views import prepare_views
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with progress_bar("prepare", hidden=quiet) as progress, usage_errors():
-            prepared = prepare_views(settings, lambda _, share: progress(share), workers)
+            found = read_set(settings, lambda _, share: progress(share)) if found is None else found
+            prepared = prepare_views(settings, lambda _, share: progress(share), workers, found)
     for one in caught:
         say(f"whet: Warning: {one.message}", err=True)
-    return prepared, [one.message for one in caught]
+    return prepared, found, [one.message for one in caught]
 
 
 def checkpoint_of(out: Path) -> Path:
@@ -324,6 +329,7 @@ class Run:
     as_json: bool
     quiet: bool
     skipped: bool = False
+    found: Annotations | None = None  # of all classes: they are read once
 
     def run(self) -> None:
         """Train, print and save."""
@@ -361,7 +367,7 @@ class Run:
 
     def _prepared(self, class_name: str | None) -> PreparedViews:
         config = self.config if class_name is None else replace(self.config, class_name=class_name)
-        prepared, warned = _prepared(config, self.workers, quiet=self.quiet)
+        prepared, self.found, warned = _prepared(config, self.workers, self.found, quiet=self.quiet)
         is_skipped = False
         if len(prepared.views) > 1 and not self.quiet:
             say(f"views      {prepared.shapes}", err=True)

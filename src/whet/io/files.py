@@ -9,14 +9,14 @@ import re
 import secrets
 import stat
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from io import BufferedReader, BytesIO
 from os import PathLike
 from pathlib import Path
 from threading import local
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,10 @@ from numpy.typing import NDArray
 from whet.errors import CannotWriteError, ModelChangedError, WhetError
 
 if TYPE_CHECKING:
+    from whet._kernels.workers import Workers
     from whet.io.remote import RemotePath
+
+R = TypeVar("R")
 
 # fsspec's, also chained ones such as filecache::s3://. One letter is a drive of Windows.
 URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://")
@@ -62,6 +65,16 @@ def as_path(path: str | PathLike[str]) -> Path:
     from whet.io.remote import checked_url
 
     return cast(Path, checked_url(text))
+
+
+def shown_name(path: str | PathLike[str]) -> str:
+    """The name of a file or a URL for messages: a URL without user, password and query, which may be secret.
+
+    >>> shown_name("https://ada:se@cret@host/a.png?signature=secret"), shown_name("a?b.png")
+    ('https://host/a.png', 'a?b.png')
+    """
+    text = os.fspath(path)
+    return re.sub("//[^/]*@", "//", text).partition("?")[0] if is_url(text) else text
 
 
 def as_remote(path: Path) -> RemotePath | None:
@@ -190,12 +203,34 @@ def read_bounded(path: Path, most: int, error: type[WhetError]) -> bytes:
         return file.read()
 
 
-def short_hashes(paths: Iterable[Path]) -> NDArray[np.uint32]:
+# Files of a store that are read at once: most of the time goes by while it answers.
+AT_ONCE = 16
+
+
+def map_files(work: Callable[[Path], R], paths: Iterable[Path]) -> Iterator[R]:
+    """Results of `work` on each path, in order; several URLs are read at once.
+
+    >>> list(map_files(lambda path: path.name, [Path("a/b.png"), Path("c.png")]))
+    ['b.png', 'c.png']
+    """
+    listed = list(paths)
+    if not any(map(is_url, listed)):
+        return map(work, listed)
+    from whet._kernels.threads import map_in_order
+
+    return map_in_order(work, listed, AT_ONCE)
+
+
+def short_hashes(paths: Iterable[Path], workers: Workers | None = None) -> NDArray[np.uint32]:
     """Short hashes (n,) of the contents of files, each once, sorted; files that cannot be read are left out.
 
-    They tell whether a file is among others. Two different files have the same hash once in four billion pairs.
+    They tell whether a file is among others. Two different files have the same hash once in four billion pairs. The
+    `workers` of a cluster read the files, which are far from here.
     """
-    found = (short_hash(path) for path in paths)
+    if workers is None or workers.in_process:
+        found = map_files(short_hash, paths)
+    else:
+        found = workers.map(short_hash, paths, lost=lambda _: None)
     return np.unique(np.array([each for each in found if each is not None], np.uint32))
 
 

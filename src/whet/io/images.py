@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import DataNotFoundError, RemoteError, UnreadableImageError
-from whet.io.files import as_path, as_remote, open_regular
+from whet.io.files import as_path, as_remote, open_regular, shown_name
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -123,6 +123,14 @@ def image_shape(path: Path) -> tuple[int, int]:
     return (width, height) if is_swapped else (height, width)
 
 
+def shape_or_error(path: Path) -> tuple[int, int] | UnreadableImageError:
+    """The same, or why it cannot be read, so that others are read on."""
+    try:
+        return image_shape(path)
+    except UnreadableImageError as error:
+        return error
+
+
 # Modes without colours. Those with "I" and "F" hold more than 8 bits, which Pillow clips instead of scaling.
 GREY_MODES = ("1", "L", "LA", "La", "I", "F")
 
@@ -136,7 +144,7 @@ def _opened(image: str | PathLike[str] | Image) -> Iterator[tuple[Image, str]]:
         raise UnreadableImageError(
             f"got a {type(image).__name__} for an image; expected a path, a Pillow image or a NumPy array"
         )
-    name = "the image" if isinstance(image, Image.Image) else fspath(image)
+    name = "the image" if isinstance(image, Image.Image) else shown_name(image)
     try:
         if isinstance(image, Image.Image):
             yield image, name
@@ -370,5 +378,5 @@ def _glob(folder: Path, parts: Sequence[str]) -> Iterator[Path]:
 
 
 def _brief(names: Iterable[str | Path], most: int = 3) -> str:
-    every = list(map(str, names))
+    every = list(map(shown_name, names))
     return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from io import BytesIO
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from whet.errors import MissingExtraError, RemoteError
+from whet.io.files import shown_name
 
 try:
     import fsspec
@@ -32,12 +34,16 @@ AT_ONCE = 1 << 20
 # Seconds that one request may take: the download of an image, or the list of a directory.
 TIMEOUT = 60.0
 TIMEOUT_VARIABLE = "WHET_REMOTE_TIMEOUT"
+# Of thousands of requests some fail by chance: a failure that may pass is tried once more, after so many seconds.
+PAUSE = 0.5
 # Answers of HTTP servers that serve files, but list no directory.
 NOT_LISTED = (403, 405)
 
 
 class RemotePath(PurePosixPath):
     """A URL with the parts of `pathlib.Path` that reading needs; it is hashable, sortable and can be pickled.
+
+    `str` is the whole URL; f-strings, of which messages are made, contain it as `shown`.
 
     >>> path = RemotePath("https://host/set/a.png?signature=secret")
     >>> str(path.parent / "b.png"), path.name, path.suffix
@@ -49,6 +55,9 @@ class RemotePath(PurePosixPath):
     def __str__(self) -> str:
         """The URL; pathlib keeps one of two slashes."""
         return re.sub(r":/(?!/)", "://", super().__str__(), count=1)
+
+    def __format__(self, form: str) -> str:
+        return format(self.shown, form)
 
     @property
     def name(self) -> str:
@@ -62,7 +71,7 @@ class RemotePath(PurePosixPath):
         >>> RemotePath("https://ada:secret@host/a.png?signature=secret").shown
         'https://host/a.png'
         """
-        return re.sub("//[^/@]*@", "//", str(self)).partition("?")[0]
+        return shown_name(str(self))
 
     def resolve(self) -> RemotePath:
         """The URL itself."""
@@ -85,7 +94,7 @@ class RemotePath(PurePosixPath):
                     raise
             return True
 
-        return self._ask(answers)
+        return self._ask(answers, again=False)  # of the one that the user gave: say at once what is wrong with it
 
     def exists(self) -> bool:
         """Whether there is such an object or directory."""
@@ -132,8 +141,18 @@ class RemotePath(PurePosixPath):
     def _is_http(self) -> bool:
         return str(self).startswith(("http://", "https://"))
 
-    def _ask(self, request: Callable[[Any, str], Answer]) -> Answer:
-        """The answer of the store; any failure is a `RemoteError`. A store that hangs keeps its thread."""
+    def _ask(self, request: Callable[[Any, str], Answer], *, again: bool = True) -> Answer:
+        """The answer of the store; any failure is a `RemoteError`. After one that may pass, it asks again."""
+        try:
+            return self._ask_once(request)
+        except RemoteError as error:
+            if not again or not _may_pass(error.__cause__):
+                raise
+        time.sleep(PAUSE)
+        return self._ask_once(request)
+
+    def _ask_once(self, request: Callable[[Any, str], Answer]) -> Answer:
+        """The answer of the store. A store that hangs keeps its thread."""
         url = str(self)
         answers: list[Answer] = []
         errors: list[Exception] = []
@@ -156,7 +175,7 @@ class RemotePath(PurePosixPath):
                 f"{self.shown} did not answer within {seconds:g} s; check the store, or set the environment variable "
                 f"{TIMEOUT_VARIABLE} to more seconds"
             )
-        raise RemoteError(f"{self.shown}: {_reason(errors[0], url, self.shown)}") from errors[0]
+        raise RemoteError(f"{self.shown}: {_reason(errors[0])}") from errors[0]
 
 
 @lru_cache
@@ -174,38 +193,62 @@ def checked_url(url: str) -> RemotePath:
     """
     path = RemotePath(url)
     if str(path) != url.rstrip("/") or "/../" in f"{url}/":
-        raise RemoteError(f"{url} has empty parts or ..; expected a URL such as s3://bucket/images/1.jpg")
+        raise RemoteError(f"{shown_name(url)} has empty parts or ..; expected a URL such as s3://bucket/images/1.jpg")
     try:
         fsspec.get_filesystem_class(re.split("::|://", url)[0])
         fsspec.get_filesystem_class(url.partition("://")[0].rpartition("::")[2])
     except ValueError as error:
         raise RemoteError(
-            f"{url}: {error}; expected one of fsspec, such as s3://, gs://, https:// and memory://"
+            f"{shown_name(url)}: {error}; expected one of fsspec, such as s3://, gs://, https:// and memory://"
         ) from error
     except ImportError as error:
-        raise RemoteError(f"{url}: {error}") from error
+        raise RemoteError(f"{shown_name(url)}: {error}") from error
     return path
 
 
 def below(root: RemotePath, name: str) -> RemotePath | None:
     """The image that an annotation file names, below the URL that the user gave; None for a URL that is elsewhere.
 
-    An annotation file from somebody else cannot make whet ask other servers. Of an absolute path, or one with `..`, the
-    base name counts.
+    An annotation file from somebody else cannot make whet ask other servers, or for other directories. Of an absolute
+    path, or one with `..`, the base name counts; None if it hides `..`, as `%2e%2e` does.
 
     >>> root = RemotePath("https://host/set")
     >>> below(root, "https://host/set/a.png"), below(root, "https://inside/a.png"), below(root, "../../b.png")
     (RemotePath('https://host/set/a.png'), None, RemotePath('https://host/set/b.png'))
+    >>> below(root, "%2e%2e/private/b.png")
     """
     name = name.replace("\\", "/")
     if "://" in name or "::" in name:
         path = RemotePath(name)
-        return path if path.is_relative_to(root) and ".." not in path.parts else None
-    parts = PurePosixPath(name).parts
-    if not parts:
-        return None
-    is_inside = not name.startswith("/") and ".." not in parts and not re.match(r"[A-Za-z]:", name)
-    return root.joinpath(*parts) if is_inside else root / parts[-1]
+    else:
+        parts = PurePosixPath(name).parts
+        if not parts:
+            return None
+        is_inside = not name.startswith("/") and ".." not in parts and not re.match(r"[A-Za-z]:", name)
+        path = root.joinpath(*parts) if is_inside else root / parts[-1]
+    return path if path.is_relative_to(root) and _stays_below(str(path.relative_to(root))) else None
+
+
+# More would take long for a name of megabytes that is quoted thousands of times.
+MOST_QUOTED = 8
+
+
+def _stays_below(name: str) -> bool:
+    """Whether a relative name has no `..`, also after what stores make of it, and does not begin a chained URL.
+
+    Requests unquote `%2e`, and leave out tabs and line ends.
+    """
+    if "::" in name:
+        return False
+    for _ in range(MOST_QUOTED):
+        name = re.sub(r"[\x00-\x1f\x7f]", "", name)
+        if ".." in re.split(r"[/\\]", name):
+            return False
+        plain = unquote(name)
+        if plain == name:
+            return True
+        name = plain
+    return False
 
 
 def timeout() -> float:
@@ -216,15 +259,37 @@ def timeout() -> float:
         return TIMEOUT
 
 
-def _reason(error: BaseException, url: str, shown: str) -> str:
-    """The cause of a failure, and what to do; stores wrap the cause in other errors, and some name the URL."""
+def _causes(error: BaseException) -> tuple[list[BaseException], str, int]:
+    """The errors that stores wrap in others, their names, and the status of an HTTP answer, or 0."""
     causes = [error]
     while (inner := causes[-1].__cause__ or causes[-1].__context__) is not None and inner not in causes:
         causes.append(inner)
-    names = " ".join(type(cause).__name__ for cause in causes)
     statuses = [getattr(cause, "status", None) for cause in causes]
     status = next((each for each in statuses if isinstance(each, int)), 0)
-    text = " ".join((str(causes[-1]) or type(causes[-1]).__name__).replace(url, shown).split())[:200]
+    return causes, " ".join(type(cause).__name__ for cause in causes), status
+
+
+def _may_pass(error: BaseException | None) -> bool:
+    """Whether a failure may pass by itself: no answer in time, one of status 5xx, or a connection that broke off."""
+    if error is None:
+        return True
+    _, names, status = _causes(error)
+    return status >= 500 if status else re.search("Timeout|Payload|Disconnected|ConnectionReset", names) is not None
+
+
+def _without_secrets(text: str) -> str:
+    """A text with its URLs as they are shown; a store may quote them in another way.
+
+    >>> _without_secrets("404, url='https://ada:secret@host/a.png?signature=secret'")
+    "404, url='https://host/a.png'"
+    """
+    return re.sub(r"""(?<=://)[^/\s'"]*@|(?<=[^\s'"])\?[^\s'"]*""", "", text)
+
+
+def _reason(error: BaseException) -> str:
+    """The cause of a failure, and what to do."""
+    causes, names, status = _causes(error)
+    text = " ".join(_without_secrets(str(causes[-1]) or type(causes[-1]).__name__).split())[:200]
     if status in (401, 403, 407) or re.search("Permission|Forbidden|Credential|Unauthorized|AccessDenied", names):
         return f"access denied ({text}); check the credentials and storage options of this store"
     if status:

@@ -160,7 +160,7 @@ def prepare_channels(
     _check_positives(positives)
     annotated = backgrounds_of(annotations) if config.backgrounds else {}
     least = choice.height // 2 - choice.grid.padding, choice.width // 2 - choice.grid.padding
-    images, unreadable = images_to_mine(annotated, config.negatives, known, least)
+    images, unreadable = images_to_mine(annotated, config.negatives, known, least, annotations.shapes)
     share = min(config.validation_share, MOST_HELD_OUT / len(images))
     training, held_out = split_images(images, share, config.seed)
     whole = annotations if whole is None else whole

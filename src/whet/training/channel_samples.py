@@ -142,6 +142,12 @@ FEWEST_PER_IMAGE = 10
 MOST_PLACES = 200
 # Random windows are tried so often, where some overlap objects.
 TRIES = 3
+NO_PLACES: Places = np.empty((0, 4), np.int32)
+# What to do where an image cannot be read again whose windows are samples already.
+REPEAT = (
+    "the training has taken windows from this image before: repeat the command with --resume (in Python, with the same "
+    "checkpoint) to continue from the checkpoint, or start again without the image"
+)
 
 
 @dataclass(eq=False)
@@ -164,19 +170,30 @@ class Background:
         return {**self.__dict__, "_kept": None}
 
     def pyramid(self) -> Pyramid | None:
-        """The pyramid of the image, from the smallest objects on; None if it cannot be read or holds no window."""
+        """The pyramid of the image, from the smallest objects on; None if it holds no window.
+
+        Raises `UnreadableImageError`, also of an image that could be read before: a store may fail at any time.
+        """
         if self._kept is not None:
             return self._kept.without_pixels()  # a copy, so that filtered channels, four times as large, are not kept
-        try:
-            rgb = as_rgb(self.path)
-        except UnreadableImageError:
-            return None
-        choice = self.choice
+        rgb, choice = as_rgb(self.path), self.choice
         ratio = max(choice.window) / max(choice.object_height, choice.object_width)
         found = Pyramid.from_image(rgb, choice.window, min_size=choice.min_size * ratio, grid=choice.grid, threads=1)
+        if not found.levels:
+            return None
         if self.max_memory and CACHE.reserve(self, sum(each.nbytes for each in _channels(found)), self.max_memory):
             self._kept = found.without_pixels()
-        return found if found.levels else None
+        return found
+
+    def _pyramid_of_places(self) -> Pyramid:
+        """The pyramid of an image in which places were chosen before; without it, there is no right answer."""
+        try:
+            pyramid = self.pyramid()
+        except UnreadableImageError as error:
+            raise UnreadableImageError(f"{error}; {REPEAT}") from error
+        if pyramid is None:
+            raise UnreadableImageError(f"{self.path} has changed: it is smaller than the window now; {REPEAT}")
+        return pyramid
 
     def is_background(self, windows: Boxes) -> NDArray[np.bool_]:
         """Which windows (n, 4) show no object."""
@@ -185,11 +202,14 @@ class Background:
         inside = (intersection_over_first(boxes, self.ignored) >= MOST_IGNORED).any(axis=1)
         return np.asarray(~(near | inside))
 
-    def random(self, n: int, seed: Sequence[int]) -> Places:
+    def random(self, n: int, seed: Sequence[int]) -> Places | UnreadableImageError:
         """Up to `n` random places; small windows are less likely than in a scan."""
-        pyramid = self.pyramid()
+        try:
+            pyramid = self.pyramid()
+        except UnreadableImageError as error:
+            return error
         if pyramid is None:
-            return np.empty((0, 4), np.int32)
+            return NO_PLACES
         rng, (rows, columns) = np.random.default_rng([*seed, self.number]), cells_of(self.choice.window)
         free = np.array([[c.shape[1] - rows + 1, c.shape[2] - columns + 1] for c in _channels(pyramid)])
         room = np.sqrt(free.prod(axis=1))
@@ -199,11 +219,14 @@ class Background:
         chosen = np.flatnonzero(self.is_background(pyramid.boxes(index)))[:n]
         return self._places(level[chosen], y[chosen], x[chosen])
 
-    def mine(self, cascade: Cascade, most: int) -> tuple[Places, NDArray[np.float64], int, int]:
+    def mine(self, cascade: Cascade, most: int) -> tuple[Places, NDArray[np.float64], int, int] | UnreadableImageError:
         """The `most` best places without near-copies, and their scores; numbers of accepted and of tested windows."""
-        pyramid = self.pyramid()
+        try:
+            pyramid = self.pyramid()
+        except UnreadableImageError as error:
+            return error
         if pyramid is None:
-            return np.empty((0, 4), np.int32), np.empty(0), 0, 0
+            return NO_PLACES, np.empty(0), 0, 0
         scan = scan_channels(cascade, pyramid, threads=1)
         fired = scan.fired
         fired = fired.take(self.is_background(fired.boxes))
@@ -218,18 +241,14 @@ class Background:
 
     def is_apart(self, places: Places) -> NDArray[np.bool_]:
         """Which places (n,) hardly overlap any box: objects that were trained on raise the scores around them."""
-        pyramid = self.pyramid()
-        if pyramid is None:
-            return np.zeros(len(places), np.bool_)
+        pyramid = self._pyramid_of_places()
         windows = pyramid.boxes(_index(pyramid, places))
         overlaps = box_iou(self.choice.box_offset.boxes(windows), self.excluded)
         return np.asarray(~(overlaps >= LEAST_OVERLAP).any(axis=1))
 
     def cells(self, places: Places) -> Bytes:
         """Filtered channels (n, 40, rows, columns) of places."""
-        pyramid = self.pyramid()
-        if pyramid is None:
-            return np.zeros((len(places), N_FILTERED, *cells_of(self.choice.window)), np.uint8)
+        pyramid = self._pyramid_of_places()
         return pyramid.cells(_index(pyramid, places))
 
     def _places(self, level: NDArray[Any], y: NDArray[Any], x: NDArray[Any]) -> Places:
@@ -248,7 +267,9 @@ def _channels(pyramid: Pyramid) -> list[Bytes]:
 class Backgrounds:
     """Images to take negatives from, each held by a worker. Results do not depend on the `workers`.
 
-    `excluded` and `ignored` are boxes (n, 4) by the path of an image. Unreadable images have no windows.
+    `excluded` and `ignored` are boxes (n, 4) by the path of an image. Where new windows are looked for, an image that
+    cannot be read has none, and is named once in a `SkippedImagesWarning`. Where windows were found before, it is an
+    `UnreadableImageError`.
     """
 
     def __init__(
@@ -261,6 +282,7 @@ class Backgrounds:
         workers: Workers = ALL_THREADS,
     ) -> None:
         self.images, self.choice, self.workers = images, choice, workers
+        self._skipped: set[Path] = set()
         none = np.empty((0, 4))
         boxes = ([(each or {}).get(path, none) for path in images] for each in (excluded, ignored))
         self.held = workers.hold(Background, images, range(len(images)), repeat(choice), *boxes, repeat(max_memory))
@@ -268,8 +290,8 @@ class Backgrounds:
     def random(self, n: int, seed: Sequence[int]) -> Places:
         """About `n` random places, evenly from all images."""
         each = -(-n // len(self.images))
-        parts = self._map(Background.random, repeat(each), repeat(seed), otherwise=np.empty((0, 4), np.int32))
-        return np.concatenate([np.empty((0, 4), np.int32), *parts])
+        parts = self._map(Background.random, repeat(each), repeat(seed), otherwise=NO_PLACES)
+        return np.concatenate([NO_PLACES, *parts])
 
     def mine(
         self, cascade: Cascade, n: int, progress: Callable[[int, int, int], None] = lambda *_: None
@@ -278,7 +300,7 @@ class Backgrounds:
 
         `progress` receives the numbers of windows found, of windows tested and of images scanned.
         """
-        places, scores, counts = [np.empty((0, 4), np.int32)], [np.empty(0)], []
+        places, scores, counts = [NO_PLACES], [np.empty(0)], []
         for found, marks, accepted, tested in self._mine(cascade, self._per_image(n)):
             places.append(found)
             scores.append(marks)
@@ -290,7 +312,7 @@ class Backgrounds:
     def accepted(self, cascade: Cascade) -> tuple[Places, NDArray[np.float64]]:
         """All places that a cascade accepts, without near-copies, image by image, and their scores."""
         parts = (part[:2] for part in self._mine(cascade, MOST_PLACES))
-        places, scores = zip((np.empty((0, 4), np.int32), np.empty(0)), *parts, strict=True)
+        places, scores = zip((NO_PLACES, np.empty(0)), *parts, strict=True)
         return np.concatenate(places), np.concatenate(scores)
 
     def is_apart(self, places: Places) -> NDArray[np.bool_]:
@@ -306,16 +328,24 @@ class Backgrounds:
         return max(FEWEST_PER_IMAGE, -(-FEWEST_SHARE * n // len(self.images)))
 
     def _mine(self, cascade: Cascade, most: int) -> Iterator[tuple[Places, NDArray[np.float64], int, int]]:
-        nothing = np.empty((0, 4), np.int32), np.empty(0), 0, 0
+        nothing = NO_PLACES, np.empty(0), 0, 0
         return self._map(Background.mine, repeat(self.workers.share(cascade)), repeat(most), otherwise=nothing)
 
-    def _map(self, work: Callable[..., R], *columns: Iterable[Any], otherwise: R) -> Iterator[R]:
-        """Results of all images, in order; of an image with which workers died, another result and a warning."""
+    def _map(self, work: Callable[..., R | UnreadableImageError], *columns: Iterable[Any], otherwise: R) -> Iterator[R]:
+        """Results of all images, in order; of one that cannot be read, or killed workers, `otherwise` and a warning."""
         results = self.workers.map(work, self.held, *columns, lost=_no_result)
         for path, result in zip(self.images, results, strict=True):
-            if result is None:
-                warnings.warn(f"skipped an image: {lost_image(path)}", SkippedImagesWarning, stacklevel=2)
-            yield otherwise if result is None else result
+            if result is None or isinstance(result, UnreadableImageError):
+                self.warn_skipped(path, result)
+                yield otherwise
+            else:
+                yield result
+
+    def warn_skipped(self, path: Path, error: UnreadableImageError | None) -> None:
+        """Name an image that was skipped, once; without an error, workers died of it."""
+        if path not in self._skipped:
+            self._skipped.add(path)
+            warnings.warn(f"skipped an image: {error or lost_image(path)}", SkippedImagesWarning, stacklevel=3)
 
     def _at(self, work: Callable[..., NDArray[Any]], places: Places, found: NDArray[Any]) -> NDArray[Any]:
         """Write results for the places of each image to their rows of `found`."""

@@ -17,6 +17,7 @@ from whet.cascade.channel_scan import scan_channels
 from whet.cascade.detect import report
 from whet.cascade.detections import FiredWindows
 from whet.cascade.stage import Stage
+from whet.errors import UnreadableImageError
 from whet.evaluation.advice import LearningCurve
 from whet.evaluation.evaluation import Detected, Evaluation, Labelled, evaluate_detections
 from whet.features.weak_learners import LEAVES
@@ -338,11 +339,15 @@ def detect_unseen(
         repeat(workers.share(_FoldScan(tuple(cascades), tuple(fold_scales), own_scale, stage.threshold))),
         [held.get(images[i].path) or Background(absolute(images[i].path), i, choice) for i in some],
         [np.unique(each[each >= 0]).tolist() for each in own],
-        lost=lambda *_: {},
+        lost=lambda *_: None,
     )
+    owners = {path: each for each in backgrounds for path in each.images}
     pairs: list[tuple[Detected, Labelled, list[int]]] = []
     shapes = []
     for i, fold, found in zip(some, own, scanned, strict=True):
+        if found is None or isinstance(found, UnreadableImageError):
+            owners.get(images[i].path, backgrounds[0]).warn_skipped(images[i].path, found)
+            continue
         for k, fired in found.items():
             detected = report(fired, offset=choice.box_offset, by_object=True)
             ignored = images[i].ignore.copy()
@@ -363,9 +368,14 @@ class _FoldScan:
     own_scale: Scale
     threshold: float
 
-    def run(self, image: Background, folds: Sequence[int]) -> dict[int, FiredWindows]:
-        """The windows that fire, by fold."""
-        pyramid = image.pyramid()
+    def run(self, image: Background, folds: Sequence[int]) -> dict[int, FiredWindows] | UnreadableImageError:
+        """The windows that fire, by fold; an error if the image cannot be read: its objects are not missed."""
+        if not folds:
+            return {}
+        try:
+            pyramid = image.pyramid()
+        except UnreadableImageError as error:
+            return error
         if pyramid is None:
             return dict.fromkeys(folds, FiredWindows())
         found = {}

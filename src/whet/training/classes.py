@@ -10,6 +10,7 @@ from whet._kernels.workers import workers_from
 from whet.detector.classes import VIEW, MultiClassDetector, check_class_name
 from whet.detector.detector import Detector
 from whet.errors import CheckpointError, ConfigError
+from whet.io.annotations.annotation import Annotations
 from whet.io.annotations.formats import read_annotations
 from whet.training.progress import Event
 from whet.training.train import PathOrText, config_from
@@ -54,12 +55,12 @@ def train_classes(
     >>> sorted(set(squares.detect(folder / "0.png").labels))
     ['bright', 'dark']
     """
-    names = classes_of(annotations, settings.get("format"), settings.get("images"), classes)
+    found = read_annotations(annotations, settings.get("format"), settings.get("images"))
     workers = workers_from(client, threads)
     trained: dict[str, Detector] = {}
-    for name in names:
+    for name in selected_names(found, classes):
         given = {"annotations": annotations, "negatives": negatives, "class_name": name, **settings}
-        prepared = prepare_views(config_from(given, for_opencv=for_opencv), workers=workers)
+        prepared = prepare_views(config_from(given, for_opencv=for_opencv), workers=workers, found=found)
         numbers = range(len(trained), len(trained) + len(prepared.views))
         files = [None if checkpoint is None else class_checkpoint(Path(checkpoint), number) for number in numbers]
         done = train_views(prepared, callback or (lambda _: None), checkpoints=files, workers=workers)
@@ -70,8 +71,12 @@ def train_classes(
 def classes_of(
     annotations: PathOrText, format: str | None, images: PathOrText | None, classes: Sequence[str] | None
 ) -> list[str]:
+    """The classes of a data set to train; see `selected_names`."""
+    return selected_names(read_annotations(annotations, format, images), classes)
+
+
+def selected_names(found: Annotations, classes: Sequence[str] | None) -> list[str]:
     """The classes to train, in the order given; None: all that have boxes. An unknown one is an `AnnotationError`."""
-    found = read_annotations(annotations, format, images)
     if classes is None:
         return checked_names([name for name, n in found.counts.items() if n])
     names = list(dict.fromkeys(classes.split(",") if isinstance(classes, str) else classes))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from whet._kernels.windows import OPENCV_MIN_SIGMA
 from whet.errors import TrainingDataError
 from whet.features.integral import FeatureFamily, IntegralStack
+from whet.io.files import map_files
 from whet.training.config import CASCADE_SETTINGS, TrainingConfig
 from whet.training.negatives import ExcludedBoxes, usable_images
 from whet.training.stage import StageLearner
@@ -108,10 +109,12 @@ class TrainingData:
         config: TrainingConfig,
         groups: NDArray[np.intp] | None = None,
         excluded_boxes: ExcludedBoxes | None = None,
+        *,
+        are_checked: bool = False,
     ) -> TrainingData:
         """Check the data and split it by `config.validation_share`; raises `TrainingDataError` on unusable data.
 
-        Positives of one group show one object and stay on one side.
+        Positives of one group show one object and stay on one side. Images that `are_checked` are not opened.
         """
         usable = usable_rows(positives, window, config.min_sigma, groups)
         if groups is None:
@@ -122,7 +125,9 @@ class TrainingData:
         return cls(
             kept[train],
             kept[held_out],
-            *split_images(usable_images(images, window), config.validation_share, config.seed),
+            *split_images(
+                images if are_checked else usable_images(images, window), config.validation_share, config.seed
+            ),
             len(positives),
             len(images),
             np.rint(positives.mean(axis=0)).astype(np.uint8),
@@ -225,7 +230,7 @@ def _patches(*sides: NDArray[np.uint8]) -> str:
 
 def images_digest(paths: Sequence[Path], excluded: ExcludedBoxes) -> str:
     """Names and sizes of the files in their order: a folder may move, and reading all contents would take minutes."""
-    files = [(path.name, path.stat().st_size) for path in paths]
+    files = list(map_files(lambda path: (path.name, path.stat().st_size), paths))
     boxes = [part for i, path in enumerate(paths) if len(excluded.get(path, ())) for part in (i, excluded[path])]
     return f"{len(files)} files, {digest([*files, *boxes])}"
 

@@ -20,9 +20,11 @@ from whet.cascade.scan import Scan
 from whet.errors import TrainingDataError, UnreadableImageError
 from whet.features.integral import IntegralStack
 from whet.io.annotations.annotation import Annotations, Problem, ProblemKind
-from whet.io.images import as_rgb, find_images, image_shape, read_grey
+from whet.io.files import map_files
+from whet.io.images import as_rgb, find_images, read_grey, shape_or_error
 
 GreyImages = NDArray[np.uint8]
+Shape = tuple[int, int]
 
 
 class SkippedImagesWarning(UserWarning):
@@ -39,22 +41,35 @@ def usable_images(paths: Sequence[Path], window: tuple[int, int]) -> list[Path]:
     return [path for path in paths if path not in faults]
 
 
-def image_faults(paths: Sequence[Path], window: tuple[int, int]) -> dict[Path, str]:
-    """The problems of images that cannot be opened or are smaller than the window, by their headers."""
-    faults = {path: _fault(path, window) for path in paths}
+def image_faults(
+    paths: Sequence[Path], window: tuple[int, int], shapes: Mapping[Path, Shape] | None = None
+) -> dict[Path, str]:
+    """The problems of images that cannot be opened or are smaller than the window, by their headers.
+
+    Images with `shapes` (height, width) were opened before, and are not opened again.
+    """
+    known = {} if shapes is None else shapes
+    unknown = [path for path in paths if path not in known]
+    found = {**known, **dict(zip(unknown, map_files(shape_or_error, unknown), strict=True))}
+    faults = {path: _fault(path, found[path], window) for path in paths}
     return {path: fault for path, fault in faults.items() if fault is not None}
 
 
 def images_to_mine(
-    annotated: Iterable[Path], negatives: Sequence[str], known: set[Path], window: tuple[int, int]
+    annotated: Iterable[Path],
+    negatives: Sequence[str],
+    known: set[Path],
+    window: tuple[int, int],
+    shapes: Mapping[Path, Shape],
 ) -> tuple[list[Path], tuple[Problem, ...]]:
     """Images to take negatives from, and those that cannot be used: smaller than a window, or unreadable.
 
-    They are annotated ones and `negatives`, but for images that are `known` from other parts of the set.
+    They are annotated ones and `negatives`, but for images that are `known` from other parts of the set. `shapes` are
+    those of the annotated images.
     """
     others = find_images(negatives) if negatives else []
     mined = list(dict.fromkeys([*annotated, *(path for path in others if path.resolve() not in known)]))
-    faults = image_faults(mined, window)
+    faults = image_faults(mined, window, shapes)
     images = [path for path in mined if path not in faults]
     if not images:
         raise TrainingDataError(
@@ -64,12 +79,10 @@ def images_to_mine(
     return images, tuple(Problem(ProblemKind.UNREADABLE_IMAGE, "", None, fault) for fault in faults.values())
 
 
-def _fault(path: Path, window: tuple[int, int]) -> str | None:
-    try:
-        sides = sorted(image_shape(path))
-    except UnreadableImageError as error:
-        return str(error)
-    least = sorted(window)
+def _fault(path: Path, shape: Shape | UnreadableImageError, window: tuple[int, int]) -> str | None:
+    if isinstance(shape, UnreadableImageError):
+        return str(shape)
+    sides, least = sorted(shape), sorted(window)
     is_large = sides[0] >= least[0] and sides[1] >= least[1]
     return None if is_large else f"{path.name}: smaller than the window"
 

@@ -257,18 +257,20 @@ class Preparation:
         )
 
 
-def read_class(
-    config: TrainingConfig, progress: Callable[[str, float], None] = lambda *_: None
-) -> tuple[Annotations, set[Path]]:
+def read_set(config: TrainingConfig, progress: Callable[[str, float], None] = lambda *_: None) -> Annotations:
+    """The annotations that a config names, of all classes and parts."""
+    if config.annotations is None:
+        raise ConfigError("annotations=None: expected a file or folder with boxes, such as annotations='cars.csv'")
+    return read_annotations(
+        config.annotations, config.format, config.images, lambda share: progress("reading annotations", share)
+    )
+
+
+def select_class(config: TrainingConfig, found: Annotations) -> tuple[Annotations, set[Path]]:
     """The annotations of the class and part that a config selects, and the annotated images of all parts.
 
     Those of a test part must not be mined either.
     """
-    if config.annotations is None:
-        raise ConfigError("annotations=None: expected a file or folder with boxes, such as annotations='cars.csv'")
-    found = read_annotations(
-        config.annotations, config.format, config.images, lambda share: progress("reading annotations", share)
-    )
     known = {image.path.resolve() for image in found.images}
     split = config.split or (TRAIN if TRAIN in found.splits else None)
     found = found if split is None else found.select_split(split)
@@ -276,10 +278,16 @@ def read_class(
 
 
 def prepare(
-    config: TrainingConfig, progress: Callable[[str, float], None] = lambda *_: None, workers: Workers = ALL_THREADS
+    config: TrainingConfig,
+    progress: Callable[[str, float], None] = lambda *_: None,
+    workers: Workers = ALL_THREADS,
+    found: Annotations | None = None,
 ) -> Preparation | ChannelPreparation:
-    """Read, cut and split the data that a config describes; `progress` receives the current step and its share done."""
-    annotations, known = read_class(config, progress)
+    """Read, cut and split the data that a config describes; `progress` receives the current step and its share done.
+
+    `found` are the annotations of the config, as `read_set` gives them, if they were read before.
+    """
+    annotations, known = select_class(config, read_set(config, progress) if found is None else found)
     if config.features == CHANNELS:
         return prepare_channels(config, annotations, known, progress, workers)
     choice = _window(annotations, config)
@@ -294,8 +302,10 @@ def prepare(
         progress=lambda share: progress("cutting positives", share),
     )
     excluded_boxes = backgrounds_of(annotations) if config.backgrounds else {}
-    images, unreadable = images_to_mine(excluded_boxes, config.negatives, known, choice.window)
-    data = TrainingData.from_patches(positives.patches, images, choice.window, config, positives.groups, excluded_boxes)
+    images, unreadable = images_to_mine(excluded_boxes, config.negatives, known, choice.window, annotations.shapes)
+    data = TrainingData.from_patches(
+        positives.patches, images, choice.window, config, positives.groups, excluded_boxes, are_checked=True
+    )
     families = families_for(choice.window, config)
     ridge = None
     if config.ridge is None and positives.n_objects < FEW_OBJECTS:

@@ -209,7 +209,7 @@ def train_prepared(
         seed=config.seed,
         workers=workers,
     )
-    base = replace(fitted.base, reference=reference, training_images=_training_images(prepared))
+    base = replace(fitted.base, reference=reference, training_images=_training_images(prepared, workers))
     detector = Detector(base, reporting=Reporting(offset))
     steps.start("operating points")
     result = replace(result, object_scores=_held_out_scores(detector, prepared, workers))
@@ -276,7 +276,7 @@ def _train_channels(
         is_cascade=False,
         origin=origin,
     )
-    images = _training_images(prepared)
+    images = _training_images(prepared, workers)
     base = DetectorBase(choice.window, (stage,), provenance=provenance, reference=reference, training_images=images)
     detector = Detector(base, reporting=Reporting(choice.box_offset, min_size=choice.min_size))
     steps.start("reference set")
@@ -349,10 +349,10 @@ def _origin(prepared: Preparation | ChannelPreparation, origin: Provenance | Non
     return replace(origin, data=f"{name}: {prepared.annotations.summary()}")
 
 
-def _training_images(prepared: Preparation | ChannelPreparation) -> NDArray[np.uint32]:
+def _training_images(prepared: Preparation | ChannelPreparation, workers: Workers) -> NDArray[np.uint32]:
     """Short hashes of all images that have a part in the detector, held-out images included."""
     with_objects = [image.path for image in prepared.annotations.images if len(image.objects)]
-    return short_hashes(dict.fromkeys([*with_objects, *prepared.images]))
+    return short_hashes(dict.fromkeys([*with_objects, *prepared.images]), workers)
 
 
 def train_detector(

@@ -18,7 +18,7 @@ from whet.training.cascade import Callback
 from whet.training.channel_preparation import ChannelPreparation, prepare_channels
 from whet.training.channel_window import ChannelWindow
 from whet.training.config import AUTO, CHANNELS, MOST_VIEWS, TrainingConfig
-from whet.training.preparation import Preparation, prepare, read_class
+from whet.training.preparation import Preparation, prepare, read_set, select_class
 from whet.training.train import Trained, set_points, train_prepared
 
 Boxes = NDArray[np.float64]
@@ -122,14 +122,18 @@ class PreparedViews:
 
 
 def prepare_views(
-    config: TrainingConfig, progress: Callable[[str, float], None] = lambda *_: None, workers: Workers = ALL_THREADS
+    config: TrainingConfig,
+    progress: Callable[[str, float], None] = lambda *_: None,
+    workers: Workers = ALL_THREADS,
+    found: Annotations | None = None,
 ) -> PreparedViews:
-    """Prepare the training of a class, in as many views as its boxes need, or as the config asks for."""
-    annotations, known = read_class(config, progress)
+    """Prepare the training of a class, in as many views as its boxes need, or as the config asks for; see `prepare`."""
+    found = read_set(config, progress) if found is None else found
+    annotations, known = select_class(config, found)
     name = annotations.classes[0] if annotations.classes else ONLY_CLASS
     shapes = _shapes(config, annotations)
     if len(shapes) == 1:
-        return PreparedViews(shapes, {name: prepare(config, progress, workers)})
+        return PreparedViews(shapes, {name: prepare(config, progress, workers, found)})
     stem = name if is_class_name(name) else ONLY_CLASS
     prepared: dict[str, Preparation | ChannelPreparation] = {}
     for number in range(len(shapes)):

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.errors import AnnotationError, UnreadableImageError
-from whet.io.images import image_shape
+from whet.io.files import map_files, shown_name
+from whet.io.images import shape_or_error
 
 # Longer names are shortened in messages.
 MAX_LETTERS = 200
@@ -61,7 +62,7 @@ class Problems:
         """Add a problem."""
         self.counts[kind] += 1
         if self.counts.total() <= MAX_PROBLEMS:
-            self.found.append(Problem(kind, str(file), line, what))
+            self.found.append(Problem(kind, shown_name(file), line, what))
 
     def all(self) -> tuple[Problem, ...]:
         """Return the stored problems sorted by file and line, and a last one with the number of the others."""
@@ -241,6 +242,11 @@ class Annotations:
         return np.concatenate([np.empty((0, 4)), *(image.objects for image in self.images)])
 
     @property
+    def shapes(self) -> dict[Path, tuple[int, int]]:
+        """Shape (height, width) of each image."""
+        return {image.path: image.shape for image in self.images}
+
+    @property
     def splits(self) -> tuple[str, ...]:
         """Names of the parts of the data set, in order; the name is empty for images without a part."""
         return tuple(dict.fromkeys(image.split for image in self.images))
@@ -351,13 +357,12 @@ class Examples:
 
 def _read_shapes(paths: Iterable[Path], *, is_filled: bool) -> tuple[list[AnnotatedImage], list[UnreadableImageError]]:
     """Images that one object fills, or that have none, and the errors of those that cannot be read."""
-    images, unread = [], []
-    for path in paths:
-        try:
-            height, width = image_shape(path)
-        except UnreadableImageError as error:
-            unread.append(error)
+    images, unread, listed = [], [], list(paths)
+    for path, shape in zip(listed, map_files(shape_or_error, listed), strict=True):
+        if isinstance(shape, UnreadableImageError):
+            unread.append(shape)
             continue
+        height, width = shape
         whole = np.array([[0.0, 0.0, width, height]])
         if is_filled:
             boxes, ignore = np.concatenate([whole, whole]), np.array([False, True])

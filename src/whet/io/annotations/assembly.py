@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from math import isfinite
 from pathlib import Path, PureWindowsPath
 from typing import cast
@@ -18,10 +18,11 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from whet._kernels.threads import map_in_order
 from whet.errors import AnnotationError, DataNotFoundError, UnreadableImageError
 from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems, shortened
-from whet.io.files import as_remote, is_url, read_bounded
-from whet.io.images import image_shape, images_in
+from whet.io.files import AT_ONCE, as_remote, is_url, read_bounded, shown_name
+from whet.io.images import images_in, shape_or_error
 
 # Directories of images, relative to the annotation file.
 USUAL_FOLDERS = ("", "images", "JPEGImages", "../images", "../JPEGImages")
@@ -151,7 +152,7 @@ def not_found(name: str) -> str:
     >>> not_found("a.png")
     "image not found: 'a.png'"
     """
-    what = f"image not found: {shortened(name)!r}"
+    what = f"image not found: {shortened(shown_name(name))!r}"
     where = "; URLs in files are followed only below that of the images: give it (images=URL, --images URL)"
     return what + where if is_url(name) else what
 
@@ -238,29 +239,34 @@ def assemble(
     """
     images: dict[Path, AnnotatedImage] = {}
     lost: list[Problem] = []
-    for number, raw in enumerate(raws):
-        found = _image(raw, finder, problems)
-        if isinstance(found, AnnotatedImage):
+    opened = map_in_order(partial(_open, finder), raws, 1 if finder.root is None else AT_ONCE)
+    for number, (raw, place) in enumerate(zip(raws, opened, strict=True), start=1):
+        if isinstance(place, Problem):
+            lost.append(place)
+            problems.add(place.kind, place.file, place.line, place.what)
+        else:
+            found = _image(raw, *place, problems)
             earlier = images.get(found.path)
             images[found.path] = found if earlier is None else _combined(earlier, found)
-        else:
-            lost.append(found)
-            problems.add(found.kind, found.file, found.line, found.what)
-        progress((number + 1) / len(raws))
+        progress(number / len(raws))
     if not images:
         raise _no_images(lost, finder, form)
     names = dict.fromkeys([*classes, *(label for image in images.values() for label in image.labels if label)])
     return Annotations(tuple(images.values()), tuple(names), problems.all(), form)
 
 
-def _image(raw: RawImage, finder: ImageFinder, problems: Problems) -> AnnotatedImage | Problem:
+def _open(finder: ImageFinder, raw: RawImage) -> tuple[Path, tuple[int, int]] | Problem:
+    """The file of an image and its shape (height, width), or why there is none."""
     path = finder.find(raw.name) if isinstance(raw.name, str) else raw.name
     if path is None:
         return Problem(ProblemKind.MISSING_IMAGE, str(raw.file), raw.line, not_found(str(raw.name)))
-    try:
-        shape = image_shape(path)
-    except UnreadableImageError as error:
-        return Problem(ProblemKind.UNREADABLE_IMAGE, str(raw.file), raw.line, str(error))
+    shape = shape_or_error(path)
+    if isinstance(shape, UnreadableImageError):
+        return Problem(ProblemKind.UNREADABLE_IMAGE, str(raw.file), raw.line, str(shape))
+    return path, shape
+
+
+def _image(raw: RawImage, path: Path, shape: tuple[int, int], problems: Problems) -> AnnotatedImage:
     if raw.stated_shape is not None and raw.stated_shape != shape and 0 not in raw.stated_shape:
         stated, actual = (f"{width} x {height}" for height, width in (raw.stated_shape, shape))
         problems.add(
