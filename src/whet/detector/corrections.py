@@ -353,6 +353,17 @@ def checked_labels(
     return array, flags.astype(np.bool_)
 
 
+def check_consistent(boxes: Boxes, is_object: NDArray[np.bool_]) -> None:
+    """Raise `BoxError` if one of the boxes (n, 4) is marked both as the object and as not the object."""
+    objects = boxes[is_object]
+    contrary = np.argwhere(box_iou(objects, boxes[~is_object]) >= SAME_PLACE)
+    if len(contrary):
+        raise BoxError(
+            f"the box {objects[contrary[0, 0]].round(1).tolist()} is marked as the object and as not the object; "
+            "nothing was changed"
+        )
+
+
 def new_records(
     base: DetectorBase,
     offset: BoxOffset,
@@ -363,18 +374,16 @@ def new_records(
     min_score: float,
     threads: int | None = None,
     base_found: Detections | None = None,
+    other_objects: Boxes | None = None,
 ) -> Iterable[Record]:
     """A correction for each box (n, 4) of an image with labels (n,).
 
-    `base_found` are the detections of the base at any score, if they are known.
+    `base_found` are the detections of the base at any score, if they are known. No window of `other_objects` (n, 4)
+    becomes that of a false positive.
     """
+    check_consistent(boxes, is_object)
     objects = boxes[is_object]
-    contrary = np.argwhere(box_iou(objects, boxes[~is_object]) >= SAME_PLACE)
-    if len(contrary):
-        raise BoxError(
-            f"the box {objects[contrary[0, 0]].round(1).tolist()} is marked as the object and as not the object; "
-            "nothing was changed"
-        )
+    protected = objects if other_objects is None else np.concatenate([objects, other_objects])
     found = Detections()
     if len(objects) and base_found is None:
         fired = scan_pyramid(base.cascade, pyramid, threads=threads)
@@ -385,4 +394,4 @@ def new_records(
         if label:
             yield object_record(base, offset, pyramid, image, box, min_score, found)
         else:
-            yield false_positive_record(base, offset, pyramid, image, box, objects)
+            yield false_positive_record(base, offset, pyramid, image, box, protected)
