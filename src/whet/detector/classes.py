@@ -87,17 +87,11 @@ class MultiClassDetector(Mapping[str, Detector]):
     @property
     def classes(self) -> tuple[str, ...]:
         """The classes of detections, each once; a class may have several views."""
-        return tuple(dict.fromkeys(map(self._class_of, self)))
+        return tuple(dict.fromkeys(class_by_name(self).values()))
 
     def views(self, class_name: str) -> dict[str, Detector]:
         """The detectors of a class, by their names: one, or one for each of its views."""
-        return {name: detector for name, detector in self.items() if self._class_of(name) == class_name}
-
-    def _class_of(self, name: str) -> str:
-        found = VIEW.fullmatch(name)
-        others = () if found is None else (other for other in self if other != name)
-        is_view = found is not None and any(other.startswith(f"{found[1]}@") for other in others)
-        return found[1] if found is not None and is_view else name
+        return {name: self[name] for name, its_class in class_by_name(self).items() if its_class == class_name}
 
     def of_class(self, class_name: str) -> Detector | MultiClassDetector:
         """The detector of a class; or all of its views, as a model of their own."""
@@ -287,6 +281,22 @@ class MultiClassDetector(Mapping[str, Detector]):
         from whet.detector.storage import save
 
         save(self, path)
+
+
+def class_by_name(names: Iterable[str]) -> dict[str, str]:
+    """The class of each of the names of a model's detectors: a view has others of the same class beside it.
+
+    >>> class_by_name(["car@1", "car@2", "bus@1"])
+    {'car@1': 'car', 'car@2': 'car', 'bus@1': 'bus@1'}
+    """
+    every = list(names)
+
+    def class_of(name: str) -> str:
+        found = VIEW.fullmatch(name)
+        is_view = found is not None and any(one != name and one.startswith(f"{found[1]}@") for one in every)
+        return found[1] if found is not None and is_view else name
+
+    return {name: class_of(name) for name in every}
 
 
 def detectors_of(model: Detector | MultiClassDetector) -> list[Detector]:
