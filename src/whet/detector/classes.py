@@ -185,7 +185,7 @@ class MultiClassDetector(Mapping[str, Detector]):
         found = detect_bases(views, pixels, **scan)
         options["base_found"], options["other_objects"] = merge_views(list(found.values())), array[flags]
         options["name"] = options.get("name") or file_name(image)
-        parts = divide_boxes(views, array, flags, found)
+        parts = divide_boxes(views, array, flags, found, pixels.shape[:2])
         return [record for name, part in parts.items() for record in views[name].new_records(pixels, *part, **options)]
 
     def add(self, records: Iterable[Record], *, class_name: str | None = None) -> Update:
@@ -194,12 +194,13 @@ class MultiClassDetector(Mapping[str, Detector]):
         first, *others = views
         if not others:
             return views[first].add(records)
-        owners = {view.base_id: name for name, view in views.items()}
-        parts: dict[str, list[Record]] = {}
-        for record in records:
-            parts.setdefault(owners.get(record.base_id, first), []).append(record)
-        new = {name: checked_records(parts[name], view.base) for name, view in views.items() if name in parts}
-        updates = {name: views[name].add(each.values()) for name, each in new.items()}
+        given, bases = list(records), {view.base_id for view in views.values()}
+        checked_records((record for record in given if record.base_id not in bases), views[first].base)  # an error
+        new = {
+            name: checked_records((record for record in given if record.base_id == view.base_id), view.base)
+            for name, view in views.items()
+        }
+        updates = {name: views[name].add(each.values()) for name, each in new.items() if each}
         return Update(
             tuple(record for update in updates.values() for record in update),
             unsatisfied=tuple(record for view in views.values() for record in view.unsatisfied),
@@ -314,22 +315,23 @@ def divide_boxes(
     boxes: NDArray[np.float64],
     is_object: NDArray[np.bool_],
     found: Mapping[str, Detections],
+    shape: tuple[int, ...],
 ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.bool_]]]:
-    """Boxes (n, 4) of an image, and which of them are objects (n,), that each view of a class has to learn.
+    """Boxes (n, 4) of an image (height, width), and which are objects (n,), that each view of a class has to learn.
 
     An object is learned by the view whose shape is nearest. A false positive stands for the detections of all views
-    together with an IoU of 0.5 or more, and is learned by each view at its own boxes of these, except those that are an
-    object. `found` are the detections of their bases.
+    together with an IoU of 0.5 or more, and is learned by each view at its own boxes of these, except those of objects
+    and those outside the image. `found` are the detections of their bases.
     """
-    from whet.detector.corrections import SAME
+    from whet.detector.corrections import SAME, is_inside
 
     objects, wrong = boxes[is_object], boxes[~is_object]
     merged, groups = group_views(list(found.values()))
     is_meant = box_iou(wrong, merged.boxes) >= SAME
     fired, is_silent = {}, np.ones(len(wrong), np.bool_)
     for (name, one), group in zip(found.items(), groups, strict=True):
-        is_object_box = (box_iou(one.boxes, objects) >= SAME).any(axis=1)
-        is_wrong = is_meant[:, group] & (group >= 0) & ~is_object_box
+        can_be_wrong = is_inside(one.boxes, shape) & ~(box_iou(one.boxes, objects) >= SAME).any(axis=1)
+        is_wrong = is_meant[:, group] & (group >= 0) & can_be_wrong
         fired[name] = one.boxes[is_wrong.any(axis=0)]
         is_silent &= ~is_wrong.any(axis=1)
     # Where no view fires, the nearest one learns: other corrections may change that.

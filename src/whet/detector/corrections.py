@@ -324,6 +324,13 @@ def _sampled(start: int, length: int, zoom: Floats, shift: Floats, side: int) ->
     return places.clip(0, side - 1)
 
 
+def is_inside(boxes: Boxes, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Whether some area of each of the boxes (n, 4) is inside an image (height, width)."""
+    height, width = shape
+    inside = np.minimum(boxes[:, 2:], [width, height]) - np.maximum(boxes[:, :2], 0)
+    return np.asarray((inside > 0).all(axis=1))
+
+
 def checked_labels(
     boxes: ArrayLike | Detections, labels: ArrayLike, shape: tuple[int, ...]
 ) -> tuple[Boxes, NDArray[np.bool_]]:
@@ -337,11 +344,11 @@ def checked_labels(
     except (TypeError, ValueError) as error:
         raise BoxError(str(error)) from error
     height, width = shape
-    inside = np.minimum(array[:, 2:], [width, height]) - np.maximum(array[:, :2], 0)
+    inside = is_inside(array, shape)
     for i in range(len(array)):
         if (array[i, 2:] <= array[i, :2]).any():
             raise BoxError(f"boxes[{i}] is {array[i].tolist()} and has no area; expected x1 < x2 and y1 < y2")
-        if (inside[i] <= 0).any() or (abs(array[i]) > FARTHEST_PIXEL).any():
+        if not inside[i] or (abs(array[i]) > FARTHEST_PIXEL).any():
             raise BoxError(f"boxes[{i}] is {array[i].tolist()}, outside the {width} x {height} image")
     flags: NDArray[Any] = np.asarray(labels)
     if flags.shape == ():

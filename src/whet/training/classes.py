@@ -57,7 +57,8 @@ def train_classes(
     names = classes_of(annotations, settings.get("format"), settings.get("images"), classes)
     workers = workers_from(client, threads)
     trained: dict[str, Detector] = {}
-    for name in names:
+    every: list[str | None] = [*names] or [None]  # without boxes, an error that says so
+    for name in every:
         given = {"annotations": annotations, "negatives": negatives, "class_name": name, **settings}
         prepared = prepare_views(config_from(given, for_opencv=for_opencv), workers=workers)
         numbers = range(len(trained), len(trained) + len(prepared.views))
