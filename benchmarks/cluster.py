@@ -32,7 +32,6 @@ from whet._kernels.workers import Cluster, Threads, Workers
 from whet.detector.detector import Detector
 from whet.errors import DataNotFoundError
 from whet.features.haar import HaarPool
-from whet.features.responses import Responses
 from whet.features.training import train_weak_learners
 from whet.lda.selection import Candidates
 from whet.training.mining import Miner
@@ -148,7 +147,7 @@ def wire(n: int) -> dict[str, Any]:
     patches, is_positive, _ = face_patches(n)
     pool = HaarPool.from_window(WINDOW).sample(2000, np.random.default_rng(0))
     _, responses = train_weak_learners(pool, patches, is_positive)
-    block = Responses.from_bits(responses.take(np.arange(len(pool)))).blocks[0]
+    block = responses.take(np.arange(len(pool)))
     candidates = Candidates.from_scatter(block.scatter("fda", 20.0))
     sizes = []
     for _ in range(ROUNDS):

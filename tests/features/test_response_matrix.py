@@ -25,7 +25,7 @@ def test_counts_are_those_of_each_class(case):
     assert np.array_equal(bits.counts(), [responses[:, labels].sum(1), responses[:, ~labels].sum(1)])
     for j, row in enumerate(responses):
         both = responses & row
-        assert np.array_equal(bits.co_occurrence(j), [both[:, labels].sum(1), both[:, ~labels].sum(1)])
+        assert np.array_equal(bits.count_common(bits.bits[j]), [both[:, labels].sum(1), both[:, ~labels].sum(1)])
         assert np.array_equal(bits.row(j), row)
 
 
@@ -45,7 +45,7 @@ def test_results_do_not_depend_on_threads(threads):
     other = BitResponses(bits.bits, bits.layout, threads)
     weights = rng.random(90)
     both = responses & responses[4999]
-    assert np.array_equal(other.co_occurrence(4999), [both[:, labels].sum(1), both[:, ~labels].sum(1)])
+    assert np.array_equal(other.count_common(bits.bits[4999]), [both[:, labels].sum(1), both[:, ~labels].sum(1)])
     assert other.weighted_errors(weights).tobytes() == bits.weighted_errors(weights).tobytes()
 
 

@@ -5,13 +5,16 @@ import json
 import numpy as np
 import pytest
 from PIL import Image
+from tests.channels import random_detector
 from tests.commands import whet as whet_
+from tests.commands import whet_here
 
 import whet
 from whet._kernels.workers import Threads
 from whet.cascade.boxes import box_iou
+from whet.detector.classes import MultiClassDetector
 from whet.detector.storage import load_model
-from whet.errors import ConfigError
+from whet.errors import ConfigError, TrainingDataError
 from whet.training.config import TrainingConfig
 from whet.training.views import Shapes, choose_shapes, prepare_views
 
@@ -101,6 +104,54 @@ def test_objects_of_other_views_are_ignored_but_parts_of_them_are_background(bar
         (place,) = one.backgrounds(one.training_images[:1], Threads(1)).held
         assert len(place.excluded) == 2  # no negative overlaps them much
         assert len(place.ignored) == 0  # but negatives may lie in them
+
+
+def test_annotations_without_objects_are_refused_like_those_of_one_view(tmp_path, monkeypatch, capsys):
+    Image.new("RGB", (90, 90)).save(tmp_path / "a.png")
+    images = [{"id": 1, "file_name": "a.png", "width": 90, "height": 90}]
+    crowd = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [0, 0, 50, 50], "area": 2500, "iscrowd": 1}
+    for annotations in ([], [crowd]):
+        boxes = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "bar"}]}
+        (tmp_path / "boxes.json").write_text(json.dumps(boxes))
+        for attempt in (
+            lambda: whet.train(tmp_path / "boxes.json"),
+            lambda: whet.train_classes(tmp_path / "boxes.json"),
+            lambda: prepare_views(TrainingConfig(str(tmp_path / "boxes.json"), views=2)),
+        ):
+            with pytest.raises(TrainingDataError, match="no box to choose a window from"):
+                attempt()
+        done = whet_here(monkeypatch, capsys, "train", tmp_path / "boxes.json", "--out", tmp_path / "new.whet")
+        assert done.code == 1
+        assert "no box to choose a window from" in done.err
+
+
+def test_all_views_hold_out_the_same_images_although_some_are_too_small_for_one(tmp_path):
+    rng, rows = np.random.default_rng(0), []
+    for i in range(24):
+        Image.fromarray(rng.integers(0, 256, (110, 220, 3), dtype=np.uint8)).save(tmp_path / f"{i}.png")
+        rows += [f"{i}.png,20,30,40,40,bar", f"{i}.png,100,30,100,18,bar"]
+    (tmp_path / "bars.csv").write_text("\n".join(rows))
+    (tmp_path / "none").mkdir()
+    for i in range(5):
+        Image.fromarray(rng.integers(0, 256, (44, 44, 3), dtype=np.uint8)).save(tmp_path / "none" / f"{i}.png")
+    config = TrainingConfig(str(tmp_path / "bars.csv"), (str(tmp_path / "none"),), views=2, **QUICK)
+    square, wide = prepare_views(config, workers=Threads(1)).views.values()
+    assert (len(square.images), len(wide.images)) == (29, 24)
+    assert square.held_out_images == wide.held_out_images
+    assert set(square.held_out_images) < set(wide.images)
+    for one in (square, wide):
+        assert not set(one.training_images) & set(one.held_out_images)
+
+
+def test_a_training_that_would_delete_other_classes_is_refused_before_it_starts(bars, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "other.whet"
+    MultiClassDetector({"bar": random_detector(0), "sign": random_detector(1)}).save(out)
+    before = out.read_bytes()
+    monkeypatch.setattr("whet.training.train.train_prepared", lambda *_, **__: pytest.fail("it was trained"))
+    done = whet_here(monkeypatch, capsys, "train", bars / "bars.csv", "--out", out, "--force", *OPTIONS)
+    assert done.code == 1
+    assert "sign" in done.err
+    assert out.read_bytes() == before
 
 
 @pytest.mark.slow

@@ -117,6 +117,21 @@ def merge_views(parts: Sequence[Detections], grouping: Grouping | None = GROUPIN
     >>> merge_views([tall, wide])
     Detections(2: 9 x 11 at (0, 0) scores 3.01, 12 x 8 at (50, 0) scores 2)
     """
+    return group_views(parts, grouping, iou)[0]
+
+
+def group_views(
+    parts: Sequence[Detections], grouping: Grouping | None = GROUPING, iou: float = IOU
+) -> tuple[Detections, list[Indices]]:
+    """The same as `merge_views`, and for each part the merged detection (n,) that each of its detections is part of.
+
+    It is -1 for a detection in a better one, or around it, that changes neither its box nor its score.
+
+    >>> tall = Detections.from_boxes([[0, 0, 8, 12]], [3])
+    >>> wide = Detections.from_boxes([[0, 0, 12, 8], [50, 0, 62, 8]], [1, 2])
+    >>> [group.tolist() for group in group_views([tall, wide])[1]]  # the best of a part comes first
+    [[0], [1, 0]]
+    """
     every = Detections.from_classes({str(number): part for number, part in enumerate(parts)})
     groups = group_windows(FiredWindows(boxes=every.boxes, scores=every.scores), grouping, iou)
     group = np.append(groups.group, -1)[every.group]  # the last one stands for -1, which no detection has
@@ -125,7 +140,10 @@ def merge_views(parts: Sequence[Detections], grouping: Grouping | None = GROUPIN
     def probability(scores: Floats, class_ids: Indices) -> Floats:
         return np.asarray(np.mean([calibration(scores, class_ids) for calibration in known], axis=0))
 
-    return Detections(groups.boxes, groups.scores, every.windows, group, probability if known else None)
+    merged = Detections(groups.boxes, groups.scores, every.windows, group, probability if known else None)
+    part_of = np.where(groups.is_nested, -1, groups.group)
+    # Detections are best first, in a part and in all of them.
+    return merged, [part_of[every.class_ids == number] for number in range(len(parts))]
 
 
 def group_windows(fired: FiredWindows, grouping: Grouping | None = GROUPING, iou: float = IOU) -> Groups:
@@ -142,11 +160,15 @@ def group_windows(fired: FiredWindows, grouping: Grouping | None = GROUPING, iou
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Merged boxes (groups, 4), their scores (groups,), best first, and the group of every window (windows,)."""
+    """Merged boxes (groups, 4), their scores (groups,), best first, and the group of every window (windows,).
+
+    `is_nested` (windows,) are those that have no part in box and score of their group.
+    """
 
     boxes: Boxes
     scores: Floats
     group: Indices
+    is_nested: NDArray[np.bool_]
 
 
 def group_peaks(boxes: Boxes, scores: Floats, *, iou: float = IOU) -> Groups:
@@ -207,7 +229,8 @@ def _without_nested(groups: Groups) -> Groups:
     winner = np.empty(len(groups.boxes), dtype=np.intp)
     absorb(groups.boxes, NESTED, winner)
     kept, rank = np.unique(winner, return_inverse=True)
-    return Groups(groups.boxes[kept], groups.scores[kept], rank[groups.group])
+    is_nested = winner != np.arange(len(winner))
+    return Groups(groups.boxes[kept], groups.scores[kept], rank[groups.group], is_nested[groups.group])
 
 
 def _means(boxes: Boxes, weights: Floats, group: Indices) -> Boxes:
@@ -221,7 +244,7 @@ def _best_first(boxes: Boxes, scores: Floats, group: Indices) -> Groups:
     order = np.lexsort((boxes[:, 1], boxes[:, 0], -scores))
     rank = np.empty(len(order), dtype=np.intp)
     rank[order] = np.arange(len(order))
-    return Groups(boxes[order], scores[order], rank[group])
+    return Groups(boxes[order], scores[order], rank[group], np.zeros(len(group), np.bool_))
 
 
 def _check(boxes: Boxes, scores: Floats, iou: float) -> None:

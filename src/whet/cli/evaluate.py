@@ -121,17 +121,24 @@ def evaluate(
 
     if save_as is not None and set_point is None:
         raise typer.BadParameter(f"got --save-as {save_as} without --set-point; use --set-point NAME")
-    loaded = load_model(model)
+    if set_point is not None:
+        _check_no_view(model if save_as is None else str(save_as))
+    loaded = whole = load_model(model)
     if class_ is not None and not isinstance(loaded, Detector) and loaded.classes != (class_,):
         loaded = loaded.of_class(class_)
     if isinstance(loaded, Detector) or len(loaded.classes) == 1:
-        one = _Evaluated.from_options(given, loaded)
+        # A class with views is no model of its own: its file may have others.
+        one = _Evaluated.from_options(given, loaded, loaded if isinstance(loaded, Detector) else whole)
         one.show(as_json=as_json, quiet=quiet)
         one.exit_if_skipped()
         return
     if set_point is not None:
-        raise typer.BadParameter(f"got --set-point for several classes; name one: {model}:{next(iter(loaded))}")
-    done = {name: _Evaluated.from_options(_of_class(given, name), loaded.of_class(name)) for name in loaded.classes}
+        first = loaded.classes[0]
+        one_of_them = f"{model}:{first}" if first in loaded else f"--class {first}"
+        raise typer.BadParameter(f"got --set-point for several classes; name one: {one_of_them}")
+    done = {
+        name: _Evaluated.from_options(_of_class(given, name), loaded.of_class(name), loaded) for name in loaded.classes
+    }
     precisions = [one.results["measures"]["average_precision"]["value"] for one in done.values()]
     mean = None if None in precisions else sum(precisions) / len(precisions)
     if as_json:
@@ -145,6 +152,21 @@ def evaluate(
         say(f"mean average precision of {len(done)} classes: {rounded(mean)}")
     for one in done.values():
         one.exit_if_skipped()
+
+
+def _check_no_view(target: str) -> None:
+    """Raise a usage error for an output that is one view of a class: all views have the same operating points."""
+    from whet.detector.classes import class_by_name
+    from whet.detector.storage import class_in_file, load_classes
+
+    file, name = class_in_file(target)
+    if name is not None and file.is_file():
+        class_name = class_by_name(load_classes(file)).get(name, name)
+        if class_name != name:
+            raise typer.BadParameter(
+                f"got --set-point for {target}, one of several views, which share their operating points; use {file} "
+                f"--class {class_name}"
+            )
 
 
 def _of_class(given: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -168,8 +190,14 @@ class _Evaluated:
     n_images: int
 
     @classmethod
-    def from_options(cls, given: Mapping[str, Any], detector: Detector | MultiClassDetector) -> _Evaluated:
-        """Evaluate one detector, or all views of a class, write what was asked for, and store the operating point."""
+    def from_options(
+        cls, given: Mapping[str, Any], detector: Detector | MultiClassDetector, whole: Detector | MultiClassDetector
+    ) -> _Evaluated:
+        """Evaluate one detector, or all views of a class, and write what was asked for.
+
+        The operating point is stored in it, and saved with the `whole` model that it is a part of.
+        """
+        from whet.detector.classes import detectors_of
         from whet.evaluation.runs import evaluate_on, trained_on
         from whet.io.annotations.annotation import HELD_OUT_PARTS
         from whet.plots.figure import check_places
@@ -179,7 +207,7 @@ class _Evaluated:
         if set_point is not None:
             target = model_out(model, given["save_as"], force=given["force"], option="--save-as")
         source = AnnotationOptions(
-            given["format"], given["images"], given["class_"], given["split"], _views(detector)[0].class_name
+            given["format"], given["images"], given["class_"], given["split"], detectors_of(detector)[0].class_name
         )
         annotated = source.read(given["annotations"], HELD_OUT_PARTS, quiet=quiet)
         check_places([image.path for image in annotated.images], given["out"], given["draw"])
@@ -202,7 +230,7 @@ class _Evaluated:
         results["estimated_false_positives_per_image"] = _estimate(detector, run)
         if set_point is not None and target is not None:
             point = _set_point(detector, run, set_point, given["false_positives"])
-            detector.save(target)
+            whole.save(target)
             results["operating_point"] = {"name": set_point, "min_score": point, "model": str(target)}
         written, fault = _write_report(run, given["out"], given["draw"], model, results)
         return cls(results, run, written, fault, problems, len(annotated.images))
@@ -286,19 +314,14 @@ def _table(results: dict[str, Any]) -> Iterator[str]:
 FAR_ABOVE = 2.0
 
 
-def _views(detector: Detector | MultiClassDetector) -> list[Detector]:
-    """A detector, or the views of a class."""
-    from whet.detector.detector import Detector
-
-    return [detector] if isinstance(detector, Detector) else list(detector.values())
-
-
 def _estimate(detector: Detector | MultiClassDetector, run: EvaluationRun) -> float | None:
     """False positives per image that the model estimates; None unless the default minimum score is in use.
 
     Views estimate for themselves, and not what their detections are together.
     """
-    first, *others = _views(detector)
+    from whet.detector.classes import detectors_of
+
+    first, *others = detectors_of(detector)
     is_default = run.threshold == first.reporting.min_score(None)
     return None if others or first.estimate is None or not is_default else first.estimate.false_positives_per_image
 
@@ -328,6 +351,7 @@ def _point_lines(results: dict[str, Any]) -> Iterator[str]:
 
 
 def _set_point(detector: Detector | MultiClassDetector, run: EvaluationRun, name: str, false_positives: float) -> float:
+    from whet.detector.classes import detectors_of
     from whet.evaluation.curves import operating_point
 
     point = operating_point(run.evaluation.curve, false_positives)
@@ -336,7 +360,7 @@ def _set_point(detector: Detector | MultiClassDetector, run: EvaluationRun, name
             f"got --set-point {name}, but the detector found nothing in these images; use images that contain objects"
         )
     with usage_errors():
-        for view in _views(detector):
+        for view in detectors_of(detector):
             view.set_operating_point(name, point)
     return point
 

@@ -37,7 +37,7 @@ from whet.cli.options import (
     Split,
     Step,
     Threads,
-    changed,
+    changed_model,
     is_in_place,
     model_out,
     parse_min_score,
@@ -66,7 +66,9 @@ from whet.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from whet.detector.records import Record, Update
+    from whet.detector.classes import MultiClassDetector
+    from whet.detector.detector import Detector
+    from whet.detector.records import Update
     from whet.training.learning import LearningInput, LearningRun
 
 # Longer lists of ids are shortened to --last N where that is the same.
@@ -149,21 +151,20 @@ def learn(
       whet learn face --detections boxes.csv --out mine.whet
     """
     start(quiet=quiet)
+    from whet.detector.classes import detectors_of
     from whet.detector.detector import Detector
     from whet.detector.storage import load, load_model
-    from whet.training.learning import divide_input, learn_from, only_nearest, tight_crop_warning
+    from whet.training.learning import learn_from, tight_crop_warning
 
     given = LearningOptions(wrong, missed, detections, annotations, negatives, positives, held_out)
     _check(given, weight, note)
     loaded = load_model(model)
     if not isinstance(loaded, Detector) and len(loaded.classes) > 1:
         loaded = load(model)  # an error that lists the classes
-    views = {"": loaded} if isinstance(loaded, Detector) else dict(loaded)
-    first = next(iter(views.values()))
-    first.check_can_learn()
+    loaded.check_can_learn()
+    first = detectors_of(loaded)[0]
     target = model_out(model, out, force=force)
     options = scan_options(min_size, max_size, scale_factor, step, threads) | {"min_score": parse_min_score(min_score)}
-    runs: dict[str, tuple[LearningInput, LearningRun]] = {}
     with nothing_changed_on_ctrl_c():
         source = AnnotationOptions(format, images, class_, split, first.class_name)
         read, held, is_incomplete = read_learning_input(source, given, quiet=quiet)
@@ -172,53 +173,28 @@ def learn(
             warn(warning)
         cluster = workers_of(scheduler, n_workers, threads, quiet=quiet)
         with usage_errors(), cluster as workers, progress_bar("learning", hidden=quiet) as progress:
-            inputs = divide_input(read, views, options) if len(views) > 1 else {"": read}
-            for number, (name, part) in enumerate(inputs.items()):
-                if len(views) > 1 and not len(part):
-                    continue
-
-                def show(share: float, done: int = number) -> None:
-                    progress((done + share) / len(inputs))
-
-                own = tuple(only_nearest(held, views, name)) if len(views) > 1 else held
-                run = learn_from(
-                    views[name],
-                    part,
-                    weight=weight or 1,
-                    note=note,
-                    site=site,
-                    held_out=own,
-                    progress=show,
-                    workers=workers,
-                    **options,
-                )
-                runs[name] = part, run
+            run = learn_from(
+                loaded,
+                read,
+                weight=weight or 1,
+                note=note,
+                site=site,
+                held_out=held,
+                progress=progress,
+                workers=workers,
+                **options,
+            )
     same = {"min-score": min_score, "min-size": min_size, "max-size": max_size}
     same |= {"scale-factor": None if scale_factor == 1.2 else scale_factor, "step": None if step == 1 else step}
-    if len(views) > 1 and not dry_run and not is_in_place(model, target):
-        loaded.save(target)  # each view is then changed in place
-        model = str(target)
-    done = {
-        name: _Learned.from_run(_view_file(model, name), Path(_view_file(str(target), name)), *run, force, dry_run)
-        for name, run in runs.items()
-    }
+    done = _Learned.from_run(model, target, read, run, force, dry_run)
     if as_json:
-        tables = {name: one.table() for name, one in done.items()}
-        say_json(tables if len(views) > 1 else tables[""])
-    for name, one in done.items():
-        if not as_json and not quiet:
-            if name:
-                say(f"view {name}:")
-            one.show(same)
-        one.warn()
-    if any(one.outcome.reason == REFUSED for one in done.values()):
+        say_json(done.table())
+    elif not quiet:
+        done.show(same)
+    done.warn()
+    if done.outcome.reason == REFUSED:
         raise typer.Exit(ExitCode.WORSE)
-    for one in done.values():
-        _exit_if_skipped(one.run, one.given, is_incomplete)
-
-
-def _view_file(model: str, view: str) -> str:
-    return f"{model}:{view}" if view else model
+    _exit_if_skipped(run, read, is_incomplete)
 
 
 REFUSED = "results would get worse; use --force to write nevertheless"
@@ -236,7 +212,7 @@ class _Outcome:
 
 @dataclass(frozen=True)
 class _Learned:
-    """What a detector, or a view of a class, was given and has learned, and what was written."""
+    """What a model was given and has learned, and what was written."""
 
     model: str
     target: Path
@@ -308,31 +284,36 @@ class _WorseError(Exception):
 
 def _written(model: str, target: Path, run: LearningRun, *, force: bool) -> _Outcome:
     """Add the corrections to the file as it is now; others may have changed it since the command has loaded it."""
-    from whet.detector.base import estimated_setbacks
-
     try:
-        with changed(model, target) as current:
+        with changed_model(model, target) as current:
             update = current.add(run.report.records)
-            setbacks = run.setbacks if run.held_out else estimated_setbacks(update.before, update.after)
+            setbacks = run.setbacks if run.held_out else update.setbacks
             if setbacks and not force:
                 raise _WorseError
-            return _Outcome(update, setbacks, undo=_undo(target, update, current.records))
+            return _Outcome(update, setbacks, undo=_undo(target, update, current))
     except _WorseError:
         return _Outcome(update, setbacks, REFUSED)
 
 
-def _undo(target: Path, update: Update, records: list[Record]) -> str | None:
-    """The command that removes these corrections again; `records` are all, the newest first."""
+def _undo(target: Path, update: Update, model: Detector | MultiClassDetector) -> str | None:
+    """The command that removes these corrections again: one for each view that has learned."""
+    from whet.detector.detector import Detector
+
+    if not isinstance(model, Detector):
+        parts = update.views or dict.fromkeys(model, update)  # without views, there is one detector
+        commands = [_undo(Path(f"{target}:{name}"), one, model[name]) for name, one in parts.items()]
+        return " && ".join(filter(None, commands)) or None
     ids, n = set(update.ids), len(update.records)
     if not n:
         return None
-    is_newest = {record.id for record in records[:n]} == ids
+    is_newest = {record.id for record in model.records[:n]} == ids
     named = " ".join(f"--id {record.id[:SHORT_ID]}" for record in update.records)
     return f"whet unlearn {shlex.quote(str(target))} " + (f"--last {n}" if is_newest and n > MAX_IDS else named)
 
 
 def _results(run: LearningRun, given: LearningInput, outcome: _Outcome, target: Path) -> dict[str, Any]:
     report, update = run.report, outcome.update
+    views = {name: {"new": one.ids, "estimate": _estimates(one)} for name, one in update.views.items()}
     return {
         "input": {"images": len(given), "objects": given.n_objects},
         "learned": {
@@ -341,7 +322,7 @@ def _results(run: LearningRun, given: LearningInput, outcome: _Outcome, target: 
             "examples": report.n_examples,
             "new": update.ids,
         },
-        "estimate": {"before": estimate_fields(update.before), "after": estimate_fields(update.after)},
+        "estimate": _estimates(update),
         "unsatisfied": [as_fields(record, [record.id]) for record in update.unsatisfied],
         "on_input": before_and_after(run.on_examples),
         "on_held_out": before_and_after(run.held_out),
@@ -350,7 +331,12 @@ def _results(run: LearningRun, given: LearningInput, outcome: _Outcome, target: 
         "undetected": report.undetected,
         "model": None if outcome.reason else str(target),
         "undo": outcome.undo,
+        **({"views": views} if views else {}),
     }
+
+
+def _estimates(update: Update) -> dict[str, Any]:
+    return {"before": estimate_fields(update.before), "after": estimate_fields(update.after)}
 
 
 def _report(run: LearningRun, given: LearningInput, update: Update) -> Iterator[str]:
@@ -378,10 +364,13 @@ def _report(run: LearningRun, given: LearningInput, update: Update) -> Iterator[
         )
     if run.held_out is not None:
         yield from held_out_lines(run.held_out)
-    if update.before is not None and update.after is not None:
-        yield f"Estimate before: {update.before}"
-        yield f"Estimate after:  {update.after}"
-    elif update.records and run.held_out is None:
+    estimates = [(name, one.before, one.after) for name, one in {"": update, **update.views}.items()]
+    estimates = [each for each in estimates if None not in each]
+    for name, before_it, after_it in estimates:
+        view = f" of {name}" * bool(name)
+        yield f"Estimate{view} before: {before_it}"
+        yield f"Estimate{view} after:  {after_it}"
+    if not estimates and update.records and run.held_out is None:
         yield "No estimate of the effect on other images: the model has no held-out objects; measure with --held-out"
     yield from unsatisfied_lines(update.unsatisfied)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from enum import IntEnum, StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -18,7 +18,10 @@ from whet.errors import WhetError
 if TYPE_CHECKING:
     from whet._kernels.workers import Workers
     from whet.detector.base import Provenance
+    from whet.detector.classes import MultiClassDetector
     from whet.detector.detector import Detector
+
+    M = TypeVar("M", Detector, MultiClassDetector, Detector | MultiClassDetector)
 
 
 class ExitCode(IntEnum):
@@ -269,21 +272,39 @@ def is_in_place(model: str, out: Path) -> bool:
 
 @contextmanager
 def changed(model: str, out: Path) -> Iterator[Detector]:
-    """Load a model, change it and write it to `out`, as one step that Ctrl-C does not interrupt.
+    """Load a detector, change it and write it to `out`, as one step that Ctrl-C does not interrupt.
 
     In place, no other writer comes between: what others have written since the command started is kept.
     """
-    from whet.cli.output import uninterrupted
     from whet.detector.storage import edit, load
+
+    with _changed(model, out, edit, load) as detector:
+        yield detector
+
+
+@contextmanager
+def changed_model(model: str, out: Path) -> Iterator[Detector | MultiClassDetector]:
+    """The same as `changed`, for a model of one class or of several: all of it is written in one step."""
+    from whet.detector.storage import edit_model, load_model
+
+    with _changed(model, out, edit_model, load_model) as loaded:
+        yield loaded
+
+
+@contextmanager
+def _changed(
+    model: str, out: Path, edit: Callable[[Path], AbstractContextManager[M]], load: Callable[[str], M]
+) -> Iterator[M]:
+    from whet.cli.output import uninterrupted
 
     with uninterrupted():
         if is_in_place(model, out):
-            with edit(out) as detector:
-                yield detector
+            with edit(out) as loaded:
+                yield loaded
         else:
-            detector = load(model)
-            yield detector
-            detector.save(out)
+            loaded = load(model)
+            yield loaded
+            loaded.save(out)
 
 
 # Options that say where a command runs; the model does not depend on them.

@@ -333,6 +333,8 @@ class Run:
 
     def run(self) -> None:
         """Train, print and save."""
+        from whet.detector.storage import check_classes
+
         names: tuple[str | None, ...] = self.classes or (None,)
         prepared = []
         for name in names:  # all of them first: an error comes before the first training
@@ -344,6 +346,7 @@ class Run:
             views = {name: one for each in prepared for name, one in each.views.items()}
             tables = {name: preparation_table(one, self.workers) for name, one in views.items()}
         else:
+            check_classes(self.out, [] if has_one else [name for each in prepared for name in each.views])
             for each in prepared:
                 trained |= self._train_class(each, self.out, len(trained), has_one=has_one)
             self._save(trained, self.out, has_one=has_one)

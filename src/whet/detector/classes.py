@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from whet.cascade.boxes import box_iou
-from whet.cascade.detect import GROUPING, IOU, merge_views
+from whet.cascade.detect import GROUPING, IOU, group_views, merge_views
 from whet.cascade.detections import Detections
 from whet.cascade.pyramid import SCALE_FACTOR
-from whet.detector.detector import DetectOptions, Detector, LearnOptions, PixelOptions, ScanOptions
+from whet.detector.detector import DetectOptions, Detector, LearnOptions, PixelOptions, ScanOptions, file_name
 from whet.detector.model_file import CLASSES_KEY, damage_as_error, deserialised, metadata_of
 from whet.detector.model_header import MOST_BYTES
-from whet.detector.records import Record, Records, Update
-from whet.errors import CannotMergeError, ModelFileError, UnknownClassError
+from whet.detector.records import Record, Records, Update, checked_records
+from whet.errors import CannotMergeError, ModelFileError, SeveralClassesError, UnknownClassError
 
 if TYPE_CHECKING:
     from whet.cascade.pyramid import Level
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 MOST_CLASSES = 1000
 # The name of one view of a class.
 VIEW = re.compile(r"(.+)@([1-9])")
-# A view has fired where a detection of it overlaps a box so much: the box may be the mean of several views.
-FIRED = 0.25
 
 
 class MultiClassDetector(Mapping[str, Detector]):
@@ -89,17 +87,11 @@ class MultiClassDetector(Mapping[str, Detector]):
     @property
     def classes(self) -> tuple[str, ...]:
         """The classes of detections, each once; a class may have several views."""
-        return tuple(dict.fromkeys(map(self._class_of, self)))
+        return tuple(dict.fromkeys(class_by_name(self).values()))
 
     def views(self, class_name: str) -> dict[str, Detector]:
         """The detectors of a class, by their names: one, or one for each of its views."""
-        return {name: detector for name, detector in self.items() if self._class_of(name) == class_name}
-
-    def _class_of(self, name: str) -> str:
-        found = VIEW.fullmatch(name)
-        others = () if found is None else (other for other in self if other != name)
-        is_view = found is not None and any(other.startswith(f"{found[1]}@") for other in others)
-        return found[1] if found is not None and is_view else name
+        return {name: self[name] for name, its_class in class_by_name(self).items() if its_class == class_name}
 
     def of_class(self, class_name: str) -> Detector | MultiClassDetector:
         """The detector of a class; or all of its views, as a model of their own."""
@@ -150,23 +142,19 @@ class MultiClassDetector(Mapping[str, Detector]):
         boxes: ArrayLike | Detections,
         labels: ArrayLike,
         *,
-        class_name: str,
+        class_name: str | None = None,
         **options: Unpack[LearnOptions],
     ) -> Update:
         """Correct boxes of one class in an image; see `Detector.learn`. Other classes stay as they are.
 
         Of a class with views, a missed object is learned by the view whose shape is nearest, and a false positive by
-        each view that fires there, at its own boxes.
+        each view that takes part in the detection, at its own boxes. Each of these views has an update of its own
+        (`Update.views`), with what it changes on its reference set.
         """
-        views = self.views(class_name)
-        if len(views) < 2:
-            return self[class_name].learn(image, boxes, labels, **options)
         records = self.new_records(image, boxes, labels, class_name=class_name, **options)
-        updates = [views[name].add(each) for name, each in records.items()]
-        return Update(
-            tuple(record for update in updates for record in update),
-            unsatisfied=tuple(record for update in updates for record in update.unsatisfied),
-        )
+        update = self.add(records, class_name=class_name)
+        update.warn_if_worse()
+        return update
 
     def new_records(
         self,
@@ -174,15 +162,19 @@ class MultiClassDetector(Mapping[str, Detector]):
         boxes: ArrayLike | Detections,
         labels: ArrayLike,
         *,
-        class_name: str,
+        class_name: str | None = None,
         **options: Unpack[LearnOptions],
-    ) -> dict[str, list[Record]]:
-        """The records that `learn` adds, by the name of the view; nothing changes. See `Detector.new_records`."""
-        from whet.detector.corrections import checked_labels
+    ) -> list[Record]:
+        """The records that `learn` adds, of all views of a class; nothing changes. See `Detector.new_records`."""
+        from whet.detector.corrections import check_consistent, checked_labels
 
-        views = self.views(class_name)
-        pixels = next(iter(views.values())).pixels(image, options.get("color", "rgb"))
+        views = self._learning(class_name)
+        first, *others = views.values()
+        if not others:
+            return first.new_records(image, boxes, labels, **options)
+        pixels = first.pixels(image, options.pop("color", "rgb"))
         array, flags = checked_labels(boxes, labels, pixels.shape[:2])
+        check_consistent(array, flags)
         scan: ScanOptions = {
             "min_size": options.get("min_size"),
             "max_size": options.get("max_size"),
@@ -191,12 +183,46 @@ class MultiClassDetector(Mapping[str, Detector]):
             "threads": options.get("threads"),
         }
         found = detect_bases(views, pixels, **scan)
-        options["base_found"] = merge_views(list(found.values()))
-        if not options.get("name") and isinstance(image, str | PathLike):
-            options["name"] = Path(image).name
-        options.pop("color", None)
-        parts = divide_boxes(views, array, flags, found)
-        return {name: views[name].new_records(pixels, *part, **options) for name, part in parts.items()}
+        options["base_found"], options["other_objects"] = merge_views(list(found.values())), array[flags]
+        options["name"] = options.get("name") or file_name(image)
+        parts = divide_boxes(views, array, flags, found, pixels.shape[:2])
+        return [record for name, part in parts.items() for record in views[name].new_records(pixels, *part, **options)]
+
+    def add(self, records: Iterable[Record], *, class_name: str | None = None) -> Update:
+        """Add records to one class, each to the view whose base made it: all of them, or none; see `Detector.add`."""
+        views = self._learning(class_name)
+        first, *others = views
+        if not others:
+            return views[first].add(records)
+        given, bases = list(records), {view.base_id for view in views.values()}
+        checked_records((record for record in given if record.base_id not in bases), views[first].base)  # an error
+        new = {
+            name: checked_records((record for record in given if record.base_id == view.base_id), view.base)
+            for name, view in views.items()
+        }
+        updates = {name: views[name].add(each.values()) for name, each in new.items() if each}
+        return Update(
+            tuple(record for update in updates.values() for record in update),
+            unsatisfied=tuple(record for view in views.values() for record in view.unsatisfied),
+            views=updates,
+        )
+
+    def _learning(self, class_name: str | None) -> dict[str, Detector]:
+        """The views of a class; None: of the only one."""
+        if class_name is None:
+            if len(self.classes) > 1:
+                raise SeveralClassesError(f"got no class_name; expected one of {', '.join(self.classes)}")
+            class_name = self.classes[0]
+        return self.views(class_name) or {class_name: self[class_name]}  # or an error that lists the classes
+
+    def check_can_learn(self, *, examples: bool = False) -> None:
+        """Raise `CannotLearnError` if one of the detectors cannot learn; see `Detector.check_can_learn`."""
+        for detector in self.values():
+            detector.check_can_learn(examples=examples)
+
+    def as_trained(self) -> MultiClassDetector:
+        """Detectors of the same bases that have learned nothing; see `Detector.as_trained`."""
+        return MultiClassDetector({name: detector.as_trained() for name, detector in self.items()})
 
     def unlearn(self, what: Update | Record | str | Iterable[Update | Record | str]) -> None:
         """Take out records of any class; see `Detector.unlearn`. Nothing changes if one of them is not learned now."""
@@ -258,6 +284,27 @@ class MultiClassDetector(Mapping[str, Detector]):
         save(self, path)
 
 
+def class_by_name(names: Iterable[str]) -> dict[str, str]:
+    """The class of each of the names of a model's detectors: a view has others of the same class beside it.
+
+    >>> class_by_name(["car@1", "car@2", "bus@1"])
+    {'car@1': 'car', 'car@2': 'car', 'bus@1': 'bus@1'}
+    """
+    every = list(names)
+
+    def class_of(name: str) -> str:
+        found = VIEW.fullmatch(name)
+        is_view = found is not None and any(one != name and one.startswith(f"{found[1]}@") for one in every)
+        return found[1] if found is not None and is_view else name
+
+    return {name: class_of(name) for name in every}
+
+
+def detectors_of(model: Detector | MultiClassDetector) -> list[Detector]:
+    """A detector by itself, or all of a model of several."""
+    return [model] if isinstance(model, Detector) else list(model.values())
+
+
 def detect_bases(views: Mapping[str, Detector], image: ImageLike, **scan: Unpack[ScanOptions]) -> dict[str, Detections]:
     """What each view detects at any score, without what it learned: that must not matter for corrections."""
     return {name: view.as_trained().detect(image, min_score=-np.inf, **scan) for name, view in views.items()}
@@ -268,16 +315,27 @@ def divide_boxes(
     boxes: NDArray[np.float64],
     is_object: NDArray[np.bool_],
     found: Mapping[str, Detections],
+    shape: tuple[int, ...],
 ) -> dict[str, tuple[NDArray[np.float64], NDArray[np.bool_]]]:
-    """Boxes (n, 4) of an image, and which of them are objects (n,), that each view of a class has to learn.
+    """Boxes (n, 4) of an image (height, width), and which are objects (n,), that each view of a class has to learn.
 
-    An object is learned by the view whose shape is nearest, and a false positive by each view that fires there, at its
-    own boxes. `found` are the detections of their bases.
+    An object is learned by the view whose shape is nearest. A false positive stands for the detections of all views
+    together with an IoU of 0.5 or more, and is learned by each view at its own boxes of these, except those of objects
+    and those outside the image. `found` are the detections of their bases.
     """
+    from whet.detector.corrections import SAME, is_inside
+
     objects, wrong = boxes[is_object], boxes[~is_object]
-    fired = {name: one.boxes[(box_iou(one.boxes, wrong) >= FIRED).any(axis=1)] for name, one in found.items()}
+    merged, groups = group_views(list(found.values()))
+    is_meant = box_iou(wrong, merged.boxes) >= SAME
+    fired, is_silent = {}, np.ones(len(wrong), np.bool_)
+    for (name, one), group in zip(found.items(), groups, strict=True):
+        can_be_wrong = is_inside(one.boxes, shape) & ~(box_iou(one.boxes, objects) >= SAME).any(axis=1)
+        is_wrong = is_meant[:, group] & (group >= 0) & can_be_wrong
+        fired[name] = one.boxes[is_wrong.any(axis=0)]
+        is_silent &= ~is_wrong.any(axis=1)
     # Where no view fires, the nearest one learns: other corrections may change that.
-    silent = wrong[~(box_iou(wrong, np.concatenate(list(fired.values()))) >= FIRED).any(axis=1)]
+    silent = wrong[is_silent]
     divided = {}
     for name in views:
         own, quiet = (each[nearest_view(views, each) == name] for each in (objects, silent))

@@ -324,6 +324,13 @@ def _sampled(start: int, length: int, zoom: Floats, shift: Floats, side: int) ->
     return places.clip(0, side - 1)
 
 
+def is_inside(boxes: Boxes, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Whether some area of each of the boxes (n, 4) is inside an image (height, width)."""
+    height, width = shape
+    inside = np.minimum(boxes[:, 2:], [width, height]) - np.maximum(boxes[:, :2], 0)
+    return np.asarray((inside > 0).all(axis=1))
+
+
 def checked_labels(
     boxes: ArrayLike | Detections, labels: ArrayLike, shape: tuple[int, ...]
 ) -> tuple[Boxes, NDArray[np.bool_]]:
@@ -337,11 +344,11 @@ def checked_labels(
     except (TypeError, ValueError) as error:
         raise BoxError(str(error)) from error
     height, width = shape
-    inside = np.minimum(array[:, 2:], [width, height]) - np.maximum(array[:, :2], 0)
+    inside = is_inside(array, shape)
     for i in range(len(array)):
         if (array[i, 2:] <= array[i, :2]).any():
             raise BoxError(f"boxes[{i}] is {array[i].tolist()} and has no area; expected x1 < x2 and y1 < y2")
-        if (inside[i] <= 0).any() or (abs(array[i]) > FARTHEST_PIXEL).any():
+        if not inside[i] or (abs(array[i]) > FARTHEST_PIXEL).any():
             raise BoxError(f"boxes[{i}] is {array[i].tolist()}, outside the {width} x {height} image")
     flags: NDArray[Any] = np.asarray(labels)
     if flags.shape == ():
@@ -351,6 +358,17 @@ def checked_labels(
     if not np.isin(flags, (0, 1)).all():
         raise ValueError("a label is True (the object) or False (not the object)")
     return array, flags.astype(np.bool_)
+
+
+def check_consistent(boxes: Boxes, is_object: NDArray[np.bool_]) -> None:
+    """Raise `BoxError` if one of the boxes (n, 4) is marked both as the object and as not the object."""
+    objects = boxes[is_object]
+    contrary = np.argwhere(box_iou(objects, boxes[~is_object]) >= SAME_PLACE)
+    if len(contrary):
+        raise BoxError(
+            f"the box {objects[contrary[0, 0]].round(1).tolist()} is marked as the object and as not the object; "
+            "nothing was changed"
+        )
 
 
 def new_records(
@@ -363,18 +381,16 @@ def new_records(
     min_score: float,
     threads: int | None = None,
     base_found: Detections | None = None,
+    other_objects: Boxes | None = None,
 ) -> Iterable[Record]:
     """A correction for each box (n, 4) of an image with labels (n,).
 
-    `base_found` are the detections of the base at any score, if they are known.
+    `base_found` are the detections of the base at any score, if they are known. No window of `other_objects` (n, 4)
+    becomes that of a false positive.
     """
+    check_consistent(boxes, is_object)
     objects = boxes[is_object]
-    contrary = np.argwhere(box_iou(objects, boxes[~is_object]) >= SAME_PLACE)
-    if len(contrary):
-        raise BoxError(
-            f"the box {objects[contrary[0, 0]].round(1).tolist()} is marked as the object and as not the object; "
-            "nothing was changed"
-        )
+    protected = objects if other_objects is None else np.concatenate([objects, other_objects])
     found = Detections()
     if len(objects) and base_found is None:
         fired = scan_pyramid(base.cascade, pyramid, threads=threads)
@@ -385,4 +401,4 @@ def new_records(
         if label:
             yield object_record(base, offset, pyramid, image, box, min_score, found)
         else:
-            yield false_positive_record(base, offset, pyramid, image, box, objects)
+            yield false_positive_record(base, offset, pyramid, image, box, protected)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import isfinite
@@ -31,7 +30,6 @@ from whet.detector.base import (
     Provenance,
     Reporting,
     check_delta,
-    estimated_setbacks,
 )
 from whet.detector.model_header import Contents
 from whet.detector.records import (
@@ -49,7 +47,6 @@ from whet.errors import (
     CannotMergeError,
     CannotUnlearnError,
     RecordError,
-    WorseEstimateWarning,
 )
 from whet.io.files import as_path
 from whet.io.images import as_grey, as_rgb
@@ -107,6 +104,7 @@ class LearnOptions(TypedDict, total=False):
     threads: int | None
     shared: dict[float, Level] | None
     base_found: Detections | None
+    other_objects: Floats | None
 
 
 def check_number(name: str, value: object, more: str = "", *, whole: bool = False) -> None:
@@ -118,6 +116,11 @@ def check_number(name: str, value: object, more: str = "", *, whole: bool = Fals
     """
     if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
         raise TypeError(f"got {name}={value!r}; expected a {'whole ' * whole}number{more}")
+
+
+def file_name(image: ImageLike) -> str:
+    """The name of an image's file, without its folders and without the query of a URL; "" for pixels."""
+    return as_path(image).name if isinstance(image, str | PathLike) else ""
 
 
 class Detector:
@@ -282,13 +285,7 @@ class Detector:
         more than 1 point there, or if false positives per image rise by more than 10 % and by 0.02.
         """
         update = self.add(self.new_records(image, boxes, labels, **options))
-        worse = estimated_setbacks(update.before, update.after)
-        if worse:
-            warnings.warn(
-                f"{' and '.join(worse)}, by the reference set; undo this correction with unlearn if that is too much",
-                WorseEstimateWarning,
-                stacklevel=2,
-            )
+        update.warn_if_worse()
         return update
 
     def new_records(
@@ -309,12 +306,14 @@ class Detector:
         threads: int | None = None,
         shared: dict[float, Level] | None = None,
         base_found: Detections | None = None,
+        other_objects: Floats | None = None,
     ) -> list[Record]:
         """The records that `learn` adds, one for each box; this detector does not change.
 
         They depend on the base and on the image, not on what was learned. To learn many images at once, collect their
         records and `add` them in one step. `shared` are levels of the image's pyramid, and `base_found` the detections
-        of the base at any score, where they are known.
+        of the base at any score, where they are known. `other_objects` (n, 4) are not learned: only no window of them
+        becomes that of a false positive.
         """
         from whet.detector.corrections import checked_labels, new_records
 
@@ -335,12 +334,19 @@ class Detector:
         if not isfinite(above):
             raise ValueError(f"got min_score={min_score}; expected a finite score that a missed object can exceed")
         found = new_records(
-            self.base, self.box_offset, pyramid, image_hash(pixels), array, flags, above, threads, base_found
+            self.base,
+            self.box_offset,
+            pyramid,
+            image_hash(pixels),
+            array,
+            flags,
+            above,
+            threads,
+            base_found,
+            other_objects,
         )
-        if not name and isinstance(image, str | PathLike):
-            name = as_path(image).name
         now = int(time.time())
-        return [record.described(now, name, note, site) for record in found]
+        return [record.described(now, name or file_name(image), note, site) for record in found]
 
     def add(self, records: Iterable[Record]) -> Update:
         """Add records that this detector, or another one of the same base, has made; those it has change nothing."""

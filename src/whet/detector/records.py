@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,9 +16,9 @@ from numpy.typing import NDArray
 
 from whet.cascade.cascade import Cascade
 from whet.cascade.pyramid import WindowIndex
-from whet.detector.base import Delta, DetectorBase, Reporting, check_delta
+from whet.detector.base import Delta, DetectorBase, Reporting, check_delta, estimated_setbacks
 from whet.detector.reference import Estimate, Judgement
-from whet.errors import RecordError
+from whet.errors import RecordError, WorseEstimateWarning
 
 Bits = NDArray[np.uint8]
 Kind = Literal["correction", "example"]
@@ -250,12 +251,16 @@ class Update:
 
     `unsatisfied` are the corrections, new or old, that do not hold: they contradict one another, or a held-out sample,
     or lie too far from what the stages accept.
+
+    Of a class with views, `views` are the updates of those that have learned, by their names. Each estimates for
+    itself: `before` and `after` are None.
     """
 
     records: tuple[Record, ...]
     before: Estimate | None = None
     after: Estimate | None = None
     unsatisfied: tuple[Record, ...] = ()
+    views: Mapping[str, Update] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -268,11 +273,28 @@ class Update:
         """The ids of the new records."""
         return [record.id for record in self.records]
 
+    @property
+    def setbacks(self) -> list[str]:
+        """What is worse than before by the reference set, or by those of views; empty if nothing is."""
+        of_views = [f"{text} (view {name})" for name, one in self.views.items() for text in one.setbacks]
+        return estimated_setbacks(self.before, self.after) + of_views
+
+    def warn_if_worse(self) -> None:
+        """Issue a `WorseEstimateWarning` if there are setbacks, as one of the line that called `learn`."""
+        worse = self.setbacks
+        if worse:
+            warnings.warn(
+                f"{' and '.join(worse)}, by the reference set; undo this correction with unlearn if that is too much",
+                WorseEstimateWarning,
+                stacklevel=3,
+            )
+
     def __str__(self) -> str:
         n = len(self.records)
         text = f"{n} correction{'s' * (n != 1)}"
-        if self.before is not None and self.after is not None:
-            text += f"; held-out samples: {self.before} before, {self.after} after"
+        for name, one in {"": self, **self.views}.items():
+            if one.before is not None and one.after is not None:
+                text += f"; held-out samples{' of ' * bool(name)}{name}: {one.before} before, {one.after} after"
         if self.unsatisfied:
             text += f"; not satisfied: {', '.join(record.id[:8] for record in self.unsatisfied)}"
         return text

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from whet.detector import model_file
 from whet.detector.base import DetectorBase
@@ -29,6 +29,8 @@ from whet.errors import (
 
 if TYPE_CHECKING:
     from whet.detector.classes import MultiClassDetector
+
+    M = TypeVar("M", Detector, MultiClassDetector, Detector | MultiClassDetector)
 
 SUFFIX = ".whet"
 # A text like this is the name of a bundled detector, never a file.
@@ -215,15 +217,28 @@ def edit(path: str | PathLike[str]) -> Iterator[Detector]:
     >>> load(path).n_examples
     (0, 5)
     """
+    with _edited(path, load_file) as detector:
+        yield detector
+
+
+@contextmanager
+def edit_model(path: str | PathLike[str]) -> Iterator[Detector | MultiClassDetector]:
+    """The same as `edit`, for a model of one class or of several, as the file says."""
+    with _edited(path, load_model) as model:
+        yield model
+
+
+@contextmanager
+def _edited(path: str | PathLike[str], load: Callable[[str | PathLike[str]], M]) -> Iterator[M]:
     from whet.io.files import locked
 
     with locked(class_in_file(path)[0]):
-        detector = load_file(path)
-        before = detector.to_bytes()
-        yield detector
-        after = detector.to_bytes()
+        model = load(path)
+        before = model.to_bytes()
+        yield model
+        after = model.to_bytes()
         if after != before:
-            _write(detector, after, path)
+            _write(model, after, path)
 
 
 def _write(model: Detector | MultiClassDetector, data: bytes, path: str | PathLike[str]) -> None:
@@ -251,10 +266,29 @@ def _write(model: Detector | MultiClassDetector, data: bytes, path: str | PathLi
             f"{file} has several classes, which a detector of one would replace; name the class, such as "
             f"'{file}:{model.class_name or 'NAME'}', or choose another file"
         )
+    elif not isinstance(model, Detector):
+        check_classes(file, model)
     from whet.io.files import write_locked
 
     write_locked(file, data)
     _remember(model, file, data)
+
+
+def check_classes(file: Path, names: Collection[str]) -> None:
+    """Raise `SeveralClassesError` if a model with detectors of these names would delete other classes of a file."""
+    from whet.detector.classes import class_by_name
+
+    data = file.read_bytes() if file.is_file() else b""
+    try:
+        known = _loaded_classes(file, data).classes if model_file.has_classes(data) else ()
+    except ModelFileError:  # nothing that could be loaded is lost
+        known = ()
+    lost = [name for name in known if name not in class_by_name(names).values()]
+    if lost:
+        raise SeveralClassesError(
+            f"{file} also has the classes {', '.join(lost)}, which would be deleted; add them to the model, or choose "
+            "another file"
+        )
 
 
 def _digest(data: bytes) -> str:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from whet._kernels.workers import Threads, Workers, lost_image, workers_from
 from whet.cascade.detections import Detections
+from whet.detector.classes import MultiClassDetector, detectors_of
 from whet.detector.detector import DetectOptions, Detector, ScanOptions
 from whet.detector.storage import load_model
 from whet.errors import DataNotFoundError, SeveralClassesError, UnreadableImageError
@@ -29,8 +30,6 @@ from whet.io.files import short_hash
 
 if TYPE_CHECKING:
     from distributed import Client
-
-    from whet.detector.classes import MultiClassDetector
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +255,7 @@ def evaluate(
     """
     model = load_model(detector) if isinstance(detector, str | PathLike) else detector
     workers = workers_from(client, options.get("threads"))
-    first = model if isinstance(model, Detector) else next(iter(model.values()))
+    first = detectors_of(model)[0]
     return evaluate_on(workers, model, _images(annotations, first.class_name), iou, min_score, progress, **options)
 
 
@@ -277,7 +276,7 @@ def evaluate_on(
     """
     if not isinstance(model, Detector) and len(model.classes) > 1:
         raise SeveralClassesError(f"got detectors of {', '.join(model.classes)}; evaluate one class at a time")
-    views = [model] if isinstance(model, Detector) else list(model.values())
+    views = detectors_of(model)
     above = views[0].reporting.min_score(min_score)  # views have the same operating points
     if not images:
         raise DataNotFoundError("no images to evaluate; pass annotations with at least one image")
@@ -315,8 +314,7 @@ def _reported_sizes(views: Sequence[Detector], min_size: float | None) -> tuple[
 
 def trained_on(detector: Detector | MultiClassDetector, paths: Iterable[Path]) -> list[Path]:
     """Those of the image files on which the detector was trained, by its record of them; none without a record."""
-    detectors = [detector] if isinstance(detector, Detector) else detector.values()
-    known = [one.base.training_images for one in detectors if one.base.training_images is not None]
+    known = [one.base.training_images for one in detectors_of(detector) if one.base.training_images is not None]
     hashes = {each for images in known for each in images.tolist()}
     return [path for path in paths if hashes and short_hash(path) in hashes]
 

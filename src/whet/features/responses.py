@@ -22,7 +22,7 @@ from whet._kernels.responses import (
     weigh_rows,
 )
 from whet._kernels.threads import for_each_block
-from whet._kernels.workers import Held, Threads, Workers
+from whet._kernels.workers import Held, Workers
 from whet.features.integral import Indices
 from whet.lda.discriminant import Criterion
 from whet.lda.selection import Candidates, Scatter, rounds_of_blocks
@@ -115,7 +115,7 @@ class BitResponses:
     >>> bits.counts()
     array([[1, 2],
            [1, 0]])
-    >>> bits.co_occurrence(0)
+    >>> bits.count_common(bits.bits[0])  # with the first learner
     array([[1, 1],
            [1, 0]])
     >>> bits.weighted_errors(np.array([0.25, 0.25, 0.5]))
@@ -162,10 +162,6 @@ class BitResponses:
 
         for_each_block(count, len(self), COUNTED_AT_ONCE, self.threads)
         return counts
-
-    def co_occurrence(self, j: int) -> Int64s:
-        """How many samples of each class learner j and every learner both respond to (2, M)."""
-        return self.count_common(self.bits[j].copy())
 
     def count_among(self, chosen: NDArray[np.bool_]) -> Int64s:
         """How many of the chosen samples (samples,) of each class every learner responds to (2, M)."""
@@ -258,8 +254,10 @@ class Responses:
     blocks take the same. What is asked of all learners is computed where the blocks are; bits of single learners come
     here.
 
+    >>> from whet._kernels.workers import ALL_THREADS
     >>> matrix = np.array([[1, 0, 1], [1, 1, 0]], dtype=bool)
-    >>> responses = Responses.from_bits(BitResponses.from_responses(matrix, np.array([True, True, False])))
+    >>> block = BitResponses.from_responses(matrix, np.array([True, True, False]))
+    >>> responses = Responses([block], len(block), block.layout, ALL_THREADS)
     >>> len(responses), responses.row(1)
     (2, array([ True,  True, False]))
     """
@@ -269,11 +267,6 @@ class Responses:
     layout: SampleLayout
     workers: Workers
     _words: dict[int, NDArray[np.uint64]] = field(default_factory=dict, init=False, repr=False)
-
-    @classmethod
-    def from_bits(cls, bits: BitResponses) -> Responses:
-        """One block in this process."""
-        return cls([bits], len(bits), bits.layout, Threads(1))
 
     def __len__(self) -> int:
         return self.n

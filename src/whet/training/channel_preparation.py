@@ -161,10 +161,15 @@ def prepare_channels(
     annotated = backgrounds_of(annotations) if config.backgrounds else {}
     least = choice.height // 2 - choice.grid.padding, choice.width // 2 - choice.grid.padding
     images, unreadable = images_to_mine(annotated, config.negatives, known, least, annotations.shapes)
-    share = min(config.validation_share, MOST_HELD_OUT / len(images))
-    training, held_out = split_images(images, share, config.seed)
+    training, held_out = split_for_channels(config, images)
     whole = annotations if whole is None else whole
     return ChannelPreparation(config, annotations, choice, positives, training, held_out, whole, unreadable)
+
+
+def split_for_channels(config: TrainingConfig, images: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Images to mine negatives from, and a share of them that is held out, at most `MOST_HELD_OUT`."""
+    share = min(config.validation_share, MOST_HELD_OUT / max(len(images), 1))
+    return split_images(images, share, config.seed)
 
 
 def mean_megapixels(images: Sequence[Path]) -> float:

@@ -58,7 +58,8 @@ def train_classes(
     found = read_annotations(annotations, settings.get("format"), settings.get("images"))
     workers = workers_from(client, threads)
     trained: dict[str, Detector] = {}
-    for name in selected_names(found, classes):
+    every: list[str | None] = [*selected_names(found, classes)] or [None]  # without boxes, an error that says so
+    for name in every:
         given = {"annotations": annotations, "negatives": negatives, "class_name": name, **settings}
         prepared = prepare_views(config_from(given, for_opencv=for_opencv), workers=workers, found=found)
         numbers = range(len(trained), len(trained) + len(prepared.views))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from itertools import repeat
 from math import sqrt
 from pathlib import Path
@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from whet._kernels.workers import ALL_THREADS, Workers, lost_image
 from whet.cascade.boxes import BoxOffset, box_iou, intersection_over_first
-from whet.cascade.detect import merge_views
-from whet.cascade.detections import Detections
 from whet.cascade.pyramid import WindowIndex, level_at
-from whet.detector.base import estimated_setbacks, setbacks
-from whet.detector.classes import detect_bases, divide_boxes, nearest_view
+from whet.detector.base import setbacks
+from whet.detector.classes import MultiClassDetector, detectors_of, nearest_view
 from whet.detector.corrections import ALIGNED, SAME, example_record
 from whet.detector.detector import Detector
 from whet.detector.records import Record, Update, check_site, image_hash
@@ -30,6 +28,8 @@ from whet.io.annotations.annotation import AnnotatedImage, Boxes, Examples, chec
 Pixels = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 Progress = Callable[[float], None]
+# A detector, or the views of one class, which learn as one.
+Model = Detector | MultiClassDetector
 
 BeforeAfter = tuple[EvaluationRun, EvaluationRun]
 
@@ -39,15 +39,11 @@ ROUGHLY = 0.25
 
 @dataclass(frozen=True, eq=False)
 class MarkedImage:
-    """An image file and single boxes (n, 4) of it: True (n,) for a missed object, False for a false positive.
-
-    For a view, `found` are the detections of the bases of all views.
-    """
+    """An image file and single boxes (n, 4) of it: True (n,) for a missed object, False for a false positive."""
 
     path: Path
     boxes: Boxes
     is_object: Flags
-    found: Detections | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,46 +79,6 @@ class LearningInput:
     def n_objects(self) -> int:
         """Number of objects, in boxes and in crops."""
         return self.examples.n_objects + sum(int(image.is_object.sum()) for image in self.marked) + len(self.crops)
-
-
-def divide_input(
-    given: LearningInput, views: Mapping[str, Detector], options: Mapping[str, Any]
-) -> dict[str, LearningInput]:
-    """What each view of a class has to learn: see `whet.detector.classes.divide_boxes`.
-
-    All views learn from all annotated images; objects of other views are ignored there.
-    """
-    first = next(iter(views))
-    scan = {name: value for name, value in options.items() if name != "min_score"}
-    marked: dict[str, list[MarkedImage]] = {name: [] for name in views}
-    for each in given.marked:
-        try:
-            found = detect_bases(views, each.path, **scan)
-        except UnreadableImageError:  # reported where it is learned
-            marked[first].append(each)
-            continue
-        both = merge_views(list(found.values()))
-        merged = Detections(both.boxes, both.scores)
-        for name, part in divide_boxes(views, each.boxes, each.is_object, found).items():
-            marked[name].append(MarkedImage(each.path, *part, merged))
-    return {
-        name: LearningInput(
-            replace(given.examples, images=tuple(only_nearest(given.examples.images, views, name))),
-            marked[name],
-            given.crops if name == first else (),
-        )
-        for name in views
-    }
-
-
-def only_nearest(
-    images: Iterable[AnnotatedImage], views: Mapping[str, Detector], name: str
-) -> Iterator[AnnotatedImage]:
-    """The same images with the objects of one view; those that are nearer to another one are ignored."""
-    for image in images:
-        ignore = image.ignore.copy()
-        ignore[~image.ignore] = nearest_view(views, image.objects) != name
-        yield replace(image, ignore=ignore)
 
 
 def _is_empty(image: AnnotatedImage) -> bool:
@@ -190,17 +146,17 @@ class LearningReport:
     def __add__(self, other: LearningReport) -> LearningReport:
         return LearningReport(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(self)))
 
-    def read(self, detector: Detector, path: Path) -> Pixels | None:
-        """The image as the detector looks at it; or None, and one more that cannot be read."""
+    def read(self, model: Model, path: Path) -> Pixels | None:
+        """The image as the model looks at it; or None, and one more that cannot be read."""
         try:
-            return detector.pixels(path)
+            return detectors_of(model)[0].pixels(path)
         except UnreadableImageError as error:
             self.unread.append(error)
             return None
 
     def add_boxes(
         self,
-        detector: Detector,
+        model: Model,
         path: Path,
         boxes: Boxes,
         is_object: Flags,
@@ -208,21 +164,21 @@ class LearningReport:
         options: dict[str, Any],
     ) -> None:
         """Correct boxes (n, 4) of an image; those that fit no window are skipped."""
-        pixels = self.read(detector, path) if len(boxes) else None
+        pixels = self.read(model, path) if len(boxes) else None
         if pixels is None:
             return
         options = {**options, **texts, "name": path.name}
         try:
-            new = detector.new_records(pixels, boxes, is_object, **options)
+            new = model.new_records(pixels, boxes, is_object, **options)
         except BoxError:
-            new = list(self._fitting(detector, path, pixels, boxes, is_object, options))
+            new = list(self._fitting(model, path, pixels, boxes, is_object, options))
         self.records += new
         self.n_objects += sum(record.is_object for record in new)
         self.n_false_positives += sum(not record.is_object for record in new)
 
     def _fitting(
         self,
-        detector: Detector,
+        model: Model,
         path: Path,
         pixels: Pixels,
         boxes: Boxes,
@@ -234,19 +190,20 @@ class LearningReport:
         for box, label in sorted(zip(boxes, is_object.tolist(), strict=True), key=lambda pair: not pair[1]):
             try:
                 if label:
-                    yield from detector.new_records(pixels, box[None], True, **options)
+                    yield from model.new_records(pixels, box[None], True, **options)
                     objects = np.concatenate([objects, box[None]])
                 else:
                     together = np.concatenate([objects, box[None]])
-                    yield detector.new_records(pixels, together, np.arange(len(together)) < len(objects), **options)[-1]
+                    new = model.new_records(pixels, together, np.arange(len(together)) < len(objects), **options)
+                    yield from (record for record in new if not record.is_object)
             except BoxError as error:
                 self.skipped_boxes.append(f"{path}: {error}")
 
-    def note_undetected(self, detector: Detector, marked: MarkedImage, options: dict[str, Any]) -> None:
+    def note_undetected(self, model: Model, marked: MarkedImage, options: dict[str, Any]) -> None:
         """Note the boxes that are marked as false positives, but that no detection overlaps, not even of the base."""
         left = marked.boxes[~marked.is_object]
         try:
-            for one in (detector, detector.as_trained()):  # the base: an earlier correction may hold already
+            for one in (model, model.as_trained()):  # the base: an earlier correction may hold already
                 if len(left):
                     found = one.detect(marked.path, **options).boxes
                     left = left[~(box_iou(left, found) >= ROUGHLY).any(axis=1)]
@@ -254,13 +211,16 @@ class LearningReport:
             return
         self.undetected += [f"{marked.path}: box {_as_text(box)}" for box in left.tolist()]
 
-    def add_crop(self, detector: Detector, path: Path, weight: int, texts: dict[str, str]) -> None:
+    def add_crop(self, model: Model, path: Path, weight: int, texts: dict[str, str]) -> None:
         """Count a crop that one object fills as an ordinary example; one that fits no window is skipped."""
-        grey = self.read(detector, path)
+        grey = self.read(model, path)
         if grey is None:
             return
+        if isinstance(model, MultiClassDetector):
+            whole = np.array([[0.0, 0.0, grey.shape[1], grey.shape[0]]])
+            model = model[nearest_view(model, whole).item()]
         try:
-            record = crop_record(detector, grey, weight)
+            record = crop_record(model, grey, weight)
         except BoxError as error:
             self.skipped_boxes.append(f"{path}: {error}")
             return
@@ -319,7 +279,7 @@ HELD_OUT_RECALL = 0.003
 class LearningRun:
     """The new detector, what it learned, and evaluations before and after: on the examples and on held-out images."""
 
-    detector: Detector
+    detector: Model
     update: Update
     report: LearningReport
     on_examples: BeforeAfter | None = None
@@ -330,7 +290,7 @@ class LearningRun:
         """What became worse, on the held-out images or else by the estimate; empty if nothing did."""
         if self.held_out is not None:
             return held_out_setbacks(*self.held_out)
-        return estimated_setbacks(self.update.before, self.update.after)
+        return self.update.setbacks
 
 
 def held_out_setbacks(before: EvaluationRun, after: EvaluationRun) -> list[str]:
@@ -344,7 +304,7 @@ def held_out_setbacks(before: EvaluationRun, after: EvaluationRun) -> list[str]:
 
 
 def learn_from(
-    detector: Detector,
+    detector: Model,
     given: LearningInput,
     *,
     weight: int = 1,
@@ -356,7 +316,7 @@ def learn_from(
     workers: Workers = ALL_THREADS,
     **options: Any,  # noqa: ANN401 - those of Detector.detect, which checks them
 ) -> LearningRun:
-    """Correct a copy of a detector by all that is given; the detector itself does not change.
+    """Correct a copy of a detector, or of all views of a class, by all that is given; it does not change itself.
 
     In images of `given.examples` each box is the object, and each detection of the base away from all boxes is a false
     positive. So the corrections do not depend on what was learned before. Crops count `weight` times each. `note` and
@@ -368,18 +328,18 @@ def learn_from(
     Traceback (most recent call last):
     whet.errors.DataNotFoundError: got no image to learn from; 1 could not be read: nowhere.png cannot be ...
     """
-    detector.check_can_learn()
+    detector.check_can_learn(examples=bool(given.crops))
     check_site(site)
     images, unread = given.examples.images, given.examples.unread
     if not len(given):
         first = f"; {len(unread)} could not be read: {unread[0]}" if unread else ""
         raise DataNotFoundError(f"got no image to learn from{first}")
-    is_base = not detector.records and detector.counts.is_empty
+    is_base = all(not one.records and one.counts.is_empty for one in detectors_of(detector))
     n, m = len(images), len(held_out)
     scans = (n, 0 if is_base else n, m, len(given), n, m)
     parts = _ProgressParts(progress, [size for size in scans if size])
 
-    def measure(one: Detector, over: Sequence[AnnotatedImage]) -> EvaluationRun:
+    def measure(one: Model, over: Sequence[AnnotatedImage]) -> EvaluationRun:
         return evaluate_on(workers, one, over, min_score=min_score, progress=parts.next(), **options)
 
     trained = measure(detector.as_trained(), images) if images else None
@@ -400,23 +360,22 @@ def learn_from(
 class _Learner:
     """Makes records of single images; `texts` are note and site, the options those of `Detector.new_records`."""
 
-    detector: Detector
+    detector: Model
     weight: int
     texts: dict[str, str]
     options: dict[str, Any]
 
-    def boxes(self, path: Path, boxes: Boxes, is_object: Flags, found: Detections | None = None) -> LearningReport:
+    def boxes(self, path: Path, boxes: Boxes, is_object: Flags) -> LearningReport:
         """Correct boxes (n, 4) of an image whose detections are known."""
         report = LearningReport()
-        options = self.options if found is None else {**self.options, "base_found": found}
-        report.add_boxes(self.detector, path, boxes, is_object, self.texts, options)
+        report.add_boxes(self.detector, path, boxes, is_object, self.texts, self.options)
         return report
 
-    def marked(self, path: Path, boxes: Boxes, is_object: Flags, found: Detections | None = None) -> LearningReport:
+    def marked(self, path: Path, boxes: Boxes, is_object: Flags) -> LearningReport:
         """Correct boxes (n, 4) of an image, and note those at which nothing is detected."""
         report = LearningReport()
         report.note_undetected(self.detector, MarkedImage(path, boxes, is_object), self.options)
-        return report + self.boxes(path, boxes, is_object, found)
+        return report + self.boxes(path, boxes, is_object)
 
     def crop(self, path: Path) -> LearningReport:
         """Count a crop."""
@@ -436,7 +395,7 @@ def _collect(
             wrong = false_positives(detected[image.path], image)
             boxes = np.concatenate([image.objects, wrong])
             rows.append(("boxes", image.path, (boxes, np.arange(len(boxes)) < len(image.objects))))
-    rows += [("marked", each.path, (each.boxes, each.is_object, each.found)) for each in given.marked]
+    rows += [("marked", each.path, (each.boxes, each.is_object)) for each in given.marked]
     rows += [("crop", path, ()) for path in given.crops]
     held, columns = workers.share(learner), zip(*rows, strict=True)
     report = LearningReport()

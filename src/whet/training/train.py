@@ -18,7 +18,7 @@ from whet._kernels.threads import DEFAULT_MAX_MEMORY
 from whet._kernels.workers import ALL_THREADS, Workers, workers_from
 from whet.cascade.boxes import box_iou
 from whet.detector.base import ABSOLUTE_PATH, DEFAULT_POINT, DetectorBase, Fact, Provenance, Reporting
-from whet.detector.classes import MultiClassDetector
+from whet.detector.classes import MultiClassDetector, detectors_of
 from whet.detector.detector import Detector
 from whet.errors import ConfigError
 from whet.evaluation.advice import Advice, Findings, advise
@@ -331,7 +331,7 @@ def set_points(
             points[name] = threshold
             if rate >= 1 or len(done) >= ENOUGH_IMAGES:
                 points[DEFAULT_POINT] = threshold
-    for detector in [model] if isinstance(model, Detector) else model.values():
+    for detector in detectors_of(model):
         for name in (*POINTS, DEFAULT_POINT):
             detector.set_operating_point(name, points.get(name))
     default = curve.false_positives[curve.thresholds >= points.get(DEFAULT_POINT, -np.inf)]

@@ -15,7 +15,7 @@ from whet.errors import ConfigError
 from whet.evaluation.advice import FEWEST_IN_VIEW, MANY_MISFITS
 from whet.io.annotations.annotation import ONLY_CLASS, Annotations
 from whet.training.cascade import Callback
-from whet.training.channel_preparation import ChannelPreparation, prepare_channels
+from whet.training.channel_preparation import ChannelPreparation, prepare_channels, split_for_channels
 from whet.training.channel_window import ChannelWindow
 from whet.training.config import AUTO, CHANNELS, MOST_VIEWS, TrainingConfig
 from whet.training.preparation import Preparation, prepare, read_set, select_class
@@ -66,6 +66,7 @@ class Shapes:
     @classmethod
     def from_boxes(cls, boxes: Boxes, n_views: int) -> Shapes:
         """Group boxes (n, 4) into views by the logarithm of their aspect ratios (k-means)."""
+        misfits_of_one = ChannelWindow.from_boxes(boxes).misfits  # or an error that there are no boxes
         found = log_aspects(boxes)
         centres = np.quantile(found, (np.arange(n_views) + 0.5) / n_views)
         for _ in range(ROUNDS):
@@ -78,7 +79,7 @@ class Shapes:
         return cls(
             tuple(np.exp(centres).tolist()),
             tuple(map(len, parts)),
-            (ChannelWindow.from_boxes(boxes).misfits, misfits),
+            (misfits_of_one, misfits),
             float(np.mean((found - centres[view]) ** 2) / max(found.var(), LEAST_VARIANCE)),
         )
 
@@ -135,11 +136,29 @@ def prepare_views(
     if len(shapes) == 1:
         return PreparedViews(shapes, {name: prepare(config, progress, workers, found)})
     stem = name if is_class_name(name) else ONLY_CLASS
-    prepared: dict[str, Preparation | ChannelPreparation] = {}
+    prepared = {}
     for number in range(len(shapes)):
         own = only_view(annotations, shapes, number)
         prepared[f"{stem}@{number + 1}"] = prepare_channels(config, own, known, progress, workers, annotations)
-    return PreparedViews(shapes, prepared)
+    return PreparedViews(shapes, {**_with_common_split(config, prepared)})
+
+
+def _with_common_split(
+    config: TrainingConfig, views: Mapping[str, ChannelPreparation]
+) -> Mapping[str, ChannelPreparation]:
+    """All views hold out the same images, of those that are large enough for all of them, and train on all others."""
+    images = [set(one.images) for one in views.values()]
+    if all(each == images[0] for each in images):  # they are split in the same way
+        return views
+    common = set.intersection(*images)
+    first = next(iter(views.values()))
+    _, held_out = split_for_channels(config, [path for path in first.images if path in common])
+    return {
+        name: replace(
+            one, training_images=[path for path in one.images if path not in held_out], held_out_images=held_out
+        )
+        for name, one in views.items()
+    }
 
 
 def _shapes(config: TrainingConfig, annotations: Annotations) -> Shapes:
@@ -185,10 +204,9 @@ def with_common_points(
     if len(trained) == 1:
         return dict(trained)
     views = MultiClassDetector({name: one.detector for name, one in trained.items()})
-    first, *others = (one for one in prepared.views.values() if isinstance(one, ChannelPreparation))
-    used = {path for one in others for path in one.training_images}
-    images = [path for path in first.held_out_images if path not in used]
-    n_images, wrong, default = set_points(views, images, first.excluded, workers)
+    first = next(one for one in prepared.views.values() if isinstance(one, ChannelPreparation))
+    # All views hold out the same images, and exclude the boxes of all views.
+    n_images, wrong, default = set_points(views, first.held_out_images, first.excluded, workers)
     return {
         name: replace(one, n_images=n_images, false_positives=wrong, default_false_positives=default)
         for name, one in trained.items()
