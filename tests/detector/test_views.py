@@ -139,6 +139,17 @@ def test_a_box_may_be_rejected_beside_an_object_of_the_same_call(cars, image, ne
     assert (box_iou(wrong, neighbours[1][None]) < 0.5).all()
 
 
+def test_the_view_of_the_nearest_shape_learns_the_box_itself_where_it_has_no_part_in_the_detection():
+    views = {"car@1": random_detector(0, (40, 20)), "car@2": random_detector(1, (20, 40))}
+    found = {"car@1": Detections.from_boxes([[10, 10, 30, 50]], [5]), "car@2": Detections()}
+    wrong = np.array([[2.0, 14, 38, 46]])
+    parts = divide_boxes(views, wrong, np.array([False]), found, (90, 90))
+    assert {name: boxes.tolist() for name, (boxes, _) in parts.items()} == {
+        "car@1": [[10, 10, 30, 50]],
+        "car@2": wrong.tolist(),
+    }
+
+
 def test_a_view_learns_no_box_outside_the_image():
     views = {"car@1": random_detector(0, (40, 20)), "car@2": random_detector(1, (20, 40))}
     found = {

@@ -147,9 +147,9 @@ class MultiClassDetector(Mapping[str, Detector]):
     ) -> Update:
         """Correct boxes of one class in an image; see `Detector.learn`. Other classes stay as they are.
 
-        Of a class with views, a missed object is learned by the view whose shape is nearest, and a false positive by
-        each view that takes part in the detection, at its own boxes. Each of these views has an update of its own
-        (`Update.views`), with what it changes on its reference set.
+        `class_name` may be left out if there is only one class. Of a class with views, a missed object is learned by
+        the view whose shape is nearest, and a false positive by each view that takes part in the detection, at its own
+        boxes. Each of these views has an update of its own (`Update.views`), with what it changes on its reference set.
         """
         records = self.new_records(image, boxes, labels, class_name=class_name, **options)
         update = self.add(records, class_name=class_name)
@@ -321,25 +321,22 @@ def divide_boxes(
 
     An object is learned by the view whose shape is nearest. A false positive stands for the detections of all views
     together with an IoU of 0.5 or more, and is learned by each view at its own boxes of these, except those of objects
-    and those outside the image. `found` are the detections of their bases.
+    and those outside the image. If the view whose shape is nearest has none there, it learns the box itself: it may
+    detect something there once other corrections are learned. `found` are the detections of their bases.
     """
     from whet.detector.corrections import SAME, is_inside
 
     objects, wrong = boxes[is_object], boxes[~is_object]
     merged, groups = group_views(list(found.values()))
     is_meant = box_iou(wrong, merged.boxes) >= SAME
-    fired, is_silent = {}, np.ones(len(wrong), np.bool_)
+    divided = {}
     for (name, one), group in zip(found.items(), groups, strict=True):
         can_be_wrong = is_inside(one.boxes, shape) & ~(box_iou(one.boxes, objects) >= SAME).any(axis=1)
         is_wrong = is_meant[:, group] & (group >= 0) & can_be_wrong
-        fired[name] = one.boxes[is_wrong.any(axis=0)]
-        is_silent &= ~is_wrong.any(axis=1)
-    # Where no view fires, the nearest one learns: other corrections may change that.
-    silent = wrong[is_silent]
-    divided = {}
-    for name in views:
-        own, quiet = (each[nearest_view(views, each) == name] for each in (objects, silent))
-        chosen = np.concatenate([own, quiet, fired[name]])
+        is_there = (is_wrong & (box_iou(wrong, one.boxes) >= SAME)).any(axis=1)
+        own = objects[nearest_view(views, objects) == name]
+        itself = wrong[(nearest_view(views, wrong) == name) & ~is_there]
+        chosen = np.concatenate([own, itself, one.boxes[is_wrong.any(axis=0)]])
         if len(chosen):
             divided[name] = chosen, np.arange(len(chosen)) < len(own)
     return divided
