@@ -142,7 +142,7 @@ def test_a_box_may_be_rejected_beside_an_object_of_the_same_call(cars, image, ne
 def test_the_view_of_the_nearest_shape_learns_the_box_itself_where_it_has_no_part_in_the_detection():
     views = {"car@1": random_detector(0, (40, 20)), "car@2": random_detector(1, (20, 40))}
     found = {"car@1": Detections.from_boxes([[10, 10, 30, 50]], [5]), "car@2": Detections()}
-    wrong = np.array([[2.0, 14, 38, 46]])
+    wrong = np.array([[3.0, 14, 37, 47]])
     parts = divide_boxes(views, wrong, np.array([False]), found, (90, 90))
     assert {name: boxes.tolist() for name, (boxes, _) in parts.items()} == {
         "car@1": [[10, 10, 30, 50]],
