@@ -36,8 +36,8 @@ SHA256 = "f59b3d833e2ff32e194b5bb8e08d211dc7c5bdf144b90d2c8412c47ccfc83b36"
 # Size (the square root of the area) of the median object in the network's input, within limits of the input.
 OBJECT_SIZE, SMALLEST_INPUT, LARGEST_INPUT = 64, 320, 640
 BATCH = 8
-# Layers of the backbone, which stay as they are. Where all layers were trained, 20 boxes of people and ten minutes had an
-# average precision of 0.02 (one run); one minute without the backbone had 0.56.
+# Layers of the backbone, which stay as they are. Where all layers were trained, 20 boxes of people and ten minutes had
+# an average precision of 0.02 (one run); one minute without the backbone had 0.56.
 FROZEN_LAYERS = 10
 # Share of the limit for the training loop; the last epoch, setup and saving take the rest.
 SHARE = 0.8
