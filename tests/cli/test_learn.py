@@ -66,7 +66,7 @@ def test_a_box_is_corrected_in_one_command_and_undone_by_the_command_that_it_pri
 def test_what_remains_is_listed_with_the_command_that_corrects_it(folder, run_here):
     data = pytest.importorskip("skimage.data")
     Image.fromarray(data.astronaut()[::2, ::2]).save(folder / "photograph.png")
-    options = ("--min-score", "one false positive per image")
+    options = ("--min-score", "one false positive per image", "--site", "door")
     done = run_here("learn", "face", "--negatives", "photograph.png", "--out", "here.whet", *options)
     assert done.code == 0, done.err
     assert "1 false positive remains" in done.out
@@ -80,6 +80,7 @@ def test_what_remains_is_listed_with_the_command_that_corrects_it(folder, run_he
         assert done.code == 0, done.err
         assert "Wrote here.whet" in done.out
     assert "remain" not in done.out
+    assert {record.site for record in load("here.whet").records} == {"door"}
 
 
 @pytest.mark.slow
@@ -273,6 +274,7 @@ def test_nothing_is_written_in_a_dry_run_or_where_nothing_was_learned(folder, ru
         (("bull.whet", "-n", "none", "-o", "nowhere/x.whet"), 2, "does not exist: nowhere/"),
         (("bull.whet", "-p", "Stücke", "--weight", "0"), 2, "--weight"),
         (("bull.whet", "-n", "none", "--weight", "3"), 2, "--positives"),
+        (("bull.whet", "-n", "none", "--site", ""), 2, "--site"),
         (("bull.whet", "-n", "none", "truths.csv"), 2, "truths.csv"),
     ],
 )

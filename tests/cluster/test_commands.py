@@ -32,12 +32,13 @@ def done(*arguments, cwd):
 
 
 def test_models_and_answers_do_not_depend_on_where_a_command_runs(folder, address):
-    train = ("train", "vans.csv", "--negatives", "textures", *QUICK, "--force", "--out", "vans.whet")
+    train = ("train", "vans.csv", "--negatives", "textures", *QUICK)
     files = []
-    for place in ((), ("--scheduler", address), ("--workers", 1)):
-        ended = done(*train, *place, cwd=folder)
-        files.append((folder / "vans.whet").read_bytes())
-        assert ("cluster: " in ended.stderr) == bool(place)
+    places = {"vans": ("--force",), "far": ("--scheduler", address), "near": ("--workers", 1)}
+    for name, place in places.items():
+        ended = done(*train, "--out", f"{name}.whet", *place, cwd=folder)
+        files.append((folder / f"{name}.whet").read_bytes())
+        assert ("cluster: " in ended.stderr) == (name != "vans")
     assert len(set(files)) == 1
     learn = ("learn", "vans.whet", "--negatives", "textures", "--annotations", "vans.csv", "--json", "--dry-run")
     commands = [learn, ("evaluate", "vans.whet", "vans.csv", "--json"), ("detect", "vans.whet", "vans", "--json")]

@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.crosses import CONFIG, WINDOW, crosses, pool, positives, write_images
+from tests.detectors import bull_finder
 
+from whet._kernels.workers import Threads
 from whet.errors import CannotSeparateError, MemoryBudgetError, TrainingDataError, UnreadableImageError, WhetError
 from whet.training.cascade import train_cascade
 from whet.training.data import FewPositivesWarning
 from whet.training.negatives import SkippedImagesWarning
 from whet.training.progress import StopReason
+from whet.training.train import set_points
 
 ONE_STAGE = replace(CONFIG, max_stages=1)
 
@@ -152,3 +155,11 @@ def test_settings_out_of_range(wrong):
 def test_every_error_here_is_whets_own():
     for error in (TrainingDataError, CannotSeparateError, MemoryBudgetError, UnreadableImageError):
         assert issubclass(error, WhetError)
+
+
+def test_held_out_images_that_are_gone_at_the_end_are_named(images, tmp_path):
+    gone = [tmp_path / "gone.png", tmp_path / "lost.png"]
+    with pytest.warns(SkippedImagesWarning, match=r"1 of 2 held-out images cannot be read.*gone\.png"):
+        assert set_points(bull_finder(), [images[0], gone[0]], {}, Threads(1))[0] == 1
+    with pytest.raises(UnreadableImageError, match=r"2 of 2 held-out images cannot be read.*--resume"):
+        set_points(bull_finder(), gone, {}, Threads(1))

@@ -109,8 +109,9 @@ def learn(
     ] = None,
     note: Annotated[str, typer.Option(metavar="TEXT", help="A note to store with the corrections.")] = "",
     site: Annotated[
-        str, typer.Option(metavar="NAME", help="Who learns this; whet unlearn --site removes it from a merged model.")
-    ] = "",
+        str | None,
+        typer.Option(metavar="NAME", help="Who learns this; whet unlearn --site removes it from a merged model."),
+    ] = None,
     min_score: MinScore = None,
     min_size: MinSize = None,
     max_size: MaxSize = None,
@@ -162,6 +163,8 @@ def learn(
     if not isinstance(loaded, Detector) and len(loaded.classes) > 1:
         loaded = load(model)  # an error that lists the classes
     loaded.check_can_learn()
+    if site == "":
+        raise typer.BadParameter("got an empty name; expected that of a site", param_hint="--site")
     first = detectors_of(loaded)[0]
     target = model_out(model, out, force=force)
     options = scan_options(min_size, max_size, scale_factor, step, threads) | {"min_score": parse_min_score(min_score)}
@@ -178,13 +181,13 @@ def learn(
                 read,
                 weight=weight or 1,
                 note=note,
-                site=site,
+                site=site or "",
                 held_out=held,
                 progress=progress,
                 workers=workers,
                 **options,
             )
-    same = {"min-score": min_score, "min-size": min_size, "max-size": max_size}
+    same = {"min-score": min_score, "min-size": min_size, "max-size": max_size, "site": site}
     same |= {"scale-factor": None if scale_factor == 1.2 else scale_factor, "step": None if step == 1 else step}
     done = _Learned.from_run(model, target, read, run, force, dry_run)
     if as_json:

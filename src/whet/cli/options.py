@@ -307,8 +307,9 @@ def _changed(
             loaded.save(out)
 
 
-# Options that say where a command runs; the model does not depend on them.
-PLACES = ("--threads", "--workers", "--scheduler")
+# Options that a model does not depend on: where a command runs, what it writes and prints. Flags have no value.
+PLACES = ("--threads", "--workers", "--scheduler", "--out", "-o")
+FLAGS = ("--resume", "--fresh", "--force", "--json", "--quiet", "-q")
 
 
 def provenance(command: str) -> Provenance:
@@ -328,14 +329,14 @@ def provenance(command: str) -> Provenance:
 
 
 def _without_places(arguments: list[str]) -> list[str]:
-    """Arguments without the options that say where a command runs.
+    """Arguments without the options that the model does not depend on.
 
-    >>> _without_places(["train", "a.csv", "--workers", "4", "--threads=2", "--seed", "1"])
+    >>> _without_places(["train", "a.csv", "--workers", "4", "--threads=2", "--resume", "--seed", "1"])
     ['train', 'a.csv', '--seed', '1']
     """
     before = ["", *arguments]
     return [
         one
         for one, last in zip(arguments, before, strict=False)
-        if last not in PLACES and one.partition("=")[0] not in PLACES
+        if last not in PLACES and one.partition("=")[0] not in (*PLACES, *FLAGS)
     ]

@@ -85,8 +85,9 @@ def as_remote(path: Path) -> RemotePath | None:
 def check_local(path: Path) -> None:
     """Raise `CannotWriteError` for the URL of an output, also if pathlib has taken a slash of it."""
     if is_url(path) or (FORMER_URL.match(str(path)) and not path.parent.is_dir()):
+        url = FORMER_URL.sub(r"\g<0>/", str(path), count=1) if not is_url(path) else shown_name(path)
         raise CannotWriteError(
-            f"got the output {path}, which looks like a URL; whet writes local files only: write a file, then copy it"
+            f"got the output {url}, which looks like a URL; whet writes local files only: write a file, then copy it"
         )
 
 

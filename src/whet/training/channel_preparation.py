@@ -192,7 +192,8 @@ def _check_positives(positives: Positives) -> None:
     n = positives.n_objects
     if n < FEWEST_OBJECTS:
         raise TrainingDataError(
-            f"got {n} objects; expected at least {FEWEST_OBJECTS}, better {FEW_POSITIVES} or more: add annotated images"
+            f"got {n} object{'s' * (n != 1)}; expected at least {FEWEST_OBJECTS}, better {FEW_POSITIVES} or more: add "
+            "annotated images"
         )
     if n < FEW_POSITIVES:
         text = f"fewer than {FEW_POSITIVES} different objects ({n}); accuracy may be low"

@@ -98,7 +98,7 @@ class Resumed(Event):
     """Training continues from a checkpoint with `stage` finished stages."""
 
     def _text(self) -> str:
-        return f"resumed from a checkpoint with {self.stage} finished stages"
+        return f"resumed from a checkpoint with {self.stage} finished stage{'s' * (self.stage != 1)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,7 +189,8 @@ class RoundFinished(_RoundEvent):
 
     def _text(self) -> str:
         return (
-            f"trained {self.n_trees} trees on {self.n_negatives} negatives, lowest positive {self.gap:.1f} above the "
+            f"trained {self.n_trees} tree{'s' * (self.n_trees != 1)} on {self.n_negatives} negatives, "
+            f"lowest positive {self.gap:.1f} above the "
             "median negative"
         )
 

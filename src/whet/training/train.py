@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -20,12 +21,12 @@ from whet.cascade.boxes import box_iou
 from whet.detector.base import ABSOLUTE_PATH, DEFAULT_POINT, DetectorBase, Fact, Provenance, Reporting
 from whet.detector.classes import MultiClassDetector, detectors_of
 from whet.detector.detector import Detector
-from whet.errors import ConfigError
+from whet.errors import ConfigError, UnreadableImageError
 from whet.evaluation.advice import Advice, Findings, advise
 from whet.evaluation.curves import operating_point, rate_interval
 from whet.evaluation.error_kinds import count_errors
 from whet.evaluation.evaluation import evaluate_detections
-from whet.evaluation.runs import detect_many
+from whet.evaluation.runs import DetectedImage, detect_many
 from whet.features.integral import FeatureFamily
 from whet.io.annotations.annotation import ONLY_CLASS
 from whet.io.files import as_path, is_url, short_hashes
@@ -35,7 +36,7 @@ from whet.training.channel_training import train_channels
 from whet.training.checkpoint import Checkpoint
 from whet.training.config import AUTO, CHANNELS, SETTINGS, Mirror, TrainingConfig, opencv_settings, unknown_setting
 from whet.training.data import TrainingData
-from whet.training.negatives import ExcludedBoxes
+from whet.training.negatives import ExcludedBoxes, SkippedImagesWarning
 from whet.training.preparation import Preparation, prepare
 from whet.training.progress import Event, StepStarted, TrainingResult
 from whet.training.reference import is_outside, make_reference, with_judging_places
@@ -316,7 +317,9 @@ def set_points(
     Their objects may be training positives: what is detected on them, or on parts of them, is left out. Returns the
     numbers of images, and of false positives at any score and at the default point.
     """
-    done = [one for one in detect_many(model, images, workers=workers, min_score=-np.inf) if one.found is not None]
+    scanned = list(detect_many(model, images, workers=workers, min_score=-np.inf))
+    done = [one for one in scanned if one.found is not None]
+    _check_held_out(scanned, len(done))
     found = []
     for one in done:
         assert one.found is not None
@@ -336,6 +339,17 @@ def set_points(
             detector.set_operating_point(name, points.get(name))
     default = curve.false_positives[curve.thresholds >= points.get(DEFAULT_POINT, -np.inf)]
     return len(done), int(curve.false_positives[-1]), int(default.max(initial=0))
+
+
+def _check_held_out(scanned: Sequence[DetectedImage], n_read: int) -> None:
+    """Held-out images that cannot be read are named; without any, there is nothing to set operating points by."""
+    unread = [one for one in scanned if one.error is not None]
+    if not unread:
+        return
+    what = f"{len(unread)} of {len(scanned)} held-out images cannot be read, for example {unread[0].error}"
+    if not n_read:
+        raise UnreadableImageError(f"{what}; the training continues where it is with --resume")
+    warnings.warn(f"{what}; operating points are set without them", SkippedImagesWarning, stacklevel=3)
 
 
 def _origin(prepared: Preparation | ChannelPreparation, origin: Provenance | None) -> Provenance:
