@@ -4,14 +4,15 @@
 other, so that noise of the machine hits both. A process imports whet from its checkout, warms up, and reports the
 processor time of each job; `start` is the processor time of a whole process that loads the face detector and detects in
 a small image. Ratios are totals of this checkout over totals of the other: below 1, this one is faster. `results` holds
-hashes of what each checkout found, learned and trained; they should be equal. `reference` is the part of `train` that
-makes the reference set, which older checkouts do not have; `train_without_reference` compares the rest.
+hashes of what each checkout found, learned and trained. `new_steps` is the part of `train` that makes the reference set
+and tightens rejection thresholds, which older checkouts do not have; `train_without_new_steps` compares the rest.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import json
 import os
 import subprocess
@@ -105,10 +106,10 @@ def jobs() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         boxes = draw(Path(folder), np)
         train(boxes)
-        reference = timed_reference()
+        new_steps = timed_new_steps()
         table["train"] = timed(lambda: train(boxes))
-        table["reference"] = sum(reference)
-        table["train_without_reference"] = table["train"] - table["reference"]
+        table["new_steps"] = sum(new_steps)
+        table["train_without_new_steps"] = table["train"] - table["new_steps"]
         trained = train(boxes)
     corrected = detector.copy()
     corrected.learn(image, wrong, [False], threads=1)
@@ -129,24 +130,24 @@ def timed(work: Callable[[], object]) -> float:
     return time.process_time() - begun
 
 
-def timed_reference() -> list[float]:
-    """From now on, the processor seconds of each reference set that a training makes."""
+def timed_new_steps() -> list[float]:
+    """From now on, the processor seconds of each step of a training that older checkouts do not have."""
     seconds: list[float] = []
-    try:
-        from whet.training import train as module
 
-        make = module.make_reference
-    except (ImportError, AttributeError):
-        return seconds
+    def timed_step(make: Callable[..., object]) -> Callable[..., object]:
+        def wrapper(*args: object, **kwargs: object) -> object:
+            begun = time.process_time()
+            try:
+                return make(*args, **kwargs)
+            finally:
+                seconds.append(time.process_time() - begun)
 
-    def wrapper(*args: object, **kwargs: object) -> object:
-        begun = time.process_time()
-        try:
-            return make(*args, **kwargs)  # type: ignore[arg-type]
-        finally:
-            seconds.append(time.process_time() - begun)
+        return wrapper
 
-    module.make_reference = wrapper  # type: ignore[assignment]
+    for name, step in (("train", "make_reference"), ("cascade", "pruned")):
+        module = importlib.import_module(f"whet.training.{name}")
+        if hasattr(module, step):
+            setattr(module, step, timed_step(getattr(module, step)))
     return seconds
 
 

@@ -738,8 +738,8 @@ def house_speed() -> Table:
         "detect": "detect in three images",
         "learn": "learn one correction",
         "update": "update `OnlineGSLDA` with one sample",
-        "train": "train a small cascade, with its reference set",
-        "train_without_reference": "train the same cascade, without the reference set",
+        "train": "train a small cascade",
+        "train_without_new_steps": "the same without reference set and tightened thresholds",
         "start": "start a process, load `face` and detect",
     }
     rows = [[label, f"{ratios[job]:.2f}"] for job, label in jobs.items()]
