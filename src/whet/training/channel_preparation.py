@@ -13,7 +13,7 @@ import numpy as np
 from whet._kernels.workers import ALL_THREADS, Threads, Workers
 from whet.errors import TrainingDataError, UnreadableImageError
 from whet.features.channels import N_FILTERED, cells_of
-from whet.io.annotations.annotation import Annotations, Boxes, Problem
+from whet.io.annotations.annotation import Annotations, Boxes, Problem, counted
 from whet.io.images import image_shape
 from whet.training.channel_samples import Backgrounds, cut_channels
 from whet.training.channel_window import ChannelWindow
@@ -192,7 +192,8 @@ def _check_positives(positives: Positives) -> None:
     n = positives.n_objects
     if n < FEWEST_OBJECTS:
         raise TrainingDataError(
-            f"got {n} objects; expected at least {FEWEST_OBJECTS}, better {FEW_POSITIVES} or more: add annotated images"
+            f"got {counted(n, 'objects')}; expected at least {FEWEST_OBJECTS}, better {FEW_POSITIVES} or more: add "
+            "annotated images"
         )
     if n < FEW_POSITIVES:
         text = f"fewer than {FEW_POSITIVES} different objects ({n}); accuracy may be low"
