@@ -1,6 +1,11 @@
 """Commands on a cluster: the files and answers of the same commands on threads."""
 
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 from tests.cluster.processes import scheduler, workers
@@ -59,6 +64,30 @@ def test_workers_read_from_a_store(folder, address):
         done(*local, *places, "--out", "remote.whet", cwd=folder)
         assert asked
     assert base_id(folder / "local.whet") == base_id(folder / "remote.whet")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT for a group of processes there")
+@pytest.mark.parametrize("seconds", [(1.5, 2.2), (3.0, 3.2)])
+def test_ctrl_c_while_a_local_cluster_starts_prints_no_traceback(folder, tmp_path, seconds):
+    command = [*(sys.executable, "-m", "whet", "train"), folder / "vans.csv", "--workers", "2", *QUICK]
+    begun = time.monotonic()
+    with subprocess.Popen(
+        [*map(str, command), "--out", str(tmp_path / "vans.whet")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a test in the background ignores it
+    ) as process:
+        try:
+            for moment in seconds:
+                time.sleep(max(begun + moment - time.monotonic(), 0))
+                os.killpg(process.pid, signal.SIGINT)
+            said, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert "Traceback" not in said
+    assert process.returncode == 130, said
 
 
 def base_id(path):

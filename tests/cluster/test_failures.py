@@ -2,7 +2,10 @@
 
 import os
 import signal
+import socket
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -11,7 +14,9 @@ from tests.crosses import WINDOW, write_images
 
 from whet._kernels import workers as module
 from whet._kernels.workers import Cluster, Threads, connect, lost_image
+from whet.detector.storage import load
 from whet.errors import BoxError, ClusterError, UnreadableImageError
+from whet.evaluation.runs import detect_many
 from whet.training.channel_samples import Backgrounds
 from whet.training.channel_window import ChannelWindow
 from whet.training.negatives import SkippedImagesWarning, windows_of_images
@@ -81,6 +86,54 @@ def test_errors_of_tasks_come_through_in_their_place():
             list(cluster.map(fail, [2]))
         with pytest.raises(BoxError, match="box 3"):
             list(cluster.map(str, cluster.hold(fail, [3])))
+
+
+# A worker on a machine without the directory of the images.
+BLIND = """
+import os
+os.path.isfile = lambda path, isfile=os.path.isfile: "/images/" not in str(path) and isfile(path)
+"""
+
+
+def test_a_worker_that_does_not_see_the_images_is_an_error_that_names_it(tmp_path):
+    (tmp_path / "blind.py").write_text(BLIND)
+    for name in ("images", "shared"):
+        (tmp_path / name).mkdir()
+    hidden, shared = (write_images(tmp_path / name)[:6] for name in ("images", "shared"))
+    gone = tmp_path / "nowhere" / "gone.png"
+    detector = load("face")
+    choice = ChannelWindow.from_boxes(np.array([[0.0, 0.0, 40.0, 40.0]] * 30))
+    with (
+        scheduler() as address,
+        workers(address, 1),
+        workers(address, 1, "--preload", tmp_path / "blind.py"),
+        distributed.Client(address) as client,
+    ):
+        client.wait_for_workers(2, timeout=120)
+        cluster = Cluster(client)
+        for attempt in (
+            lambda: list(detect_many(detector, [*shared, *hidden], workers=cluster)),
+            lambda: Backgrounds(hidden, choice, workers=cluster),
+        ):
+            with pytest.raises(ClusterError, match=rf"worker tcp://.* cannot see {tmp_path}/images.*--images URL"):
+                attempt()
+        found = list(detect_many(detector, [*shared, gone], workers=cluster))
+        assert [one.found is None for one in found] == [False] * len(shared) + [True]
+
+
+def test_another_server_at_the_address_of_the_scheduler(monkeypatch):
+    monkeypatch.setattr(module, "HANDSHAKE", 2)
+    silent = socket.create_server(("127.0.0.1", 0))
+    page = ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
+    Thread(target=page.serve_forever, daemon=True).start()
+    try:
+        for port in (silent.getsockname()[1], page.server_port):
+            with pytest.raises(ClusterError, match=rf"127\.0\.0\.1:{port}, but it is no Dask scheduler.*dashboard"):
+                connect(f"tcp://127.0.0.1:{port}").__enter__()
+    finally:
+        silent.close()
+        page.shutdown()
+        page.server_close()
 
 
 def test_a_scheduler_that_is_not_there(monkeypatch):

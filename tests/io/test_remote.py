@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from PIL import Image
+from tests.commands import whet_here
 from tests.remote_store import http_store, memory_store
 
 import whet
+from whet.cli.options import ExitCode
 from whet.errors import AnnotationError, CannotWriteError, DataNotFoundError, RemoteError, UnreadableImageError
 from whet.io import remote
 from whet.io.annotations.annotation import Examples
@@ -294,6 +296,22 @@ def test_a_store_whose_package_is_missing_says_what_to_install():
         pytest.skip("s3fs or gcsfs is installed")
     with pytest.raises(RemoteError, match=r"(?i)install"):
         as_path("s3://bucket/a.png")
+
+
+def test_exit_codes_of_urls_are_those_of_files(server, folder, monkeypatch, capsys):
+    url, _ = server
+    (folder / "images/bad.png").write_text("no image")
+    for name, code in (("images/gone.png", ExitCode.DATA_MISSING), ("images/bad.png", ExitCode.FAILED)):
+        assert whet_here(monkeypatch, capsys, "detect", "face", folder / name).code == code
+        assert whet_here(monkeypatch, capsys, "detect", "face", f"{url}/{name}").code == code
+
+    def refuse(_):
+        raise ImportError("Install s3fs to access S3")
+
+    monkeypatch.setattr(fsspec, "get_filesystem_class", refuse)
+    done = whet_here(monkeypatch, capsys, "detect", "face", "s3://bucket/a.png")
+    assert done.code == ExitCode.EXTRA_MISSING
+    assert "s3fs" in done.err
 
 
 def test_without_the_extra_a_url_says_how_to_install_it_and_files_need_nothing(folder):

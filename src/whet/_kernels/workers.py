@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import signal
 import sys
 import threading
@@ -16,7 +17,7 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -40,9 +41,13 @@ Row = tuple[Any, ...]
 AHEAD = 3
 # Rows of a task: a task costs about 15 ms of all processes together, and an image takes 30.
 MOST_ROWS = 8
+# Seconds until a scheduler has answered: Dask waits for its first message without end.
+HANDSHAKE = 20
 # Seconds to wait for the first worker of a cluster, or for new ones when all are gone, and between two looks.
 FIRST_WORKER = 60
 LOOKS_AFTER = 5
+# Directories of images of which a file is looked for on each worker.
+MOST_DIRECTORIES = 50
 # Share of a worker's memory that it may fill with what can be computed again.
 CACHED_SHARE = 0.25
 
@@ -147,6 +152,7 @@ class Cluster:
             )
         self.client, self.threads = client, threads
         self.address = client.scheduler_info()["address"]
+        self._visible: dict[str, set[Path]] = {}  # directories that each worker sees, by its address
         try:
             client.wait_for_workers(1, timeout=FIRST_WORKER)
         except TimeoutError as error:
@@ -166,6 +172,36 @@ class Cluster:
                 raise ClusterError(
                     f"the worker {address} {has}; expected version {own}, as here: install it where `dask worker` runs"
                 )
+
+    def _check_visible(self, rows: list[Row]) -> None:
+        """Raise `ClusterError` if a worker does not see the local files in rows of tasks.
+
+        It would report its share of the images as missing, and the others would make a worse model. One file of each
+        directory is looked for. Workers that come later are checked with the next tasks.
+        """
+        paths = [path.absolute() for path in _paths_in(rows)]
+        directories = {path.parent for path in paths}
+        if not directories:
+            return
+        new = [address for address in self._nthreads() if not directories <= self._visible.get(address, set())]
+        if not new:
+            return
+        files: dict[Path, Path] = {}
+        for path in paths:
+            if path.parent not in files and len(files) < MOST_DIRECTORIES and _can_read(path):
+                files[path.parent] = path
+        try:
+            # A worker that died meanwhile is left out: its tasks go to others.
+            found = self.client.run(_unreadable, list(files.values()), workers=new, on_error="ignore")
+        except OSError as error:
+            raise self._lost_connection() from error
+        for address, hidden in found.items():
+            if hidden:
+                raise ClusterError(
+                    f"the worker {address} cannot see {hidden[0].parent}, for example {hidden[0].name}: use a file "
+                    "system that all machines share, or URLs of the images (--images URL)"
+                )
+            self._visible.setdefault(address, set()).update(directories)
 
     def __repr__(self) -> str:
         n, slots = len(self._nthreads()), self.slots
@@ -201,6 +237,7 @@ class Cluster:
         A task costs milliseconds of messages: where there are many rows, it has several of them.
         """
         rows, ahead = list(zip(*columns, strict=False)), AHEAD * self.slots
+        self._check_visible(rows)
         size = min(max(len(rows) // ahead, 1), MOST_ROWS)
         waiting: deque[tuple[list[Row], Future[Any]]] = deque()
         try:
@@ -222,6 +259,7 @@ class Cluster:
         be `apart`, tasks are dealt out. A task whose worker is gone runs anywhere.
         """
         rows = list(zip(*columns, strict=False))
+        self._check_visible(rows)
         threads = [address for address, n in sorted(self._nthreads().items()) for _ in range(n)] if apart else []
         places = cycle([{"workers": [one], "allow_other_workers": True} for one in threads] or [{}])
         return [self._submit(_run, (work, *row), **place) for row, place in zip(rows, places, strict=False)]
@@ -381,6 +419,24 @@ def absolute(value: Any) -> Any:  # noqa: ANN401 - any argument of a task
     return value
 
 
+def _paths_in(value: Any) -> Iterator[Path]:  # noqa: ANN401 - any argument of a task
+    """Local paths in a value, as `absolute` finds them."""
+    if isinstance(value, Path):
+        yield value
+    elif type(value) in (tuple, list):
+        for each in value:
+            yield from _paths_in(each)
+
+
+def _can_read(path: Path) -> bool:
+    return os.path.isfile(path) and os.access(path, os.R_OK)  # Path.is_file raises without permission
+
+
+def _unreadable(paths: list[Path]) -> list[Path]:
+    """Those of the paths that this process, a worker, cannot read."""
+    return [path for path in paths if not _can_read(path)]
+
+
 def _key(task: Callable[..., Any], arguments: Row) -> str:
     """A name for a task by its contents; futures in them count by their own names."""
     import cloudpickle
@@ -422,30 +478,78 @@ def connect(
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if scheduler is None:
         silent = {"dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
-        with (
-            LocalCluster(n_workers=n_workers, threads_per_worker=1, **silent) as cluster,
-            Client(cluster) as client,
-        ):
-            client.run(_ignore_ctrl_c)
+        stack = ExitStack()
+        try:
+            with _ctrl_c_waits():
+                cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, **silent)
+                stack.enter_context(cluster)
+                client = stack.enter_context(Client(cluster))
             yield Cluster(client, threads)
+        finally:
+            with _ctrl_c_waits():  # one that interrupts the end makes Dask wait 10 s for its processes
+                stack.close()
         return
-    try:
-        client = Client(scheduler, timeout=10)
-    except (OSError, ValueError, TypeError) as error:
-        what = "start one with `dask scheduler`, and give the address that it prints, such as tcp://host:8786"
-        if isinstance(error, TypeError) and scheduler.startswith("tls://"):
-            what = (
-                "give the certificates in Dask's configuration, distributed.comm.tls: ca-file, client.cert and "
-                "client.key, also by environment variables such as DASK_DISTRIBUTED__COMM__TLS__CA_FILE"
-            )
-        raise ClusterError(f"cannot connect to the scheduler {scheduler}: {error}; {what}") from error
-    with client:
+    with _client_of(scheduler) as client:
         yield Cluster(client, threads)
 
 
-def _ignore_ctrl_c() -> None:
-    """For workers of a local cluster: a terminal interrupts all its processes, and this one ends them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _client_of(scheduler: str) -> Client:
+    """A client of a running scheduler; raises `ClusterError` if it does not answer as a scheduler does."""
+    from distributed import Client
+
+    clients: list[Client] = []
+    errors: list[Exception] = []
+
+    def start() -> None:
+        try:
+            clients.append(Client(scheduler, timeout=10))
+        except Exception as error:  # the bytes of another server can be anything
+            errors.append(error)
+
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    thread.join(HANDSHAKE)
+    if clients:
+        return clients[0]
+    if not errors or isinstance(errors[0], MemoryError):  # an answer that is taken for the size of a message
+        raise ClusterError(
+            f"something answers at {scheduler}, but it is no Dask scheduler: is it the port of its dashboard? Give "
+            "the address that `dask scheduler` prints, such as tcp://host:8786"
+        )
+    what = "start one with `dask scheduler`, and give the address that it prints, such as tcp://host:8786"
+    if isinstance(errors[0], TypeError) and scheduler.startswith("tls://"):
+        what = (
+            "give the certificates in Dask's configuration, distributed.comm.tls: ca-file, client.cert and "
+            "client.key, also by environment variables such as DASK_DISTRIBUTED__COMM__TLS__CA_FILE"
+        )
+    raise ClusterError(f"cannot connect to the scheduler {scheduler}: {errors[0]}; {what}") from errors[0]
+
+
+@contextmanager
+def _ctrl_c_waits() -> Iterator[None]:
+    """Deliver Ctrl-C afterwards, and never to the processes that start meanwhile: this one ends them.
+
+    A terminal interrupts all its processes, and each would print a traceback. Processes and threads inherit the signals
+    that are blocked. Threads that are older than this one may still receive the signal, so that the handler waits too.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or not callable(before) or not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # its start would unblock the signal
+    received: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        signal.signal(signal.SIGINT, before)
+    if received:
+        signal.raise_signal(signal.SIGINT)
 
 
 def workers_from(client: Client | None, threads: int | None = None) -> Workers:

@@ -167,7 +167,8 @@ def run(command: Callable[[], object]) -> None:
     try:
         command()
     except (DataNotFoundError, DetectorNotFoundError) as error:
-        _fail(error, ExitCode.DATA_MISSING)
+        # A store, such as s3://, may need a package.
+        _fail(error, ExitCode.EXTRA_MISSING if isinstance(error.__cause__, ImportError) else ExitCode.DATA_MISSING)
     except MissingExtraError as error:
         _fail(error, ExitCode.EXTRA_MISSING)
     except (WhetError, OSError) as error:

@@ -127,10 +127,16 @@ def print_list(title: str, items: Sequence[object]) -> None:
 
 
 def exit_if_skipped(errors: Sequence[object], n: int) -> None:
-    """List the images that could not be read, of `n`; exit with code 5, or with code 1 if none could be read."""
+    """List the images that could not be read, of `n`; exit with code 5.
+
+    If none could be read, the code is 3 if none was found, as at a wrong URL, and else 1.
+    """
     if errors:
         print_list(f"skipped {len(errors):,} of {plural(n, 'image')}", errors)
-        raise typer.Exit(ExitCode.SOME_SKIPPED if len(errors) < n else ExitCode.FAILED)
+        if len(errors) < n:
+            raise typer.Exit(ExitCode.SOME_SKIPPED)
+        are_missing = all(isinstance(getattr(error, "__cause__", None), FileNotFoundError) for error in errors)
+        raise typer.Exit(ExitCode.DATA_MISSING if are_missing else ExitCode.FAILED)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ import numpy as np
 from whet.cascade.detections import Detections
 from whet.errors import AnnotationError, DataNotFoundError, VideoError
 from whet.io.annotations.annotation import Boxes, Problem, ProblemKind, Problems
-from whet.io.annotations.assembly import ImageFinder, decimal_sum, not_found, number_in, read_bytes
+from whet.io.annotations.assembly import ImageFinder, decimal_sum, number_in, read_bytes
 from whet.io.annotations.tables import columns_of, rows_of
 from whet.io.files import printable
 
@@ -347,11 +347,12 @@ def read_wrong(path: Path, images: Path | None = None) -> WrongDetections:
             continue
         image = finder.find(row.name) if row.name else None
         if image is None:
-            problems.add(ProblemKind.MISSING_IMAGE, path, row.line, not_found(row.name))
+            problems.add(ProblemKind.MISSING_IMAGE, path, row.line, finder.not_found(row.name))
         elif row.box is None:
             problems.add(ProblemKind.BAD_ROW, path, row.line, "the box is not four numbers")
         else:
             found.setdefault(image, []).append(row.box)
+    finder.note_base_names(path, problems)
     return WrongDetections({image: np.array(boxes) for image, boxes in found.items()}, len(rows), problems.all())
 
 

@@ -84,12 +84,27 @@ def test_images_are_found_by_windows_paths_base_names_and_looks_of_letters(folde
     assert read.images[0].path == folder / "images" / "deep" / "c.png"
 
 
+def test_images_that_are_in_another_directory_than_the_file_says_are_noted_once(folder):
+    for n in range(3):
+        save_image(folder / "test" / f"van{n}.png")
+    rows = "".join(f"images/van{n}.png,1,2,3,4,car\nimages/van{n}.png,5,6,7,8,car\n" for n in range(3))
+    read = read_text(folder, "b.csv", rows + "a.png,1,2,3,4,car\nvan0.png,1,2,3,4,car\n")
+    assert len(read) == 4
+    (note,) = read.problems
+    assert note.kind is ProblemKind.NOTE
+    assert "3 images were found by base name only" in note.what
+    assert f"images/van0.png as {folder / 'test' / 'van0.png'}" in note.what
+    bare = read_text(folder, "c.csv", "van1.png,1,2,3,4,car\n")
+    assert not bare.problems
+
+
 def test_of_two_images_of_one_name_none_is_guessed(folder):
     save_image(folder / "one" / "c.png")
     save_image(folder / "two" / "c.png")
     read = read_text(folder, "b.csv", "a.png,1,2,3,4\nthree/c.png,1,2,3,4\ntwo/c.png,1,2,3,4\n")
     assert [each.path.parent.name for each in read.images] == [folder.name, "two"]
     assert read.problems[0].kind is ProblemKind.MISSING_IMAGE
+    assert "2 files have this base name" in read.problems[0].what
 
 
 @pytest.mark.parametrize(
@@ -116,6 +131,23 @@ def test_tables_of_many_kinds_hold_the_same_box(folder, text):
 def test_a_table_without_the_columns_it_needs_is_an_error(folder):
     with pytest.raises(AnnotationError, match=r"has the columns path, x, y, label; expected path, and x, y, w, h"):
         read_text(folder, "b.csv", "path,x,y,label\na.png,1,2,car\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"b\.csv has no rows; expected rows such as"),
+        (HEAD, r"b\.csv has only a header; expected rows such as"),
+        (HEAD + "a.png,1,2\na.png,1,3\n", r"b\.csv has no annotated images.*b\.csv:2: got 3 columns; expected"),
+        ("a.png;1;2\n", r"b\.csv:1: got 3 columns"),
+        ("x,y,w,h,path\n1\n", r"b\.csv:2: got 1 column;"),
+    ],
+)
+def test_a_table_without_images_is_named_with_its_first_problem(folder, monkeypatch, text, message):
+    monkeypatch.chdir(folder)
+    (folder / "b.csv").write_text(text)
+    with pytest.raises(AnnotationError, match=message):
+        read_annotations("b.csv")
 
 
 def test_info_dat_with_spaces_comments_and_bad_rows(folder):

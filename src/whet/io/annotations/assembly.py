@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 
 from whet._kernels.threads import map_in_order
 from whet.errors import AnnotationError, DataNotFoundError, UnreadableImageError
-from whet.io.annotations.annotation import AnnotatedImage, Annotations, Problem, ProblemKind, Problems, shortened
+from whet.io.annotations.annotation import (
+    AnnotatedImage,
+    Annotations,
+    Problem,
+    ProblemKind,
+    Problems,
+    counted,
+    shortened,
+)
 from whet.io.files import AT_ONCE, as_remote, is_url, read_bounded, shown_name
 from whet.io.images import images_in, shape_or_error
 
@@ -109,6 +117,7 @@ class ImageFinder:
         self._folders = [*given, *beside, Path()]
         self.root = as_remote(images or base)
         self._found: dict[str, Path | None] = {}
+        self._elsewhere: dict[str, Path] = {}  # names with a directory, and the only file of that base name
 
     def find(self, name: str) -> Path | None:
         """Return the image file, or None."""
@@ -119,6 +128,28 @@ class ImageFinder:
         if name not in self._found:
             self._found[name] = self._in_folders(name) or self._by_base_name(name)
         return self._found[name]
+
+    def note_base_names(self, file: Path, problems: Problems) -> None:
+        """Add a note on the images that are not in the directory that `file` names: they may be other images."""
+        for name, path in list(self._elsewhere.items())[:1]:
+            n = len(self._elsewhere)
+            what = f"{counted(n, 'images')} {'was' if n == 1 else 'were'} found by base name only, for example"
+            problems.add(ProblemKind.NOTE, file, None, f"{what} {shortened(name)} as {path}; check the directory")
+
+    def not_found(self, name: str) -> str:
+        """What to say of an image that was not found.
+
+        >>> ImageFinder(Path("nowhere")).not_found("a.png")
+        "image not found: 'a.png'"
+        """
+        what = f"image not found: {shortened(shown_name(name))!r}"
+        if is_url(name):
+            where = "URLs in files are followed only below that of the images: give it (images=URL, --images URL)"
+            return f"{what}; {where}"
+        several = [] if self.root is not None else self._index.get(_key(PureWindowsPath(name).name), [])
+        if len(several) < 2:
+            return what
+        return f"{what}; {len(several):,} files have this base name, for example {several[0]} and {several[1]}"
 
     def _in_folders(self, name: str) -> Path | None:
         # The unchanged name comes first: outside of Windows, a backslash can be part of a name.
@@ -135,8 +166,13 @@ class ImageFinder:
 
     def _by_base_name(self, name: str) -> Path | None:
         # With several files of this name, it is unknown which of them is meant.
-        found = self._index.get(_key(PureWindowsPath(name).name), [])
-        return found[0] if len(found) == 1 else None
+        base_name = PureWindowsPath(name).name
+        found = self._index.get(_key(base_name), [])
+        if len(found) != 1:
+            return None
+        if base_name != name:
+            self._elsewhere[name] = found[0]
+        return found[0]
 
     @cached_property
     def _index(self) -> dict[str, list[Path]]:
@@ -144,17 +180,6 @@ class ImageFinder:
         for path in images_in(self.images or self.base):
             index[_key(path.name)].append(path)
         return index
-
-
-def not_found(name: str) -> str:
-    """What to say of an image that was not found.
-
-    >>> not_found("a.png")
-    "image not found: 'a.png'"
-    """
-    what = f"image not found: {shortened(shown_name(name))!r}"
-    where = "; URLs in files are followed only below that of the images: give it (images=URL, --images URL)"
-    return what + where if is_url(name) else what
 
 
 def _key(name: str) -> str:
@@ -232,10 +257,13 @@ def assemble(
     problems: Problems,
     form: str,
     progress: Progress = lambda _: None,
+    *,
+    source: Path,
 ) -> Annotations:
     """Build the data set; missing and unreadable images become problems, or an error if no image is left.
 
-    The class names are `classes`, in order, and then those that occur only in boxes.
+    The class names are `classes`, in order, and then those that occur only in boxes. `source` is the file or directory
+    that was read.
     """
     images: dict[Path, AnnotatedImage] = {}
     lost: list[Problem] = []
@@ -249,8 +277,9 @@ def assemble(
             earlier = images.get(found.path)
             images[found.path] = found if earlier is None else _combined(earlier, found)
         progress(number / len(raws))
+    finder.note_base_names(source, problems)
     if not images:
-        raise _no_images(lost, finder, form)
+        raise _no_images(lost, finder, form, source, problems)
     names = dict.fromkeys([*classes, *(label for image in images.values() for label in image.labels if label)])
     return Annotations(tuple(images.values()), tuple(names), problems.all(), form)
 
@@ -259,7 +288,7 @@ def _open(finder: ImageFinder, raw: RawImage) -> tuple[Path, tuple[int, int]] | 
     """The file of an image and its shape (height, width), or why there is none."""
     path = finder.find(raw.name) if isinstance(raw.name, str) else raw.name
     if path is None:
-        return Problem(ProblemKind.MISSING_IMAGE, str(raw.file), raw.line, not_found(str(raw.name)))
+        return Problem(ProblemKind.MISSING_IMAGE, str(raw.file), raw.line, finder.not_found(str(raw.name)))
     shape = shape_or_error(path)
     if isinstance(shape, UnreadableImageError):
         return Problem(ProblemKind.UNREADABLE_IMAGE, str(raw.file), raw.line, str(shape))
@@ -344,9 +373,10 @@ def _combined(first: AnnotatedImage, second: AnnotatedImage) -> AnnotatedImage:
     )
 
 
-def _no_images(lost: list[Problem], finder: ImageFinder, form: str) -> Exception:
+def _no_images(lost: list[Problem], finder: ImageFinder, form: str, source: Path, problems: Problems) -> Exception:
     if not lost:
-        return AnnotationError(f"{finder.base} has no annotated images in the format {form}")
+        first = "".join(f"; the first problem: {problem}" for problem in problems.all()[:1])
+        return AnnotationError(f"{source} has no annotated images in the format {form}{first}")
     where = finder.images or finder.base
     first = "; ".join(problem.what for problem in lost[:3])
     return DataNotFoundError(

@@ -48,7 +48,8 @@ def read_coco(path: Path, images: Path | None = None, progress: Progress = lambd
     for number, row in enumerate(_rows(table, "annotations", path, problems)):
         _add_box(raw_images, names, row, number, path, problems)
     finder = ImageFinder(path.parent, images)
-    return assemble(list(raw_images.values()), filter(None, names.values()), finder, problems, "coco", progress)
+    every = list(raw_images.values())
+    return assemble(every, filter(None, names.values()), finder, problems, "coco", progress, source=path)
 
 
 def parse(path: Path) -> Table:

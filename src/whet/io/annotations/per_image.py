@@ -70,7 +70,7 @@ def read_voc(path: Path, images: Path | None = None, progress: Progress = lambda
         if raw is not None:
             raws.append(replace(raw, split=PART_NAMES.get(part, part)))
         progress((number + 1) / len(files) / 2)
-    return assemble(raws, (), finder, problems, "voc", lambda share: progress((1 + share) / 2))
+    return assemble(raws, (), finder, problems, "voc", lambda share: progress((1 + share) / 2), source=path)
 
 
 def xml_files(folder: Path) -> list[Path]:
@@ -208,7 +208,8 @@ def read_yolo(path: Path, images: Path | None = None, progress: Progress = lambd
                 raws[file].boxes += _boxes(label, said, problems)
     aliases = _aliases(parts, said.folder, problems)
     lost = [RawImage(f"{file.stem}.*", file) for file in _label_files(said.folder) if file.resolve() not in used]
-    found = assemble([*raws.values(), *lost], said.names.values(), finder, problems, "yolo", progress)
+    every = [*raws.values(), *lost]
+    found = assemble(every, said.names.values(), finder, problems, "yolo", progress, source=path)
     return replace(found, aliases=aliases)
 
 
@@ -368,9 +369,10 @@ def _listed(file: Path, finder: ImageFinder, problems: Problems) -> Iterator[Pat
     for line, text in lines_of(file, problems):
         image = beside.find(text) or finder.find(text)
         if image is None:
-            problems.add(ProblemKind.MISSING_IMAGE, file, line, f"image not found: {text!r}")
+            problems.add(ProblemKind.MISSING_IMAGE, file, line, finder.not_found(text))
         else:
             yield image
+    beside.note_base_names(file, problems)
 
 
 def _label_file(image: Path, folder: Path) -> Path | None:

@@ -13,7 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from whet.errors import AnnotationError, UnreadableImageError
-from whet.io.annotations.annotation import ONLY_CLASS, AnnotatedImage, Annotations, Problem, ProblemKind, Problems
+from whet.io.annotations.annotation import (
+    ONLY_CLASS,
+    AnnotatedImage,
+    Annotations,
+    Problem,
+    ProblemKind,
+    Problems,
+    counted,
+)
 from whet.io.annotations.assembly import (
     ImageFinder,
     Progress,
@@ -77,7 +85,13 @@ def read_csv(path: Path, images: Path | None = None, progress: Progress = lambda
                 continue
             columns = _in_order(len(cells))
         _add_row(raw_images, columns, cells, line, path, problems)
-    return assemble(list(raw_images.values()), (), ImageFinder(path.parent, images), problems, "csv", progress)
+    if not raw_images and not problems.found:
+        raise AnnotationError(
+            f"{path} has {'no rows' if columns is None else 'only a header'}; expected rows such as "
+            "street.png,10,20,100,40,car (path, x, y, w, h, label)"
+        )
+    finder = ImageFinder(path.parent, images)
+    return assemble(list(raw_images.values()), (), finder, problems, "csv", progress, source=path)
 
 
 def rows_of(path: Path, problems: Problems) -> Iterator[tuple[int, list[str]]]:
@@ -123,7 +137,8 @@ def _add_row(
     if cells and len(cells) < needed and not any(cells[1:]) and columns.path == 0:
         cells = cells + [""] * (needed - len(cells))
     if len(cells) < needed or not cells[columns.path]:
-        what = f"got {len(cells)} columns; expected at least {needed}" if len(cells) < needed else "the path is empty"
+        got = f"got {counted(len(cells), 'columns')}; expected at least {needed}"
+        what = got if len(cells) < needed else "the path is empty"
         problems.add(ProblemKind.BAD_ROW, path, line, what)
         return
     name, texts = cells[columns.path], [cells[i] for i in columns.box]
@@ -187,8 +202,9 @@ def read_opencv(path: Path, images: Path | None = None, progress: Progress = lam
     for line, text in lines_of(backgrounds, problems) if backgrounds else ():
         if not text.startswith("#"):
             raw_images.setdefault(text, RawImage(text, backgrounds or path, line=line))
-    folder = path if path.is_dir() else path.parent
-    return assemble(list(raw_images.values()), (ONLY_CLASS,), ImageFinder(folder, images), problems, "opencv", progress)
+    finder = ImageFinder(path if path.is_dir() else path.parent, images)
+    every = list(raw_images.values())
+    return assemble(every, (ONLY_CLASS,), finder, problems, "opencv", progress, source=path)
 
 
 def files_of(path: Path) -> tuple[Path | None, Path | None]:
@@ -305,7 +321,7 @@ def read_crops(path: Path, images: Path | None = None, progress: Progress = lamb
         parts = image.relative_to(folder).parts
         label = parts[0] if len(parts) > 1 else ONLY_CLASS
         raws.append(RawImage(image, image, [RawBox(whole, label, is_relative=True)]))
-    return assemble(raws, (), ImageFinder(folder), Problems(), "crops", progress)
+    return assemble(raws, (), ImageFinder(folder), Problems(), "crops", progress, source=folder)
 
 
 def write_crops(annotations: Annotations, path: Path, progress: Progress = lambda _: None) -> list[Problem]:
