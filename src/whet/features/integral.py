@@ -159,8 +159,9 @@ class Corners(NamedTuple):
 class ScannedFamily(FeatureFamily, Protocol):
     """A family that can be saved and scanned: what an entry of `whet.features.families.FAMILIES` needs.
 
-    `categories` is the same for all pools of a family. `column_types` are the arrays of a file, in its order, and
-    `leaf_column_types` those that only leaves of trees have.
+    `categories` is the same for all pools of a family. `column_types` are the arrays of a file, in its order: a pool
+    has an attribute of each name, with a row for each feature. `leaf_column_types` are those that only leaves of trees
+    have.
     """
 
     categories: ClassVar[int | None]
