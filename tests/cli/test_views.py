@@ -94,6 +94,7 @@ def test_views_are_corrected_together_and_undone_by_the_command_that_is_printed(
     assert (folder / "cars.whet").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_detections_that_are_no_objects_are_corrected_in_annotated_images(folder, run_here, scene, box):
     done = run_here("learn", "cars.whet", "--annotations", "cars.csv", "--json")
     assert done.code == 0, done.err
@@ -115,6 +116,7 @@ def test_if_results_get_worse_nothing_is_written_for_any_view(folder, run_here, 
     assert all(view.records for view in load_model(folder / (*out, "cars.whet")[len(out) // 2]).values())
 
 
+@pytest.mark.slow
 def test_images_that_cannot_be_read_are_reported_once_as_for_one_detector(folder, run_here):
     files = {path: path.read_bytes() for path in folder.iterdir()}
     for wrong in (("--negatives", "broken.png"), ("--wrong", "broken.png:5,5,30,30")):

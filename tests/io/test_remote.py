@@ -209,7 +209,7 @@ def test_a_chained_url_keeps_downloads_in_a_cache(server, folder):
         ("gone/a.png", "no such object"),
         ("broken/a.png", "500"),
         ("half/a.png", "too early"),
-        ("slow/a.png", "did not answer within 0.5 s"),
+        pytest.param("slow/a.png", "did not answer within 0.5 s", marks=pytest.mark.slow),
         ("images/notes.txt", "expected one of JPEG"),
     ],
 )

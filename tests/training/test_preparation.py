@@ -32,6 +32,7 @@ def test_a_file_is_mined_once_however_it_is_spelled(tmp_path, monkeypatch):
     assert len(prepared.data.excluded_boxes) >= 22
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:fewer than 200 different objects")
 @pytest.mark.parametrize("features", ["channels", "haar,lbp"])
 def test_images_at_urls_are_downloaded_once_for_their_size_and_once_for_their_objects(tmp_path, features):
@@ -44,6 +45,7 @@ def test_images_at_urls_are_downloaded_once_for_their_size_and_once_for_their_ob
     assert set(counts.values()) == {1, 2}
 
 
+@pytest.mark.slow
 def test_the_annotations_of_several_classes_are_read_once(tmp_path, monkeypatch):
     van_set(tmp_path, n=44)
     rows = (tmp_path / "vans.csv").read_text().splitlines()

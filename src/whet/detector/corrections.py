@@ -275,7 +275,7 @@ def look_alikes(base: DetectorBase, pyramid: Pyramid, index: WindowIndex, image:
     """Copies of windows, moved, resized, in other light and with noise, that the base accepts or nearly accepts.
 
     The same image and windows always have the same copies. At most `MAX_WINDOWS` are kept, the nearest to acceptance. A
-    copy has the index of the window that it is made of: by that it is told from windows of the image itself.
+    copy has the index of the window that it is made of, which distinguishes it from windows of the image itself.
     """
     rng = np.random.default_rng(list(bytes.fromhex(image)))
     repeated = index.take(np.repeat(np.arange(len(index)), COPIES))
