@@ -143,6 +143,7 @@ def test_unbalanced_samples_do_not_drown_the_positives():
     assert (found > balanced.threshold[0]).mean() > 0.5 > (found > plain.threshold[0]).mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES, ids=["haar", "lbp"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_errors_and_bits_are_those_of_the_learners(family, weighted, samples):

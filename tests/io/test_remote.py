@@ -224,6 +224,7 @@ def test_one_bad_image_is_reported_with_its_cause_and_the_others_are_read(server
     assert len(found.unread) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 def test_a_bad_root_is_an_error_at_once(server, folder):
     url, asked = server
