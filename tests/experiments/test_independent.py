@@ -182,6 +182,7 @@ def haar_values(pool, patches):
     return np.array(rows)
 
 
+@pytest.mark.slow
 def test_node(rng):
     """Test error of a node: weights, threshold and responses computed again from its stumps."""
     patches = rng.integers(0, 200, (400, 24, 24), dtype=np.uint8)

@@ -126,6 +126,7 @@ def mixed(street, tmp_path_factory):
     return [*street, *write_images(tmp_path_factory.mktemp("plain"))]
 
 
+@pytest.mark.slow
 def test_a_training_that_was_stopped_ends_alike_with_groups_and_boxes(street, mixed, tmp_path):
     groups = np.arange(len(positives())) // 2
     options = {"groups": groups, "excluded_boxes": street}

@@ -95,6 +95,7 @@ def test_one_detector_has_one_view(bars):
         whet.train(bars / "bars.csv", views=2)
 
 
+@pytest.mark.slow
 def test_objects_of_other_views_are_ignored_but_parts_of_them_are_background(bars):
     prepared = prepare_views(TrainingConfig(str(bars / "bars.csv"), **QUICK), workers=Threads(1))
     assert list(prepared.views) == ["bar@1", "bar@2"]
@@ -143,6 +144,7 @@ def test_all_views_hold_out_the_same_images_although_some_are_too_small_for_one(
         assert not set(one.training_images) & set(one.held_out_images)
 
 
+@pytest.mark.slow
 def test_a_training_that_would_delete_other_classes_is_refused_before_it_starts(bars, tmp_path, monkeypatch, capsys):
     out = tmp_path / "other.whet"
     MultiClassDetector({"bar": random_detector(0), "sign": random_detector(1)}).save(out)

@@ -41,6 +41,7 @@ def test_nothing_is_drawn_unless_somebody_looks(drawn):
     assert drawn
 
 
+@pytest.mark.slow
 def test_many_who_look_at_many_frames_have_few_drawn(drawn):
     """Fifteen a second for all together, whoever asks, and however."""
     live, viewers = LiveImage(), None
@@ -54,6 +55,7 @@ def test_many_who_look_at_many_frames_have_few_drawn(drawn):
     assert len(drawn) <= 1 + (time.monotonic() - begin) / DRAWN_EVERY
 
 
+@pytest.mark.slow
 def test_a_source_that_pauses_has_its_last_image_sent_again_and_the_end_lets_viewers_go():
     live = LiveImage()
     live.show(bull_scene(), plain)

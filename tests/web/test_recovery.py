@@ -272,6 +272,7 @@ def test_an_image_that_is_gone_after_its_scan_can_be_opened(tmp_path, monkeypatc
         workspace.prepare(keys[0])
 
 
+@pytest.mark.slow
 def test_an_unexpected_error_is_logged_and_the_scan_goes_on(tmp_path, monkeypatch, caplog):
     with opened(tmp_path) as (workspace, keys):
         scan = workspace.rescorer.scan
