@@ -1,8 +1,8 @@
 """A Dask cluster on this machine: two workers against one, bytes on the wire, memory. `python -m benchmarks.cluster`.
 
-Prints JSON. One worker and two take turns, all of them with one thread; a phase is mining with the bundled face
-detector, training of weak learners on all Haar features, or rounds of selection. `small job` is a training of seconds,
-with threads and with two workers. `memory` trains on a response matrix that does not fit into one worker.
+Prints JSON. One worker and two take turns, as `--workers` starts them, with one thread each. A phase is mining with the
+bundled face detector, training of weak learners on all Haar features, or rounds of selection. `small job` is a training
+of seconds, with threads and with two workers. `memory` trains on a response matrix that does not fit into one worker.
 Needs `pip install whet[dask]`, and WHET_DATA for photographs; without them it uses noise.
 """
 
@@ -28,7 +28,7 @@ from PIL import Image
 
 import whet
 from benchmarks.face_patches import WINDOW, face_patches
-from whet._kernels.workers import Cluster, Threads, Workers
+from whet._kernels.workers import Cluster, Threads, Workers, connect
 from whet.detector.detector import Detector
 from whet.errors import DataNotFoundError
 from whet.features.haar import HaarPool
@@ -44,12 +44,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=10_000)
     parser.add_argument("--images", type=int, default=150)
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--limit", type=int, default=1000, help="memory limit of a worker, in MB")
     parser.add_argument("--memory-samples", type=int, default=50_000)
     options = parser.parse_args()
     results: dict[str, Any] = {"command": "python -m benchmarks.cluster", "options": vars(options)}
-    with local_cluster(1) as one, local_cluster(2) as two:
+    with connect(n_workers=1) as one, connect(n_workers=2) as two:
         results["phases"] = two_against_one(one, two, options.samples, options.images, options.turns)
         results["small job"] = small_job(two, options.turns)
     results["wire"] = wire(options.samples)
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 @contextmanager
-def local_cluster(n: int, limit: str = "8GB") -> Iterator[Cluster]:
+def limited_cluster(n: int, limit: str) -> Iterator[Cluster]:
     cluster = LocalCluster(n_workers=n, threads_per_worker=1, memory_limit=limit, dashboard_address=None)
     with cluster, Client(cluster) as client:
         yield Cluster(client)
@@ -75,35 +75,29 @@ def photographs(n: int) -> list[Path]:
         return sorted(folder.iterdir())
 
 
-def two_against_one(one: Cluster, two: Cluster, n: int, n_images: int, turns: int) -> dict[str, Any]:
-    """Seconds of each phase with one worker and with two, and the median ratio of a turn."""
+def two_against_one(one: Workers, two: Workers, n: int, n_images: int, turns: int) -> dict[str, Any]:
+    """Seconds of each phase with one worker and with two, which take turns, and the ratio of each turn."""
     patches, is_positive, data = face_patches(n)
     pool, images = HaarPool.from_window(WINDOW), photographs(n_images)
     cascade = whet.load("face").cascade
-    seconds: dict[str, list[tuple[float, float]]] = {}
+    names = "mining", "training of weak learners", f"{ROUNDS} rounds of selection"
+    seconds: dict[str, list[list[float]]] = {name: [] for name in names}
     found = set()
     for turn in range(turns + 1):  # the first loads kernels and is not counted
-        for workers in (one, two):
-
-            def timed(name: str, started: float, n_workers: int = workers.slots, is_counted: bool = turn > 0) -> None:
-                if is_counted:
-                    rows = seconds.setdefault(name, [])
-                    taken = time.perf_counter() - started
-                    if n_workers == 1:
-                        rows.append((taken, 0.0))
-                    else:
-                        rows[-1] = rows[-1][0], taken
-
-            start = time.perf_counter()
+        rows = []
+        for workers in (one, two):  # in this order: what a cluster still holds is not computed again
+            clock = [time.perf_counter()]
             mined = Miner(images, cascade.window, workers=workers).mine(cascade, 10**6, 1)
-            timed("mining", start)
-            start = time.perf_counter()
+            clock.append(time.perf_counter())
             weak, responses = train_weak_learners(pool, patches, is_positive, workers=workers)
-            timed("training of weak learners", start)
-            start = time.perf_counter()
+            clock.append(time.perf_counter())
             chosen = [j for j, _ in islice(responses.selected("fda", 20.0, ROUNDS), ROUNDS)]
-            timed(f"{ROUNDS} rounds of selection", start)
+            clock.append(time.perf_counter())
+            rows.append(np.diff(clock).tolist())
             found.add((mined.patches.tobytes(), weak.threshold.tobytes(), tuple(chosen)))
+        if turn > 0:
+            for name, *pair in zip(names, *rows, strict=True):
+                seconds[name].append(pair)
     return {
         "data": data,
         "samples": n,
@@ -111,18 +105,24 @@ def two_against_one(one: Cluster, two: Cluster, n: int, n_images: int, turns: in
         "images": len(images),
         "windows": mined.n_tested,
         "same results": len(found) == 1,
-        **{
-            name: {
-                "one worker": round(median(a for a, _ in rows), 3),
-                "two workers": round(median(b for _, b in rows), 3),
-                "times as fast": round(median(a / b for a, b in rows), 2),
-            }
-            for name, rows in seconds.items()
-        },
+        **{name: _ratios(pairs) for name, pairs in seconds.items()},
     }
 
 
-def small_job(two: Cluster, turns: int) -> dict[str, Any]:
+def _ratios(pairs: list[list[float]]) -> dict[str, Any]:
+    """Medians of seconds with one worker and with two, and how many times as fast two were: median, worst and all."""
+    ratios = [one / two for one, two in pairs]
+    ones, twos = zip(*pairs, strict=True)
+    return {
+        "one worker": round(median(ones), 3),
+        "two workers": round(median(twos), 3),
+        "times as fast": round(median(ratios), 2),
+        "worst turn": round(min(ratios), 2),
+        "turns": [round(each, 2) for each in ratios],
+    }
+
+
+def small_job(two: Workers, turns: int) -> dict[str, Any]:
     """Seconds of a stage of 20 weak learners, of 2,000 features on 400 patches: too small for a cluster."""
     patches, is_positive, _ = face_patches(400)
     pool = HaarPool.from_window(WINDOW).sample(2000, np.random.default_rng(0))
@@ -173,7 +173,7 @@ def memory(n: int, limit: int) -> dict[str, Any]:
     """Peak memory of four workers while they train a matrix that one of them could not hold."""
     patches, is_positive, _ = face_patches(n)
     pool = HaarPool.from_window(WINDOW)
-    with local_cluster(4, f"{limit}MB") as workers:
+    with limited_cluster(4, f"{limit}MB") as workers:
         _, responses = train_weak_learners(pool, patches, is_positive, workers=workers, max_memory=1 << 33)
         chosen = [j for j, _ in islice(responses.selected("fda", 20.0, 20), 20)]
         peaks = workers.client.run(peak_memory)

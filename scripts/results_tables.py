@@ -808,12 +808,13 @@ def cluster() -> Table:
     """Two workers against one."""
     found = results("benchmark-cluster")["phases"]
     rows = [
-        (name, one["one worker"], one["two workers"], one["times as fast"])
+        (name, one["one worker"], one["two workers"], one["times as fast"], one["worst turn"])
         for name, one in found.items()
         if isinstance(one, dict)
     ]
     header = f"{found['samples']:,} samples, {found['features']:,} features, {found['images']} images"
-    return Table.from_cells((header, "one worker, s", "two workers, s", "times as fast"), rows)
+    columns = ("one worker, s", "two workers, s", "times as fast", f"worst of {len(found['mining']['turns'])} turns")
+    return Table.from_cells((header, *columns), rows)
 
 
 def cluster_memory() -> Table:
