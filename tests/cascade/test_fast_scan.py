@@ -52,6 +52,7 @@ def test_windows_and_scores_are_those_of_the_definition(n_coarse, room, shape, r
 
 def test_bands_and_threads_change_nothing(rng, monkeypatch):
     cascade, images = coarse_cascade(rng), [textured(shape, rng) for shape in ((64, 50), (31, 70), (8, 8))]
+    monkeypatch.setattr(scan_module, "WINDOWS_AT_ONCE", 0)
     monkeypatch.setattr(scan_module, "BAND", 1000)
     whole = scan_images(cascade, images, threads=1)
     dense = scan_images(cascade.full, images, threads=1)

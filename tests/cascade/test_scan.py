@@ -94,6 +94,7 @@ def test_bands_and_threads_change_nothing(rng, monkeypatch):
     images = [textured(shape, rng) for shape in ((64, 50), (30, 70), (8, 8), (41, 41))]
     whole = scan_images(cascade, images, threads=1)
     assert len(whole[0]) > 0
+    monkeypatch.setattr(scan_module, "WINDOWS_AT_ONCE", 0)
     for band in (1, 7, 96):
         monkeypatch.setattr(scan_module, "BAND", band)
         for threads in (1, 2, 5):

@@ -189,13 +189,15 @@ RUN = 2 * SIMD_WIDTH
 
 
 @inlined
-def _integrate_simd(row: Pixels, width: int, channel: int, step: int, above: UInt32s, here: UInt32s) -> None:
-    pixels, old, new = address_of(row), address_of(above), address_of(here)
+def _integrate_simd(
+    pixels: Pixels, start: int, width: int, channel: int, step: int, above: UInt32s, here: UInt32s
+) -> None:
+    row, old, new = address_of(pixels), address_of(above), address_of(here)
     line = here.shape[1]
-    start, part = channel * line, line // step
+    begin, part = channel * line, line // step
     total = broadcast(np.int32(0))
     for x in range(0, width, RUN):
-        first, second = load_bytes(pixels, x), load_bytes(pixels, x + SIMD_WIDTH)
+        first, second = load_bytes(row, start + x), load_bytes(row, start + x + SIMD_WIDTH)
         if channel == 1:
             first, second = first * first, second * second
         first = prefix_sum(first) + total
@@ -203,11 +205,11 @@ def _integrate_simd(row: Pixels, width: int, channel: int, step: int, above: UIn
         second = prefix_sum(second) + total
         total = broadcast_last(second, second)
         if step == 1:
-            _add(old, new, start + x + 1, first)
-            _add(old, new, start + x + 1 + SIMD_WIDTH, second)
+            _add(old, new, begin + x + 1, first)
+            _add(old, new, begin + x + 1 + SIMD_WIDTH, second)
         else:
-            _add(old, new, start + part + x // 2, evens(first, second))
-            _add(old, new, start + x // 2 + 1, odds(first, second))
+            _add(old, new, begin + part + x // 2, evens(first, second))
+            _add(old, new, begin + x // 2 + 1, odds(first, second))
 
 
 @inlined
@@ -216,17 +218,19 @@ def _add(old: Address, new: Address, place: int, growth: Vector) -> None:
 
 
 @inlined
-def _integrate_scalar(row: Pixels, width: int, channel: int, step: int, above: UInt32s, here: UInt32s) -> None:
+def _integrate_scalar(
+    pixels: Pixels, start: int, width: int, channel: int, step: int, above: UInt32s, here: UInt32s
+) -> None:
     part = here.shape[1] // step
     total = np.uint32(0)
     for x in range(1, width + 1):
-        pixel = np.uint32(row[x - 1])
+        pixel = np.uint32(pixels[start + x - 1])
         total = np.uint32(total + (pixel * pixel if channel == 1 else pixel))
         place = x % step * part + x // step
         here[channel, place] = above[channel, place] + total
 
 
-integrate_line = _integrate_simd if HAS_SIMD else _integrate_scalar
+_integrate_line = _integrate_simd if HAS_SIMD else _integrate_scalar
 
 
 def integrate_channels(image: Pixels, channels: UInt32s, step: int) -> None:
@@ -241,13 +245,17 @@ def integrate_channels(image: Pixels, channels: UInt32s, step: int) -> None:
 @kernel
 def _integrate_upright(image: Pixels, channels: UInt32s, step: int) -> None:
     height, width = image.shape
-    row = np.zeros(width + RUN, np.uint8)
+    pixels, last = image.reshape(image.size), np.zeros(width + RUN, np.uint8)
     channels[0] = 0
     for y in range(height):
-        _copy_row(image[y], row)
+        # A run goes on with the next row, or behind a copy of the last one.
+        row, start = pixels, y * width
+        if y == height - 1:
+            _copy_row(image[y], last)
+            row, start = last, 0
         channels[y + 1, 0, 0] = channels[y + 1, 1, 0] = 0
         for channel in range(2):
-            integrate_line(row, width, channel, step, channels[y], channels[y + 1])
+            _integrate_line(row, start, width, channel, step, channels[y], channels[y + 1])
 
 
 @kernel
@@ -278,7 +286,7 @@ def integrate_row(row: Pixels, width: int, step: int, above: UInt32s, here: UInt
     count = here.shape[0]
     here[:, 0] = 0
     for channel in range(min(count, 2)):
-        integrate_line(row, width, channel, step, above, here)
+        _integrate_line(row, 0, width, channel, step, above, here)
     if count > 2:
         _tilted_growth(row[:width], tilted)
         _add_row(above[2], tilted[2, : width + 1], step, here[2])

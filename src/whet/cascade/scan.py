@@ -116,6 +116,7 @@ def compiled(cascade: Cascade, layout: Layout, reject: bool = True) -> CompiledC
     return CompiledCascade(cascade.window, float(cascade.min_sigma), layout, learners, inner)
 
 
+@lru_cache(maxsize=8)
 def channels_of(cascade: Cascade) -> int:
     """How many integral images the cascade looks at: sums and squares, and tilted sums for tilted features."""
     return max(conditions_of(stage.features, stage.weak)[0].channels for stage in cascade.stages)
@@ -177,10 +178,11 @@ _NOWHERE = np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp), np.empty(0)
 
 # A coarse pass looks at every second row and column of windows, as `mark_around` expects.
 COARSE = 2
-# Rows of windows a task, a multiple of `COARSE`. A band is integrated on its own, window height included: with windows
-# of 24 that is a quarter of the integrals twice, and the integrals of 640 columns, 600 KB, never leave the second-level
-# cache.
+# Rows of windows of a band at least, a multiple of `COARSE`; narrow images have more, up to so many windows. A band is
+# integrated on its own, window height included: with windows of 24 that is a quarter of the integrals twice, and the
+# integrals of 640 columns, 600 KB, never leave the second-level cache.
 BAND = 96
+WINDOWS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +242,7 @@ def scan_images(
     widest = max((image.shape[1] for image in images), default=0)
     coarse = _compiled_for(cascade.coarse, widest, COARSE) if reject and step == 1 and cascade.coarse else None
     runnable = _compiled_for(cascade if coarse is None else cascade.around, widest, step, reject)
-    tasks = [(i, rows) for i, image in enumerate(images) for rows in blocks(_places(image, cascade, step)[0], BAND)]
+    tasks = [(i, rows) for i, image in enumerate(images) for rows in _bands(*_places(image, cascade, step))]
     bands: list[Scan | None] = [None] * len(tasks)
 
     def work(task: slice) -> None:
@@ -266,6 +268,11 @@ def _places(image: GreyImage, cascade: Cascade, step: int) -> tuple[int, int]:
     """Rows and columns of windows in an image; both 0 if it is smaller than the window."""
     rows, columns = ((side - length) // step + 1 for side, length in zip(image.shape, cascade.window, strict=True))
     return (rows, columns) if rows > 0 and columns > 0 else (0, 0)
+
+
+def _bands(rows: int, columns: int) -> list[slice]:
+    """Rows of windows in bands, of which each begins at a row of a coarse pass."""
+    return blocks(rows, max(BAND, WINDOWS_AT_ONCE // max(columns, 1) // COARSE * COARSE))
 
 
 def _scan_band(cascade: CompiledCascade, coarse: CompiledCascade | None, image: GreyImage, rows: slice) -> Scan:
@@ -323,10 +330,11 @@ def _run(cascade: CompiledCascade, image: GreyImage, rows: slice, candidates: ND
 
 def _joined(bands: Sequence[Scan]) -> Scan:
     """The scan of a whole image, from those of its bands in order."""
-    if not bands:
-        return Scan(*_NOWHERE, 0, 0, 0)
-    y, x, scores = (np.concatenate([getattr(band, name) for band in bands]) for name in ("y", "x", "scores"))
     counts = (sum(getattr(band, name) for band in bands) for name in ("n_windows", "n_tested", "n_evaluated"))
+    found = [band for band in bands if len(band)]
+    if not found:
+        return Scan(*_NOWHERE, *counts)
+    y, x, scores = (np.concatenate([getattr(band, name) for band in found]) for name in ("y", "x", "scores"))
     return Scan(y, x, scores, *counts)
 
 
@@ -343,6 +351,7 @@ def scan_pyramid(cascade: Cascade, pyramid: Pyramid, *, threads: int | None = No
         [
             fired(scan, level, scale, cascade.window)
             for scan, level, scale in zip(scans, pyramid.levels, pyramid.scales, strict=True)
+            if len(scan)  # most levels have none: 20 us each
         ]
     )
     return windows if cascade.neighbours is None else _judged(cascade, pyramid, windows, threads)
