@@ -6,7 +6,7 @@ Times are those of the clock; `cpu` are processor times of the same calls, which
 
 - `correction`: request to answered boxes over HTTP on loopback, of false positives and of missed objects, then the
   effect on all images;
-- `rescoring`: a correction's effect on the whole set, and the share of cached boxes that a scan confirms;
+- `rescoring`: a correction's effect on the whole set; `benchmarks.studio_agreement` compares the boxes with scans;
 - `blame`: planted errors (wrong labels that make a box appear), the time to find the cause, and how often it is right;
 - `restore`: any of 1,000 states, with bytes equal to those of a detector that learned the set at once;
 - `load`: eight clients that detect and correct at once for `--seconds`: every answer is in the project once, and the
@@ -40,7 +40,6 @@ from whet.web import insights
 from whet.web.labelling import Labeller
 from whet.web.models import model_in
 from whet.web.rescoring import Rescorer
-from whet.web.studio import agreement
 from whet.web.workspace import Workspace
 
 SHAPE = (480, 640)
@@ -145,7 +144,7 @@ def correction(pixels: Sequence[Pixels], folder: Path) -> dict[str, Any]:
 
 
 def rescoring(pixels: Sequence[Pixels], folder: Path) -> dict[str, Any]:
-    """The whole set after each of some corrections, against a scan of every image in the end."""
+    """The whole set after each of some corrections."""
     workspace, keys = prepared(pixels, folder)
     for key in keys:
         workspace.detections(key)
@@ -163,21 +162,8 @@ def rescoring(pixels: Sequence[Pixels], folder: Path) -> dict[str, Any]:
         times.append(timed(rescored)[0])
         labeller.label(keys[i], [box], is_object)
         insights.summary(workspace, before, workspace.history.current)
-    same = every = 0
-    ids, lowest = workspace.record_ids(), workspace.min_score
-    n_covered = sum(workspace.rescorer.is_covered(key, ids) for key in keys)
-    for key, image in zip(keys, pixels, strict=True):
-        scanned = workspace.detector.detect(image, min_score=lowest)
-        pair = agreement(workspace.rescorer.detections(key, ids).with_min_score(lowest), scanned)
-        same, every = same + pair[0], every + pair[1]
     workspace.close()
-    return {
-        "whole_set": summarised(times[3:]),
-        "boxes": every,
-        "agreement": same / every if every else 1.0,
-        "images_covered": n_covered,
-        "windows": workspace.rescorer.n_windows,
-    }
+    return {"whole_set": summarised(times[3:]), "windows": workspace.rescorer.n_windows}
 
 
 def blame(pixels: Sequence[Pixels], folder: Path, n_errors: int = 100) -> dict[str, Any]:

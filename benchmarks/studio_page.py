@@ -37,7 +37,7 @@ from scripts import studio_browser
 from scripts.studio_browser import Studio
 
 from benchmarks.objects import SETS, test_part
-from benchmarks.studio_pools import POOLS, Parts, camera_pool, parts_of, summary
+from benchmarks.studio_pools import POOLS, Parts, parts_of, pool_of, summary
 from whet.cascade.boxes import box_iou
 from whet.detector.corrections import SAME
 from whet.detector.detector import Detector
@@ -227,7 +227,7 @@ def one_seed(
     options: argparse.Namespace, seed: int, folder: Path, test: Sequence[AnnotatedImage]
 ) -> list[dict[str, Any]]:
     """A weak start, and both orders from there, in each pool."""
-    parts = parts_of(options.set, options.boxes, options.pool, 0, seed)
+    parts = parts_of(options.set, options.boxes, 0, seed)
     weak = trained(parts.start, folder)
     path = folder / f"weak-{seed}.whet"
     weak.save(path)
@@ -235,8 +235,7 @@ def one_seed(
     progress(f"seed {seed}: start {start}")
     rows = []
     for kind in options.pools:
-        is_camera = kind == "camera"
-        pool = camera_pool(parts.pool, options.pool, folder / f"frames-{seed}", seed) if is_camera else parts.pool
+        pool = pool_of(kind, parts, options.pool, folder / f"frames-{seed}", seed)
         for order in options.orders:
             place = folder / f"{kind}-{order}-{seed}"
             for at in review(options, seed, order, Parts(parts.start, pool, ()), path, place):

@@ -20,7 +20,7 @@ from whet.io.annotations.annotation import AnnotatedImage
 POOLS = ("given", "camera")
 # Sets of animals: none of the other sets' objects is in their images.
 ELSEWHERE = ("raccoon", "kangaroo", "cats")
-# Share of the scenes of a camera that have an object, and frames of a scene, 1 to MOST_FRAMES.
+# Share of the scenes of a camera that have an object, by default, and frames of a scene, 1 to MOST_FRAMES.
 WITH_OBJECT, MOST_FRAMES = 0.2, 4
 # Largest shift of a frame, as a share of the image's sides, and largest change of its brightness.
 SHIFT, BRIGHTNESS = 0.01, 0.1
@@ -35,32 +35,40 @@ class Parts:
     held_out: Sequence[AnnotatedImage]
 
 
-def parts_of(name: str, n_boxes: int, n_pool: int, n_held_out: int, seed: int) -> Parts:
+def parts_of(name: str, n_boxes: int, n_held_out: int, seed: int) -> Parts:
     """Divide the train part of a set at random. The start is images with `n_boxes` boxes together."""
     images = train_part(name).images
     start = choose_images([image for image in images if len(image)], n_boxes, seed)
     used = {image.path for image in start}
     rest = [image for image in images if image.path not in used]
     order = np.random.default_rng([seed, 1]).permutation(len(rest)).tolist()
-    pool, held_out = order[:n_pool], order[n_pool : n_pool + n_held_out]
-    return Parts(start, [rest[i] for i in pool], [rest[i] for i in held_out])
+    return Parts(start, [rest[i] for i in order[n_held_out:]], [rest[i] for i in order[:n_held_out]])
 
 
-def camera_pool(images: Sequence[AnnotatedImage], n: int, folder: Path, seed: int) -> list[AnnotatedImage]:
+def pool_of(
+    kind: str, parts: Parts, n: int, folder: Path, seed: int, share: float = WITH_OBJECT
+) -> list[AnnotatedImage]:
+    """`n` images to review, as given or as a camera gives them."""
+    return list(parts.pool[:n]) if kind == "given" else camera_pool(parts.pool, n, folder, seed, share)
+
+
+def camera_pool(
+    images: Sequence[AnnotatedImage], n: int, folder: Path, seed: int, share: float
+) -> list[AnnotatedImage]:
     """Images as a camera takes them: `n` frames of scenes, written to a folder.
 
-    One scene in five is an image with an object; the others are images without one, of this set or of `ELSEWHERE`.
-    A scene has up to four frames, which differ in place and brightness a little.
+    A share of the scenes are images with an object. The others are images of the set without one; where these are not
+    enough, images of `ELSEWHERE`. A scene has up to four frames, which differ in place and brightness a little.
     """
     folder.mkdir()
     rng = np.random.default_rng([seed, 3])
-    with_object = [image for image in images if len(image)]
-    empty = [image for image in images if not len(image)]
-    empty += [AnnotatedImage(image.path, image.shape) for name in ELSEWHERE for image in train_part(name).images]
-    sides = [[side[i] for i in rng.permutation(len(side))] for side in (empty, with_object)]
+    elsewhere = [AnnotatedImage(image.path, image.shape) for name in ELSEWHERE for image in train_part(name).images]
+    kinds = elsewhere, [image for image in images if not len(image)], [image for image in images if len(image)]
+    shuffled = [[kind[i] for i in rng.permutation(len(kind))] for kind in kinds]
+    empty, with_object = shuffled[0] + shuffled[1], shuffled[2]  # the last is taken first
     frames: list[AnnotatedImage] = []
     while len(frames) < n:
-        side = sides[int(rng.random() < WITH_OBJECT)]
+        side = with_object if rng.random() < share else empty
         if not side:
             raise SystemExit(f"{n} frames need more images; expected at most {len(frames)}")
         scene = side.pop()
@@ -86,8 +94,8 @@ def frame_of(scene: AnnotatedImage, path: Path, rng: np.random.Generator) -> Ann
 def summary(rows: Sequence[dict[str, Any]], measure: str) -> dict[str, Any]:
     """For each pool the start, the mean curve of each order over seeds, and the clicks that the queue needs.
 
-    Rows of one seed, pool and order are in the order of clicks. The queue is compared with the last recall of the
-    random order.
+    `spread` is the standard deviation over the seeds. Rows of one seed, pool and order are in the order of clicks. The
+    queue is compared with the last recall of the random order.
     """
     table: dict[str, Any] = {}
     for kind in dict.fromkeys(row["pool"] for row in rows):
@@ -99,6 +107,7 @@ def summary(rows: Sequence[dict[str, Any]], measure: str) -> dict[str, Any]:
             runs = [[row for row in here if (row["seed"], row["order"]) == (seed, order)] for seed in seeds]
             curves[order] = [
                 {name: round(float(np.mean([row[name] for row in at])), 4) for name in ("clicks", "boxes", measure)}
+                | {"spread": round(float(np.std([row[measure] for row in at])), 4)}
                 for at in zip(*runs, strict=False)
             ]
         table[kind] = {"start": round(start, 4), **curves}

@@ -29,7 +29,7 @@ from experiments.report import versions
 
 from benchmarks.objects import SETS, test_part
 from benchmarks.studio_page import SETTINGS, progress, recall_of, trained
-from benchmarks.studio_pools import POOLS, camera_pool, parts_of, summary
+from benchmarks.studio_pools import POOLS, WITH_OBJECT, parts_of, pool_of, summary
 from whet.cascade.boxes import box_iou
 from whet.cascade.detections import Detections
 from whet.detector.corrections import SAME
@@ -49,12 +49,14 @@ def main() -> None:
     parser.add_argument("--pools", nargs="+", default=list(POOLS), choices=POOLS)
     parser.add_argument("--boxes", type=int, default=10, help="training boxes of the weak start")
     parser.add_argument("--pool", type=int, default=300, help="images that may be reviewed")
+    parser.add_argument("--with-objects", type=float, default=WITH_OBJECT, help="share of a camera's scenes")
     parser.add_argument("--held-out", type=int, default=200, help="other images of the train part, to evaluate on")
     parser.add_argument("--test", action="store_true", help="evaluate on the test part instead")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--budget", nargs="+", type=int, default=[15, 30, 60, 120], help="clicks at which to train")
     parser.add_argument("--rules", nargs="+", default=list(RULES), choices=RULES)
     parser.add_argument("--false-positives", type=float, default=0.5, help="per image, at which recall is compared")
+    parser.add_argument("--repeats", type=int, default=1, help="trainings at each point (the user has the first)")
     parser.add_argument("--trees", type=int, default=SETTINGS["trees"], help="trees of all detectors")
     options = parser.parse_args()
     SETTINGS["trees"] = options.trees
@@ -68,28 +70,38 @@ def main() -> None:
 
 def one_seed(options: argparse.Namespace, seed: int, folder: Path) -> list[dict[str, Any]]:
     """A weak start, and all rules from there."""
-    parts = parts_of(options.set, options.boxes, options.pool, 0 if options.test else options.held_out, seed)
+    parts = parts_of(options.set, options.boxes, 0 if options.test else options.held_out, seed)
     others = test_images(options.set) if options.test else parts.held_out
-    weak = trained(parts.start, folder)
-    start = recall_of(weak, others, options.false_positives)
+    repeats = range(options.repeats)
+    weak = [trained_with(k, parts.start, folder) for k in repeats]
+    start = mean_recall(weak, others, options.false_positives)
     rows = []
     for kind in options.pools:
-        is_camera = kind == "camera"
-        images = camera_pool(parts.pool, options.pool, folder / f"frames-{seed}", seed) if is_camera else parts.pool
+        images = pool_of(kind, parts, options.pool, folder / f"frames-{seed}", seed, options.with_objects)
         n_with = sum(len(image) > 0 for image in images)
         progress(f"seed {seed}, {kind}: start {start}, {n_with} of {len(images)} images with objects")
         for rule in options.rules:
-            review, detector = Review(images, rule, seed), weak
+            review, detectors = Review(images, rule, seed), weak
             for budget in options.budget:
-                review.go_on(detector, budget)
+                review.go_on(detectors[0], budget)
                 done = [images[i] for i in review.done]
-                detector = trained([*parts.start, *done], folder)
+                detectors = [trained_with(k, [*parts.start, *done], folder) for k in repeats]
                 row = {"seed": seed, "pool": kind, "order": rule, "clicks": review.clicks, "images": len(done)}
-                recall = recall_of(detector, others, options.false_positives)
+                recall = mean_recall(detectors, others, options.false_positives)
                 n_boxes = sum(len(image.objects) for image in done)
                 rows.append({**row, "boxes": n_boxes, "start": start, "recall": recall})
                 progress(json.dumps(rows[-1]))
     return rows
+
+
+def trained_with(number: int, images: Sequence[AnnotatedImage], folder: Path) -> Detector:
+    """A detector trained with another seed: with few boxes, this alone changes recall by several points."""
+    SETTINGS["seed"] = number
+    return trained(images, folder)
+
+
+def mean_recall(detectors: Sequence[Detector], images: Sequence[AnnotatedImage], false_positives: float) -> float:
+    return round(float(np.mean([recall_of(detector, images, false_positives) for detector in detectors])), 4)
 
 
 def test_images(name: str) -> Sequence[AnnotatedImage]:

@@ -137,7 +137,7 @@ def test_a_missed_object_that_the_margin_does_not_cover_is_found_around_its_box(
     far = [[150.0, 100.0, 190.0, 140.0]]
     (record,) = detector.new_records(images[0], far, True)
     rescorer.add([record])
-    rescorer.look_around("0", images[0], far)
+    rescorer.look_around("0", images[0], [record])
     twin = detector.copy()
     twin.add([record])
     overlap = box_iou(np.array(far), rescorer.detections("0", frozenset([record.id])).boxes)
@@ -190,6 +190,46 @@ def test_pages_hear_of_boxes_that_a_scan_corrects(tmp_path):
         assert workspace.revision == revision
 
 
+def places(windows):
+    index = windows.index
+    return set(zip(index.scale.tolist(), index.y.tolist(), index.x.tolist(), strict=True))
+
+
+@pytest.mark.usefixtures("narrow")
+def test_around_a_missed_object_later_corrections_accept_all_that_a_scan_finds(drawn):
+    _, detector, images, records = drawn
+    later = [*detector.new_records(images[0], [MISSED], True), *(record for record in records if record.is_object)]
+    boxes = [[x, y, x + 40.0, y + 40.0] for x in range(0, 100, 20) for y in range(0, 80, 20)]
+    n_windows = 0
+    for box in boxes:
+        try:
+            first = detector.new_records(images[0], [box], True)
+        except WhetError:
+            continue  # a place without contrast
+        rescorer, twin = Rescorer(detector, threads=1), detector.copy()
+        rescorer.scan("0", images[0])
+        rescorer.add(first)
+        rescorer.look_around("0", images[0], first)
+        rescorer.add(later)
+        twin.add([*first, *later])
+        found = twin.detect(images[0], min_score=-np.inf).windows
+        around = box_iou(np.array([box]), detector.reporting.box_offset.boxes(found.boxes))[0] >= 0.5
+        n_windows += int(around.sum())
+        assert places(found.take(around)) <= places(rescorer.detections("0", ids_of([*first, *later])).windows)
+    assert n_windows > 10
+
+
+@pytest.mark.usefixtures("narrow")
+def test_a_project_that_is_opened_again_shows_missed_objects_at_once(tmp_path):
+    with opened(tmp_path, n=1) as (workspace, (key,)):
+        labels_for(workspace).label(key, [MISSED], True)
+        before = workspace.shown(key)
+        assert (box_iou(np.array([MISSED]), before.boxes) >= 0.5).any()
+    with opened(tmp_path, n=1) as (workspace, _):
+        overlaps = box_iou(np.array([MISSED]), workspace.shown(key).boxes)
+        assert (overlaps >= 0.5).any()
+
+
 @pytest.mark.usefixtures("narrow")
 def test_a_scan_is_kept_while_another_thread_looks_around(drawn):
     _, detector, images, _ = drawn
@@ -209,7 +249,7 @@ def test_a_scan_is_kept_while_another_thread_looks_around(drawn):
     rescorer.add([record])
     assert not rescorer.is_covered("0", ids_of([record]))
     rescorer.is_looking = True
-    rescorer.look_around("0", images[0], [MISSED])
+    rescorer.look_around("0", images[0], [record])
     assert check(rescorer, detector, images[:1], [record]) == 1
 
 

@@ -175,7 +175,7 @@ def _role(base: DetectorBase, cascade: Cascade, record: Record, holds: bool) -> 
     lowest: tuple[Floats, ...] = ()
     if record.is_object and not holds:
         bits = record.unpacked(cascade.n_weak)
-        is_near = np.asarray((cascade.margins(bits) > -FARTHEST * base.lengths).all(axis=1))
+        is_near = is_within_reach(base, cascade, bits)
         parts = zip(cascade.stages, cascade.columns, strict=True)
         lowest = tuple(stage.lowest_sums(bits[is_near][:, columns]) for stage, columns in parts)
     slight = SLIGHT * float(base.lengths[base.cascade.first_scoring :].sum())
@@ -185,6 +185,11 @@ def _role(base: DetectorBase, cascade: Cascade, record: Record, holds: bool) -> 
     if len(judging):
         judged = np.minimum(judged, nearest_distances(judging, record.responses))
     return Role(record, holds, target, is_near, lowest, judged)
+
+
+def is_within_reach(base: DetectorBase, cascade: Cascade, responses: Bits) -> NDArray[np.bool_]:
+    """Which windows (n, n_weak) no stage rejects by too much: no correction of a missed object accepts others."""
+    return np.asarray((cascade.margins(responses) > -FARTHEST * base.lengths).all(axis=1))
 
 
 def _holds(cascade: Cascade, records: Sequence[Record]) -> list[bool]:

@@ -89,9 +89,8 @@ class Labeller:
                 if replaced or any(label.id not in now for label in new):
                     text = f"{image.name}: {_counted(new)}"
                     workspace.commit(new, replaced, author=author, text=text, request=request)
-            missed = [label.box for label in new if label.is_object and label.record is not None]
-            if missed and engine is not None:
-                engine.rescorer.look_around(key, workspace.gallery.pixels(key), missed)
+            if engine is not None:
+                workspace.look_around(key, engine.rescorer, new)
             answer = self._answer(before, [label.id for label in new], key, author, effect)
             return replace(answer, hint=judged.hint)
 

@@ -12,7 +12,7 @@ those that the stages accept, have rows of distances: they are *live*.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from threading import RLock
@@ -29,7 +29,7 @@ from whet.cascade.pyramid import Level, Pyramid, WindowIndex
 from whet.cascade.scan import scan_pyramid, stage_scores
 from whet.cascade.stage import Stage
 from whet.detector.corrections import OBJECT_NEAR, SAME
-from whet.detector.derive import FEWEST_GUARDS, Role, Roles, guards_of, judging_objects, roles_of
+from whet.detector.derive import FEWEST_GUARDS, Role, Roles, guards_of, is_within_reach, judging_objects, roles_of
 from whet.detector.detector import Detector
 from whet.detector.records import Record
 from whet.detector.reference import Estimate, Judgement
@@ -207,23 +207,23 @@ class Rescorer:
         """All windows that pass stages, with thresholds of their own, whether or not a coarse pass looks at them."""
         return scan_pyramid(replace(self._weighted.full, stages=stages), pyramid, threads=self._threads)
 
-    def look_around(self, image: str, pixels: NDArray[np.uint8], boxes: Sequence[Sequence[float]]) -> None:
-        """Also keep the windows around some boxes that known corrections let pass: one that is far off is found there.
+    def look_around(self, image: str, pixels: NDArray[np.uint8], records: Iterable[Record]) -> None:
+        """Also keep the windows around missed objects of an image that any correction can accept, known or not.
 
-        A scan with these corrections finds them everywhere.
+        Elsewhere, windows that lie deeper than those of `scan` are found by a scan with the corrections.
         """
         with self._lock:
-            needed, cached = Roles.from_roles(self._roles.values()).lowest(), self._images[image]
-        if needed is None or cached.has_all(needed):
+            roles = [self._roles[record.id] for record in records if record.id in self._roles]
+        missed = [role.record.box for role in roles if role.record.is_object and not role.holds]
+        if not missed:
             return
         pyramid = self._pyramid(image, pixels)
-        near = [pyramid.overlapping(np.array(box), SAME, self._reporting.box_offset) for box in boxes]
+        near = [pyramid.overlapping(np.array(box), SAME, self._reporting.box_offset) for box in missed]
         index = WindowIndex.concatenate(near)
         windows = FiredWindows(index, pyramid.boxes(index), np.zeros(len(index)))
         responses = self._responses(pyramid, windows)
-        stages = tuple(stage.lowered(low) for stage, low in zip(self._weighted.stages, needed, strict=True))
-        passed = replace(self._weighted, stages=stages).scores_of_responses(responses, self._threads) > -np.inf
-        self._keep(image, pyramid, windows.take(passed), responses[passed])
+        kept = is_within_reach(self._base, self._weighted, responses)
+        self._keep(image, pyramid, windows.take(kept), responses[kept])
 
     def take_fired(self, image: str, pixels: NDArray[np.uint8], windows: FiredWindows) -> None:
         """Also keep the windows that fired in a scan with some corrections: with these, detections are then exact."""

@@ -269,6 +269,13 @@ class Workspace:
             with self._scanning:
                 if key not in rescorer:
                     rescorer.scan(key, self.gallery.pixels(key))
+                    self.look_around(key, rescorer, self.labels_of(key))
+
+    def look_around(self, key: str, rescorer: Rescorer, labels: Iterable[Label]) -> None:
+        """Keep the windows around missed objects of an image, so that any corrections are right there."""
+        records = [label.record for label in labels if label.is_object and label.record is not None]
+        if records:
+            rescorer.look_around(key, self.gallery.pixels(key), records)
 
     def prepare(self, key: str) -> None:
         """Make ready what a correction of an image needs: it is open in a page. Its file may be gone by now."""
