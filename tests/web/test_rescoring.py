@@ -152,6 +152,7 @@ MISSED = [89.0, 46.0, 143.0, 100.0]  # called an object in the first scene; many
 def narrow(monkeypatch):
     """Scans without a margin: windows that a missed object needs are missing."""
     monkeypatch.setattr(rescoring, "MARGIN", 0.0)
+    monkeypatch.setattr(rescoring, "MOST_DEEP_FAULTS", 0)
 
 
 @pytest.mark.parametrize("most", [rescoring.MOST_DEEP, 0])
@@ -188,6 +189,23 @@ def test_pages_hear_of_boxes_that_a_scan_corrects(tmp_path):
         revision = workspace.revision
         assert not rescan._step()
         assert workspace.revision == revision
+
+
+def test_where_few_windows_pass_all_that_a_correction_can_accept_is_kept(drawn, monkeypatch):
+    _, detector, images, _ = drawn
+    missed = detector.new_records(images[0], [MISSED], True)
+    covered = []
+    for most in (rescoring.MOST_DEEP, 0):
+        monkeypatch.setattr(rescoring, "MOST_DEEP", most)
+        rescorer = Rescorer(detector, threads=1)
+        for key, image in enumerate(images):
+            rescorer.scan(str(key), image)
+        rescorer.add(missed)
+        covered.append([rescorer.is_covered(str(key), ids_of(missed)) for key in range(len(images))])
+        if most:
+            assert check(rescorer, detector, images, missed) > 0
+    assert all(covered[0])
+    assert not any(covered[1])
 
 
 def places(windows):

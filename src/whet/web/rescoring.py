@@ -29,7 +29,16 @@ from whet.cascade.pyramid import Level, Pyramid, WindowIndex
 from whet.cascade.scan import scan_pyramid, stage_scores
 from whet.cascade.stage import Stage
 from whet.detector.corrections import OBJECT_NEAR, SAME
-from whet.detector.derive import FEWEST_GUARDS, Role, Roles, guards_of, is_within_reach, judging_objects, roles_of
+from whet.detector.derive import (
+    FARTHEST,
+    FEWEST_GUARDS,
+    Role,
+    Roles,
+    guards_of,
+    is_within_reach,
+    judging_objects,
+    roles_of,
+)
 from whet.detector.detector import Detector
 from whet.detector.records import Record
 from whet.detector.reference import Estimate, Judgement
@@ -48,9 +57,12 @@ from whet.web.windows import (
     thresholds_of,
 )
 
-# Thresholds are lowered by so much, in units of |w|, for the windows that are kept: a bit more than copies of a missed
-# object need (`OBJECT_NEAR`), so that objects just below the minimum score are covered.
-MARGIN = OBJECT_NEAR + 0.01
+# Thresholds are lowered by so much, in units of |w|, for the windows that are kept: by as much as any correction can; or,
+# where too many pass then, by a bit more than copies of a missed object need, so that objects just below the minimum
+# score are covered.
+DEEP, MARGIN = FARTHEST + 0.01, OBJECT_NEAR + 0.01
+# Images in a row in which the deep margin lets too many windows pass, until it is tried no more.
+MOST_DEEP_FAULTS = 5
 MOST_WINDOWS = 6000
 MOST_DEEP = 20_000
 LEAST_MARGIN = 0.01
@@ -86,6 +98,7 @@ class Rescorer:
         self._unknown = tuple(unknown_distance(n_weak, len(side) >= FEWEST_GUARDS) for side in self._guards)
         self._reporting = detector.reporting
         self._cover = None if self._weighted.coarse_stages else tuple(map(thresholds_of, self._weighted.stages))
+        self._deep_faults = 0
         self._images: dict[str, CachedImage] = {}
         # Images that have windows which are not live, in the order in which they were asked for.
         self._whole: OrderedDict[str, None] = OrderedDict()
@@ -187,14 +200,17 @@ class Rescorer:
 
         A margin that lets too many windows pass is made smaller; corrections that do so are left out.
         """
-        pyramid, margin = self._pyramid(image, pixels), MARGIN
+        pyramid, margin = self._pyramid(image, pixels), DEEP if self._deep_faults < MOST_DEEP_FAULTS else MARGIN
         while True:
             pairs = zip(self._weighted.stages, self._base.lengths.tolist(), strict=True)
             stages = tuple(stage.loosened(margin * length) for stage, length in pairs)
             fired = self._all_fired(stages, pyramid)
-            if len(fired) <= MOST_WINDOWS or margin < LEAST_MARGIN:
+            if len(fired) <= (MOST_DEEP if margin == DEEP else MOST_WINDOWS) or margin < LEAST_MARGIN:
                 break
-            margin = margin / 2 if margin > 2 * LEAST_MARGIN else 0.0
+            smaller = MARGIN if margin > MARGIN else margin / 2
+            margin = smaller if smaller > LEAST_MARGIN else 0.0
+        if self._deep_faults < MOST_DEEP_FAULTS:
+            self._deep_faults = 0 if margin == DEEP else self._deep_faults + 1
         with self._lock:
             needed = self._state(ids).roles.lowest()
         if needed is not None:
