@@ -57,8 +57,8 @@ from whet.web.windows import (
     thresholds_of,
 )
 
-# Thresholds are lowered by so much, in units of |w|, for the windows that are kept: by as much as any correction can; or,
-# where too many pass then, by a bit more than copies of a missed object need, so that objects just below the minimum
+# Thresholds are lowered by so much, in units of |w|, for the windows that are kept: by as much as any correction can.
+# Where too many pass then, it is a bit more than copies of a missed object need, so that objects just below the minimum
 # score are covered.
 DEEP, MARGIN = FARTHEST + 0.01, OBJECT_NEAR + 0.01
 # Images in a row in which the deep margin lets too many windows pass, until it is tried no more.
