@@ -15,7 +15,8 @@ rescan runs in between: in the page, it brings images up to date a second after 
   `$WHET_DATA/objects`.
 
 Prints JSON: for each set and kind of the last correction the states, the boxes of all of them, the share that
-agrees, that of the worst state, and the windows that are kept.
+agrees, and that of the worst state; the windows that are kept, their memory, and milliseconds (median and 95 %) from
+a label to its effect on all images.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -32,6 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from experiments.report import versions
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -124,15 +127,17 @@ def measured(
         keys = [workspace.add_image(scene.pixels, f"{i}.png").id for i, scene in enumerate(scenes)]
         for key in keys:
             workspace.detections(key)
-        labeller, number = Labeller(workspace), 0
+        labeller, number, seconds = Labeller(workspace), 0, []
         for i, box, is_object in steps(workspace, keys, scenes):
             if number == options.corrections:
                 break
+            begun = time.perf_counter()
             try:
                 labeller.label(keys[i], [box], is_object)
             except BoxError:  # a place without contrast
                 continue
             number += 1
+            seconds.append(time.perf_counter() - begun)
             ids, lowest, same, every = workspace.record_ids(), workspace.min_score, 0, 0
             for j in sorted({i, *range(number % options.share, len(keys), options.share)}):
                 scanned = workspace.detector.detect(scenes[j].pixels, min_score=lowest)
@@ -141,7 +146,11 @@ def measured(
                 same, every = same + pair[0], every + pair[1]
             states[is_object].append((same, every))
         kinds = {"missed": states[True], "false_positive": states[False], "all": states[True] + states[False]}
-        return {name: summarised(rows) for name, rows in kinds.items()} | {"windows": workspace.rescorer.n_windows}
+        return {name: summarised(rows) for name, rows in kinds.items()} | {
+            "windows": workspace.rescorer.n_windows,
+            "megabytes": round(workspace.rescorer.n_bytes / 1e6, 1),
+            "label_ms": [round(1e3 * float(np.quantile(seconds, share)), 1) for share in (0.5, 0.95)],
+        }
 
 
 def summarised(states: Sequence[tuple[int, int]]) -> dict[str, Any]:
@@ -178,7 +187,7 @@ def main() -> None:
     parser.add_argument("--share", type=int, default=7, help="one of so many images is scanned after a correction")
     parser.add_argument("--sets", nargs="+", default=list(NAMES), choices=NAMES)
     options = parser.parse_args()
-    report: dict[str, Any] = {"options": vars(options)}
+    report: dict[str, Any] = {"options": vars(options), "versions": versions()}
     for name in options.sets:
         with tempfile.TemporaryDirectory() as place:
             detector, scenes, steps = made(name, options, Path(place))

@@ -107,7 +107,7 @@ def summary(rows: Sequence[dict[str, Any]], measure: str) -> dict[str, Any]:
             runs = [[row for row in here if (row["seed"], row["order"]) == (seed, order)] for seed in seeds]
             curves[order] = [
                 {name: round(float(np.mean([row[name] for row in at])), 4) for name in ("clicks", "boxes", measure)}
-                | {"spread": round(float(np.std([row[measure] for row in at])), 4)}
+                | {"spread": round(float(np.std([row[measure] for row in at], ddof=int(len(at) > 1))), 4)}
                 for at in zip(*runs, strict=False)
             ]
         table[kind] = {"start": round(start, 4), **curves}

@@ -57,8 +57,9 @@ def test_bands_and_threads_change_nothing(rng, monkeypatch):
     whole = scan_images(cascade, images, threads=1)
     dense = scan_images(cascade.full, images, threads=1)
     assert 0 < len(whole[0]) < len(dense[0])
-    for band in (2, 8, 96):
+    for band, at_once in ((2, 0), (8, 0), (96, 0), (2, 50 * 3), (2, 50 * 5)):
         monkeypatch.setattr(scan_module, "BAND", band)
+        monkeypatch.setattr(scan_module, "WINDOWS_AT_ONCE", at_once)
         for threads in (1, 3):
             for one, other in zip(whole, scan_images(cascade, images, threads=threads), strict=True):
                 assert all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("y", "x", "scores"))

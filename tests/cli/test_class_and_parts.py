@@ -53,7 +53,17 @@ def test_images_that_were_trained_on_are_counted_under_any_name(folder, run_here
     (folder / "copy.png").write_bytes((folder / "set" / "train" / "images" / "train.png").read_bytes())
     (folder / "copy.csv").write_text("copy.png,40,30,30,30,bull\n")
     results = json.loads(run_here("evaluate", "bull.whet", "copy.csv", "--json").out)
-    assert results["trained_on"] == 1
+    assert (results["trained_on"], results["learned_from"]) == (1, 0)
+
+
+def test_images_that_were_learned_from_are_counted_under_any_name(folder, run_here):
+    image = folder / "set" / "test" / "images" / "test.png"
+    (folder / "copy.png").write_bytes(image.read_bytes())
+    (folder / "copy.csv").write_text("copy.png,40,30,30,30,bull\n")
+    assert "learned from" not in run_here("evaluate", "bull.whet", "copy.csv").err
+    assert run_here("learn", "bull.whet", "--missed", f"{image}:40,30,30,30", "--force").code == 0
+    done = run_here("evaluate", "bull.whet", "copy.csv")
+    assert "learned from 1 of these 1 image" in done.err
 
 
 def test_learn_takes_the_train_part_and_judges_on_the_test_part(run_here):

@@ -11,7 +11,8 @@ from PIL import Image
 from tests.commands import check_message, whet
 from tests.detectors import BULL, bull_finder, bull_scene, false_positive, still_there
 
-from whet.cascade.boxes import BoxOffset
+from whet.cascade.boxes import BoxOffset, box_iou
+from whet.cli.learn import MAX_WRONG
 from whet.cli.options import CTRL_C, ExitCode
 from whet.detector import edit
 from whet.detector.storage import load
@@ -142,6 +143,23 @@ def test_annotations_correct_objects_and_what_the_base_detects_beside_them(folde
     assert run_here("learn", "bull.whet", "-a", "truths.csv", "-q", "--force").code == 0
     ids = {record.id for record in load(folder / "bull.whet").records}
     assert ids > {record.id for record in load(folder / "new.whet").records} == set(result["learned"]["new"])
+
+
+def test_a_detection_that_a_correction_brings_is_named_with_the_command_that_corrects_it(folder, run_here):
+    """Where nothing was detected, a missed object brings detections of things like it."""
+    call = ("learn", "bull.whet", "--missed", "scene 1.png:89,46,54,54", "--force")
+    before = load(folder / "bull.whet").detect(folder / "scene 1.png").boxes
+    result = json.loads(run_here(*call, "--out", "new.whet", "--json").out)
+    after = load(folder / "new.whet").detect(folder / "scene 1.png").boxes
+    new = np.array([one["box"] for one in result["new_detections"]]).reshape(-1, 4)
+    marked = np.array([[89.0, 46.0, 143.0, 100.0]])
+    is_new = ~(box_iou(after, before) >= 0.5).any(axis=1) & ~(box_iou(after, marked) >= 0.25).any(axis=1)
+    assert len(new) > 0
+    assert sorted(map(tuple, new)) == sorted(map(tuple, after[is_new]))
+    text = run_here(*call).out
+    assert text.count("New in scene 1.png") == min(len(new), MAX_WRONG)
+    assert "may be wrong" in text
+    assert "--wrong 'scene 1.png:" in text
 
 
 def test_what_is_known_already_changes_nothing(folder, run_here):

@@ -1,6 +1,10 @@
 """Integral images against cumulative sums."""
 
+import subprocess
+import sys
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -41,3 +45,26 @@ def test_windows_stay_exact_after_the_squares_have_wrapped_around():
     assert exact[-1, -1] >= 2**32  # else this would test nothing
     corners = squares[[376, 376, 400, 400], [376, 400, 376, 400]].astype(np.int64)
     assert corners @ [1, -1, -1, 1] % 2**32 == (image[376:, 376:].astype(np.int64) ** 2).sum()
+
+
+# An image that ends where memory must not be read.
+AT_THE_END = """
+import ctypes, mmap, sys
+import numpy as np
+from whet._kernels.images import RUN, integrate_channels
+
+memory = np.frombuffer(mmap.mmap(-1, 2 * mmap.PAGESIZE), np.uint8)
+forbidden = ctypes.c_void_p(memory.ctypes.data + mmap.PAGESIZE)
+assert ctypes.CDLL(None).mprotect(forbidden, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+for width in (*range(1, 18), 31, 32, 33):
+    image = memory[mmap.PAGESIZE - 12 * width : mmap.PAGESIZE].reshape(12, width)
+    for step in (1, 2):
+        integrate_channels(image, np.zeros((13, 2, 2 * (width + RUN + 2)), np.uint32), step)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="mprotect of Linux")
+def test_nothing_behind_an_image_is_read():
+    done = subprocess.run([sys.executable, "-c", AT_THE_END], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -63,17 +63,25 @@ def check(rescorer, detector, images, chosen):
     return n_covered
 
 
-@pytest.fixture(scope="module", params=[(), (0.0,)], ids=["every window", "coarse pass"])
+@pytest.fixture(
+    scope="module",
+    params=[((), True), ((0.0,), True), ((), False)],
+    ids=["every window", "coarse pass", "usual margin"],
+)
 def drawn(request):
     """A detector of drawn bulls, its scenes, corrections, and a cache that knows all of them."""
+    coarse_room, is_deep = request.param
     detector, images = judged_finder(default=0.5), [bull_scene(seed) for seed in range(3)]
-    detector = Detector(replace(detector.base, coarse_room=request.param), reporting=detector.reporting)
+    detector = Detector(replace(detector.base, coarse_room=coarse_room), reporting=detector.reporting)
     records = corrections(detector, images, np.random.default_rng(0), 3)
     rescorer = Rescorer(detector, threads=1)
-    for known in (records[::2], records):  # some before the scan, some after it
-        rescorer.add(known)
-        for key, image in enumerate(images):
-            rescorer.scan(str(key), image, ids_of(known))
+    with pytest.MonkeyPatch.context() as patch:
+        if not is_deep:
+            patch.setattr(rescoring, "DEEP", rescoring.MARGIN)
+        for known in (records[::2], records):  # some before the scan, some after it
+            rescorer.add(known)
+            for key, image in enumerate(images):
+                rescorer.scan(str(key), image, ids_of(known))
     return rescorer, detector, images, records
 
 
@@ -130,21 +138,6 @@ def test_channel_detectors_too():
         assert check(rescorer, detector, images, chosen) == len(images)
 
 
-def test_a_missed_object_that_the_margin_does_not_cover_is_found_around_its_box(drawn):
-    _, detector, images, _ = drawn
-    rescorer = Rescorer(detector, threads=1)
-    rescorer.scan("0", images[0])
-    far = [[150.0, 100.0, 190.0, 140.0]]
-    (record,) = detector.new_records(images[0], far, True)
-    rescorer.add([record])
-    rescorer.look_around("0", images[0], [record])
-    twin = detector.copy()
-    twin.add([record])
-    overlap = box_iou(np.array(far), rescorer.detections("0", frozenset([record.id])).boxes)
-    expected = box_iou(np.array(far), twin.detect(images[0], min_score=-np.inf).boxes)
-    assert (overlap.max(initial=0) >= 0.5) == (expected.max(initial=0) >= 0.5)
-
-
 MISSED = [89.0, 46.0, 143.0, 100.0]  # called an object in the first scene; many windows then fire in all of them
 
 
@@ -152,7 +145,7 @@ MISSED = [89.0, 46.0, 143.0, 100.0]  # called an object in the first scene; many
 def narrow(monkeypatch):
     """Scans without a margin: windows that a missed object needs are missing."""
     monkeypatch.setattr(rescoring, "MARGIN", 0.0)
-    monkeypatch.setattr(rescoring, "MOST_DEEP_FAULTS", 0)
+    monkeypatch.setattr(rescoring, "DEEP", 0.0)
 
 
 @pytest.mark.parametrize("most", [rescoring.MOST_DEEP, 0])
@@ -206,6 +199,22 @@ def test_where_few_windows_pass_all_that_a_correction_can_accept_is_kept(drawn, 
             assert check(rescorer, detector, images, missed) > 0
     assert all(covered[0])
     assert not any(covered[1])
+
+
+def test_the_deep_margin_is_not_tried_where_too_many_windows_or_bytes_are_expected(drawn, monkeypatch):
+    _, detector, images, _ = drawn
+    rescorer = Rescorer(detector, threads=1)
+    rescorer.scan("0", images[0])
+    deep = len(rescorer._images["0"].windows)
+    for name, value in (("MOST_DEEP", deep // 4), ("MOST_BYTES", 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(rescoring, name, value)
+            one = Rescorer(detector, threads=1)
+            for key in ("0", "1", "0"):
+                one.scan(key, images[int(key)])
+            assert len(one._images["1"].windows) < deep / 2
+        one.scan("1", images[1])  # a scan of an image does not decide for others, or for ever
+        assert len(one._images["1"].windows) > deep / 2
 
 
 def places(windows):

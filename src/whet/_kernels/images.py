@@ -245,14 +245,14 @@ def integrate_channels(image: Pixels, channels: UInt32s, step: int) -> None:
 @kernel
 def _integrate_upright(image: Pixels, channels: UInt32s, step: int) -> None:
     height, width = image.shape
-    pixels, last = image.reshape(image.size), np.zeros(width + RUN, np.uint8)
+    pixels, copy = image.reshape(image.size), np.zeros(width + RUN, np.uint8)
     channels[0] = 0
     for y in range(height):
-        # A run goes on with the next row, or behind a copy of the last one.
+        # Runs go on with the next row; where they would leave the image, behind a copy.
         row, start = pixels, y * width
-        if y == height - 1:
-            _copy_row(image[y], last)
-            row, start = last, 0
+        if start + -(-width // RUN) * RUN > image.size:
+            _copy_row(image[y], copy)
+            row, start = copy, 0
         channels[y + 1, 0, 0] = channels[y + 1, 1, 0] = 0
         for channel in range(2):
             _integrate_line(row, start, width, channel, step, channels[y], channels[y + 1])

@@ -116,7 +116,6 @@ def compiled(cascade: Cascade, layout: Layout, reject: bool = True) -> CompiledC
     return CompiledCascade(cascade.window, float(cascade.min_sigma), layout, learners, inner)
 
 
-@lru_cache(maxsize=8)
 def channels_of(cascade: Cascade) -> int:
     """How many integral images the cascade looks at: sums and squares, and tilted sums for tilted features."""
     return max(conditions_of(stage.features, stage.weak)[0].channels for stage in cascade.stages)

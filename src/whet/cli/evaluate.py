@@ -198,7 +198,7 @@ class _Evaluated:
         The operating point is stored in it, and saved with the `whole` model that it is a part of.
         """
         from whet.detector.classes import detectors_of
-        from whet.evaluation.runs import evaluate_on, trained_on
+        from whet.evaluation.runs import evaluate_on, learned_from, trained_on
         from whet.io.annotations.annotation import HELD_OUT_PARTS
         from whet.plots.figure import check_places
 
@@ -227,6 +227,7 @@ class _Evaluated:
         results = _results(run, model, given["annotations"], given["iou"], given["seed"], problems)
         results |= {"class": annotated.classes[0], "split": annotated.splits[0] if len(annotated.splits) == 1 else ""}
         results["trained_on"] = len(trained_on(detector, run.paths))
+        results["learned_from"] = len(learned_from(detector, run.paths))
         results["estimated_false_positives_per_image"] = _estimate(detector, run)
         if set_point is not None and target is not None:
             point = _set_point(detector, run, set_point, given["false_positives"])
@@ -247,11 +248,12 @@ class _Evaluated:
                 say(line)
             if self.written:
                 say(f"Wrote {', '.join(map(str, self.written))}")
-        if results["trained_on"]:
-            warn(
-                f"Warning: the model was trained on {results['trained_on']:,} of these "
-                f"{plural(len(run.paths), 'image')}, so the results are too optimistic; evaluate on other images"
-            )
+        for how, key in (("was trained on", "trained_on"), ("learned from", "learned_from")):
+            if results[key]:
+                warn(
+                    f"Warning: the model {how} {results[key]:,} of these {plural(len(run.paths), 'image')}, so the "
+                    "results are too optimistic; evaluate on other images"
+                )
         if self.fault and not quiet:
             warn(f"Warning: curves were not drawn: {self.fault}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -249,7 +249,7 @@ class _Learned:
             say(line)
         say(f"Nothing written ({outcome.reason})" if outcome.reason else f"Wrote {target}")
         if not outcome.reason or is_in_place(self.model, target):
-            for line in _remaining(self.run, outcome.update, target, same):
+            for line in (*_remaining(self.run, outcome.update, target, same), *_new(self.run, target, same)):
                 say(line)
         if outcome.undo is not None:
             say(f"Undo: {outcome.undo}")
@@ -332,6 +332,9 @@ def _results(run: LearningRun, given: LearningInput, outcome: _Outcome, target: 
         "worse": outcome.setbacks,
         "skipped": {"images": _unread(run, given), "boxes": report.skipped_boxes},
         "undetected": report.undetected,
+        "new_detections": [
+            {"image": str(one.path), "box": one.box.tolist(), "score": one.score} for one in run.appeared
+        ],
         "model": None if outcome.reason else str(target),
         "undo": outcome.undo,
         **({"views": views} if views else {}),
@@ -400,16 +403,35 @@ def _remaining(run: LearningRun, update: Update, target: Path, same: Mapping[str
             for record in update.unsatisfied
         )
     ]
-    if not worst:
+    if worst:
+        what = plural(len(worst), "false positive remains", "false positives remain")
+        yield from _to_correct(what, [(after.paths[one.image], one.box.tolist()) for one in worst], target, same)
+
+
+def _new(run: LearningRun, target: Path, same: Mapping[str, object]) -> Iterator[str]:
+    """Detections that the corrections bring in the corrected images, and how to correct them if they are wrong."""
+    from whet.io.files import shown_name
+
+    if not run.appeared:
         return
+    for one in run.appeared[:MAX_WRONG]:
+        x1, y1, x2, y2 = one.box.tolist()
+        where = f"{x2 - x1:.0f} x {y2 - y1:.0f} at ({x1:.0f}, {y1:.0f})"
+        yield f"New in {shown_name(one.path)}: {where} scores {one.score:.3g}"
+    what = plural(len(run.appeared), "detection is new and may be wrong", "detections are new and may be wrong")
+    yield from _to_correct(what, [(one.path, one.box.tolist()) for one in run.appeared], target, same)
+
+
+def _to_correct(
+    what: str, boxes: Sequence[tuple[Path, Sequence[float]]], target: Path, same: Mapping[str, object]
+) -> Iterator[str]:
+    """The command that corrects false positives: the worst, if there are many."""
     marks = []
-    for mistake in worst[:MAX_WRONG]:
-        x1, y1, x2, y2 = mistake.box.tolist()
+    for path, (x1, y1, x2, y2) in boxes[:MAX_WRONG]:
         box = ",".join(f"{round(value, 1):.6g}" for value in (x1, y1, x2 - x1, y2 - y1))
-        marks.append(f" --wrong {shlex.quote(f'{after.paths[mistake.image]}:{box}')}")
-    what = plural(len(worst), "false positive remains", "false positives remain")
-    which = f" the {MAX_WRONG} with the highest scores" if len(worst) > MAX_WRONG else ""
-    yield f"{what}. To correct{which or ' them' * (len(worst) > 1) or ' it'}:"
+        marks.append(f" --wrong {shlex.quote(f'{path}:{box}')}")
+    which = f" the {MAX_WRONG} with the highest scores" if len(boxes) > MAX_WRONG else ""
+    yield f"{what}. To correct{which or ' them' * (len(boxes) > 1) or ' it'}:"
     marks += [f" --{name} {shlex.quote(str(value))}" for name, value in same.items() if value is not None]
     yield f"  whet learn {shlex.quote(str(target))}{''.join(marks)}"
 

@@ -203,7 +203,7 @@ class ObjectsDemo:
                 f"trained a van detector on {self.n_objects} boxes",
                 f"{self.n_stages} stages in {self.seconds_to_train:.0f} s",
             ),
-            ("  evaluated on other photographs", _counts(self.before)),
+            (f"  at {POINT}, other photographs", _counts(self.before)),
         ]
         if self.correction:
             rows.append((f"  {self.correction}", _counts(self.after)))

@@ -17,6 +17,7 @@ from whet._kernels.workers import Threads, Workers, lost_image, workers_from
 from whet.cascade.detections import Detections
 from whet.detector.classes import MultiClassDetector, detectors_of
 from whet.detector.detector import DetectOptions, Detector, ScanOptions
+from whet.detector.records import image_hash
 from whet.detector.storage import load_model
 from whet.errors import DataNotFoundError, SeveralClassesError, UnreadableImageError
 from whet.evaluation.advice import TARGET_RATE, Advice, Findings, advise
@@ -317,6 +318,13 @@ def trained_on(detector: Detector | MultiClassDetector, paths: Iterable[Path]) -
     known = [one.base.training_images for one in detectors_of(detector) if one.base.training_images is not None]
     hashes = {each for images in known for each in images.tolist()}
     return [path for path in paths if hashes and short_hash(path) in hashes]
+
+
+def learned_from(detector: Detector | MultiClassDetector, paths: Iterable[Path]) -> list[Path]:
+    """Those of the image files from which the detector learned corrections or examples, by their pixels."""
+    views = detectors_of(detector)
+    known = {record.image for one in views for record in one.records}
+    return [path for path in paths if known and image_hash(views[0].pixels(path)) in known]
 
 
 def _images(

@@ -276,14 +276,27 @@ HELD_OUT_RECALL = 0.003
 
 
 @dataclass(frozen=True, eq=False)
+class NewDetection:
+    """A box (4,) of an image that is detected now, and was not before."""
+
+    path: Path
+    box: Boxes
+    score: float
+
+
+@dataclass(frozen=True, eq=False)
 class LearningRun:
-    """The new detector, what it learned, and evaluations before and after: on the examples and on held-out images."""
+    """The new detector, what it learned, and evaluations before and after: on the examples and on held-out images.
+
+    `appeared` are new detections in images with single boxes, but for the objects that were marked there.
+    """
 
     detector: Model
     update: Update
     report: LearningReport
     on_examples: BeforeAfter | None = None
     held_out: BeforeAfter | None = None
+    appeared: tuple[NewDetection, ...] = ()
 
     @property
     def setbacks(self) -> list[str]:
@@ -353,7 +366,26 @@ def learn_from(
     update = corrected.add(report.records)
     on_examples = None if before is None else (before, measure(corrected, images))
     held = None if held_before is None else (held_before, measure(corrected, held_out))
-    return LearningRun(corrected, update, report, on_examples, held)
+    return LearningRun(
+        corrected, update, report, on_examples, held, _appeared(detector, corrected, given.marked, inner)
+    )
+
+
+def _appeared(
+    before: Model, after: Model, marked: Sequence[MarkedImage], options: dict[str, Any]
+) -> tuple[NewDetection, ...]:
+    """Where a false positive is gone, a window beside it may become a detection: new ones, best first."""
+    found = []
+    for path in dict.fromkeys(each.path for each in marked):
+        objects = np.concatenate([each.boxes[each.is_object] for each in marked if each.path == path])
+        try:
+            old, new = (one.detect(path, **options) for one in (before, after))
+        except UnreadableImageError:  # reported where it is learned
+            continue
+        is_new = ~(box_iou(new.boxes, old.boxes) >= SAME).any(axis=1)
+        is_new &= ~(box_iou(new.boxes, objects) >= ROUGHLY).any(axis=1)
+        found += [NewDetection(path, new.boxes[i], float(new.scores[i])) for i in np.flatnonzero(is_new)]
+    return tuple(sorted(found, key=lambda one: -one.score))
 
 
 @dataclass(frozen=True, eq=False)

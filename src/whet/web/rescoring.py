@@ -52,18 +52,18 @@ from whet.web.windows import (
     LiveWindows,
     ScoredState,
     Words,
+    is_lower,
     is_same,
     merged,
     thresholds_of,
 )
 
-# Thresholds are lowered by so much, in units of |w|, for the windows that are kept: by as much as any correction can.
-# Where too many pass then, it is a bit more than copies of a missed object need, so that objects just below the minimum
-# score are covered.
-DEEP, MARGIN = FARTHEST + 0.01, OBJECT_NEAR + 0.01
-# Images in a row in which the deep margin lets too many windows pass, until it is tried no more.
-MOST_DEEP_FAULTS = 5
+# Thresholds are lowered by so much, in units of |w|, for the windows that are kept: a bit more than copies of a missed
+# object need (`OBJECT_NEAR`), so that objects just below the minimum score are covered.
+MARGIN = OBJECT_NEAR + 0.01
 MOST_WINDOWS = 6000
+# By so much where no more than `MOST_DEEP` windows are expected to pass then: as much as any correction can reach.
+DEEP = FARTHEST + 0.01
 MOST_DEEP = 20_000
 LEAST_MARGIN = 0.01
 # Bytes of the windows of all images together. Beyond, images that were not asked for the longest keep only live ones.
@@ -98,7 +98,8 @@ class Rescorer:
         self._unknown = tuple(unknown_distance(n_weak, len(side) >= FEWEST_GUARDS) for side in self._guards)
         self._reporting = detector.reporting
         self._cover = None if self._weighted.coarse_stages else tuple(map(thresholds_of, self._weighted.stages))
-        self._deep_faults = 0
+        # Windows of the images that were scanned with both margins, to know how many more the deep one lets pass.
+        self._n_both = 1, 1
         self._images: dict[str, CachedImage] = {}
         # Images that have windows which are not live, in the order in which they were asked for.
         self._whole: OrderedDict[str, None] = OrderedDict()
@@ -200,24 +201,36 @@ class Rescorer:
 
         A margin that lets too many windows pass is made smaller; corrections that do so are left out.
         """
-        pyramid, margin = self._pyramid(image, pixels), DEEP if self._deep_faults < MOST_DEEP_FAULTS else MARGIN
+        pyramid, margin = self._pyramid(image, pixels), MARGIN
         while True:
-            pairs = zip(self._weighted.stages, self._base.lengths.tolist(), strict=True)
-            stages = tuple(stage.loosened(margin * length) for stage, length in pairs)
+            stages = self._loosened(margin)
             fired = self._all_fired(stages, pyramid)
-            if len(fired) <= (MOST_DEEP if margin == DEEP else MOST_WINDOWS) or margin < LEAST_MARGIN:
+            if len(fired) <= MOST_WINDOWS or margin < LEAST_MARGIN:
                 break
-            smaller = MARGIN if margin > MARGIN else margin / 2
-            margin = smaller if smaller > LEAST_MARGIN else 0.0
-        if self._deep_faults < MOST_DEEP_FAULTS:
-            self._deep_faults = 0 if margin == DEEP else self._deep_faults + 1
+            margin = margin / 2 if margin > 2 * LEAST_MARGIN else 0.0
+        if margin == MARGIN and self._may_be_deep(len(fired)):
+            deep, n_before = self._loosened(DEEP), len(fired)
+            more = self._all_fired(deep, pyramid)
+            stages, fired = (deep, more) if len(more) <= MOST_DEEP else (stages, fired)
+            with self._lock:
+                self._n_both = self._n_both[0] + n_before, self._n_both[1] + len(more)
         with self._lock:
             needed = self._state(ids).roles.lowest()
-        if needed is not None:
+        if needed is not None and not is_lower(tuple(map(thresholds_of, stages)), needed):
             deeper = tuple(stage.lowered(low) for stage, low in zip(stages, needed, strict=True))
             more = self._all_fired(deeper, pyramid)
             stages, fired = (deeper, more) if len(more) <= MOST_DEEP else (stages, fired)
         self._keep(image, pyramid, fired, self._responses(pyramid, fired), tuple(map(thresholds_of, stages)))
+
+    def _loosened(self, margin: float) -> tuple[Stage, ...]:
+        pairs = zip(self._weighted.stages, self._base.lengths.tolist(), strict=True)
+        return tuple(stage.loosened(margin * length) for stage, length in pairs)
+
+    def _may_be_deep(self, n: int) -> bool:
+        """Whether the deep margin is tried in an image of which n windows pass the usual one: memory is left, too."""
+        with self._lock:
+            n_usual, n_deep = self._n_both
+            return n * n_deep <= MOST_DEEP * n_usual and self.n_bytes < MOST_BYTES // 2
 
     def _all_fired(self, stages: tuple[Stage, ...], pyramid: Pyramid) -> FiredWindows:
         """All windows that pass stages, with thresholds of their own, whether or not a coarse pass looks at them."""
