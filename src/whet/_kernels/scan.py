@@ -21,6 +21,7 @@ from whet._kernels.jit import (
     load,
     load_scalar,
     mask_bits,
+    popcount,
     select,
     store,
     to_floats,
@@ -49,19 +50,18 @@ Floats = NDArray[np.float64]
 # an OpenCV tree has them.
 WEIGHTS = 12  # 12 of them, of a stump
 THRESHOLD = 24
-N_CORNERS = 25  # a multiple of 3; 0 for a pattern
-OPENS = 26  # 1 for the first learner of a stage, where a new sum begins; 2 where scores begin, too
-FLAGS = 27  # a sum of what follows; all but `REJECTS` are about leaves. Columns 28 to 31 are free
-REJECTS = 1  # windows whose partial sum is not above `REJECTION_THRESHOLD` are rejected
-JOINS = 2  # the learner is a leaf, and its next condition is in the next row
-ENDS = 4  # the last condition of such a leaf
+N_CORNERS = 25  # 6, 9 or 12; 0 for a pattern
+FLAGS = 26  # a sum of what follows, mostly 0. Columns 27 to 31 are free
+OPENS = 1  # the first learner of a stage, where a new sum begins
+SCORES = 2  # such a one where scores begin, too
+JOINS = 4  # the learner is a leaf, and its next condition is in the next row
+ENDS = 8  # the last condition of such a leaf
 # And a row of real numbers.
 REALS = 4
 ABOVE, BELOW = 0, 1  # what a value above the threshold, or a code of the subset, adds to the partial sum, or any other
-REJECTION_THRESHOLD = 2
+REJECTION_THRESHOLD = 2  # windows whose partial sum is not above it are rejected
 BEFORE = 3  # at the first learner of a stage, the threshold of the stage before
 
-ONES = np.array([number.bit_count() for number in range(1 << SIMD_WIDTH)])
 LOWEST = np.array([SIMD_WIDTH, *((number & -number).bit_length() - 1 for number in range(1, 1 << SIMD_WIDTH))])
 # Eighths of a row of candidates beyond the last window.
 SPARE = 2
@@ -119,26 +119,25 @@ def _scan_simd(
             k += SIMD_WIDTH
             left &= normalise_simd(at, squares_at, place, inner, area, min_sigma, factors_at)
             if left:
-                tested += ONES[left]
+                tested += _ones(left)
                 factor = load(factors_at, 0)
                 partial, margins, t = broadcast(0.0), broadcast(0.0), 0
                 met = broadcast(np.int32(-1))
                 while left and t < n:
-                    needed += ONES[left]
-                    if load_scalar(rows, NODE * t + OPENS):
-                        margins = margins + (partial - broadcast(load_scalar(reals, REALS * t + BEFORE)))
-                        if load_scalar(rows, NODE * t + OPENS) == 2:
-                            margins = broadcast(0.0)
-                        partial = broadcast(0.0)
+                    needed += _ones(left)
                     response, flags = _response(at, place, factor, rows, reals, t), load_scalar(rows, NODE * t + FLAGS)
-                    if flags > REJECTS:
+                    if flags:
+                        if flags & OPENS:
+                            margins = margins + (partial - broadcast(load_scalar(reals, REALS * t + BEFORE)))
+                            partial = broadcast(0.0)
+                        if flags & SCORES:
+                            margins = broadcast(0.0)
                         if flags & JOINS:
                             met, response = met & (broadcast(0.0) < response), broadcast(0.0)
-                        else:
+                        elif flags & ENDS:
                             met, response = broadcast(np.int32(-1)), select(met, response, broadcast(0.0))
                     partial = partial + response
-                    if flags & REJECTS:
-                        left &= mask_bits(broadcast(load_scalar(reals, REALS * t + REJECTION_THRESHOLD)) < partial)
+                    left &= mask_bits(broadcast(load_scalar(reals, REALS * t + REJECTION_THRESHOLD)) < partial)
                     t += 1
                 if left:
                     store(eight_at, 0, margins + (partial - broadcast(learners.last_threshold)))
@@ -147,6 +146,11 @@ def _scan_simd(
                             places[found], scores[found] = place + i, eight[i]
                             found += 1
     return found, tested, needed
+
+
+@inlined
+def _ones(bits: int) -> int:
+    return int(np.int64(popcount(np.uint64(bits))))
 
 
 @inlined
@@ -165,8 +169,11 @@ def _response(sums: Address, place: int, factors: Vector, rows: Address, reals: 
     if load_scalar(rows, row + N_CORNERS) == 0:
         return select(has_code(sums, place, rows, row), above, below)
     total = _three(sums, place, rows, row, 0)
-    for k in range(3, load_scalar(rows, row + N_CORNERS), 3):
-        total = total + _three(sums, place, rows, row, k)
+    total = total + _three(sums, place, rows, row, 3)
+    if load_scalar(rows, row + N_CORNERS) > 6:
+        total = total + _three(sums, place, rows, row, 6)
+    if load_scalar(rows, row + N_CORNERS) > 9:
+        total = total + _three(sums, place, rows, row, 9)
     return select(real(rows, row, THRESHOLD) < to_floats(total) * factors, above, below)
 
 
@@ -205,18 +212,18 @@ def _scan_scalar(
             partial, margin, t, met = 0.0, 0.0, 0, True
             while left and t < n:
                 needed += 1
-                if rows[t, OPENS]:
-                    margin = 0.0 if rows[t, OPENS] == 2 else margin + (partial - reals[t, BEFORE])
-                    partial = 0.0
                 is_above = _is_above(sums, place, factor, rows[t], thresholds[t, THRESHOLD])
                 response, flags = reals[t, ABOVE if is_above else BELOW], rows[t, FLAGS]
+                if flags & OPENS:
+                    margin, partial = margin + (partial - reals[t, BEFORE]), 0.0
+                if flags & SCORES:
+                    margin = 0.0
                 if flags & JOINS:
                     met, response = met and response > 0.0, 0.0
                 elif flags & ENDS:
                     met, response = True, response if met else 0.0
                 partial += response
-                if flags & REJECTS:
-                    left = reals[t, REJECTION_THRESHOLD] < partial
+                left = reals[t, REJECTION_THRESHOLD] < partial
                 t += 1
             if left:
                 places[found], scores[found] = place, margin + (partial - learners.last_threshold)

@@ -19,7 +19,7 @@ from whet._kernels.scan import (
     JOINS,
     N_CORNERS,
     OPENS,
-    REJECTS,
+    SCORES,
     SPARE,
     THRESHOLD,
     FlatLearners,
@@ -149,12 +149,10 @@ def _stage_rows(
             above, below = np.where(flipped, 0.0, coef), np.where(flipped, coef, 0.0)
             rows[:, FIRST_WEIGHT : FIRST_WEIGHT + WEIGHTS] = weights
             rows[:, THRESHOLD] = weak.threshold.view(np.int32)
-            used = WEIGHTS - np.argmax(weights[:, ::-1] != 0, axis=1)
-            rows[:, N_CORNERS] = np.where((weights != 0).any(axis=1), -(-used // 3) * 3, 3)
-    rows[0, OPENS], rows[:, FLAGS] = (
-        1 + scores_begin,
-        REJECTS * (rejection_thresholds > -np.inf) + JOINS * joins + ENDS * ends,
-    )
+            used = ((weights != 0) * np.arange(1, WEIGHTS + 1)).max(axis=1)
+            rows[:, N_CORNERS] = np.maximum(-(-used // 3) * 3, 6)
+    rows[:, FLAGS] = JOINS * joins + ENDS * ends
+    rows[0, FLAGS] += OPENS + SCORES * scores_begin
     before = np.where(np.arange(n) == 0, threshold_before, 0.0)
     return rows, np.stack([above, below, rejection_thresholds, before], axis=1)
 

@@ -154,7 +154,7 @@ class OnlineDiscriminant:
         classes = positive.n, positive.mean, S_1, negative.n, negative.mean, S_2
         U, failed, v, moments = direction_and_moments(A, *classes)
         check_factor(U, failed)
-        self._factor, self._inverse, self._v, self._moments = U, None, v, moments
+        self._factor, self._inverse, self._v, self._moments = U, None, v, moments.tolist()
         self._n_steps = 0
         self._is_stale = False
         self.n_refreshes += 1
