@@ -1,11 +1,12 @@
 """Whether the studio's cached boxes are those of a scan, after each of many corrections.
 
-    python -m benchmarks.studio_agreement [--images 200] [--corrections 40] [--sets faces any people]
+    python -m benchmarks.studio_agreement [--images 200] [--corrections 40] [--sets faces any people] [--hurried]
 
 A user corrects a missed object and a false positive in turn, each in the next image that has one. After every
 correction, a part of the images (another one each time) and the corrected image are scanned with the corrected
-detector. Boxes above the minimum score that are in the cache and in the scan agree (IoU from 0.99 up). No background
-rescan runs in between: in the page, it brings images up to date a second after a correction.
+detector. Boxes above the minimum score that are in the cache and in the scan agree (IoU from 0.99 up). Then the rescan
+of the studio runs to its end, which in the page begins a second after a correction. With `--hurried` it never runs, as
+for a user who corrects without a pause.
 
 - `faces`: the bundled detector on photographs of 640 x 480, every second one with three faces, of which one is turned
   by 20 to 45 degrees: these are the misses.
@@ -48,7 +49,7 @@ from whet.detector.detector import Detector
 from whet.errors import BoxError
 from whet.io.images import as_rgb
 from whet.web.labelling import Labeller
-from whet.web.studio import agreement
+from whet.web.studio import Rescan, agreement
 from whet.web.workspace import Workspace
 
 NAMES = ("faces", "any", "people")
@@ -127,7 +128,7 @@ def measured(
         keys = [workspace.add_image(scene.pixels, f"{i}.png").id for i, scene in enumerate(scenes)]
         for key in keys:
             workspace.detections(key)
-        labeller, number, seconds = Labeller(workspace), 0, []
+        labeller, rescan, number, seconds = Labeller(workspace), Rescan(workspace, []), 0, []
         for i, box, is_object in steps(workspace, keys, scenes):
             if number == options.corrections:
                 break
@@ -145,6 +146,8 @@ def measured(
                 pair = agreement(cached, scanned)
                 same, every = same + pair[0], every + pair[1]
             states[is_object].append((same, every))
+            while not options.hurried and rescan.step():
+                pass
         kinds = {"missed": states[True], "false_positive": states[False], "all": states[True] + states[False]}
         return {name: summarised(rows) for name, rows in kinds.items()} | {
             "windows": workspace.rescorer.n_windows,
@@ -186,6 +189,7 @@ def main() -> None:
     parser.add_argument("--corrections", type=int, default=40)
     parser.add_argument("--share", type=int, default=7, help="one of so many images is scanned after a correction")
     parser.add_argument("--sets", nargs="+", default=list(NAMES), choices=NAMES)
+    parser.add_argument("--hurried", action="store_true", help="no rescan between corrections")
     options = parser.parse_args()
     report: dict[str, Any] = {"options": vars(options), "versions": versions()}
     for name in options.sets:

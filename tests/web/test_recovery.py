@@ -293,7 +293,7 @@ def test_an_unexpected_error_is_logged_and_the_scan_goes_on(tmp_path, monkeypatc
         assert caplog.text.count("cannot scan 0.png") == 1
         monkeypatch.undo()
         labels_for(workspace).confirm([keys[1]])  # in another state, it is scanned again
-        while studio.rescan._step():
+        while studio.rescan.step():
             pass
         assert studio.rescan.view().done == 4
 
@@ -305,14 +305,14 @@ def test_a_file_that_could_not_be_read_is_read_again_after_it_was_written(tmp_pa
         content, rescan, events = (folder / "0.png").read_bytes(), Rescan(workspace, []), []
         (folder / "0.png").write_bytes(content[:100])
         with workspace.events.subscribed(events.append):
-            while rescan._step():
+            while rescan.step():
                 pass
         assert len(workspace.gallery.missing) == 1
         assert "images" in [event["type"] for event in events]  # open pages show that it is missing
         assert not workspace.gallery.check_files()
         (folder / "0.png").write_bytes(content)
         assert workspace.gallery.check_files()
-        while rescan._step():
+        while rescan.step():
             pass
         assert (rescan.view().done, rescan.view().unreadable) == (2, 0)
 

@@ -154,14 +154,14 @@ def test_a_confirmed_image_shows_what_a_scan_finds(tmp_path, monkeypatch, most):
     monkeypatch.setattr(rescoring, "MOST_DEEP", most)  # with 0, every scan with missed objects lets too many pass
     with opened(tmp_path, n=1) as (workspace, (key,)):
         rescan, pixels = Rescan(workspace, []), workspace.gallery.pixels(key)
-        assert rescan._step()
+        assert rescan.step()
         wrong = workspace.shown(key).boxes[-1].tolist()
         labels_for(workspace).label(key, [MISSED], True)
         assert not workspace.rescorer.is_covered(key, workspace.record_ids())
         labels_for(workspace).label(key, [wrong], False)
         for move in (lambda: None, workspace.undo, workspace.undo, workspace.redo):
             move()
-            rescan._step()
+            rescan.step()
             expected = workspace.detector.detect(pixels, min_score=workspace.min_score)
             np.testing.assert_array_equal(workspace.shown(key).boxes, expected.boxes)
             np.testing.assert_array_equal(workspace.shown(key).scores, expected.scores)
@@ -171,16 +171,16 @@ def test_a_confirmed_image_shows_what_a_scan_finds(tmp_path, monkeypatch, most):
 def test_pages_hear_of_boxes_that_a_scan_corrects(tmp_path):
     with opened(tmp_path, n=2) as (workspace, keys):
         rescan = Rescan(workspace, [])
-        while rescan._step():
+        while rescan.step():
             pass
         labels_for(workspace).label(keys[0], [MISSED], True)
         revision, n_shown = workspace.revision, len(workspace.shown(keys[1]))
-        while rescan._step():
+        while rescan.step():
             pass
         assert len(workspace.shown(keys[1])) > n_shown
         assert workspace.revision > revision
         revision = workspace.revision
-        assert not rescan._step()
+        assert not rescan.step()
         assert workspace.revision == revision
 
 

@@ -157,7 +157,7 @@ def test_a_model_that_changes_before_an_image_is_confirmed_makes_no_image_missin
             confirm(self, key, ids)
 
         monkeypatch.setattr(Rescan, "_confirm", meanwhile)
-        while rescan._step():
+        while rescan.step():
             pass
         assert not waiting
         assert not workspace.gallery.missing

@@ -122,6 +122,7 @@ def test_effects_name_what_changed_elsewhere_and_harm_to_confirmed_boxes_comes_f
         node = labeller.label(keys[0], [weakest(workspace, keys[0])], False).node
         found = insights.effect(workspace, 0, node)
         assert found.summary.lost == sum(change.kind == "lost" for change in found.changes) > 0
+        assert found.summary.objects_lost <= found.summary.lost - 1  # what the user called wrong is no object
         harms = [change.harm for change in found.changes]
         assert harms == sorted(harms, reverse=True)
         for change in found.changes:

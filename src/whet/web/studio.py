@@ -184,7 +184,7 @@ class Rescan:
             if time.monotonic() < self._workspace.changed_at + SETTLED:
                 continue
             try:
-                is_idle = not (self._workspace.has_model and self._step())
+                is_idle = not (self._workspace.has_model and self.step())
             except WhetError:  # the model is gone: an undo went to the time before it
                 is_idle = True
             except Exception:
@@ -197,7 +197,7 @@ class Rescan:
                 if not is_idle or view.done + view.unreadable < view.total:
                     self._workspace.events.publish("rescan", **asdict(view))
 
-    def _step(self) -> bool:
+    def step(self) -> bool:
         """Scan or confirm one image that can be read; returns whether there was any left."""
         workspace, ids = self._workspace, self._workspace.record_ids()
         missing, revision = workspace.gallery.missing, workspace.revision

@@ -110,12 +110,18 @@ class ImageView:
 
 @dataclass(frozen=True)
 class EffectSummary:
-    """What a change did to all images that are cached."""
+    """What a change did to all images that are cached.
+
+    `wrong_gained` of the boxes gained are expected to be false positives, `objects_lost` of those lost to be objects, by
+    labels and probabilities.
+    """
 
     gained: int
     lost: int
     moved: int
     images: int
+    wrong_gained: float
+    objects_lost: float
     estimate_before: EstimateView | None
     estimate_after: EstimateView | None
 

@@ -33,11 +33,11 @@ export function Effect() {
 }
 
 function Totals({ effect }) {
-  const { gained, lost, images, estimate_before, estimate_after } = effect.summary;
+  const { gained, lost, images, wrong_gained, objects_lost, estimate_before, estimate_after } = effect.summary;
   return html`
     <div class="totals" data-node=${effect.to_node}>
-      <${Figure} value=${signed(gained)} text="gained" kind=${gained ? "gained" : ""} />
-      <${Figure} value=${signed(-lost)} text="lost" kind=${lost ? "lost" : ""} />
+      <${Figure} value=${signed(gained)} text="gained" harm=${wrong_gained} among=${gained} word="wrong" />
+      <${Figure} value=${signed(-lost)} text="lost" harm=${objects_lost} among=${lost} word=${Math.round(objects_lost) === 1 ? "object" : "objects"} />
       <${Figure} value=${images} text=${images === 1 ? "image" : "images"} />
     </div>
     ${estimate_before && estimate_after && html`<${Estimate} before=${estimate_before} after=${estimate_after} />`}
@@ -45,7 +45,15 @@ function Totals({ effect }) {
   `;
 }
 
-const Figure = ({ value, text, kind }) => html`<div class=${classes("figure", kind)}><b>${value}</b><span>${text}</span></div>`;
+/** A number of boxes, and how many of them are expected to be a loss: red from one on. */
+function Figure({ value, text, harm = 0, among = 0, word }) {
+  const n = Math.round(harm);
+  return html`
+    <div class=${classes("figure", among > 0 && (n ? "is-bad" : "is-good"))} title=${among ? `${number(harm, 1)} of ${among} expected to be ${word}, by labels and probabilities` : undefined}>
+      <b>${value}</b><span>${text}${n > 0 && html`, about ${n} ${word}`}</span>
+    </div>
+  `;
+}
 
 /** Held-out samples, before and after. */
 function Estimate({ before, after }) {
@@ -76,7 +84,7 @@ const KINDS = { gained: ["+", "gained"], lost: ["−", "lost"], moved: ["↔", "
 
 function Change({ change, isHere }) {
   const [sign, word] = KINDS[change.kind];
-  const isHarm = change.harm > 0;
+  const isHarm = change.harm >= 0.5; // more likely than not
   return html`
     <li>
       <button class=${classes("change", `is-${change.kind}`, isHarm && "is-harm", isHere && "is-here")} onClick=${() => session.openImage(change.image, change.box)} data-kind=${change.kind} data-image=${change.image}>
