@@ -112,8 +112,8 @@ class ImageView:
 class EffectSummary:
     """What a change did to all images that are cached.
 
-    `wrong_gained` of the boxes gained are expected to be false positives, `objects_lost` of those lost to be objects, by
-    labels and probabilities.
+    By labels and probabilities, `wrong_gained` of the boxes gained are expected to be false positives, and
+    `objects_lost` of those lost to be objects.
     """
 
     gained: int
