@@ -7,6 +7,7 @@ contiguous array from `index` on. Kernels import these names from `whet._kernels
 
 import operator
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from llvmlite import ir
@@ -111,11 +112,7 @@ def broadcast(typing: Any, number: Any) -> Any:
     whole = kind is INTS
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector = _vector(kind)
-        one = builder.insert_element(ir.Constant(vector, ir.Undefined), arguments[0], ir.Constant(_WHOLE, 0))
-        return builder.shuffle_vector(
-            one, ir.Constant(vector, ir.Undefined), ir.Constant(ir.VectorType(_WHOLE, SIMD_WIDTH), None)
-        )
+        return _repeated(builder, arguments[0], kind)
 
     return kind(types.int32 if whole else number), generate
 
@@ -309,6 +306,81 @@ widened = _conversion("fpext", FLOATS, DOUBLES)
 evens = _arrangement(list(range(0, 2 * SIMD_WIDTH, 2)))
 odds = _arrangement(list(range(1, 2 * SIMD_WIDTH, 2)))
 broadcast_last = _arrangement([SIMD_WIDTH - 1] * SIMD_WIDTH)
+
+
+# --- Weak learners ----------------------------------------------------------------------------------------------------
+# Written as instructions: numba takes 20 ms to infer the types of one operation on vectors, and there are a hundred.
+
+
+class _Node:
+    """A weak learner, or a node of an OpenCV tree, while code for it is written: a row of whole numbers."""
+
+    def __init__(self, builder: Any, nodes: Any, sums: Any, place: Any) -> None:
+        self.builder, self._nodes, self._sums, self._place = builder, nodes, sums, place
+
+    def _number(self, column: Any, k: int) -> Any:
+        index = self.builder.add(column, ir.Constant(ir.IntType(64), k))
+        return self.builder.load(self.builder.gep(self._nodes, [index]))
+
+    def corner(self, column: Any, k: int) -> Any:
+        """Integrals of eight windows at the corner in column + k."""
+        place = self.builder.add(self._place, self.builder.sext(self._number(column, k), ir.IntType(64)))
+        return self.builder.load(_eight(self.builder, self._sums, place, INTS), align=4)
+
+    def repeated(self, column: Any, k: int) -> Any:
+        """The number in column + k, in all eight places."""
+        return _repeated(self.builder, self._number(column, k), INTS)
+
+
+def _repeated(builder: Any, number: Any, kind: VectorType) -> Any:
+    """A number in all eight places."""
+    undefined = ir.Constant(_vector(kind), ir.Undefined)
+    one = builder.insert_element(undefined, number, ir.Constant(_WHOLE, 0))
+    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(_WHOLE, SIMD_WIDTH), None))
+
+
+def _constant(number: int) -> Any:
+    return ir.Constant(_vector(INTS), [number] * SIMD_WIDTH)
+
+
+@intrinsic
+def weighted_corners(typing: Any, sums: Any, place: Any, nodes: Any, corners: Any, weights: Any) -> Any:
+    """The sum of three corners, modulo 2^32; their places are in columns from `corners` on, and so are the weights."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        at, first, rows, corners_at, weights_at = arguments
+        node = _Node(builder, rows, at, first)
+        terms = [builder.mul(node.corner(corners_at, k), node.repeated(weights_at, k)) for k in range(3)]
+        return builder.add(builder.add(terms[0], terms[1]), terms[2])
+
+    return INTS(sums, types.intp, nodes, types.intp, types.intp), generate
+
+
+@intrinsic
+def has_code(typing: Any, sums: Any, place: Any, nodes: Any, corners: Any, subset: Any) -> Any:
+    """Where the code of 3 x 3 blocks is in the subset: three bits choose one of eight words, five a bit of it.
+
+    Places of 4 x 4 corners are in columns from `corners` on, the words from `subset` on.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        at, first, rows, corners_at, subset_at = arguments
+        node = _Node(builder, rows, at, first)
+        lines = [[node.corner(corners_at, 4 * i + j) for j in range(4)] for i in range(4)]
+        strips = [[builder.sub(low, high) for high, low in zip(*pair, strict=True)] for pair in pairwise(lines)]
+        above, beside, below = ([builder.sub(right, left) for left, right in pairwise(strip)] for strip in strips)
+        words = [node.repeated(subset_at, k) for k in range(8)]
+        for block in reversed(above):
+            is_set = builder.icmp_signed(">=", block, beside[1])
+            words = [builder.select(is_set, odd, even) for even, odd in zip(words[::2], words[1::2], strict=True)]
+        number = _constant(0)
+        for bit, block in enumerate((beside[0], below[0], below[1], below[2], beside[2])):
+            is_set = builder.icmp_signed(">=", block, beside[1])
+            number = builder.or_(number, builder.select(is_set, _constant(1 << bit), _constant(0)))
+        found = builder.and_(builder.lshr(words[0], number), _constant(1))
+        return builder.sub(_constant(0), found)
+
+    return INTS(sums, types.intp, nodes, types.intp, types.intp), generate
 
 
 @intrinsic

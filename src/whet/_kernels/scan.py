@@ -16,6 +16,7 @@ from whet._kernels.jit import (
     Vector,
     address_of,
     broadcast,
+    has_code,
     inlined,
     kernel,
     load,
@@ -25,14 +26,13 @@ from whet._kernels.jit import (
     select,
     store,
     to_floats,
+    weighted_corners,
 )
 from whet._kernels.windows import (
     CORNERS,
     NODE,
     SUBSET,
     Windows,
-    corner,
-    has_code,
     normalise_simd,
     pattern_code,
     real,
@@ -167,7 +167,7 @@ def _response(sums: Address, place: int, factors: Vector, rows: Address, reals: 
     row = NODE * t
     above, below = broadcast(load_scalar(reals, REALS * t + ABOVE)), broadcast(load_scalar(reals, REALS * t + BELOW))
     if load_scalar(rows, row + N_CORNERS) == 0:
-        return select(has_code(sums, place, rows, row), above, below)
+        return select(has_code(sums, place, rows, row + CORNERS, row + SUBSET), above, below)
     total = _three(sums, place, rows, row, 0)
     total = total + _three(sums, place, rows, row, 3)
     if load_scalar(rows, row + N_CORNERS) > 6:
@@ -179,10 +179,7 @@ def _response(sums: Address, place: int, factors: Vector, rows: Address, reals: 
 
 @inlined
 def _three(sums: Address, place: int, rows: Address, row: int, k: int) -> Vector:
-    """Three weighted corners, modulo 2^32."""
-    first = corner(sums, place, rows, row, k) * broadcast(load_scalar(rows, row + WEIGHTS + k))
-    second = corner(sums, place, rows, row, k + 1) * broadcast(load_scalar(rows, row + WEIGHTS + k + 1))
-    return first + second + corner(sums, place, rows, row, k + 2) * broadcast(load_scalar(rows, row + WEIGHTS + k + 2))
+    return weighted_corners(sums, place, rows, row + CORNERS + k, row + WEIGHTS + k)
 
 
 @kernel

@@ -12,6 +12,7 @@ from whet._kernels.jit import (
     Vector,
     address_of,
     broadcast,
+    has_code,
     inlined,
     kernel,
     load,
@@ -21,10 +22,11 @@ from whet._kernels.jit import (
     to_floats,
 )
 from whet._kernels.windows import (
+    CORNERS,
     NODE,
+    SUBSET,
     Windows,
     corner,
-    has_code,
     normalise_simd,
     pattern_code,
     real,
@@ -169,7 +171,7 @@ def sum_patterns(
 ) -> Vector:
     """As `sum_haar`, for nodes with patterns."""
     for node in range(NODE * first, NODE * last, NODE):
-        total = total + _added(nodes, node, has_code(sums, place, nodes, node), reached)
+        total = total + _added(nodes, node, has_code(sums, place, nodes, node + CORNERS, node + SUBSET), reached)
     return total
 
 

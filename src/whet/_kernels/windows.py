@@ -113,38 +113,6 @@ def corner(sums: Address, place: int, nodes: Address, node: int, k: int) -> Vect
     return load(sums, place + load_scalar(nodes, node + CORNERS + k))
 
 
-@inlined
-def has_code(sums: Address, place: int, nodes: Address, node: int) -> Vector:
-    """Where the code of 3 x 3 blocks is in the subset: three bits choose one of eight words, five a bit of it."""
-    a0, a1, a2 = _block_sums_simd(sums, place, nodes, node, 0)
-    b0, b1, b2 = _block_sums_simd(sums, place, nodes, node, 4)
-    c0, c1, c2 = _block_sums_simd(sums, place, nodes, node, 8)
-    low, middle, high = a2 >= b1, a1 >= b1, a0 >= b1
-    word = select(high, _choose(low, middle, nodes, node, SUBSET + 4), _choose(low, middle, nodes, node, SUBSET))
-    bit = (b2 >= b1) & broadcast(np.int32(16)) | (c2 >= b1) & broadcast(np.int32(8))
-    bit = bit | (c1 >= b1) & broadcast(np.int32(4)) | (c0 >= b1) & broadcast(np.int32(2))
-    bit = bit | (b0 >= b1) & broadcast(np.int32(1))
-    return broadcast(np.int32(0)) - (word >> bit & broadcast(np.int32(1)))
-
-
-@inlined
-def _choose(low: Vector, middle: Vector, nodes: Address, node: int, k: int) -> Vector:
-    """One of four words."""
-    lower = select(low, broadcast(load_scalar(nodes, node + k + 1)), broadcast(load_scalar(nodes, node + k)))
-    upper = select(low, broadcast(load_scalar(nodes, node + k + 3)), broadcast(load_scalar(nodes, node + k + 2)))
-    return select(middle, upper, lower)
-
-
-@inlined
-def _block_sums_simd(sums: Address, place: int, nodes: Address, node: int, k: int) -> tuple[Vector, Vector, Vector]:
-    """Sums of the three blocks between a row of four corners and the next."""
-    edge0 = corner(sums, place, nodes, node, k + 4) - corner(sums, place, nodes, node, k)
-    edge1 = corner(sums, place, nodes, node, k + 5) - corner(sums, place, nodes, node, k + 1)
-    edge2 = corner(sums, place, nodes, node, k + 6) - corner(sums, place, nodes, node, k + 2)
-    edge3 = corner(sums, place, nodes, node, k + 7) - corner(sums, place, nodes, node, k + 3)
-    return edge1 - edge0, edge2 - edge1, edge3 - edge2
-
-
 UInt32s = NDArray[np.uint32]
 Corners = tuple[np.uint32, np.uint32, np.uint32, np.uint32]
 

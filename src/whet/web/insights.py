@@ -187,10 +187,11 @@ def effect(workspace: Workspace, before: int | None = None, after: int | None = 
 def summary(workspace: Workspace, before: int, after: int, found: Sequence[ChangeView] | None = None) -> EffectSummary:
     """How many boxes differ between two states, and the estimates of both."""
     found = changes(workspace, before, after) if found is None else found
-    harms = {kind: [change.harm for change in found if change.kind == kind] for kind in ("gained", "lost", "moved")}
-    harmful = (round(sum(min(max(harm, 0.0), 1.0) for harm in harms[kind]), 4) for kind in ("gained", "lost"))
+    gained, lost, moved = ([change for change in found if change.kind == kind] for kind in ("gained", "lost", "moved"))
+    wrong, objects = (round(sum(min(max(change.harm, 0.0), 1.0) for change in part), 4) for part in (gained, lost))
+    n_images = len({change.image for change in found})
     estimates = [estimate_view(workspace.estimate_at(node)) for node in (before, after)]
-    return EffectSummary(*map(len, harms.values()), len({change.image for change in found}), *harmful, *estimates)
+    return EffectSummary(len(gained), len(lost), len(moved), n_images, wrong, objects, *estimates)
 
 
 def changes(workspace: Workspace, before: int, after: int) -> list[ChangeView]:
