@@ -9,8 +9,8 @@ process of its own, which is killed when its training takes longer; evaluation i
 one line per run, and a repeated command continues after the last one; to repeat a run, delete its line. With
 `--recorded` the report is printed as far as the file goes. Methods:
 
-- `whet`: `whet.train` with default settings. The number of trees is halved until twice the time that
-  `whet train --dry-run` expects fits the limit.
+- `whet`: `whet.train` with default settings. The number of trees is halved until the time that `whet train --dry-run`
+  expects fits the limit.
 - `dlib`: `dlib.train_simple_object_detector` (`pip install dlib-bin`).
 - `yolo`: YOLOv8n with weights of COCO, fine-tuned (`pip install ultralytics`, and `--weights yolov8n.pt`; see
   `benchmarks/yolo_peer.py` for where the file comes from).
@@ -397,12 +397,12 @@ def method_of(name: str, weights: Path | None = None) -> Method:
 
 
 def trees_within(expected: Callable[[int], float], core_seconds: float) -> int:
-    """The most trees whose expected core seconds, doubled, are within the limit.
+    """The most trees whose expected core seconds are within the limit.
 
-    >>> trees_within(lambda trees: 10 + trees / 20, core_seconds=120)
+    >>> trees_within(lambda trees: 10 + trees / 6, core_seconds=120)
     512
     """
-    return next((trees for trees in TREES if 2 * expected(trees) <= core_seconds), TREES[-1])
+    return next((trees for trees in TREES if expected(trees) <= core_seconds), TREES[-1])
 
 
 def whet_method() -> Method:
@@ -420,7 +420,7 @@ def whet_method() -> Method:
         prepared = prepare(config, workers=Threads(threads))
 
         def expected(trees: int) -> float:
-            return replace(prepared, config=replace(config, trees=trees)).seconds(threads=1)
+            return replace(prepared, config=replace(config, trees=trees)).seconds(Threads(1))
 
         trees = trees_within(expected, run.core_seconds)
         prepared = replace(prepared, config=replace(prepared.config, trees=trees))

@@ -147,7 +147,7 @@ def test_a_step_over_its_limit_ends_without_the_run_and_its_time_counts():
 
 def test_trees_are_halved_until_the_expected_time_fits():
     assert trees_within(lambda trees: trees / 100, 120) == 1024
-    assert trees_within(lambda trees: trees / 10, 120) == 512
+    assert trees_within(lambda trees: trees / 5, 120) == 512
     assert trees_within(lambda _: 1e9, 120) == 64
 
 
