@@ -4,9 +4,9 @@
 
 A user corrects a missed object and a false positive in turn, each in the next image that has one. After every
 correction, a part of the images (another one each time) and the corrected image are scanned with the corrected
-detector. Boxes above the minimum score that are in the cache and in the scan agree (IoU from 0.99 up). Then the rescan
-of the studio runs to its end, which in the page begins a second after a correction. With `--hurried` it never runs, as
-for a user who corrects without a pause.
+detector. Boxes above the minimum score that are in the cache and in the scan agree (IoU from 0.99 up). Then the
+rescan of the studio runs to its end; in the page it begins a second after a correction. With `--hurried` it never runs,
+as for a user who corrects without a pause.
 
 - `faces`: the bundled detector on photographs of 640 x 480, every second one with three faces, of which one is turned
   by 20 to 45 degrees: these are the misses.

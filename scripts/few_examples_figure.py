@@ -50,7 +50,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> Path:
     handles: dict[str, Any] = {}
     for axis, name in zip(axes.flat, sets, strict=False):
         for (method, minutes), line in lines_of(rows, name).items():
-            label = FEW_EXAMPLES_METHODS[method] + (f", {minutes:g} min" if minutes else ", not trained on these")
+            label = FEW_EXAMPLES_METHODS[method] + (f", {minutes:g} min" if minutes else ", as shipped")
             style = {"color": COLORS[method], "label": label, "linestyle": "-" if minutes in (0, longest) else ":"}
             if not minutes:
                 handles[label] = axis.axhline(line[0]["mean"], linewidth=1, **style)

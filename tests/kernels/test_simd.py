@@ -14,6 +14,7 @@ from whet._kernels.jit import (
     broadcast,
     broadcast_last,
     evens,
+    has_code,
     kernel,
     load,
     load_bytes,
@@ -29,9 +30,11 @@ from whet._kernels.jit import (
     take,
     to_doubles,
     to_floats,
+    weighted_corners,
     widened,
 )
 from whet._kernels.threads import in_threads
+from whet._kernels.windows import pattern_code
 
 ints = arrays(np.int32, SIMD_WIDTH)
 floats = arrays(np.float32, SIMD_WIDTH, elements=st.floats(-(2.0**60), 2.0**60, width=32))
@@ -137,3 +140,36 @@ def test_threads_take_every_number_once():
     assert sum(seen.any() for seen in rows) > 1  # which one of them alone would not show
     assert (np.sum(rows, axis=0) == 1).all()
     assert counter[0] == n + 4
+
+
+@kernel
+def _weighted(sums, place, nodes, corners, weights, out):
+    store(address_of(out), 0, weighted_corners(address_of(sums), place, address_of(nodes), corners, weights))
+
+
+@kernel
+def _has_code(sums, place, nodes, corners, subset, out):
+    store(address_of(out), 0, has_code(address_of(sums), place, address_of(nodes), corners, subset))
+
+
+PLACE, SUMS = 50, 100
+words = arrays(np.uint32, SUMS)
+offsets = st.integers(-PLACE, SUMS - PLACE - SIMD_WIDTH)
+
+
+@given(words, arrays(np.int32, 3, elements=offsets), arrays(np.int32, 3))
+def test_corners_are_weighed_modulo_two_to_the_32(sums, corners, weights):
+    nodes, out = np.concatenate([np.zeros(4, np.int32), corners, weights]), np.empty(SIMD_WIDTH, np.int32)
+    _weighted(sums, PLACE, nodes, 4, 7, out)
+    values = sums[PLACE + corners[:, None] + np.arange(SIMD_WIDTH)]
+    expected = (values * weights.view(np.uint32)[:, None]).sum(axis=0, dtype=np.uint32)
+    assert (out.view(np.uint32) == expected).all()
+
+
+@given(arrays(np.uint8, SUMS), arrays(np.int32, 16, elements=offsets), arrays(np.uint32, 8))
+def test_a_pattern_has_a_code_of_the_subset(pixels, corners, subset):
+    sums, out = pixels.astype(np.uint32), np.empty(SIMD_WIDTH, np.int32)
+    nodes = np.concatenate([corners, subset.view(np.int32)])
+    _has_code(sums, PLACE, nodes, 0, 16, out)
+    codes = [int(pattern_code(sums, PLACE + lane, corners)) for lane in range(SIMD_WIDTH)]
+    assert out.tolist() == [-int(subset[code >> 5] >> np.uint32(code & 31) & 1) for code in codes]

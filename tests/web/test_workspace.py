@@ -11,6 +11,7 @@ import whet
 from whet.cascade.boxes import box_iou
 from whet.errors import BoxError, NotNowError, UnknownItemError
 from whet.web import exports, insights, overview
+from whet.web.views import ChangeView
 from whet.web.workspace import Workspace
 
 
@@ -114,6 +115,14 @@ def test_what_nobody_judged_is_wrong_in_one_step(tmp_path):
         assert not workspace.is_reviewed(keys[0])
 
 
+def test_expected_harm_counts_labels_for_sure_and_others_by_probability():
+    def changed(harm):
+        return ChangeView("a", "a.png", "lost", (0.0, 0.0, 9.0, 9.0), 2.0, None, harm, harm in (2.0, -1.0))
+
+    assert insights.expected_harm([changed(2.0), changed(-1.0), changed(0.3)]) == 1.3
+    assert insights.expected_harm([]) == 0
+
+
 def test_effects_name_what_changed_elsewhere_and_harm_to_confirmed_boxes_comes_first(tmp_path):
     with opened(tmp_path) as (workspace, keys):
         for key in keys:
@@ -122,7 +131,8 @@ def test_effects_name_what_changed_elsewhere_and_harm_to_confirmed_boxes_comes_f
         node = labeller.label(keys[0], [weakest(workspace, keys[0])], False).node
         found = insights.effect(workspace, 0, node)
         assert found.summary.lost == sum(change.kind == "lost" for change in found.changes) > 0
-        assert found.summary.objects_lost <= found.summary.lost - 1  # what the user called wrong is no object
+        assert 0 <= found.summary.objects_lost <= found.summary.lost - 1  # what the user called wrong is no object
+        assert found.summary.wrong_gained == 0 == found.summary.gained
         harms = [change.harm for change in found.changes]
         assert harms == sorted(harms, reverse=True)
         for change in found.changes:

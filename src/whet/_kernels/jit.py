@@ -88,9 +88,9 @@ store_bytes: Callable[[Address, int, Vector], None] = _operation("store_bytes")
 transpose_bytes: Callable[[Address, int, int, Address, int, int], None] = _operation("transpose_bytes")
 prefix_sum: Callable[[Vector], Vector] = _operation("prefix_sum")
 evens: Callable[[Vector, Vector], Vector] = _operation("evens")
+odds: Callable[[Vector, Vector], Vector] = _operation("odds")
 weighted_corners: Callable[[Address, int, Address, int, int], Vector] = _operation("weighted_corners")
 has_code: Callable[[Address, int, Address, int, int], Vector] = _operation("has_code")
-odds: Callable[[Vector, Vector], Vector] = _operation("odds")
 
 
 _PAIRS, _FOURS = np.uint64(0x5555555555555555), np.uint64(0x3333333333333333)

@@ -273,7 +273,7 @@ def direction_and_moments(
             v[i] = m1[i] - m2[i]
         v = solve(U, v)
         ignored = np.zeros(len(A))
-        for k in range(2):  # the part is compiled once only
+        for k in range(2):  # a loop, so that the part is compiled once
             n, m, S = (n1, m1, S1) if k == 0 else (n2, m2, S2)
             moments[2 * k], moments[2 * k + 1] = project_centred(n, m, S, v, ignored)
     return U, failed, v, moments

@@ -315,21 +315,21 @@ broadcast_last = _arrangement([SIMD_WIDTH - 1] * SIMD_WIDTH)
 class _Node:
     """A weak learner, or a node of an OpenCV tree, while code for it is written: a row of whole numbers."""
 
-    def __init__(self, builder: Any, nodes: Any, sums: Any, place: Any) -> None:
-        self.builder, self._nodes, self._sums, self._place = builder, nodes, sums, place
+    def __init__(self, builder: Any, sums: Any, place: Any, nodes: Any) -> None:
+        self._builder, self._sums, self._place, self._nodes = builder, sums, place, nodes
 
     def _number(self, column: Any, k: int) -> Any:
-        index = self.builder.add(column, ir.Constant(ir.IntType(64), k))
-        return self.builder.load(self.builder.gep(self._nodes, [index]))
+        index = self._builder.add(column, ir.Constant(ir.IntType(64), k))
+        return self._builder.load(self._builder.gep(self._nodes, [index]))
 
     def corner(self, column: Any, k: int) -> Any:
         """Integrals of eight windows at the corner in column + k."""
-        place = self.builder.add(self._place, self.builder.sext(self._number(column, k), ir.IntType(64)))
-        return self.builder.load(_eight(self.builder, self._sums, place, INTS), align=4)
+        place = self._builder.add(self._place, self._builder.sext(self._number(column, k), ir.IntType(64)))
+        return self._builder.load(_eight(self._builder, self._sums, place, INTS), align=4)
 
     def repeated(self, column: Any, k: int) -> Any:
         """The number in column + k, in all eight places."""
-        return _repeated(self.builder, self._number(column, k), INTS)
+        return _repeated(self._builder, self._number(column, k), INTS)
 
 
 def _repeated(builder: Any, number: Any, kind: VectorType) -> Any:
@@ -345,11 +345,11 @@ def _constant(number: int) -> Any:
 
 @intrinsic
 def weighted_corners(typing: Any, sums: Any, place: Any, nodes: Any, corners: Any, weights: Any) -> Any:
-    """The sum of three corners, modulo 2^32; their places are in columns from `corners` on, and so are the weights."""
+    """Weighted sum of three corners, modulo 2^32: places in columns from `corners` on, weights from `weights` on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         at, first, rows, corners_at, weights_at = arguments
-        node = _Node(builder, rows, at, first)
+        node = _Node(builder, at, first, rows)
         terms = [builder.mul(node.corner(corners_at, k), node.repeated(weights_at, k)) for k in range(3)]
         return builder.add(builder.add(terms[0], terms[1]), terms[2])
 
@@ -365,7 +365,7 @@ def has_code(typing: Any, sums: Any, place: Any, nodes: Any, corners: Any, subse
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         at, first, rows, corners_at, subset_at = arguments
-        node = _Node(builder, rows, at, first)
+        node = _Node(builder, at, first, rows)
         lines = [[node.corner(corners_at, 4 * i + j) for j in range(4)] for i in range(4)]
         strips = [[builder.sub(low, high) for high, low in zip(*pair, strict=True)] for pair in pairwise(lines)]
         above, beside, below = ([builder.sub(right, left) for left, right in pairwise(strip)] for strip in strips)

@@ -53,13 +53,13 @@ THRESHOLD = 24
 N_CORNERS = 25  # 6, 9 or 12; 0 for a pattern
 FLAGS = 26  # a sum of what follows, mostly 0. Columns 27 to 31 are free
 OPENS = 1  # the first learner of a stage, where a new sum begins
-SCORES = 2  # such a one where scores begin, too
+SCORES = 2  # added to OPENS where scores begin
 JOINS = 4  # the learner is a leaf, and its next condition is in the next row
 ENDS = 8  # the last condition of such a leaf
 # And a row of real numbers.
 REALS = 4
 ABOVE, BELOW = 0, 1  # what a value above the threshold, or a code of the subset, adds to the partial sum, or any other
-REJECTION_THRESHOLD = 2  # windows whose partial sum is not above it are rejected
+REJECTION_THRESHOLD = 2  # windows whose partial sum is not above it are rejected; -inf rejects none
 BEFORE = 3  # at the first learner of a stage, the threshold of the stage before
 
 LOWEST = np.array([SIMD_WIDTH, *((number & -number).bit_length() - 1 for number in range(1, 1 << SIMD_WIDTH))])

@@ -188,10 +188,15 @@ def summary(workspace: Workspace, before: int, after: int, found: Sequence[Chang
     """How many boxes differ between two states, and the estimates of both."""
     found = changes(workspace, before, after) if found is None else found
     gained, lost, moved = ([change for change in found if change.kind == kind] for kind in ("gained", "lost", "moved"))
-    wrong, objects = (round(sum(min(max(change.harm, 0.0), 1.0) for change in part), 4) for part in (gained, lost))
     n_images = len({change.image for change in found})
     estimates = [estimate_view(workspace.estimate_at(node)) for node in (before, after)]
+    wrong, objects = (None if None in estimates else expected_harm(part) for part in (gained, lost))
     return EffectSummary(len(gained), len(lost), len(moved), n_images, wrong, objects, *estimates)
+
+
+def expected_harm(changes: Sequence[ChangeView]) -> float:
+    """How many of some changes are expected to be a loss: those with a label for sure or not at all."""
+    return round(sum(min(max(change.harm, 0.0), 1.0) for change in changes), 4)
 
 
 def changes(workspace: Workspace, before: int, after: int) -> list[ChangeView]:

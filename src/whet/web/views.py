@@ -113,15 +113,15 @@ class EffectSummary:
     """What a change did to all images that are cached.
 
     By labels and probabilities, `wrong_gained` of the boxes gained are expected to be false positives, and
-    `objects_lost` of those lost to be objects.
+    `objects_lost` of those lost to be objects; None if the detector has no probabilities.
     """
 
     gained: int
     lost: int
     moved: int
     images: int
-    wrong_gained: float
-    objects_lost: float
+    wrong_gained: float | None
+    objects_lost: float | None
     estimate_before: EstimateView | None
     estimate_after: EstimateView | None
 

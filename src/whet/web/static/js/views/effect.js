@@ -34,23 +34,25 @@ export function Effect() {
 
 function Totals({ effect }) {
   const { gained, lost, images, wrong_gained, objects_lost, estimate_before, estimate_after } = effect.summary;
+  const isSure = (kind) => effect.changes.some((change) => change.kind === kind && change.harm > 1); // by a label
   return html`
     <div class="totals" data-node=${effect.to_node}>
-      <${Figure} value=${signed(gained)} text="gained" harm=${wrong_gained} among=${gained} word="wrong" />
-      <${Figure} value=${signed(-lost)} text="lost" harm=${objects_lost} among=${lost} word=${Math.round(objects_lost) === 1 ? "object" : "objects"} />
-      <${Figure} value=${images} text=${images === 1 ? "image" : "images"} />
+      <${Figure} value=${signed(gained)} text="gained" harm=${wrong_gained} among=${gained} isSure=${isSure("gained")} one="wrong" many="wrong" />
+      <${Figure} value=${signed(-lost)} text="lost" harm=${objects_lost} among=${lost} isSure=${isSure("lost")} one="object" many="objects" />
+      <${Figure} value=${images} text=${images === 1 ? "image changed" : "images changed"} />
     </div>
     ${estimate_before && estimate_after && html`<${Estimate} before=${estimate_before} after=${estimate_after} />`}
     ${!effect.is_complete && html`<p class="estimate" role="status">Some images are not scanned yet; the list will grow.</p>`}
   `;
 }
 
-/** A number of boxes, and how many of them are expected to be a loss: red from one on. */
-function Figure({ value, text, harm = 0, among = 0, word }) {
-  const n = Math.round(harm);
+/** A number of boxes, and how many of them are expected to be a loss: red if most are, or one for sure. */
+function Figure({ value, text, harm = null, among = 0, isSure = false, one, many }) {
+  const n = Math.round(harm ?? 0);
+  const isBad = isSure || harm > among / 2;
   return html`
-    <div class=${classes("figure", among > 0 && (n ? "is-bad" : "is-good"))} title=${among ? `${number(harm, 1)} of ${among} expected to be ${word}, by labels and probabilities` : undefined}>
-      <b>${value}</b><span>${text}${n > 0 && html`, about ${n} ${word}`}</span>
+    <div class=${classes("figure", isBad ? "is-bad" : harm != null && among > 0 && "is-good")} title=${among && harm != null ? `Of ${among}, ${number(harm, 1)} expected to be ${many}, by labels and probabilities` : undefined}>
+      <b>${value}</b><span>${text}${n > 0 && html`, about ${n}\u00a0${n === 1 ? one : many}`}</span>
     </div>
   `;
 }
@@ -84,7 +86,7 @@ const KINDS = { gained: ["+", "gained"], lost: ["−", "lost"], moved: ["↔", "
 
 function Change({ change, isHere }) {
   const [sign, word] = KINDS[change.kind];
-  const isHarm = change.harm >= 0.5; // more likely than not
+  const isHarm = change.kind !== "moved" && change.harm > 0.5; // more likely than not a loss
   return html`
     <li>
       <button class=${classes("change", `is-${change.kind}`, isHarm && "is-harm", isHere && "is-here")} onClick=${() => session.openImage(change.image, change.box)} data-kind=${change.kind} data-image=${change.image}>
