@@ -45,7 +45,7 @@ def whole(a, b, out):
     x, y = load(address_of(a), 0), load(address_of(b), 0)
     to = address_of(out)
     k = 0
-    for vector in (x + y, x - y, x * y, x & y, x | y, x < y, x >= y, select(x < y, x, y)):
+    for vector in (x + y, x - y, x * y, x & y, x < y, x >= y, select(x < y, x, y)):
         store(to, k, vector)
         k += SIMD_WIDTH
     shift = y & broadcast(np.int32(31))
@@ -57,11 +57,11 @@ def whole(a, b, out):
 
 @given(ints, ints)
 def test_whole_numbers_wrap_around(a, b):
-    out = np.empty((13, SIMD_WIDTH), dtype=np.int32)
+    out = np.empty((12, SIMD_WIDTH), dtype=np.int32)
     bits = whole(a, b, out.reshape(-1))
     both, less = np.concatenate([a, b]), -(a < b).astype(np.int32)
     shifted = (a.view(np.uint32) >> (b & 31).astype(np.uint32)).view(np.int32)
-    expected = [a + b, a - b, a * b, a & b, a | b, less, -1 - less, np.minimum(a, b), np.cumsum(a, dtype=np.int32)]
+    expected = [a + b, a - b, a * b, a & b, less, -1 - less, np.minimum(a, b), np.cumsum(a, dtype=np.int32)]
     expected += [both[::2], both[1::2], np.full(SIMD_WIDTH, a[-1]), shifted]
     assert np.array_equal(out, np.array(expected))
     assert bits == sum(1 << i for i in range(SIMD_WIDTH) if a[i] < b[i])

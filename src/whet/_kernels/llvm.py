@@ -123,7 +123,7 @@ def _binary(name: str) -> Any:
     @intrinsic
     def operation(typing: Any, a: Any, b: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            prefix = "" if signature.args[0] == INTS or name in ("and_", "or_", "lshr") else "f"
+            prefix = "" if signature.args[0] == INTS or name in ("and_", "lshr") else "f"
             return getattr(builder, prefix + name)(*arguments)
 
         return a(a, b), generate
@@ -276,7 +276,6 @@ _OPERATORS: dict[Callable[..., Any], Any] = {
     operator.mul: _binary("mul"),
     operator.truediv: _binary("div"),
     operator.and_: _binary("and_"),
-    operator.or_: _binary("or_"),
     operator.rshift: _binary("lshr"),
     operator.lt: _comparison("<"),
     operator.ge: _comparison(">="),

@@ -150,6 +150,7 @@ def _scan_simd(
 
 @inlined
 def _ones(bits: int) -> int:
+    """How many bits are set."""
     return int(np.int64(popcount(np.uint64(bits))))
 
 
@@ -179,6 +180,7 @@ def _response(sums: Address, place: int, factors: Vector, rows: Address, reals: 
 
 @inlined
 def _three(sums: Address, place: int, rows: Address, row: int, k: int) -> Vector:
+    """Three weighted corners of a row, modulo 2^32."""
     return weighted_corners(sums, place, rows, row + CORNERS + k, row + WEIGHTS + k)
 
 

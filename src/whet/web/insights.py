@@ -194,9 +194,9 @@ def summary(workspace: Workspace, before: int, after: int, found: Sequence[Chang
     return EffectSummary(len(gained), len(lost), len(moved), n_images, wrong, objects, *estimates)
 
 
-def expected_harm(changes: Sequence[ChangeView]) -> float:
-    """How many of some changes are expected to be a loss: those with a label for sure or not at all."""
-    return round(sum(min(max(change.harm, 0.0), 1.0) for change in changes), 4)
+def expected_harm(found: Sequence[ChangeView]) -> float:
+    """How many of some gained or lost boxes are expected to be errors: a labelled one is or is not, others by harm."""
+    return round(sum(min(max(change.harm, 0.0), 1.0) for change in found), 4)
 
 
 def changes(workspace: Workspace, before: int, after: int) -> list[ChangeView]:
