@@ -37,7 +37,7 @@ from scripts import studio_browser
 from scripts.studio_browser import Studio
 
 from benchmarks.objects import SETS, test_part
-from benchmarks.studio_pools import POOLS, Parts, parts_of, pool_of, summary
+from benchmarks.studio_pools import POOLS, WITH_OBJECT, Parts, parts_of, pool_of, summary
 from whet.cascade.boxes import box_iou
 from whet.detector.corrections import SAME
 from whet.detector.detector import Detector
@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("--boxes", type=int, default=10, help="training boxes of the weak start")
     parser.add_argument("--pools", nargs="+", default=list(POOLS), choices=POOLS)
     parser.add_argument("--pool", type=int, default=80, help="images that the user may review")
+    parser.add_argument("--with-objects", type=float, default=WITH_OBJECT, help="share of a camera's scenes")
     parser.add_argument("--budget", nargs="+", type=int, default=[30, 60], help="clicks at which to train again")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--orders", nargs="+", default=["queue", "random"], choices=["queue", "random"])
@@ -235,7 +236,8 @@ def one_seed(
     progress(f"seed {seed}: start {start}")
     rows = []
     for kind in options.pools:
-        pool = pool_of(kind, parts, options.pool, folder / f"frames-{seed}", seed)
+        pool = pool_of(kind, parts, options.pool, folder / f"frames-{seed}", seed, options.with_objects)
+        progress(f"{kind}: {sum(len(image) > 0 for image in pool)} of {len(pool)} images with objects")
         for order in options.orders:
             place = folder / f"{kind}-{order}-{seed}"
             for at in review(options, seed, order, Parts(parts.start, pool, ()), path, place):

@@ -8,7 +8,7 @@ from tests.cascades import random_cascade, textured, windows_of
 
 from whet.cascade import scan as scan_module
 from whet.cascade.cascade import Cascade
-from whet.cascade.neighbours import Neighbours
+from whet.cascade.neighbours import Neighbours, words_of
 from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.cascade.scan import looked_at, scan, scan_images, scan_pyramid
 
@@ -108,8 +108,8 @@ def test_a_corrected_miss_is_found_wherever_it_lies_and_changes_no_other_window(
     every, seen = scan_pyramid(cascade.full, pyramid), scan_pyramid(cascade, pyramid)
     responses = cascade.responses(pyramid, every.index)
     left_out = np.flatnonzero(~looked_at(cascade, pyramid, every.index))
-    packed = np.packbits(responses, axis=1)
-    missed, others = packed[left_out[:1]], packed[(packed != packed[left_out[0]]).any(axis=1)]
+    words = words_of(np.packbits(responses, axis=1))
+    missed, others = words[left_out[:1]], words[(words != words[left_out[0]]).any(axis=1)]
     none = missed[:0]
     neighbours = Neighbours(cascade.n_weak, none, missed, np.array([1.5]), objects=none, others=others, n_guards=(9, 9))
     corrected = replace(cascade, neighbours=neighbours, lowered=tuple(stage.loosened(0.2) for stage in cascade.stages))

@@ -20,6 +20,7 @@ from whet.cascade.neighbours import (
     is_nearer,
     nearest_distances,
     reach_of,
+    words_of,
 )
 from whet.cascade.pyramid import Pyramid
 from whet.cascade.scan import scan_pyramid
@@ -32,9 +33,9 @@ def some_bits(rng, n, n_weak):
 def neighbours(rng, n_weak, sizes=(3, 2, 5, 4), n_guards=(1, 1)):
     """Random windows of all four kinds, one bit to a byte, and the `Neighbours` of them."""
     sets = [some_bits(rng, n, n_weak) for n in sizes]
-    packed = [np.packbits(part, axis=1) for part in sets]
+    words = [words_of(np.packbits(part, axis=1)) for part in sets]
     targets = rng.uniform(1, 50, sizes[1])
-    return sets, Neighbours(n_weak, packed[0], packed[1], targets, packed[2], packed[3], n_guards)
+    return sets, Neighbours(n_weak, words[0], words[1], targets, words[2], words[3], n_guards)
 
 
 def by_definition(sets, known, window, score):
@@ -99,16 +100,17 @@ def test_the_reach_lets_next_to_no_held_out_object_follow():
     rng = np.random.default_rng(0)
     sets, known = neighbours(rng, 64, (5, 2, 30, 4), (20, 4))
     held_out = some_bits(rng, 1000, 64)
-    packed = np.packbits(held_out, axis=1)
-    to_rejected = nearest_distances(packed, known.rejected)
-    to_objects = nearest_distances(packed, np.concatenate([known.accepted, known.objects]))
+    packed, rejected, objects, opposite = (
+        np.packbits(part, axis=1) for part in (held_out, sets[0], np.concatenate([sets[1], sets[2]]), 1 - sets[2][:1])
+    )
+    to_rejected, to_objects = nearest_distances(packed, rejected), nearest_distances(packed, objects)
     reach = reach_of(to_rejected, to_objects)
     assert LEAST_REACH <= reach < MOST_REACH
     lost = np.isneginf(replace(known, reach=reach).judge(held_out, np.ones(1000))).sum()
     assert lost <= 1 or reach == LEAST_REACH
     assert np.isneginf(known.judge(held_out, np.ones(1000))).sum() > 20
     # A mistake that no object is near reaches as far as it may, and without objects nothing is known.
-    far = nearest_distances(known.objects, np.packbits(1 - sets[2][:1], axis=1))
+    far = nearest_distances(np.packbits(sets[2], axis=1), opposite)
     assert reach_of(far, np.zeros(30, np.int64)) == MOST_REACH
     assert reach_of(far[:0], far[:0]) == LEAST_REACH
 
@@ -121,14 +123,12 @@ def test_a_scan_with_neighbours_accepts_what_the_specification_accepts(base):
     windows = windows_of(level, base.window)[0]
     responses, has_contrast = base.cascade.respond(windows)
     scores = np.where(has_contrast, base.cascade.scores_of_responses(responses), -np.inf)
-    packed, near = np.packbits(responses, axis=1), np.flatnonzero(has_contrast)
+    words, near = words_of(np.packbits(responses, axis=1)), np.flatnonzero(has_contrast)
     closeness = (base.cascade.margins(responses) / base.lengths).min(axis=1)
     missed = near[np.argsort(-np.where(scores[near] == -np.inf, closeness[near], -np.inf))[:2]]
     fired = np.flatnonzero(scores > -np.inf)
-    none = packed[:0]
-    known = Neighbours(
-        base.cascade.n_weak, packed[fired[:1]], packed[missed], np.full(2, 7.0), none, none, (False,) * 2
-    )
+    none = words[:0]
+    known = Neighbours(base.cascade.n_weak, words[fired[:1]], words[missed], np.full(2, 7.0), none, none, (False,) * 2)
     lowered = tuple(
         stage.lowered(stage.lowest_sums(responses[missed][:, columns]))
         for stage, columns in zip(base.cascade.stages, base.cascade.columns, strict=True)

@@ -1,5 +1,7 @@
 """The scan against the cascade's own answers on every window, cut out one by one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.cascades import needed_learners, random_cascade, random_stage, textured, windows_of
@@ -123,10 +125,12 @@ def test_a_layout_puts_every_integral_where_its_offset_says(step, rng):
     assert np.array_equal(layout.offset(y, x + step) - layout.offset(y, x), np.ones_like(x))
 
 
-def test_a_cascade_is_compiled_once_for_a_layout(rng):
+def test_stages_are_compiled_once_for_a_layout_whatever_the_corrections(rng):
     cascade = random_cascade(("haar",), (9, 9), (4,), rng)
-    assert compiled(cascade, Layout(50, 1)) is compiled(cascade, Layout(50, 1))
-    assert compiled(cascade, Layout(50, 1)) is not compiled(cascade, Layout(50, 2))
+    learners = compiled(cascade, Layout(50, 1)).learners
+    assert compiled(cascade, Layout(50, 1)).learners is learners
+    assert compiled(replace(cascade, neighbours=None), Layout(50, 1)).learners is learners
+    assert compiled(cascade, Layout(50, 2)).learners is not learners
 
 
 def test_a_step_below_one_is_refused(rng):

@@ -1,6 +1,8 @@
 """The reference set: estimates, operating points that follow, and probabilities, all without images."""
 
+import gc
 import warnings
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -53,7 +55,7 @@ def judged_by_neighbours(known, packed, score):
         return score
 
     def differing(row):
-        return int(np.unpackbits((packed ^ row).view(np.uint8)).sum())
+        return int(np.unpackbits(packed ^ row.view(np.uint8)[: len(packed)]).sum())
 
     def distance(rows):
         return min(map(differing, rows), default=10**6)
@@ -81,6 +83,16 @@ def test_an_estimate_is_a_direct_count(learned):
     assert finder.estimate.false_positives_per_image == (negative > point).sum() / finder.base.reference.n_images
     assert 0 < finder.estimate.recall < 1
     assert finder.estimate.false_positives_per_image > 0
+
+
+def test_a_former_state_is_not_kept_for_its_estimate():
+    finder = judged_finder()
+    update = finder.learn(bull_scene(), false_positive(finder), False)
+    former = weakref.ref(finder.cascade)
+    assert finder.base.reference.judge(finder.cascade) is finder.base.reference.judge(finder.cascade)
+    finder.unlearn(update)
+    gc.collect()
+    assert former() is None
 
 
 def test_learn_returns_the_estimates_before_and_after():

@@ -15,6 +15,7 @@ from whet._kernels.threads import blocks, for_each_block
 from whet.cascade.cascade import Cascade
 from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import Level, Pyramid, WindowIndex
+from whet.cascade.stage import Stage
 from whet.features.channels import CELL, ChannelTrees, cells_of
 from whet.features.weak_learners import LEAVES, Trees
 
@@ -50,8 +51,7 @@ class CompiledTrees(NamedTuple):
 
 
 @lru_cache(maxsize=64)  # the levels of some sizes of images
-def _compiled(cascade: Cascade, rows: int, columns: int, reject: bool) -> CompiledTrees:
-    (stage,) = cascade.stages
+def _compiled(stage: Stage, rows: int, columns: int, reject: bool) -> CompiledTrees:
     features, weak = cast(ChannelTrees, stage.features), cast(Trees, stage.weak)
     rejection = np.full(len(weak) // LEAVES, -np.inf)
     if reject and stage.rejection_thresholds is not None:
@@ -114,14 +114,15 @@ def _scan_band(
 ) -> tuple[FiredWindows, int]:
     """The accepted windows in some rows of a level, and the number of windows."""
     level, scale = pyramid.levels[number], pyramid.scales[number]
+    (stage,) = cascade.stages
     _, n_rows, n_columns = level.filtered.shape
-    trees = _compiled(cascade, n_rows, n_columns, reject)
+    trees = _compiled(stage, n_rows, n_columns, reject)
     n = len(rows) * len(places)
     where, sums = np.empty((n, 2), np.int32), np.empty(n)
     n_found = scan_cells(level.filtered.ravel(), n_columns, rows, places, *trees, where, sums)
     y, x = where[:n_found].T.astype(np.intp) * CELL
     index = WindowIndex(np.full(n_found, scale), y, x)
-    scores = sums[:n_found] - cascade.stages[0].threshold
+    scores = sums[:n_found] - stage.threshold
     return FiredWindows(index, level.boxes(y, x, cascade.window), scores), n
 
 

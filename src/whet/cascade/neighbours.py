@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +34,7 @@ UNKNOWN = 0.15
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """Responses (n, bytes), eight to a byte, of windows whose answer is known.
+    """Responses (n, words), 64 to a word (`words_of`), of windows whose answer is known.
 
     `rejected` and `accepted` are windows of corrections: of false positives, and of objects with the scores `targets`
     (n,) that they get. `objects` and `others` are samples that stay as they are; the first `n_guards` of each are those
@@ -44,7 +43,7 @@ class Neighbours:
     Of all other windows, the stages decide. Nearness is the Hamming distance: the number of weak learners that answer
     differently. With fewer guards than `fewest_guards`, what is far from a correction does not follow it.
 
-    >>> seen = np.packbits([[0, 0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1]], axis=1)
+    >>> seen = words_of(np.packbits([[0, 0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1]], axis=1))
     >>> none, no_scores = seen[:0], np.empty(0)
     >>> known = Neighbours(8, seen[:1], none, no_scores, objects=seen[1:], others=none, n_guards=(1, 0))
     >>> known.judge(np.uint8([[0, 0, 0, 1, 1, 1, 1, 1], [0, 1, 1, 1, 1, 1, 1, 1]]), np.array([5.0, 5.0]))
@@ -52,11 +51,11 @@ class Neighbours:
     """
 
     n_weak: int
-    rejected: Bits
-    accepted: Bits
+    rejected: Words
+    accepted: Words
     targets: Floats
-    objects: Bits
-    others: Bits
+    objects: Words
+    others: Words
     n_guards: tuple[int, int]
     reach: float = MOST_REACH
     fewest_guards: int = 1
@@ -64,10 +63,10 @@ class Neighbours:
     def judge(self, responses: Bits, scores: Floats, threads: int | None = None) -> Floats:
         """Scores (n,) of windows with responses (n, n_weak) that have these `scores` in the stages, or -inf there."""
         windows = words_of(np.packbits(responses, axis=1))
-        contrary = self._accepted, self._objects
-        is_rejected, _ = self._is_nearest(windows, self._rejected, contrary, self.reach, self.unknown[0], threads)
-        contrary = self._rejected, self._others
-        is_accepted, which = self._is_nearest(windows, self._accepted, contrary, MUCH_NEARER, self.unknown[1], threads)
+        contrary = self.accepted, self.objects
+        is_rejected, _ = self._is_nearest(windows, self.rejected, contrary, self.reach, self.unknown[0], threads)
+        contrary = self.rejected, self.others
+        is_accepted, which = self._is_nearest(windows, self.accepted, contrary, MUCH_NEARER, self.unknown[1], threads)
         targets = self.targets[which] if len(self.targets) else np.zeros(len(windows))
         return decided(scores, is_rejected, is_accepted, targets)
 
@@ -100,22 +99,6 @@ class Neighbours:
 
         for_each_block(work, len(windows), AT_ONCE, threads)
         return ~has_nearer, which
-
-    @cached_property
-    def _rejected(self) -> Words:
-        return words_of(self.rejected)
-
-    @cached_property
-    def _accepted(self) -> Words:
-        return words_of(self.accepted)
-
-    @cached_property
-    def _objects(self) -> Words:
-        return words_of(self.objects)
-
-    @cached_property
-    def _others(self) -> Words:
-        return words_of(self.others)
 
 
 # From distances to scores. A cache of distances decides by these functions, too.

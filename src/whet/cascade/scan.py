@@ -100,20 +100,26 @@ class CompiledCascade:
         return self.layout.step * self.layout.channels * self.layout.line
 
 
-@lru_cache(maxsize=8)  # frames of a video have one size: 1,400 weak learners take a millisecond to compile
 def compiled(cascade: Cascade, layout: Layout, reject: bool = True) -> CompiledCascade:
     """Flatten a cascade for integral images of a layout; without `reject`, no stage rejects a window."""
     height, width = cascade.window
     y, x = np.array([1, 1, height - 1, height - 1]), np.array([1, width - 1, 1, width - 1])
     inner = layout.offset(y, x).astype(np.int32)
-    *before, last = (0.0, *(stage.threshold for stage in cascade.stages))
-    stages = [
-        _stage_rows(stage, threshold_before, number == cascade.first_scoring, layout, reject)
-        for number, (stage, threshold_before) in enumerate(zip(cascade.stages, before, strict=True))
-    ]
-    rows, reals = (np.concatenate(parts) for parts in zip(*stages, strict=True))
-    learners = FlatLearners(rows, reals, float(last))
+    learners = _learners(cascade.stages, cascade.first_scoring, layout, reject)
     return CompiledCascade(cascade.window, float(cascade.min_sigma), layout, learners, inner)
+
+
+# Frames of a video have one size: 1,400 weak learners take a millisecond. Corrections of false positives leave the
+# stages as they are.
+@lru_cache(maxsize=8)
+def _learners(stages: tuple[Stage, ...], first_scoring: int, layout: Layout, reject: bool) -> FlatLearners:
+    *before, last = (0.0, *(stage.threshold for stage in stages))
+    parts = [
+        _stage_rows(stage, threshold_before, number == first_scoring, layout, reject)
+        for number, (stage, threshold_before) in enumerate(zip(stages, before, strict=True))
+    ]
+    rows, reals = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return FlatLearners(rows, reals, float(last))
 
 
 def channels_of(cascade: Cascade) -> int:

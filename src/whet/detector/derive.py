@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from whet._kernels.threads import for_each_block
 from whet.cascade.cascade import Cascade
-from whet.cascade.neighbours import LEAST_REACH, Neighbours, nearest_distances, reach_of
+from whet.cascade.neighbours import LEAST_REACH, Neighbours, nearest_distances, reach_of, words_of
 from whet.cascade.pyramid import WindowIndex
 from whet.cascade.scan import is_on_grid
 from whet.cascade.stage import AT_ONCE, Stage
@@ -62,6 +62,11 @@ class Role:
     is_near: NDArray[np.bool_]
     lowest: tuple[Floats, ...]
     judged: NDArray[np.int64]
+
+    @cached_property
+    def words(self) -> NDArray[np.uint64]:
+        """The responses of all windows, 64 to a word."""
+        return words_of(self.record.responses)
 
     @cached_property
     def rows(self) -> frozenset[bytes]:
@@ -247,10 +252,10 @@ def _neighbours(base: DetectorBase, roles: Roles) -> Neighbours:
 
     What holds already guards only: objects that are found, and others, which are rejected.
     """
-    guards = guards_of(base)
+    guards = [words_of(side) for side in guards_of(base)]
     none = guards[0][:0]
     rejected, accepted, found, others = (
-        [role.record.responses for role in side] for side in (roles.rejected, roles.accepted, roles.found, roles.others)
+        [role.words for role in side] for side in (roles.rejected, roles.accepted, roles.found, roles.others)
     )
     return Neighbours(
         base.cascade.n_weak,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,16 +95,18 @@ class Reference:
         return judging
 
     def judge(self, cascade: Cascade) -> Judgement:
-        """The scores of the judging half."""
-        return _judge(self, cascade)
+        """The scores of the judging half; kept as long as the cascade is."""
+        reference, known = _judged.get(cascade, (None, None))
+        if known is None or reference is not self:
+            positive, negative = (
+                item_scores(cascade.scores_of_responses(bits), gain, items) for bits, gain, items in self.judging
+            )
+            known = Judgement(positive, negative, self.n_images)
+            _judged[cascade] = self, known
+        return known
 
 
-@lru_cache(maxsize=8)  # the base, and states that were just compared
-def _judge(reference: Reference, cascade: Cascade) -> Judgement:
-    positive, negative = (
-        item_scores(cascade.scores_of_responses(bits), gain, items) for bits, gain, items in reference.judging
-    )
-    return Judgement(positive, negative, reference.n_images)
+_judged: WeakKeyDictionary[Cascade, tuple[Reference, Judgement]] = WeakKeyDictionary()
 
 
 def item_scores(scores: Floats, gain: Floats, items: NDArray[np.intp]) -> Floats:

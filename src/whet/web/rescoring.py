@@ -136,7 +136,7 @@ class Rescorer:
             for role in roles_of(self._base, self._weighted, new):
                 self._rows[role.record.id] = len(self._known)
                 self._roles[role.record.id] = role
-                self._known.append(words_of(role.record.responses))
+                self._known.append(role.words)
 
     def _fill_all(self) -> None:
         """Add the rows of new corrections in all images."""
