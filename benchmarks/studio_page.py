@@ -279,9 +279,7 @@ def review(
         wait_for_scan(studio)
         label_all(studio, first)
         with opened(studio) as page:
-            page.get_by_role("button", name="Queue" if order == "queue" else "Name", exact=True).click()
-            settle(page)
-            page.locator(".tile-image").first.click()
+            open_first(page, studio, order)
             clicks, done = 0, []
             for budget in options.budget:
                 while clicks < budget and len(done) < len(pool):
@@ -300,9 +298,26 @@ def review(
                 if order == "queue" and len(done) < len(pool):  # the order is that of the new detector
                     page.reload()
                     page.wait_for_selector(".picture")
-                    page.locator(".tile-image").first.click()
+                    open_first(page, studio, order)
                 content = studio.client.get("/api/model.whet").content
                 yield Reviewed(clicks, len(done), sum(len(shown[name].objects) for name in done), content)
+
+
+def open_first(page: Any, studio: Studio, order: str) -> None:  # noqa: ANN401
+    """Choose an order, scroll to its begin, and open its first image."""
+    by_queue = order == "queue"
+    page.get_by_role("button", name="Queue" if by_queue else "Name", exact=True).click()
+    name = studio.get("/api/images", order="queue" if by_queue else "name", limit=1)["images"][0]["name"]
+    page.wait_for_function(
+        """name => {
+          document.querySelector(".tiles").scrollTo({ left: 0, top: 0 });
+          return document.querySelector(".tile-image").title === name;
+        }""",
+        arg=name,
+    )
+    page.locator(".tile-image").first.click()
+    page.wait_for_function("name => document.querySelector('.image-name').title === name", arg=name)
+    settle(page)
 
 
 def label_all(studio: Studio, images: dict[str, AnnotatedImage]) -> None:

@@ -203,13 +203,16 @@ class Gallery:
         """A small copy of an image."""
         return self._files.get(("thumbnail", key), lambda: _encoded(_reduced(self.pixels(key)), "JPEG"))
 
-    def groups(self) -> dict[str, int]:
-        """A number for each image; near-duplicates have the same."""
-        images = list(self)
-        if len(self._groups) != len(images):  # images are added, never taken out
-            groups = alike([image.perceptual_hash for image in images])
-            self._groups = dict(zip([image.id for image in images], groups, strict=True))
-        return self._groups
+    def groups(self, images: Sequence[StoredImage]) -> dict[str, int]:
+        """A number for each of these images; near-duplicates have the same.
+
+        Other threads may add images meanwhile, so the caller says which it has.
+        """
+        ids, groups = [image.id for image in images], self._groups
+        if groups.keys() != set(ids):
+            groups = dict(zip(ids, alike([image.perceptual_hash for image in images]), strict=True))
+            self._groups = groups
+        return groups
 
 
 def _is_gone(image: StoredImage) -> bool:

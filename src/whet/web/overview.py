@@ -76,7 +76,8 @@ def state(studio: Studio) -> StateView:
 
 def images(workspace: Workspace, order: str, offset: int, limit: int) -> ImageList:
     """A part of all images by name, or as a queue (`whet.web.review.queue`)."""
-    groups, every, missing = workspace.gallery.groups(), list(workspace.gallery), workspace.gallery.missing
+    every, missing = list(workspace.gallery), workspace.gallery.missing
+    groups = workspace.gallery.groups(every)
     expected = {image.id: _expected(workspace, image.id) for image in every}
     if order == "queue":
         known = {image.id: image for image in every if image.id not in missing}
