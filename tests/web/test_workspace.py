@@ -11,6 +11,7 @@ import whet
 from whet.cascade.boxes import box_iou
 from whet.errors import BoxError, NotNowError, UnknownItemError
 from whet.web import exports, insights, overview
+from whet.web.labelling import SURE
 from whet.web.views import ChangeView
 from whet.web.workspace import Workspace
 
@@ -209,6 +210,17 @@ def test_equal_errors_are_blamed_together(tmp_path):
         view = insights.blame(workspace, keys[0], list(box))
         assert (view.box_score, view.together) == (None, True)
         assert {cause.record_id for cause in view.causes} == ids
+
+
+def test_only_a_detection_that_is_nearly_certain_has_a_hint_when_it_is_marked_wrong(tmp_path):
+    data = pytest.importorskip("skimage.data")
+    with Workspace.open(tmp_path / "face.studio", whet.load("face"), name="face") as workspace:
+        key = workspace.add_image(data.astronaut(), "a.png").id
+        face, other = overview.image(workspace, key).detections
+        assert face.probability > SURE > other.probability
+        assert labels_for(workspace).label(key, [other.box], False).hint is None
+        assert labels_for(workspace).label(key, [face.box], True).hint is None
+        assert "98 % sure of this box" in labels_for(workspace).label(key, [face.box], False).hint
 
 
 @pytest.mark.slow

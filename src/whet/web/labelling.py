@@ -28,6 +28,8 @@ from whet.web.workspace import REVIEWED, Workspace
 
 # Boxes of one request: a user draws fewer, and each takes some milliseconds.
 MOST_BOXES = 200
+# A detection that is as likely as this and marked wrong may be a slip.
+SURE = 0.98
 
 
 @dataclass(frozen=True)
@@ -194,18 +196,24 @@ class Labeller:
                 learned[label.id] = replace(label, id=_key(key, label.box, label.is_object, record), record=record)
 
     def _judged(self, image: StoredImage, boxes: Sequence[Box], flags: Sequence[bool]) -> Judged:
-        overlaps = box_iou(np.array(boxes).reshape(-1, 4), self._workspace.shown(image.id).boxes)
+        shown = self._workspace.shown(image.id)
+        overlaps = box_iou(np.array(boxes).reshape(-1, 4), shown.boxes)
         was_found = np.asarray((overlaps >= SAME_PLACE).any(axis=1)).tolist()
         rejected = boxes_of([label for label in self._workspace.labels_of(image.id) if not label.is_object])
         known = np.concatenate([overlaps, box_iou(np.array(boxes).reshape(-1, 4), rejected)], axis=1)
-        is_free = ~(known >= SAME).any(axis=1)
-        n_free = int((is_free & ~np.array(flags, np.bool_)).sum())
+        is_free, is_wrong = ~(known >= SAME).any(axis=1), ~np.array(flags, np.bool_)
+        n_free = int((is_free & is_wrong).sum())
+        is_sure = np.nan_to_num(shown.probabilities) >= SURE
+        n_sure = int(((overlaps[:, is_sure] >= SAME_PLACE).any(axis=1) & is_wrong).sum())
         hint = None
         if n_free and self._workspace.has_model:
             hint = (
                 f"nothing is detected at {n_free} of the {len(boxes)} boxes, so nothing was there to reject; the "
                 "labels are kept: unlearn them if the boxes are not where you meant"
             )
+        elif n_sure:
+            which = "this box" if len(boxes) == 1 else f"{n_sure} of the {len(boxes)} boxes"
+            hint = f"the detector was at least {round(100 * SURE)} % sure of {which}; undo this if it was a slip"
         return Judged(image, boxes, flags, was_found, hint)
 
     @contextmanager

@@ -1,5 +1,6 @@
 """The studio in a real browser: look, judge, draw, undo."""
 
+import re
 import time
 
 import pytest
@@ -116,9 +117,11 @@ def test_undo_gives_the_former_bytes_and_redo_the_corrected_ones(studio, open_pa
     page.page.keyboard.press("Control+z")
     expect(page.boxes()).to_have_count(2)
     assert model() == before
+    expect(page.panel("Effect").locator(".totals")).to_contain_text(re.compile("[1-9]gained.*0lost"))
     page.page.keyboard.press("Control+Shift+z")
     expect(page.boxes()).to_have_count(1)
     assert model() == corrected
+    expect(page.panel("Effect").locator(".totals")).to_contain_text(re.compile("0gained.*[1-9]lost"))
 
 
 def test_a_branch_keeps_its_corrections_apart(studio, open_page):
