@@ -23,8 +23,9 @@ from experiments.tracking import track_all
 import whet
 from whet.detector.detector import Detector
 from whet.detector.reference import GUARD_NEGATIVE
+from whet.tracking.next_frame import MotionPrior
 from whet.tracking.self_training import SelfTraining
-from whet.tracking.tracker import MotionPrior, Tracker
+from whet.tracking.tracker import Tracker
 from whet.training.negatives import random_windows
 
 PRIOR, SELF_TRAINING = MotionPrior(), SelfTraining()

@@ -7,8 +7,9 @@ from tests.channels import WINDOW, colourful, random_trees
 from whet.cascade.channel_scan import scan_channels
 from whet.cascade.detect import detect
 from whet.cascade.pyramid import Pyramid, WindowIndex, resized
-from whet.cascade.scan import scan_near, scan_pyramid
+from whet.cascade.scan import scan_pyramid
 from whet.features.channels import compute_channels, filter_channels
+from whet.tracking.next_frame import scan_near
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,7 @@ from tests.detectors import BULL, bull_finder, bull_scene
 
 from whet.cascade.boxes import box_iou
 from whet.cascade.pyramid import Pyramid
-from whet.cascade.scan import scan_near
-from whet.tracking.tracker import MotionPrior, track
+from whet.tracking.next_frame import MotionPrior, scan_near, track
 
 WINDOW = (9, 9)
 

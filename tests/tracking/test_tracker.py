@@ -13,8 +13,9 @@ from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import Pyramid, WindowIndex
 from whet.detector.records import image_hash
 from whet.errors import CannotLearnError
+from whet.tracking.next_frame import Track
 from whet.tracking.self_training import TRACKED, SelfTraining, health_of, weight_change
-from whet.tracking.tracker import Track, Tracker
+from whet.tracking.tracker import Tracker
 
 EAGER = SelfTraining(learn_min_score=-np.inf, every=1, share=0.01, kept=1.0, guarded=False)
 

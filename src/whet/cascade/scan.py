@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import log
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +28,6 @@ from whet._kernels.scan import (
 from whet._kernels.scan import WEIGHTS as FIRST_WEIGHT
 from whet._kernels.threads import blocks, for_each_block
 from whet._kernels.windows import NODE, SUBSET, Windows
-from whet.cascade.boxes import Boxes
 from whet.cascade.cascade import Cascade
 from whet.cascade.detections import FiredWindows
 from whet.cascade.pyramid import Level, Pyramid, WindowIndex
@@ -409,87 +407,3 @@ def fired(scan: Scan, level: Level, scale: float, window: tuple[int, int]) -> Fi
     """The accepted windows of one level."""
     index = WindowIndex(np.full(len(scan), scale), scan.y, scan.x)
     return FiredWindows(index, level.boxes(scan.y, scan.x, window), scan.scores)
-
-
-def scan_near(
-    cascade: Cascade,
-    pyramid: Pyramid,
-    box: Boxes,
-    *,
-    reach: float,
-    max_ratio: float,
-    threads: int | None = None,
-) -> FiredWindows:
-    """Windows around a box (4,), accepted or not, with their margins in the later half of the stages.
-
-    Corrections are not applied here: they decide what is accepted.
-
-    Centres are at most `reach` sides of the box away from its own, in either direction, and sizes at most `max_ratio`
-    times larger or smaller. Windows without contrast are left out.
-    """
-    side = float(box[2] - box[0])
-    if cascade.uses_channels:
-        from whet.cascade.channel_scan import scan_channels, span_around
-
-        centre = float(box[1] + box[3]) / 2, float(box[0] + box[2]) / 2
-        spans = {
-            scale: span_around(pyramid, number, centre, reach * side)
-            for number, scale in enumerate(pyramid.scales)
-            if abs(log(scale * cascade.window[1] / side)) <= log(max_ratio) + 1e-9
-        }
-        return scan_channels(cascade, pyramid, reject=False, spans=spans, threads=threads).fired
-    cuts = [
-        _Cut.around(box, reach * side, level, scale, cascade.window)
-        for level, scale in zip(pyramid.levels, pyramid.scales, strict=True)
-        if abs(log(scale * cascade.window[1] / side)) <= log(max_ratio) + 1e-9
-    ]
-    cuts = [cut for cut in cuts if cut.holds(cascade.window)]
-    images = [cut.image(cascade.window) for cut in cuts]
-    scans = scan_images(cascade, images, reject=False, threads=threads)
-    return FiredWindows.concatenate([cut.windows(scan, cascade.window) for cut, scan in zip(cuts, scans, strict=True)])
-
-
-@dataclass(frozen=True, eq=False)
-class _Cut:
-    """The part of a level that windows near a box cover."""
-
-    level: Level
-    scale: float
-    left: int
-    right: int
-    top: int
-    bottom: int
-
-    @classmethod
-    def around(
-        cls, box: NDArray[np.float64], reach: float, level: Level, scale: float, window: tuple[int, int]
-    ) -> _Cut:
-        (height, width), (rows, columns) = window, level.image.shape
-        left, right = _span((box[0] + box[2]) / 2, reach, level.scale_x, width, columns)
-        top, bottom = _span((box[1] + box[3]) / 2, reach, level.scale_y, height, rows)
-        return cls(level, scale, left, right, top, bottom)
-
-    def holds(self, window: tuple[int, int]) -> bool:
-        return self.bottom - self.top >= window[0] and self.right - self.left >= window[1]
-
-    def image(self, window: tuple[int, int]) -> NDArray[np.uint8]:
-        """What to scan: made wider, to as many windows a row as are scanned at once.
-
-        That costs nothing, and cuts of few widths are few layouts to compile a cascade for.
-        """
-        places = -(-(self.right - self.left - window[1] + 1) // SIMD_WIDTH) * SIMD_WIDTH
-        wide = self.left + window[1] - 1 + places
-        return np.ascontiguousarray(self.level.image[self.top : self.bottom, self.left : wide])
-
-    def windows(self, scan: Scan, window: tuple[int, int]) -> FiredWindows:
-        """Those that were asked for, at their places in the level."""
-        asked = scan.x <= self.right - self.left - window[1]
-        y, x = scan.y[asked] + self.top, scan.x[asked] + self.left
-        index = WindowIndex(np.full(len(y), self.scale), y, x)
-        return FiredWindows(index, self.level.boxes(y, x, window), scan.scores[asked])
-
-
-def _span(centre: float, reach: float, scale: float, length: int, side: int) -> tuple[int, int]:
-    """First and last pixel of a level that windows with centres within reach cover."""
-    first = max(int((centre - reach) / scale - length / 2), 0)
-    return first, min(int(np.ceil((centre + reach) / scale + length / 2)), side)

@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whet.cascade.boxes import box_iou
-from whet.cascade.cascade import Cascade
 from whet.cascade.detect import report
 from whet.cascade.detections import Detections, FiredWindows
 from whet.cascade.pyramid import SCALE_FACTOR, Pyramid, WindowIndex
-from whet.cascade.scan import scan_near, scan_pyramid
 from whet.detector.detector import Detector
 from whet.detector.records import LONGEST_NAME, Record, image_hash
+from whet.tracking.next_frame import MotionPrior, Track, track
 from whet.tracking.self_training import TRACKED, SelfTraining, health_of, tracked_records, weight_change
 
 if TYPE_CHECKING:
@@ -32,87 +31,8 @@ if TYPE_CHECKING:
 Grey = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
-# Windows that overlap the best one so much are the same answer: the box is their mean.
-SAME = 0.6
 # A window with a lower IoU with the tracked box is not the tracked object.
 ELSEWHERE = 0.3
-
-
-@dataclass(frozen=True)
-class MotionPrior:
-    """Where the object is expected, and what a surprise costs.
-
-    A window's margin is lowered by `cost` times the squared distance from the last box, in standard deviations:
-    `places` sides of the box, and `sizes` in the logarithm of its size. No distance counts more than `most`: an object
-    may leave the image and come back elsewhere. Around the last box, up to `reach` sides away and `steps` levels
-    larger or smaller, windows are scored even if the detector rejects them. Chosen on made-up footage
-    (`experiments.drifting_faces`).
-    """
-
-    cost: float = 4.0
-    places: float = 0.15
-    sizes: float = 0.12
-    most: float = 10.0
-    reach: float = 0.35
-    steps: float = 1.5
-    softness: float = 8.0  # margins by which windows weigh in the mean: e times less for each
-
-    def penalty(self, boxes: Floats, last: Floats) -> Floats:
-        """What is subtracted from the margins of boxes (n, 4) when the last box (4,) is known.
-
-        >>> boxes = np.array([[0.0, 0.0, 100.0, 100.0], [15.0, 0.0, 115.0, 100.0], [500.0, 0.0, 600.0, 100.0]])
-        >>> MotionPrior().penalty(boxes, boxes[0])
-        array([ 0.,  4., 40.])
-        """
-        side = last[2] - last[0]
-        moved = ((boxes[:, :2] + boxes[:, 2:]) - (last[:2] + last[2:])) / 2 / (self.places * side)
-        grown = np.log((boxes[:, 2] - boxes[:, 0]) / side) / self.sizes
-        return np.asarray(self.cost * np.minimum((moved**2).sum(axis=1) + grown**2, self.most))
-
-
-@dataclass(frozen=True, eq=False)
-class Track:
-    """The object in one frame: its box (4,), its window's margin and index, all windows that fired, and the pyramid.
-
-    The box is a mean of windows around the best one, `window` (4,) the box of that one. `accepted` is set if the
-    detector accepts this window; else it was only the best near the last box.
-    """
-
-    box: Floats
-    score: float
-    index: WindowIndex
-    accepted: bool
-    fired: FiredWindows
-    pyramid: Pyramid
-    window: Floats
-
-
-def track(
-    cascade: Cascade,
-    pyramid: Pyramid,
-    last: Floats | None,
-    prior: MotionPrior | None = None,
-    scale_factor: float = SCALE_FACTOR,
-    threads: int | None = None,
-) -> Track | None:
-    """The object in the next frame, given its last box (4,); None until a window has fired."""
-    prior = MotionPrior() if prior is None else prior
-    fired = windows = scan_pyramid(cascade, pyramid, threads=threads)
-    if last is not None:
-        ratio = scale_factor**prior.steps
-        near = scan_near(cascade, pyramid, last, reach=prior.reach, max_ratio=ratio, threads=threads)
-        windows = FiredWindows.concatenate([fired, near])
-    if not len(windows):
-        return None
-    worth = windows.scores - (0.0 if last is None else prior.penalty(windows.boxes, last))
-    best = int(np.argmax(worth))
-    same = box_iou(windows.boxes[best : best + 1], windows.boxes)[0] > SAME
-    weight = np.exp((worth[same] - worth[best]) / prior.softness)
-    box = np.asarray(weight @ windows.boxes[same] / weight.sum())
-    index = windows.index.take(slice(best, best + 1))
-    here = [getattr(fired.index, name) == getattr(index, name) for name in ("scale", "y", "x")]
-    accepted = bool(np.logical_and.reduce(here).any())
-    return Track(box, float(windows.scores[best]), index, accepted, fired, pyramid, windows.boxes[best])
 
 
 @dataclass(frozen=True, eq=False)
