@@ -308,15 +308,17 @@ def open_first(page: Any, studio: Studio, order: str) -> None:  # noqa: ANN401
     by_queue = order == "queue"
     page.get_by_role("button", name="Queue" if by_queue else "Name", exact=True).click()
     name = studio.get("/api/images", order="queue" if by_queue else "name", limit=1)["images"][0]["name"]
-    page.wait_for_function(
+    first = page.wait_for_function(
         """name => {
           document.querySelector(".tiles").scrollTo({ left: 0, top: 0 });
-          return document.querySelector(".tile-image").title === name;
+          const first = document.querySelector(".tile-image");
+          const standsForGroup = first.parentElement.matches(".is-current.is-stack"); // open, a near-duplicate
+          return (first.title === name || standsForGroup) && first.title;
         }""",
         arg=name,
-    )
+    ).json_value()
     page.locator(".tile-image").first.click()
-    page.wait_for_function("name => document.querySelector('.image-name').title === name", arg=name)
+    page.wait_for_function("name => document.querySelector('.image-name').title === name", arg=first)
     settle(page)
 
 
