@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--boxes", type=int, default=10, help="training boxes of the weak start")
     parser.add_argument("--pools", nargs="+", default=list(POOLS), choices=POOLS)
     parser.add_argument("--pool", type=int, default=80, help="images that the user may review")
-    parser.add_argument("--with-objects", type=float, default=WITH_OBJECT, help="share of a camera's scenes")
+    parser.add_argument("--with-objects", type=float, default=WITH_OBJECT, help="share of scenes that have an object")
     parser.add_argument("--budget", nargs="+", type=int, default=[30, 60], help="clicks at which to train again")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--orders", nargs="+", default=["queue", "random"], choices=["queue", "random"])
@@ -289,7 +289,7 @@ def review(
                     done.append(name)
                     page.wait_for_function(
                         "name => document.querySelector('.image-name').title !== name"
-                        " || document.querySelector('.notice')",
+                        " || document.querySelector('.notices')?.innerText.includes('All images are reviewed')",
                         arg=name,
                     )
                 settle(page)
@@ -304,7 +304,7 @@ def review(
 
 
 def open_first(page: Any, studio: Studio, order: str) -> None:  # noqa: ANN401
-    """Choose an order, scroll to its begin, and open its first image."""
+    """Choose an order, scroll to its start, and open its first image, or the near-duplicate of it that is open."""
     by_queue = order == "queue"
     page.get_by_role("button", name="Queue" if by_queue else "Name", exact=True).click()
     name = studio.get("/api/images", order="queue" if by_queue else "name", limit=1)["images"][0]["name"]
@@ -312,8 +312,8 @@ def open_first(page: Any, studio: Studio, order: str) -> None:  # noqa: ANN401
         """name => {
           document.querySelector(".tiles").scrollTo({ left: 0, top: 0 });
           const first = document.querySelector(".tile-image");
-          const standsForGroup = first.parentElement.matches(".is-current.is-stack"); // open, a near-duplicate
-          return (first.title === name || standsForGroup) && first.title;
+          const standsForGroup = first?.parentElement.matches(".is-current.is-stack");
+          return (first?.title === name || standsForGroup) && first.title;
         }""",
         arg=name,
     ).json_value()

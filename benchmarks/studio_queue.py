@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--pools", nargs="+", default=list(POOLS), choices=POOLS)
     parser.add_argument("--boxes", type=int, default=10, help="training boxes of the weak start")
     parser.add_argument("--pool", type=int, default=300, help="images that may be reviewed")
-    parser.add_argument("--with-objects", type=float, default=WITH_OBJECT, help="share of a camera's scenes")
+    parser.add_argument("--with-objects", type=float, default=WITH_OBJECT, help="share of scenes that have an object")
     parser.add_argument("--held-out", type=int, default=200, help="other images of the train part, to evaluate on")
     parser.add_argument("--test", action="store_true", help="evaluate on the test part instead")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])

@@ -22,10 +22,12 @@ from tests.detectors import (
     judged_finder,
 )
 
+from whet.cascade.pyramid import Pyramid
 from whet.detector.records import State
 from whet.detector.reference import NEGATIVE, POSITIVE, Calibration, Estimate, Judgement, Reference
 from whet.detector.storage import load
 from whet.errors import WorseEstimateWarning
+from whet.tracking.next_frame import scan_near
 
 # Corrections of the small detector cost recall, on purpose.
 pytestmark = pytest.mark.filterwarnings("ignore::whet.errors.WorseEstimateWarning")
@@ -88,7 +90,8 @@ def test_an_estimate_is_a_direct_count(learned):
 def test_a_former_state_is_not_kept_for_its_estimate():
     finder = judged_finder()
     update = finder.learn(bull_scene(), false_positive(finder), False)
-    former = weakref.ref(finder.cascade)
+    former, pyramid = weakref.ref(finder.cascade), Pyramid.from_image(bull_scene(), finder.window)
+    scan_near(finder.cascade, pyramid, np.array([10.0, 10.0, 50.0, 50.0]), reach=0.5, max_ratio=1.2)
     assert finder.base.reference.judge(finder.cascade) is finder.base.reference.judge(finder.cascade)
     finder.unlearn(update)
     gc.collect()

@@ -221,6 +221,34 @@ def test_only_a_detection_that_is_nearly_certain_has_a_hint_when_it_is_marked_wr
         assert labels_for(workspace).label(key, [other.box], False).hint is None
         assert labels_for(workspace).label(key, [face.box], True).hint is None
         assert "98 % sure of this box" in labels_for(workspace).label(key, [face.box], False).hint
+        workspace.checkout(node=0)
+        assert labels_for(workspace).confirm([key]).hint is None
+        workspace.checkout(node=0)
+        assert "98 % sure of 1 of the 2 boxes" in labels_for(workspace).confirm([key], is_object=False).hint
+
+
+def test_the_effect_is_that_of_the_last_change_undo_redo_or_switch(tmp_path):
+    with opened(tmp_path) as (workspace, keys):
+        labeller = labels_for(workspace)
+        first, second = (labeller.label(key, [weakest(workspace, key)], False).node for key in keys[:2])
+
+        def shown():
+            found = insights.effect(workspace)
+            return found.from_node, found.to_node
+
+        assert shown() == (first, second)
+        workspace.undo()
+        assert shown() == (second, first)
+        assert insights.effect(workspace, None, second).from_node == first, "of another state: since its parent"
+        workspace.add_branch("other")  # of the same state
+        assert shown() == (second, first)
+        workspace.checkout(branch="main")
+        workspace.redo()
+        assert shown() == (first, second)
+        workspace.checkout(node=0)
+        assert shown() == (second, 0)
+        workspace.checkout(node=0)
+        assert shown() == (second, 0)
 
 
 @pytest.mark.slow

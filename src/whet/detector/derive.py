@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from whet._kernels.threads import for_each_block
 from whet.cascade.cascade import Cascade
-from whet.cascade.neighbours import LEAST_REACH, Neighbours, nearest_distances, reach_of, words_of
+from whet.cascade.neighbours import LEAST_REACH, Neighbours, Words, nearest_distances, reach_of, words_of
 from whet.cascade.pyramid import WindowIndex
 from whet.cascade.scan import is_on_grid
 from whet.cascade.stage import AT_ONCE, Stage
@@ -64,7 +64,7 @@ class Role:
     judged: NDArray[np.int64]
 
     @cached_property
-    def words(self) -> NDArray[np.uint64]:
+    def words(self) -> Words:
         """The responses of all windows, 64 to a word."""
         return words_of(self.record.responses)
 

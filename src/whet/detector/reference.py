@@ -95,15 +95,14 @@ class Reference:
         return judging
 
     def judge(self, cascade: Cascade) -> Judgement:
-        """The scores of the judging half; kept as long as the cascade is."""
-        reference, known = _judged.get(cascade, (None, None))
-        if known is None or reference is not self:
+        """The scores of the judging half; the last ones of a cascade are kept as long as it is."""
+        known = _judged.get(cascade)
+        if known is None or known[0] is not self:
             positive, negative = (
                 item_scores(cascade.scores_of_responses(bits), gain, items) for bits, gain, items in self.judging
             )
-            known = Judgement(positive, negative, self.n_images)
-            _judged[cascade] = self, known
-        return known
+            known = _judged[cascade] = self, Judgement(positive, negative, self.n_images)
+        return known[1]
 
 
 _judged: WeakKeyDictionary[Cascade, tuple[Reference, Judgement]] = WeakKeyDictionary()

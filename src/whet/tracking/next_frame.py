@@ -1,4 +1,4 @@
-"""The object in the next frame: windows that fire, others around its last box, and what a surprise costs."""
+"""The object in the next frame: the windows that fire, those around its last box, and the motion prior."""
 
 from __future__ import annotations
 

@@ -374,7 +374,10 @@ def _add_insights(app: FastAPI, workspace: Workspace) -> None:
         from_: Annotated[int | None, Query(alias="from", ge=0, le=2**53)] = None,
         to: Annotated[int | None, Query(ge=0, le=2**53)] = None,
     ) -> EffectView:
-        """What differs between two states in all images, the most harmful first; by default, since the last change."""
+        """What differs between two states in all images, the most harmful first.
+
+        By default, it is what the last change, undo, redo or switch did.
+        """
         return insights.effect(workspace, from_, to)
 
     @app.post("/api/blame")

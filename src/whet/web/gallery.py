@@ -109,7 +109,8 @@ class Gallery:
 
     def add_files(self, paths: Sequence[Path], at_once: int = 16) -> Iterator[list[StoredImage]]:
         """Add image files, some at a time; files that cannot be read are left out, and named in the log."""
-        known = {(image.path, image.file_time, image.file_size): image for image in self._images.values()}
+        with self._lock:
+            known = {(image.path, image.file_time, image.file_size): image for image in self._images.values()}
         for start in range(0, len(paths), at_once):
             added, new = [], []
             for path in paths[start : start + at_once]:

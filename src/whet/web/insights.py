@@ -167,8 +167,13 @@ def estimate_view(estimate: Estimate | None) -> EstimateView | None:
 
 
 def effect(workspace: Workspace, before: int | None = None, after: int | None = None) -> EffectView:
-    """What differs between two states in all images that were scanned; by default, since the last change."""
+    """What differs between two states in all images that were scanned.
+
+    By default, it is what the last change, undo, redo or switch did; or what made another state of its parent.
+    """
     with workspace.locked() as history:
+        if before is None:
+            before = workspace.left if after is None else None
         after = history.node(history.current if after is None else after).id
         parent = history.nodes[after].parent
         before = history.node((after if parent is None else parent) if before is None else before).id

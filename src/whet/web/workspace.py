@@ -88,6 +88,7 @@ class Workspace:
         self.events = Events()
         self.gallery = Gallery(store)
         self.history: History = store.history()
+        self.left: int | None = None  # the state before the last change, undo, redo or switch; not kept in the file
         self.labels: dict[str, Label] = {label.id: label for label in store.labels()}
         self.revision = 0
         self._lock = RLock()
@@ -220,6 +221,13 @@ class Workspace:
             twin = Engine(key, engine.name, engine.detector.copy(), engine.rescorer)
             twin.move_to(self.records(node))
         return twin.detector
+
+    def _go_to(self, moved: History) -> None:
+        """Make a history, which is written, the current one."""
+        if moved.current != self.history.current:
+            self.left = self.history.current
+        self.history = moved
+        self._arrived()
 
     def _arrived(self) -> None:
         """Bring the detector to the current state, and note the labels of each image."""
@@ -355,8 +363,7 @@ class Workspace:
             self.store.commit(node, fresh, moved, request, model)
             self.labels |= {label.id: label for label in fresh}
             self._models.add(label.record for label in fresh)
-            self.history = moved
-            self._arrived()
+            self._go_to(moved)
 
     def publish(self, *, image: str | None = None, client: str = "") -> None:
         """Publish that the state has changed, and who did it."""
@@ -392,8 +399,7 @@ class Workspace:
             moved = self.history.copy()
             node = move(moved)
             self.store.move(moved, request)
-            self.history = moved
-            self._arrived()
+            self._go_to(moved)
         self.publish(client=author)
         return node
 

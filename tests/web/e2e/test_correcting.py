@@ -116,10 +116,12 @@ def test_undo_gives_the_former_bytes_and_redo_the_corrected_ones(studio, open_pa
     assert corrected != before
     page.page.keyboard.press("Control+z")
     expect(page.boxes()).to_have_count(2)
+    page.settle()
     assert model() == before
     expect(page.panel("Effect").locator(".totals")).to_contain_text(re.compile("[1-9]gained.*0lost"))
     page.page.keyboard.press("Control+Shift+z")
     expect(page.boxes()).to_have_count(1)
+    page.settle()
     assert model() == corrected
     expect(page.panel("Effect").locator(".totals")).to_contain_text(re.compile("0gained.*[1-9]lost"))
 

@@ -118,10 +118,9 @@ export function prefetch(ids) {
 export const imageOfAddress = () => decodeURIComponent(location.hash.slice(1)) || null;
 
 export async function refreshEffect() {
-  const { server, compare, opened_at, moved } = get();
+  const { server, compare, opened_at } = get();
   if (!server?.model) return;
   const query = new URLSearchParams();
-  if (compare === "last" && moved?.to === server.node) query.set("from", moved.from);
   if (compare === "opened" && opened_at != null) query.set("from", opened_at);
   if (compare === "trained") query.set("from", ROOT);
   const effect = await loadEffect(query);
@@ -197,10 +196,7 @@ outbox.listen({
     dismiss(fullDisk);
     set({ outbox: rest });
     if (answer?.hint) notify(answer.hint);
-    if (answer?.project) {
-      set({ moved: { from: get().server.node, to: answer.node } });
-      acceptState(answer);
-    }
+    if (answer?.project) acceptState(answer);
     if (answer?.branches) set({ history: answer });
     const image = answer?.detections ? answer : answer?.image;
     if (image) acceptImage(image);

@@ -21,7 +21,7 @@ let state = {
   effect: null, // GET /api/effect
   compare: "last", // "last" change, "opened" (since the page was opened) or "trained"
   opened_at: null, // node at the time when the page was opened
-  moved: null, // nodes of the last undo, redo or switch: {from, to}
+  moved: null, // a box that the arrow keys move: {key, box}
   history: null, // GET /api/history
   curves: null, // GET /api/curves
   min_score: null, // while the slider moves
