@@ -13,6 +13,7 @@ from tests.training.test_checkpoint import StoppedError, stop_at
 
 from whet._kernels.workers import Threads
 from whet.cascade.boxes import box_iou
+from whet.cascade.cascade import Cascade
 from whet.detector.reference import GUARD_POSITIVE, POSITIVE
 from whet.errors import CheckpointError, TrainingDataError, UnreadableImageError
 from whet.evaluation.runs import evaluate
@@ -20,9 +21,10 @@ from whet.io.images import as_rgb
 from whet.training import channel_samples
 from whet.training.boosting import BoostedTrees, boost, draw_features, heavy_samples
 from whet.training.channel_samples import Backgrounds
-from whet.training.channel_training import rejection_of_accepted
-from whet.training.channel_validation import carried_over
+from whet.training.channel_training import _Training, rejection_of_accepted
+from whet.training.channel_validation import Apart, carried_over
 from whet.training.channel_window import ChannelWindow
+from whet.training.checkpoint import Checkpoint
 from whet.training.config import TrainingConfig
 from whet.training.negatives import SkippedImagesWarning
 from whet.training.preparation import prepare
@@ -112,6 +114,31 @@ def test_the_result_has_rates_on_what_was_not_trained_on(trained, prepared):
     assert 0 <= result.false_positive_rate < 0.05
     assert result.n_images == len(prepared.held_out_images) == trained.n_images
     assert not set(prepared.training_images) & set(prepared.held_out_images)
+
+
+def test_held_out_images_supply_negatives_beside_objects_and_no_others(prepared):
+    training = _Training(prepared, lambda _: None, Checkpoint(None, {}), Threads(2))
+    training.run()
+    beside = training.sides[1].places
+    assert len(beside)
+    assert not training.held_out.is_apart(beside).any()
+    assert training.negatives.shape[1] == len(training.sides[0].places) + len(beside)
+    (stage,) = training.state.stages
+    judged = Apart.from_images(training.held_out, stage).places
+    assert not {tuple(row) for row in beside.tolist()} & {tuple(row) for row in judged.tolist()}
+
+
+def test_the_best_places_beside_boxes_come_first(prepared):
+    training = _Training(prepared, lambda _: None, Checkpoint(None, {}), Threads(2))
+    training.run()
+    cascade = Cascade(prepared.choice.window, (training.state.stages[0],))
+    places, scores = training.held_out.accepted(cascade)
+    beside = ~training.held_out.is_apart(places)
+    assert beside.any()
+    ranked = places[beside][np.argsort(-scores[beside], kind="stable")]
+    for n in (1, 3, len(ranked)):
+        found = training.held_out.beside(cascade, n)
+        assert sorted(map(tuple, found.tolist())) == sorted(map(tuple, ranked[:n].tolist()))
 
 
 def test_objects_that_judge_corrections_do_not_guard_them(trained):

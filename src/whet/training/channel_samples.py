@@ -315,6 +315,13 @@ class Backgrounds:
         places, scores = zip((NO_PLACES, np.empty(0)), *parts, strict=True)
         return np.concatenate(places), np.concatenate(scores)
 
+    def beside(self, cascade: Cascade, n: int) -> Places:
+        """The `n` places with the highest scores that a cascade accepts beside boxes, without near-copies."""
+        places, scores = self.accepted(cascade)
+        is_beside = ~self.is_apart(places)
+        places, scores = places[is_beside], scores[is_beside]
+        return places[np.sort(np.argsort(-scores, kind="stable")[:n])]
+
     def is_apart(self, places: Places) -> NDArray[np.bool_]:
         """Which places (n,) hardly overlap any box: objects that were trained on raise the scores around them."""
         return self._at(Background.is_apart, places, np.zeros(len(places), np.bool_))

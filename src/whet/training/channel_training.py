@@ -18,7 +18,7 @@ from whet.evaluation.curves import image_interval, rate_interval
 from whet.features.channels import N_FILTERED, cells_of
 from whet.training.boosting import BoostedTrees, boost, draw_features, tree_stage
 from whet.training.channel_preparation import ChannelPreparation
-from whet.training.channel_samples import Places
+from whet.training.channel_samples import Backgrounds, Places
 from whet.training.channel_validation import (
     CURVE_MODELS,
     CURVE_TREES,
@@ -53,6 +53,8 @@ Callback = Callable[[Event], None]
 
 # Trees of each round, as shares of those of the last.
 ROUNDS = (1 / 32, 1 / 8, 1 / 2, 1.0)
+# Negatives of each round from beside the objects of held-out images, at most, as a share of the others.
+BESIDE = 1 / 4
 # While mining, a window is rejected below the lowest positive by more than this share of the distance between the
 # classes: unseen objects score far lower than those that were trained on.
 SLACK = 0.8
@@ -79,10 +81,32 @@ def train_channels(
     """Train the stage of trees of a channel detector, and collect samples that guard its corrections.
 
     Each round grows trees on all positives and on all negatives so far, from the beginning, and then mines further
-    negatives: the windows with the highest scores outside of the boxes. With a checkpoint, a repeated call resumes an
-    interrupted training and gives the same stage, bit by bit. The result does not depend on `workers`.
+    negatives: the windows with the highest scores outside of the boxes. Held-out images supply those beside their
+    objects, by which nothing is judged: where few images have objects, these are the negatives that matter most. With a
+    checkpoint, a repeated call resumes an interrupted training and gives the same stage, bit by bit. The result does
+    not depend on `workers`.
     """
     return _Training(prepared, callback, checkpoint, workers).run()
+
+
+@dataclass(eq=False)
+class _Negatives:
+    """Places (n, 4) of images that serve as negatives, and their cells (features, n)."""
+
+    images: Backgrounds
+    places: Places
+    cells: Bytes
+
+    @classmethod
+    def of(cls, images: Backgrounds, n_features: int) -> _Negatives:
+        """No negatives yet."""
+        return cls(images, np.empty((0, 4), np.int32), np.empty((n_features, 0), np.uint8))
+
+    def add(self, places: Places) -> None:
+        """Add negatives."""
+        cells = self.images.cells(places)
+        self.places = np.concatenate([self.places, places])
+        self.cells = np.concatenate([self.cells, cells.reshape(len(cells), len(self.cells)).T], axis=1)
 
 
 @dataclass(eq=False)
@@ -98,9 +122,13 @@ class _Training:
         self.held_out = self.prepared.backgrounds(self.prepared.held_out_images, self.workers)
         cells = self.prepared.positives.patches
         self.positives = np.ascontiguousarray(cells.reshape(len(cells), -1).T)
-        self.places = np.empty((0, 4), np.int32)
-        self.negatives = np.empty((len(self.positives), 0), np.uint8)
+        self.sides = tuple(_Negatives.of(images, len(self.positives)) for images in (self.images, self.held_out))
         self.begun = time.monotonic()
+
+    @property
+    def negatives(self) -> Bytes:
+        """All negatives (features, n) so far: those of the training images, and then those of the held-out ones."""
+        return np.concatenate([side.cells for side in self.sides], axis=1)
 
     @property
     def sizes(self) -> list[int]:
@@ -119,8 +147,8 @@ class _Training:
     def _resume_or_start(self) -> None:
         state, config = self.file.load(), self.prepared.config
         if state is None:
-            self._add(self.images.random(config.negatives_per_round, [config.seed, 11]))
-            if not len(self.places):
+            self.sides[0].add(self.images.random(config.negatives_per_round, [config.seed, 11]))
+            if not len(self.sides[0].places):
                 raise TrainingDataError(
                     "no window outside of the boxes: they cover the images; add images without the object "
                     "(--negatives, in Python negatives=)"
@@ -129,25 +157,20 @@ class _Training:
             return
         self.state = state
         self.begun -= state.seconds
-        self._add(state.miners[0]["used"])
+        for side, miner in zip(self.sides, state.miners, strict=True):
+            side.add(miner["used"])
         self._send(Resumed)
 
-    def _add(self, places: Places) -> None:
-        """Add negatives to the pool."""
-        cells = self.images.cells(places)
-        self.places = np.concatenate([self.places, places])
-        self.negatives = np.concatenate([self.negatives, cells.reshape(len(cells), len(self.positives)).T], axis=1)
-
     def _round(self) -> BoostedTrees:
-        number, n_positives = len(self.state.records), self.positives.shape[1]
-        n_trees, n_negatives, begun = self.sizes[number], self.negatives.shape[1], self._seconds()
+        number, n_positives, negatives = len(self.state.records), self.positives.shape[1], self.negatives
+        n_trees, n_negatives, begun = self.sizes[number], negatives.shape[1], self._seconds()
         self._send(RoundStarted, n_positives, n_negatives)
 
         def progress(n: int) -> None:
             if n % TREES_PER_EVENT == 0 or n == n_trees:
                 self._send(TreesAdded, n, n_trees)
 
-        samples = np.concatenate([self.positives, self.negatives], axis=1)
+        samples = np.concatenate([self.positives, negatives], axis=1)
         rng = np.random.default_rng([self.prepared.config.seed, 12, number])
         drawn = draw_features(len(samples), n_trees, rng)
         trees = boost(samples, n_positives, drawn, threads=self.workers.threads, progress=progress)
@@ -172,12 +195,15 @@ class _Training:
             self._send(Mining, n_found, config.negatives_per_round, n_tested, n_done, n_images, False)
 
         self.state.stages = [stage]
-        places, _ = self.images.mine(self._cascade(stage), config.negatives_per_round, progress)
-        self._add(places)
+        cascade = self._cascade(stage)
+        self.sides[0].add(self.images.mine(cascade, config.negatives_per_round, progress)[0])
+        self.sides[1].add(self.held_out.beside(cascade, round(BESIDE * config.negatives_per_round)))
 
     def _finish(self, trees: BoostedTrees) -> tuple[Stage, Reference, TrainingResult, Validated]:
         """The final stage, with its rejection thresholds, and its rates on what it was not trained on."""
-        samples = Samples(self.positives, self.prepared.positives.groups, self.negatives, self.places[:, 0])
+        own, beside = (side.places[:, 0] for side in self.sides)
+        images = np.concatenate([own, len(self.images.images) + beside])
+        samples = Samples(self.positives, self.prepared.positives.groups, self.negatives, images)
         self._send(StepStarted, f"cross-validation with {FOLDS} times {len(trees):,} trees")
         validation = self._cross_validate(samples, len(trees))
         self._send(StepStarted, f"rejection thresholds, on {len(self.held_out.images):,} held-out images")
@@ -259,7 +285,8 @@ class _Training:
         numbers, first = np.unique(groups, return_index=True)
         guarding = np.flatnonzero(np.isin(groups, numbers[::2]))
         guarding = guarding[np.isin(guarding, np.concatenate([first, first + 1]))][:MOST_GUARDS]
-        negatives = np.argsort(-trees.running_scores(self.negatives)[-1], kind="stable")[:MOST_GUARDS]
+        every = self.negatives
+        negatives = np.argsort(-trees.running_scores(every)[-1], kind="stable")[:MOST_GUARDS]
         unseen = validated.scores_by_object
         others = zip(numbers[1::2].tolist(), first[1::2].tolist(), strict=True)
         judging = np.array([row for number, row in others if number in unseen][:MOST_GUARDS], np.intp)
@@ -267,7 +294,7 @@ class _Training:
         scores = np.array([unseen[n] for n in groups[judging].tolist()])
         gains = np.clip(scores / np.maximum(seen, LEAST_GAIN), LEAST_GAIN, 1 / LEAST_GAIN)
         shape = -1, N_FILTERED, *cells_of(cascade.window)
-        chosen = self.positives[:, guarding], self.negatives[:, negatives], self.positives[:, judging]
+        chosen = self.positives[:, guarding], every[:, negatives], self.positives[:, judging]
         bits = [np.packbits(cascade.respond_to_cells(each.T.reshape(shape)), axis=1) for each in chosen]
         sizes = [each.shape[1] for each in chosen]
         items = groups[guarding], groups.max() + 1 + np.arange(len(negatives)), groups[judging]
@@ -288,9 +315,8 @@ class _Training:
         return cross_validate(samples, n_trees, self.prepared.config.seed, self.workers, progress)
 
     def _save(self) -> None:
-        none = np.empty((0, 4), np.int32)
         unreadable = np.empty(0, np.int32)
-        self.state.miners = tuple({"used": used, "unreadable": unreadable} for used in (self.places, none))
+        self.state.miners = tuple({"used": side.places, "unreadable": unreadable} for side in self.sides)
         self.state.seconds = self._seconds()
         self.file.save(self.state)
 
