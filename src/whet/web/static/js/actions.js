@@ -180,10 +180,11 @@ function openNextUnreviewed() {
   const { rows, order } = get();
   const at = position();
   const rest = order === "queue" ? rows : [...rows.slice(at + 1), ...rows.slice(0, at)];
-  const next = rest.find((row) => !row.is_reviewed && !row.is_missing && row.id !== get().image?.id);
+  const open = rest.filter((row) => !row.is_reviewed && !row.is_missing && row.id !== get().image?.id);
+  const reviewed = new Set(order === "queue" ? rows.filter((row) => row.is_reviewed).map((row) => row.group) : []);
+  const next = open.find((row) => !reviewed.has(row.group)) ?? open[0]; // near-duplicates of reviewed images come later
   if (next) session.openImage(next.id);
   else session.notify("All images are reviewed.");
-  if (order === "queue") session.attempt(session.refreshRows);
 }
 
 /** The same for several images. */

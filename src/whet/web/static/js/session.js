@@ -201,6 +201,7 @@ outbox.listen({
     const image = answer?.detections ? answer : answer?.image;
     if (image) acceptImage(image);
     else if (!rest.length) attempt(() => Promise.all([refreshImage(), refreshRows()]));
+    if (image && entry.mark?.kind === "confirm" && get().order === "queue") attempt(refreshRows); // not before it is known
     set((state) => ({ revision: answer?.revision ?? state.revision }));
     refreshSoon();
   },
