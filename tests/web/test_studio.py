@@ -43,6 +43,24 @@ def test_files_that_cannot_be_read_are_left_out_beside_one_that_can(tmp_path):
         assert [image.name for image in studio.workspace.gallery] == ["0.png"]
 
 
+def test_the_end_of_every_rescan_is_published(tmp_path):
+    folder, events = scenes(tmp_path / "scenes", n=2), []
+
+    def has_ended():
+        return any(event["type"] == "rescan" and event["done"] == event["total"] == 2 for event in list(events))
+
+    with (
+        Studio.open(tmp_path / "a.studio", whet.load(bull_file(tmp_path)), "bull", [str(folder)], threads=1) as studio,
+        studio.workspace.events.subscribed(events.append),
+    ):
+        wait_until(lambda: len(studio.workspace.gallery) == 2 and studio.rescan.view().done == 2)
+        for _ in range(2):
+            key = next(iter(studio.workspace.gallery)).id
+            events.clear()
+            studio.labeller.label(key, [studio.workspace.shown(key).boxes[-1].tolist()], False)
+            wait_until(has_ended)
+
+
 def test_raw_video_of_a_recorder_is_a_video(tmp_path):
     pytest.importorskip("av")
     frame = b"FRAME\n" + bytes(range(64)) * 48 + bytes([128]) * (32 * 24 * 2)

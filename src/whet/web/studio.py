@@ -176,6 +176,7 @@ class Rescan:
 
     def _run(self) -> None:
         published = checked = 0.0
+        sent: RescanView | None = None
         while not self._stopped.wait(PAUSE):
             if time.monotonic() > checked + CHECKED_EVERY:
                 checked = time.monotonic()
@@ -192,10 +193,11 @@ class Rescan:
                 is_idle = True
             if is_idle:
                 self._stopped.wait(0.2)
-            if time.monotonic() > published + 1.0:
+            if is_idle or time.monotonic() > published + 1.0:  # the end is not kept back
                 published, view = time.monotonic(), self.view()
-                if not is_idle or view.done + view.unreadable < view.total:
+                if view != sent:
                     self._workspace.events.publish("rescan", **asdict(view))
+                    sent = view
 
     def step(self) -> bool:
         """Scan or confirm one image that can be read; returns whether there was any left."""
