@@ -82,8 +82,8 @@ def train_channels(
 
     Each round grows trees on all positives and on all negatives so far, from the beginning, and then mines further
     negatives: the windows with the highest scores outside of the boxes. Held-out images supply those beside their
-    objects, by which nothing is judged: where few images have objects, these are the negatives that matter most. With a
-    checkpoint, a repeated call resumes an interrupted training and gives the same stage, bit by bit. The result does
+    objects, by which no threshold is set: where few images have objects, these are the negatives that matter most. With
+    a checkpoint, a repeated call resumes an interrupted training and gives the same stage, bit by bit. The result does
     not depend on `workers`.
     """
     return _Training(prepared, callback, checkpoint, workers).run()

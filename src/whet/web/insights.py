@@ -173,7 +173,7 @@ def effect(workspace: Workspace, before: int | None = None, after: int | None = 
     """
     with workspace.locked() as history:
         if before is None:
-            before = workspace.left if after is None else None
+            before = workspace.previous if after is None else None
         after = history.node(history.current if after is None else after).id
         parent = history.nodes[after].parent
         before = history.node((after if parent is None else parent) if before is None else before).id

@@ -176,7 +176,7 @@ class Rescan:
 
     def _run(self) -> None:
         published = checked = 0.0
-        sent: RescanView | None = None
+        was_idle, sent = False, self.view()
         while not self._stopped.wait(PAUSE):
             if time.monotonic() > checked + CHECKED_EVERY:
                 checked = time.monotonic()
@@ -193,7 +193,9 @@ class Rescan:
                 is_idle = True
             if is_idle:
                 self._stopped.wait(0.2)
-            if is_idle or time.monotonic() > published + 1.0:  # the end is not kept back
+            has_ended = is_idle and not was_idle
+            was_idle = is_idle
+            if has_ended or time.monotonic() > published + 1.0:
                 published, view = time.monotonic(), self.view()
                 if view != sent:
                     self._workspace.events.publish("rescan", **asdict(view))

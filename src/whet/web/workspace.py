@@ -88,7 +88,7 @@ class Workspace:
         self.events = Events()
         self.gallery = Gallery(store)
         self.history: History = store.history()
-        self.left: int | None = None  # the state before the last change, undo, redo or switch; not kept in the file
+        self.previous: int | None = None  # the state before the last change, undo, redo or switch; not in the file
         self.labels: dict[str, Label] = {label.id: label for label in store.labels()}
         self.revision = 0
         self._lock = RLock()
@@ -223,9 +223,9 @@ class Workspace:
         return twin.detector
 
     def _go_to(self, moved: History) -> None:
-        """Make a history, which is written, the current one."""
+        """Go on with a history that is written already."""
         if moved.current != self.history.current:
-            self.left = self.history.current
+            self.previous = self.history.current
         self.history = moved
         self._arrived()
 
